@@ -1,0 +1,32 @@
+import Glibc
+
+/// The memory that this process has in the machine's, in bytes.
+public func residentBytes() -> Int64 {
+    guard let file = fopen("/proc/self/statm", "r") else { return 0 }
+    defer { fclose(file) }
+    var line = [UInt8](repeating: 0, count: 128)
+    let count = fread(&line, 1, line.count, file)
+    let fields = String(decoding: line.prefix(count), as: UTF8.self).split(separator: " ")
+    return Int64(fields[1])! * Int64(sysconf(CInt(_SC_PAGESIZE)))
+}
+
+/// How often this process has allocated memory; nil unless count-allocations.so has been preloaded.
+public func allocations() -> UInt64? {
+    guard let symbol = dlsym(nil, "allocation_count") else { return nil }
+    return unsafeBitCast(symbol, to: (@convention(c) () -> UInt64).self)()
+}
+
+/// Lets this process hold `count` descriptors; beyond the hard limit that needs root.
+public func allowDescriptors(_ count: Int) {
+    var limit = rlimit()
+    getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    limit.rlim_cur = max(limit.rlim_cur, rlim_t(count))
+    limit.rlim_max = max(limit.rlim_max, limit.rlim_cur)
+    if setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) != 0 { perror("setrlimit") }
+}
+
+/// The arguments from `first` on, as numbers; those that are missing are zero.
+public func numbers(from first: Int) -> (Int, Int, Int) {
+    let numbers = CommandLine.arguments.dropFirst(first).map { Int($0) ?? 0 } + [0, 0, 0]
+    return (numbers[0], numbers[1], numbers[2])
+}

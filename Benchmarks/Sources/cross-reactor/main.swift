@@ -1,0 +1,18 @@
+// cross-reactor post N  one thread posts N blocks to another's loop: ns/post producer-ns/post cpu-ns/post
+// cross-reactor ping N  N round trips between the loops of two threads: ns/round-trip cpu-ns/round-trip
+
+import Glibc
+import Measuring
+import Reactor
+
+let (count, _, _) = numbers(from: 2)
+let isPing = CommandLine.arguments[1] == "ping"
+let there = try RunLoopThread(name: "there")
+let back = isPing ? try RunLoopThread(name: "back") : there
+usleep(100_000)  // until the loops sleep
+if isPing {
+    PingPong(between: there.runLoop, and: back.runLoop, rounds: count).start()
+} else {
+    Posting(to: there.runLoop, count: count).start()
+}
+while true { sleep(1000) }

@@ -1,0 +1,43 @@
+// lines-reactor FILE [string]  delivers every line of FILE, as borrowed bytes or as a String, while a 10 ms timer
+//                              ticks: GB/s cpu-s tick-lateness-p99-us
+
+import Dispatch
+import Glibc
+import Measuring
+import Reactor
+
+struct Totals: Sendable {
+    var lines = 0
+    var bytes = 0
+}
+
+let path = FilePath(CommandLine.arguments[1])
+let queue = DispatchQueue(label: "lines")
+let begin = now()
+var lateness: [Int64] = []
+let ticker = Timer.scheduled(every: .milliseconds(10), forMode: .common) { timer in
+    lateness.append(now() - timer.fireDate.uptimeNanoseconds)
+}
+
+@MainActor
+func report(_ ending: String, _ totals: Totals) {
+    let gigabytesPerSecond = Double(totals.bytes) / Double(now() - begin)
+    let late = percentile(99, of: lateness.sorted())
+    print(gigabytesPerSecond, Double(processorTime()) / 1e9, Double(late) / 1e3)
+    exit(ending == "finished" && totals.lines > 0 ? 0 : 1)
+}
+
+if CommandLine.arguments.count > 2 {
+    let reader = LineReader(path: path, into: Totals(), on: queue) { totals, line, place in
+        totals.lines += 1
+        totals.bytes += try place.text(line).utf8.count + place.terminatorLength
+    }
+    reader.start { report("\($0.ending)", $0.output.value) }
+} else {
+    let reader = LineReader(path: path, into: Totals(), on: queue) { totals, line, place in
+        totals.lines += 1
+        totals.bytes += line.byteCount + place.terminatorLength
+    }
+    reader.start { report("\($0.ending)", $0.output.value) }
+}
+RunLoop.main.run(in: .default)

@@ -1,0 +1,10 @@
+// lines-readline FILE  the standard library's readLine(), a String for each line: GB/s cpu-s 0
+
+import Glibc
+import Measuring
+
+guard dup2(open(CommandLine.arguments[1], O_RDONLY), STDIN_FILENO) == STDIN_FILENO else { exit(1) }
+let begin = now()
+var bytes = 0
+while let line = readLine(strippingNewline: false) { bytes += line.utf8.count }
+print(Double(bytes) / Double(now() - begin), Double(processorTime()) / 1e9, 0)

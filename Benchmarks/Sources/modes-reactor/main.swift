@@ -1,0 +1,28 @@
+// modes-reactor N W  with N timers, N signalled sources and N descriptors in the default mode, enter another
+//                    mode from a callout and leave it, W times: ns/entry cpu-ns/entry
+
+import Measuring
+import Reactor
+import SystemPackage
+
+let (count, entries, _) = numbers(from: 1)
+let loop = RunLoop.current
+let dialog = RunLoop.Mode("dialog")
+
+allowDescriptors(count + 200)
+let silent = try FileDescriptor.pipe().readEnd
+for _ in 0..<count {
+    Timer.scheduled(after: .seconds(1000)) { _ in }
+    loop.add(RunLoop.Source {}, forMode: .default)
+    try loop.add(DescriptorSource(silent.duplicate(), for: .readable) { _, _ in }, forMode: .default)
+}
+loop.add(RunLoop.Source {}, forMode: dialog)  // an empty mode would not be entered
+
+loop.perform {
+    let loop = RunLoop.current
+    for _ in 0..<1000 { loop.run(in: dialog, until: .distantPast) }
+    let (wall, processor) = (now(), processorTime())
+    for _ in 0..<entries { loop.run(in: dialog, until: .distantPast) }
+    report([now() - wall, processorTime() - processor].map { fixed(Double($0) / Double(entries)) })
+}
+loop.run(in: .default)

@@ -1,0 +1,14 @@
+// ring-reactor N A W [streams]  N pipes are watched, by sources or as streams, and A of them hold a byte; each
+//                               callout reads one and writes one to the next pipe, W times: ns/event
+//                               cpu-ns/event ns/registration, or, where they are counted, allocations/event
+
+import Measuring
+import Reactor
+
+let (count, active, events) = numbers(from: 1)
+let ring = Ring(count: count, active: active, events: events)
+let start = now()
+if CommandLine.arguments.last == "streams" { ring.openStreams() } else { try ring.watch() }
+ring.fill()
+ring.start = start
+RunLoop.current.run(in: .default)

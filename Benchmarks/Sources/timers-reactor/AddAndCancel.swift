@@ -1,0 +1,22 @@
+import Measuring
+import Reactor
+
+func addAndCancel(_ count: Int) -> Never {
+    var random = RandomNumbers()
+    let delays = (0..<count).map { _ in 10_000_000_000 + random.next(below: 50_000_000_000) }
+    let (firstMemory, start) = (residentBytes(), now())
+    var timers: [Timer] = []
+    for delay in delays { timers.append(Timer.scheduled(after: .nanoseconds(delay)) { _ in }) }
+    let (added, memory) = (now(), residentBytes())
+
+    let cancelling = now()
+    for timer in timers { timer.invalidate() }
+    timers.removeAll()
+    let cancelled = now()
+
+    let each = 1 / Double(count)
+    report([
+        fixed(Double(added - start) * each), fixed(Double(cancelled - cancelling) * each),
+        fixed(Double(memory - firstMemory) * each, 0),
+    ])
+}

@@ -1,0 +1,29 @@
+/// What a guest wants, by the line that it has sent.
+enum Command: Equatable {
+    case say(String)
+    case nick(String)
+    case who
+    case quit
+    /// Anything else that begins with a slash.
+    case unknown(String)
+
+    init(_ line: String) {
+        // What others see is text: nobody moves their cursors.
+        let text = String(line.unicodeScalars.filter { $0.properties.generalCategory != .control })
+        guard text.first == "/" else {
+            self = .say(text)
+            return
+        }
+        let words = text.dropFirst().split(separator: " ").map(String.init)
+        switch (words.first, words.dropFirst().first) {
+        case ("nick", let name?) where Self.isName(name): self = .nick(name)
+        case ("who", nil): self = .who
+        case ("quit", nil): self = .quit
+        default: self = .unknown(words.joined(separator: " "))
+        }
+    }
+
+    private static func isName(_ text: String) -> Bool {
+        text.count <= 20 && text.allSatisfy { $0.isLetter || $0.isNumber }
+    }
+}

@@ -1,0 +1,107 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Tests call the system directly, and mean to: they go without strict memory safety.
+let testSettings: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+let settings = testSettings + [.strictMemorySafety()]
+
+let package = Package(
+    name: "swift-reactor",
+    products: [
+        .library(name: "Reactor", targets: ["Reactor"]),
+        .executable(name: "chat", targets: ["chat"]),
+        .executable(name: "echo-server", targets: ["echo-server"]),
+        .executable(name: "line-reader", targets: ["line-reader"]),
+        .executable(name: "timers", targets: ["timers"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+    ],
+    targets: [
+        .systemLibrary(
+            name: "CLibevent",
+            pkgConfig: "libevent_core",
+            providers: [.apt(["libevent-dev"])]
+        ),
+        .target(name: "CReactorLinux"),
+        .target(
+            name: "Reactor",
+            dependencies: [
+                "CLibevent",
+                "CReactorLinux",
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: settings
+        ),
+        .systemLibrary(name: "CMalloc", path: "Examples/CMalloc"),
+        .executableTarget(
+            name: "line-reader",
+            dependencies: [
+                "CMalloc",
+                "Reactor",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            path: "Examples/line-reader",
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "chat",
+            dependencies: [
+                "Reactor",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            path: "Examples/chat",
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "echo-server",
+            dependencies: [
+                "Reactor",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            path: "Examples/echo-server",
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "timers",
+            dependencies: [
+                "Reactor",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/timers",
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "ReactorTests",
+            dependencies: [
+                "CReactorLinux",
+                "Reactor",
+                "main-loop-probe",
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: testSettings
+        ),
+        // The main loop runs in a program with a synchronous main: the tests run this one as a child process.
+        .executableTarget(
+            name: "main-loop-probe",
+            dependencies: ["Reactor", .product(name: "SystemPackage", package: "swift-system")],
+            path: "Tests/MainLoopProbe",
+            swiftSettings: testSettings
+        ),
+        // Runs the example programs, which a build of the tests builds too.
+        .testTarget(
+            name: "ExampleTests",
+            dependencies: [.product(name: "SystemPackage", package: "swift-system")],
+            swiftSettings: testSettings
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)

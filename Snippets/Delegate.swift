@@ -1,0 +1,26 @@
+import Reactor
+
+// What comes in on standard input is told to a delegate, which answers on standard output.
+final class Echo: StreamDelegate {
+    let input = InputStream(descriptor: .standardInput)
+    let output = OutputStream(descriptor: .standardOutput)
+
+    func start() {
+        input.delegate = self
+        input.schedule(in: .current, forMode: .default)
+        input.open()
+        output.open()
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        switch event {
+        case .hasBytesAvailable: output.write(input.read(upTo: 4096))
+        case .endEncountered, .errorOccurred: RunLoop.current.stop()
+        default: break
+        }
+    }
+}
+
+let echo = Echo()
+echo.start()
+RunLoop.current.run(in: .default)

@@ -1,0 +1,12 @@
+import Dispatch
+import Reactor
+
+// Lines are counted on a queue; the loop stays free, and gets the result.
+let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) { count, line, _ in
+    if line.byteCount > 40 { count += 1 }
+}
+reader.start { report in
+    print("\(report.output.value) of \(report.output.lineCount) lines are long")
+    RunLoop.main.stop()
+}
+RunLoop.main.run(in: .default)

@@ -1,0 +1,123 @@
+#pragma once
+
+// What Swift's Glibc module lacks: eventfd, timerfd, recvmmsg, accept4, libdispatch's hooks for a main-queue run loop,
+// a thread-local identity, a signal handler that may only do async-signal-safe work, and vector instructions.
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <sys/types.h>
+#include <time.h>
+
+// MARK: The clock
+
+/// CLOCK_MONOTONIC in nanoseconds.
+static inline int64_t reactor_monotonic_nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/// Arms `descriptor` at `nanoseconds` of CLOCK_MONOTONIC, or disarms it with zero. 0, or -1 with errno.
+static inline int reactor_timerfd_arm(int descriptor, int64_t nanoseconds) {
+    struct itimerspec when = {{0, 0}, {nanoseconds / 1000000000, nanoseconds % 1000000000}};
+    return timerfd_settime(descriptor, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+/// The slack that the kernel adds to this thread's waits, in nanoseconds (prctl(2), PR_GET_TIMERSLACK).
+int64_t reactor_timer_slack(void);
+
+// MARK: Memory
+
+/// Has the processor fetch the line of memory at `address`, for a read that comes soon. Any number will do: nothing is
+/// read where there is no memory.
+static inline void reactor_prefetch(uintptr_t address) { __builtin_prefetch((const void *)address); }
+
+// MARK: The main queue (libdispatch's hooks for CoreFoundation)
+
+/// An eventfd that libdispatch writes when its main queue gets work.
+int _dispatch_get_main_queue_handle_4CF(void);
+/// Runs what the main queue holds now. Only on the main thread.
+void _dispatch_main_queue_callback_4CF(void *message);
+
+// MARK: Which loop a thread has
+
+/// The number of the run loop of the calling thread; zero when it has none.
+uint64_t reactor_current_loop(void);
+void reactor_set_current_loop(uint64_t identity);
+/// Names the calling thread; the kernel keeps 15 bytes.
+void reactor_set_thread_name(const char *name);
+/// Whether the calling thread is the process's first.
+bool reactor_is_main_thread(void);
+
+// MARK: POSIX signals
+
+/// Subscribes to `signal`: returns an eventfd that counts its deliveries, and leaves in `token` what ends it. -1 with errno.
+int reactor_signal_subscribe(int signal, void **token);
+/// Ends a subscription. The last one of a signal restores the disposition that the first one found.
+void reactor_signal_unsubscribe(void *token);
+
+// MARK: Descriptors
+
+/// Whether epoll(7) takes `descriptor`: not a regular file, a directory, or a device without poll.
+bool reactor_epoll_takes(int descriptor);
+/// write(2) that answers EPIPE without raising SIGPIPE, whatever the signal's disposition.
+ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
+/// recv(2) that does not block; minus errno in place of -1, so that no other call can overwrite it.
+ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
+/// send(2) that neither blocks nor raises SIGPIPE; minus errno in place of -1.
+ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
+
+/// Accepts a connection that waits at `listener`: its descriptor, which neither blocks nor is inherited by other
+/// programs (accept4(2)), and who it is from. -1 with errno.
+int reactor_accept(int listener, void *peer, unsigned *length);
+
+// MARK: Datagrams
+
+/// Room for a number of datagrams that are read with one system call.
+struct reactor_datagrams;
+
+/// A datagram that has been read: `count` bytes of the `length` that it had, and the sockaddr of who sent it (of no
+/// bytes: of nobody with a name).
+struct reactor_datagram {
+    const void *bytes;
+    size_t count;
+    size_t length;
+    const void *sender;
+    size_t sender_length;
+};
+
+/// Makes room for `capacity` datagrams of `limit` bytes each. NULL when there is no memory.
+struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit);
+void reactor_datagrams_free(struct reactor_datagrams *batch);
+/// Reads what has come in, without waiting (recvmmsg(2)): how many, or -1 with errno. Ends what was read before.
+int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor);
+/// One of those that have been read, until more are.
+struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *batch, unsigned index);
+
+/// Joins or leaves the multicast group of a sockaddr on an interface; zero: the kernel's choice. 0, or -1 with errno.
+int reactor_multicast_membership(int descriptor, bool join, const void *group, size_t length, unsigned interface);
+/// Sets the interface that multicast goes out by; zero: the kernel's choice. 0, or -1 with errno.
+int reactor_multicast_interface(int descriptor, int family, unsigned interface);
+
+// MARK: Scanning
+
+/// Writes to `positions` the offsets, ascending, of the first `capacity` bytes that equal `wanted`; returns how many.
+///
+/// When it returns `capacity` there may be more: continue after the last one. `count` is at most UINT32_MAX.
+/// What lies in `positions` after the offsets found is undefined. Any thread.
+size_t reactor_find_bytes(const uint8_t *bytes, size_t count, uint8_t wanted,
+                          uint32_t *positions, size_t capacity);
+/// The same with what every processor of this architecture has: SSE2, NEON, or plain words.
+size_t reactor_find_bytes_baseline(const uint8_t *bytes, size_t count, uint8_t wanted,
+                                   uint32_t *positions, size_t capacity);
+/// The same with plain 64-bit words.
+size_t reactor_find_bytes_portable(const uint8_t *bytes, size_t count, uint8_t wanted,
+                                   uint32_t *positions, size_t capacity);
+
+/// How many of the first bytes are whole, well-formed UTF-8 characters: `count`, or where the first bad one begins.
+size_t reactor_utf8_prefix(const uint8_t *bytes, size_t count, bool *is_ascii);
+/// The same a character at a time, but for ASCII.
+size_t reactor_utf8_prefix_portable(const uint8_t *bytes, size_t count, bool *is_ascii);

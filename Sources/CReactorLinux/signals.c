@@ -1,0 +1,95 @@
+#define _GNU_SOURCE
+#include "CReactorLinux.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// A subscription is a node in a list that only grows. A node whose subscriber left waits, with its eventfd, for the next
+// one of the same signal: a handler that is under way can therefore never write to a descriptor that has become somebody
+// else's, nor tell a subscriber of another signal.
+struct subscription {
+    struct subscription *next;
+    int descriptor;
+    int signal;
+    _Atomic bool is_taken;
+};
+
+static _Atomic(struct subscription *) subscriptions;
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static int subscribers[NSIG];
+static struct sigaction found[NSIG];
+
+static void deliver(int signal) {
+    int saved = errno;
+    uint64_t one = 1;
+    for (struct subscription *each = atomic_load(&subscriptions); each; each = each->next) {
+        if (each->signal != signal || !atomic_load(&each->is_taken)) continue;
+        if (write(each->descriptor, &one, sizeof one) < 0) continue; // full: it is readable, which is all that counts
+    }
+    errno = saved;
+}
+
+static int install(int signal) {
+    struct sigaction action = {.sa_handler = deliver, .sa_flags = SA_RESTART};
+    sigfillset(&action.sa_mask);
+    return sigaction(signal, &action, &found[signal]);
+}
+
+// An action that somebody else has installed since stays.
+static void restore(int signal) {
+    struct sigaction current;
+    if (sigaction(signal, NULL, &current) == 0 && current.sa_handler == deliver) sigaction(signal, &found[signal], NULL);
+}
+
+static struct subscription *free_node(int signal) {
+    for (struct subscription *each = atomic_load(&subscriptions); each; each = each->next)
+        if (each->signal == signal && !atomic_load(&each->is_taken)) return each;
+    struct subscription *node = calloc(1, sizeof *node);
+    if (!node) return NULL;
+    node->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (node->descriptor < 0) {
+        free(node);
+        return NULL;
+    }
+    node->signal = signal;
+    node->next = atomic_load(&subscriptions);
+    atomic_store(&subscriptions, node);
+    return node;
+}
+
+// Signals that report a fault of the running instruction: returning from a handler would repeat it forever.
+static bool is_fault(int signal) {
+    return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL || signal == SIGTRAP;
+}
+
+int reactor_signal_subscribe(int signal, void **token) {
+    if (signal <= 0 || signal >= NSIG || is_fault(signal)) {
+        errno = EINVAL;
+        return -1;
+    }
+    pthread_mutex_lock(&registry);
+    struct subscription *node = free_node(signal);
+    int result = -1;
+    if (node && (subscribers[signal] > 0 || install(signal) == 0)) {
+        uint64_t stale;
+        while (read(node->descriptor, &stale, sizeof stale) > 0) {}
+        atomic_store(&node->is_taken, true);
+        subscribers[signal]++;
+        *token = node;
+        result = node->descriptor;
+    }
+    pthread_mutex_unlock(&registry);
+    return result;
+}
+
+void reactor_signal_unsubscribe(void *token) {
+    struct subscription *node = token;
+    pthread_mutex_lock(&registry);
+    atomic_store(&node->is_taken, false);
+    if (--subscribers[node->signal] == 0) restore(node->signal);
+    pthread_mutex_unlock(&registry);
+}

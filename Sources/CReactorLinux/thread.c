@@ -1,0 +1,26 @@
+#define _GNU_SOURCE
+#include "CReactorLinux.h"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static _Thread_local uint64_t current_loop;
+
+uint64_t reactor_current_loop(void) { return current_loop; }
+void reactor_set_current_loop(uint64_t identity) { current_loop = identity; }
+
+// Asked with every change that another thread makes to the main loop: two system calls, once for each thread.
+bool reactor_is_main_thread(void) {
+    static _Thread_local enum { unknown, yes, no } answer;
+    if (answer == unknown) answer = syscall(SYS_gettid) == getpid() ? yes : no;
+    return answer == yes;
+}
+
+// prctl cuts a long name, where pthread_setname_np refuses it.
+void reactor_set_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
+
+int64_t reactor_timer_slack(void) {
+    int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+    return slack > 0 ? slack : 0;
+}

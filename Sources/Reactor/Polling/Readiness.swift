@@ -1,0 +1,29 @@
+import CLibevent
+
+/// What a descriptor is watched for, or has become ready for.
+public struct Readiness: OptionSet, Sendable, Hashable {
+    /// The bits, in an order of this library's own.
+    public let rawValue: UInt8
+
+    /// Makes a set from its bits.
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// A read would not block: there are bytes, a connection to accept, an end of file, or an error to
+    /// collect.
+    public static let readable = Readiness(rawValue: 1)
+
+    /// A write would not block: there is room, or an error to collect.
+    public static let writable = Readiness(rawValue: 2)
+}
+
+extension Readiness {
+    /// Asked for by the descriptor source's owner, whatever the kernel says.
+    static let raised = Readiness(rawValue: 128)
+
+    init(libevent events: Int16) {
+        var set: Readiness = []
+        if CInt(events) & EV_READ != 0 { set.insert(.readable) }
+        if CInt(events) & EV_WRITE != 0 { set.insert(.writable) }
+        self = set
+    }
+}

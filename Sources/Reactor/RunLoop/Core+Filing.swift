@@ -1,0 +1,125 @@
+import Synchronization
+import SystemPackage
+
+// Each item knows the modes it is in; here it is filed in, and taken out of, the groups accordingly.
+
+extension RunLoop.Core {
+    // MARK: Signalled sources
+
+    func file(_ source: RunLoop.Source) {
+        let (leaves, enters, isSignalled) = source.refile(home: home)
+        let key = ObjectIdentifier(source)
+        for mode in leaves.members {
+            let group = state(of: mode)
+            group.sources[key] = nil
+            group.signalled.removeAll { $0.source === source }
+            group.agenda.removeAll { $0.source === source }
+        }
+        for mode in enters.members {
+            let group = state(of: mode)
+            group.sources[key] = source
+            if isSignalled { group.signalled.append((nextSequence(), source)) }
+        }
+    }
+
+    func noteSignalled(_ source: RunLoop.Source) {
+        guard source.isSignalled else { return }
+        let sequence = nextSequence()
+        for mode in source.filedGroups(home: home).members {
+            state(of: mode).signalled.append((sequence, source))
+        }
+    }
+
+    // MARK: Observers
+
+    func update(_ observer: RunLoop.Observer, _ change: (inout Membership) -> Void) {
+        let before = observer.membership.groups
+        change(&observer.membership)
+        let after = observer.membership.groups
+        for mode in before.subtracting(after).members { state(of: mode).remove(observer) }
+        for mode in after.subtracting(before).members {
+            state(of: mode).insert(observer, sequence: nextSequence())
+        }
+        observer.loop = observer.membership.isEmpty ? nil : loop
+    }
+
+    func discard(_ observer: RunLoop.Observer) {
+        update(observer) { $0 = Membership() }
+    }
+
+    // MARK: Descriptors
+
+    /// Brings the filing and the kernel's registrations of a source up to date with its modes.
+    ///
+    /// At least one registration is made at once, so that a descriptor that the kernel refuses is refused
+    /// here. Those of modes that have never run are made when they first do.
+    func file(_ source: DescriptorSource) throws(Errno) {
+        let modes = source.membership.modes(common: commonModes)
+        source.cancelWatches(except: modes)
+        var refusal: Errno?
+        for mode in modes.members {
+            guard let state = knownState(of: mode), let poller = state.poller else { continue }
+            refusal = watch(source, in: state, on: poller) ?? refusal
+        }
+        moveToGroups(source)
+        if let refusal { throw refusal }
+        if !source.isWatched, !source.interest.isEmpty,
+            let first = modes.contains(.default) ? .default : modes.members.first
+        {
+            try source.watch(on: try poller(for: state(of: first)))
+        }
+    }
+
+    /// As ``file(_:)`` after a change that only takes registrations away, or makes one that is made again
+    /// later if it fails.
+    func refile(_ source: DescriptorSource) {
+        _ = try? file(source)
+        if source.membership.isEmpty { source.leave() }
+    }
+
+    private func moveToGroups(_ source: DescriptorSource) {
+        let wanted = source.membership.groups
+        for mode in source.filed.subtracting(wanted).members {
+            state(of: mode).descriptors.remove(source, of: mode)
+        }
+        for mode in wanted.subtracting(source.filed).members {
+            state(of: mode).descriptors.insert(source, of: mode)
+        }
+        source.filed = wanted
+    }
+
+    /// The mode's poller, which gets all the mode's descriptors when it is made.
+    func poller(for state: ModeState) throws(Errno) -> Poller {
+        if let poller = state.poller { return poller }
+        let poller = try Poller(number: state.mode.index)
+        state.poller = poller
+        watchAll(in: state, on: poller)
+        return poller
+    }
+
+    /// Registers what `poller` does not watch yet.
+    func watchAll(in state: ModeState, on poller: Poller) {
+        state.lacksWatches = false
+        let groups = groups(state)
+        for source in groups.own.descriptors.members { _ = watch(source, in: state, on: poller) }
+        guard let common = groups.common else { return }
+        for source in common.descriptors.members { _ = watch(source, in: state, on: poller) }
+    }
+
+    /// Has every mode's next pass try again what the kernel has refused.
+    func noteLackingWatches() {
+        for state in knownStates where state.poller != nil { state.lacksWatches = true }
+    }
+
+    /// Registers `source`; one that is refused does not keep the mode's others from being served, and is
+    /// tried again by the mode's next pass.
+    private func watch(_ source: DescriptorSource, in state: ModeState, on poller: Poller) -> Errno? {
+        do throws(Errno) {
+            try source.watch(on: poller)
+            return nil
+        } catch {
+            state.lacksWatches = true
+            return error
+        }
+    }
+}

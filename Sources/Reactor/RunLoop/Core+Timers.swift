@@ -1,0 +1,156 @@
+import Synchronization
+
+// Each timer knows the modes that it is in; here it is filed in their groups accordingly, and fired.
+
+extension RunLoop.Core {
+    // MARK: Filing
+
+    /// Brings the filing of a timer up to date with its modes and its date.
+    func file(_ timer: Timer, _ state: inout Timer.State) {
+        if state.hasStrays(of: home) { for place in state.takeStrays(of: home) { remove(place) } }
+        guard state.loop?.identity == home else { return }
+        guard let group = state.soleGroup, !state.hasMorePlaces else { return fileInEach(timer, &state) }
+        guard let place = state.place else {
+            state.place = insert(timer, state, in: group)
+            return
+        }
+        if place.group == group { return move(timer, state, at: place) }
+        remove(place)
+        state.place = insert(timer, state, in: group)
+    }
+
+    private func fileInEach(_ timer: Timer, _ state: inout Timer.State) {
+        let wanted = state.membership.groups
+        var places = state.morePlaces
+        if let first = state.place { places.append(first) }
+        for place in places {
+            if wanted.contains(place.group) { move(timer, state, at: place) } else { remove(place) }
+        }
+        places.removeAll { !wanted.contains($0.group) }
+        for mode in wanted.members where !places.contains(where: { $0.group == mode }) {
+            places.append(insert(timer, state, in: mode))
+        }
+        state.place = places.popLast()
+        state.morePlaces = places
+    }
+
+    /// Takes a timer out of every queue. The caller holds it: what it captured is not let go of here, under its
+    /// lock.
+    func unfile(_ state: inout Timer.State) {
+        guard let place = state.place else { return }
+        remove(place)
+        state.place = nil
+        guard state.hasMorePlaces else { return }
+        for place in state.morePlaces { remove(place) }
+        state.morePlaces = []
+    }
+
+    private func insert(_ timer: Timer, _ state: borrowing Timer.State, in group: RunLoop.Mode) -> Timer.Place
+    {
+        let slot = self.state(of: group).timers.insert(
+            timer, date: state.due, tolerance: state.window(of: timer.period), isSetAside: state.isFiring,
+            sequence: nextSequence())
+        return Timer.Place(group: group, slot: slot)
+    }
+
+    private func move(_ timer: Timer, _ state: borrowing Timer.State, at place: Timer.Place) {
+        self.state(of: place.group).timers.move(
+            place.slot, date: state.due, tolerance: state.window(of: timer.period),
+            isSetAside: state.isFiring, sequence: nextSequence())
+    }
+
+    private func remove(_ place: Timer.Place) {
+        self.state(of: place.group).timers.remove(place.slot)
+    }
+
+    /// Lets go of a timer when the loop ends. It stays valid, and may join another loop, unless its closure
+    /// belongs to a thread.
+    func forget(_ timer: Timer) {
+        let remains = timer.state.withLock { state -> Timer.Remains in
+            for place in state.takeStrays(of: home) { remove(place) }
+            guard state.loop?.identity == home else { return Timer.Remains(nil) }
+            if state.isConfined { return state.retire() }
+            state.leave()
+            return Timer.Remains(nil)
+        }
+        Timer.letGo(of: remains)
+    }
+
+    // MARK: Firing
+
+    /// Fires the timers that are due, in the order of their dates. Those that get their date meanwhile wait.
+    func fireTimers(_ groups: RunLoop.Groups) {
+        if groups.own.timers.isEmpty, groups.common?.timers.isEmpty ?? true { return }
+        let now = Deadline.now.uptimeNanoseconds
+        let limit = nextSequence()
+        while let timer = setAsideNext(groups, at: now, filedBefore: limit) { fire(timer, at: now) }
+    }
+
+    /// The next timer to fire: while its callout is under way, it neither fires in a nested activation nor wakes
+    /// one.
+    private func setAsideNext(_ groups: RunLoop.Groups, at now: Int64, filedBefore limit: UInt64) -> Timer? {
+        guard let common = groups.common, !common.timers.isEmpty,
+            let other = common.timers.firstDue(at: now, filedBefore: limit)
+        else { return groups.own.timers.setAsideFirstDue(at: now, filedBefore: limit) }
+        guard let own = groups.own.timers.firstDue(at: now, filedBefore: limit),
+            (own.date, groups.own.timers.sequence(of: own.slot))
+                < (other.date, common.timers.sequence(of: other.slot))
+        else { return common.timers.setAsideFirstDue(at: now, filedBefore: limit) }
+        return groups.own.timers.setAsideFirstDue(at: now, filedBefore: limit)
+    }
+
+    private func fire(_ timer: Timer, at now: Int64) {
+        guard let handler = begin(timer, at: now) else { return }
+        handler(timer)
+        finish(timer)
+    }
+
+    /// Begins a firing, unless the timer has been moved or invalidated meanwhile: then it is filed anew.
+    private func begin(_ timer: Timer, at now: Int64) -> Timer.Handler? {
+        timer.state.withLock { state in
+            guard state.loop?.identity == home, state.due <= now, !state.isFiring, !state.hasStrays(of: home),
+                let handler = state.handler
+            else {
+                file(timer, &state)
+                return nil
+            }
+            precondition(state.home?.identity ?? home == home, "used off its run loop's thread")
+            state.isFiring = true
+            state.isMoved = false
+            if state.hasMorePlaces { setAsideElsewhere(state) }
+            return handler
+        }
+    }
+
+    private func finish(_ timer: Timer) {
+        guard timer.period > 0 else { return finishForGood(timer) }
+        let now = Deadline.now.uptimeNanoseconds
+        let elsewhere = timer.state.withLock { state -> RunLoop? in
+            state.isFiring = false
+            state.advance(by: timer.period, now: now)
+            setBack(timer, &state)
+            // The callout may have moved the timer to another loop, which sets it aside until now.
+            return state.loop?.identity == home ? nil : state.loop
+        }
+        elsewhere?.refile(timer)
+    }
+
+    /// As ``file(_:_:)``, the short way for a timer that is where it was.
+    private func setBack(_ timer: Timer, _ state: inout Timer.State) {
+        guard state.loop?.identity == home, let place = state.solePlace else { return file(timer, &state) }
+        self.state(of: place.group).timers.setBack(place.slot, date: state.due, sequence: nextSequence())
+    }
+
+    private func finishForGood(_ timer: Timer) {
+        let remains = timer.state.withLock { state in
+            state.isFiring = false
+            return state.retire()
+        }
+        timer.settle(remains)
+    }
+
+    private func setAsideElsewhere(_ state: borrowing Timer.State) {
+        if let place = state.place { self.state(of: place.group).timers.setAside(place.slot, true) }
+        for place in state.morePlaces { self.state(of: place.group).timers.setAside(place.slot, true) }
+    }
+}

@@ -1,0 +1,173 @@
+import CReactorLinux
+import Synchronization
+
+extension RunLoop {
+    /// What a loop's own thread knows: the modes, what is filed in them, and the activation under way.
+    final class Core {
+        let home: LoopIdentity
+        let inbox: Inbox
+        /// The loop, which owns this. Set when its thread first asks for it.
+        private(set) unowned var loop: RunLoop!
+        private var states: [ModeState?]
+        /// What all common modes share.
+        private let commonItems: ModeState
+        /// The common set, as far as it has come home: a pass asks for it without a lock.
+        private(set) var commonModes = RunLoop.firstCommonModes
+        /// Numbers everything that has an order of arrival.
+        private var lastSequence: UInt64 = 0
+        /// Storage that collecting the inbox uses again and again.
+        private var collected = Inbox.Contents()
+        /// Storage that running blocks uses again and again; empty while a sweep is using it.
+        var spareBatch: [BlockQueue.Entry] = []
+        /// How late this thread's waits may be by the kernel's own rule, in nanoseconds.
+        private(set) var timerSlack: Int64 = 0
+        /// What serves libdispatch's main queue; only the main loop has one, from its first activation on.
+        var mainQueue: DescriptorSource?
+        private(set) var isMain = false
+
+        init(home: LoopIdentity, inbox: Inbox) {
+            self.home = home
+            self.inbox = inbox
+            commonItems = ModeState(.common, isCommon: false)
+            states = [nil, commonItems]
+        }
+
+        func adopt(_ loop: RunLoop) {
+            self.loop = loop
+            isMain = loop === RunLoop.main
+            timerSlack = reactor_timer_slack()
+        }
+
+        func nextSequence() -> UInt64 {
+            lastSequence += 1
+            return lastSequence
+        }
+
+        // MARK: Modes
+
+        func state(of mode: Mode) -> ModeState {
+            if let known = knownState(of: mode) { return known }
+            let state = ModeState(mode, isCommon: commonModes.contains(mode))
+            let missing = max(0, Int(mode.index) + 1 - states.count)
+            // Stored as a whole: then the compiler sees that no two accesses overlap, and checks none.
+            var states = states + repeatElement(nil, count: missing)
+            states[Int(mode.index)] = state
+            self.states = states
+            return state
+        }
+
+        func knownState(of mode: Mode) -> ModeState? {
+            let index = Int(mode.index)
+            return index < states.count ? states[index] : nil
+        }
+
+        var knownStates: [ModeState] { states.compactMap { $0 } }
+
+        /// The groups that a pass in `mode` looks at: its own and, for a common mode, that of the common
+        /// items.
+        @inline(__always)
+        func groups(_ own: ModeState) -> Groups {
+            Groups(own: own, common: own.isCommon ? commonItems : nil)
+        }
+
+        func modeBecameCommon(_ mode: Mode) {
+            var commonModes = commonModes
+            commonModes.insert(mode)
+            self.commonModes = commonModes
+            knownState(of: mode)?.isCommon = true
+            let states = knownStates
+            for timer in states.flatMap({ Array($0.timers.elements) }) {
+                timer.state.withLock { state in
+                    if state.loop === loop { state.membership.modeBecameCommon(mode) }
+                    file(timer, &state)
+                }
+            }
+            for source in states.flatMap(\.sources.values) { source.modeBecameCommon(mode, in: loop) }
+            for (_, observer) in states.flatMap(\.observers) {
+                update(observer) { $0.modeBecameCommon(mode) }
+            }
+            for source in states.flatMap(\.descriptors.members) {
+                if let owner = source.owner {
+                    owner.modeBecameCommon(mode, on: loop)
+                } else {
+                    source.membership.modeBecameCommon(mode)
+                    refile(source)
+                }
+            }
+        }
+
+        // MARK: The inbox
+
+        /// Takes in what other threads have left.
+        @inline(__always)
+        func collect() {
+            if inbox.hasSomething { collectContents() }
+        }
+
+        @inline(never)
+        private func collectContents() {
+            var contents = Inbox.Contents()
+            swap(&contents, &collected)
+            inbox.collect(&contents)
+            for command in contents.commands { command(self) }
+            for source in contents.signalled { noteSignalled(source) }
+            for index in contents.blocks.indices { queue(&contents.blocks[index]) }
+            contents.commands.removeAll(keepingCapacity: true)
+            contents.signalled.removeAll(keepingCapacity: true)
+            contents.blocks.removeAll(keepingCapacity: contents.blocks.capacity <= BlockQueue.keptCapacity)
+            swap(&contents, &collected)
+        }
+
+        private func queue(_ block: inout PostedBlock) {
+            guard let body = block.body.take() else { return }
+            let sequence = nextSequence()
+            if let mode = block.modes.single {
+                state(of: mode).blocks.append(
+                    BlockQueue.Entry(sequence: sequence, isSource: block.isSource, body: .own(body)))
+                return
+            }
+            let shared = BlockQueue.Shared(body)
+            for mode in block.modes.members {
+                state(of: mode).blocks.append(
+                    BlockQueue.Entry(sequence: sequence, isSource: block.isSource, body: .shared(shared)))
+            }
+        }
+
+        // MARK: The end
+
+        /// Lets go of everything, when the thread ends. What that calls can still ask for this loop, but
+        /// neither run it nor add to it.
+        func end() {
+            inbox.close()
+            collect()
+            let states = knownStates
+            for timer in states.flatMap({ Array($0.timers.elements) }) { forget(timer) }
+            for source in states.flatMap(\.sources.values) { source.change(in: loop) { $0 = Membership() } }
+            for (_, observer) in states.flatMap(\.observers) { observer.invalidate() }
+            for source in states.flatMap(\.descriptors.members) {
+                source.owner?.loopEnded(loop)
+                source.cancel()
+            }
+            mainQueue = nil
+            freeStates()
+        }
+
+        private func freeStates() {
+            let freed = knownStates.filter { $0.mode != .common }
+            states = [nil, commonItems]
+            commonItems.clear()
+            for state in freed { state.free() }
+        }
+
+        deinit {
+            freeStates()
+            commonItems.free()
+        }
+    }
+
+    /// The groups that a pass looks at.
+    struct Groups {
+        let own: ModeState
+        let common: ModeState?
+    }
+}

@@ -1,0 +1,74 @@
+/// A set of modes: a word of bits for the first sixty-four names of the process, and the number of a set for
+/// later ones.
+///
+/// A plain value, free to copy: it travels with every timer, source and posted block.
+struct ModeSet: Equatable {
+    private var low: UInt64 = 0
+    private var later: LaterModes = .none
+
+    init() {}
+
+    init(_ mode: RunLoop.Mode) { insert(mode) }
+
+    init(_ modes: some Sequence<RunLoop.Mode>) {
+        for mode in modes { insert(mode) }
+    }
+
+    var isEmpty: Bool { low == 0 && later == .none }
+
+    /// The only member of a set that has one; nil for every other set.
+    var single: RunLoop.Mode? {
+        guard later == .none, low.nonzeroBitCount == 1 else { return nil }
+        return RunLoop.Mode(Int32(low.trailingZeroBitCount))
+    }
+
+    func contains(_ mode: RunLoop.Mode) -> Bool {
+        if mode.index < 64 { return low & (1 << UInt64(mode.index)) != 0 }
+        return later != .none && later.indices.contains(mode.index)
+    }
+
+    @discardableResult
+    mutating func insert(_ mode: RunLoop.Mode) -> Bool {
+        guard !contains(mode) else { return false }
+        if mode.index < 64 {
+            low |= 1 << UInt64(mode.index)
+        } else {
+            later = LaterModes(later.indices.union([mode.index]))
+        }
+        return true
+    }
+
+    @discardableResult
+    mutating func remove(_ mode: RunLoop.Mode) -> Bool {
+        guard contains(mode) else { return false }
+        subtract(ModeSet(mode))
+        return true
+    }
+
+    mutating func formUnion(_ other: ModeSet) {
+        low |= other.low
+        if other.later != .none { later = LaterModes(later.indices.union(other.later.indices)) }
+    }
+
+    mutating func subtract(_ other: ModeSet) {
+        low &= ~other.low
+        if other.later != .none { later = LaterModes(later.indices.subtracting(other.later.indices)) }
+    }
+
+    func subtracting(_ other: ModeSet) -> ModeSet {
+        var copy = self
+        copy.subtract(other)
+        return copy
+    }
+
+    /// The members, in the order in which the process came to know their names.
+    var members: [RunLoop.Mode] {
+        var members: [RunLoop.Mode] = []
+        var rest = low
+        while rest != 0 {
+            members.append(RunLoop.Mode(Int32(rest.trailingZeroBitCount)))
+            rest &= rest - 1
+        }
+        return later == .none ? members : members + later.indices.sorted().map { RunLoop.Mode($0) }
+    }
+}

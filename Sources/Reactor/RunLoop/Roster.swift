@@ -1,0 +1,50 @@
+/// The descriptor sources of one group of modes, in no order. Each knows its place here, so that it leaves at once.
+///
+/// Not a dictionary: to make the first one of its type, the runtime searches every loaded library for a conformance,
+/// which costs a small program a megabyte of memory.
+struct Roster {
+    /// Where a source is in the roster of one group.
+    struct Place {
+        let group: RunLoop.Mode
+        var index: Int
+    }
+
+    /// Where a source is in the rosters: nearly always in one, which needs no memory of its own.
+    struct Places {
+        private var first: Place?
+        private var others: [Place] = []
+
+        mutating func insert(_ place: Place) {
+            if first == nil { first = place } else { others.append(place) }
+        }
+
+        /// Takes out the place in the roster of `group`.
+        mutating func remove(_ group: RunLoop.Mode) -> Int? {
+            if let place = first, place.group == group {
+                first = others.popLast()
+                return place.index
+            }
+            return others.firstIndex { $0.group == group }.map { others.remove(at: $0).index }
+        }
+
+        mutating func move(_ group: RunLoop.Mode, to index: Int) {
+            guard remove(group) != nil else { return }
+            insert(Place(group: group, index: index))
+        }
+    }
+
+    private(set) var members: [DescriptorSource] = []
+
+    mutating func insert(_ source: DescriptorSource, of group: RunLoop.Mode) {
+        source.places.insert(Place(group: group, index: members.count))
+        members.append(source)
+    }
+
+    mutating func remove(_ source: DescriptorSource, of group: RunLoop.Mode) {
+        guard let hole = source.places.remove(group) else { return }
+        let last = members.removeLast()
+        guard last !== source else { return }
+        members[hole] = last
+        last.places.move(group, to: hole)
+    }
+}

@@ -1,0 +1,57 @@
+extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
+    /// The loop in a few words: which it is, and what it is doing.
+    public var description: String { "\(name) (\(activity))" }
+
+    /// All that the loop attends to, mode by mode, one item to a line; for a debugger or a log.
+    ///
+    /// Asked on another thread than the loop's, it says what can be known from there. The wording may change.
+    public var debugDescription: String {
+        let inbox = inbox.backlog
+        let lines = [
+            description,
+            "  common modes: \(commonModes.names)",
+            "  inbox: \(inbox.blocks) blocks, \(inbox.commands) changes, \(inbox.signals) signals",
+        ]
+        guard isCurrent else {
+            return (lines + ["  (asked on another thread: its modes are known on its own only)"]).lines
+        }
+        return (lines + core.dump).lines
+    }
+
+    private var name: String { self === RunLoop.main ? "main run loop" : "run loop \(identity.number)" }
+
+    private var activity: String {
+        guard let mode = currentMode else { return inbox.isClosed ? "ended" : "not running" }
+        return "\(isWaiting ? "waiting" : "running") in \(mode)"
+    }
+}
+
+extension RunLoop.Core {
+    fileprivate var dump: [String] { knownStates.filter(\.isWorthTelling).flatMap(dump) }
+
+    private func dump(_ state: ModeState) -> [String] {
+        let now = Deadline.now
+        let ready = state.poller.map { ", \($0.ready.count) ready" } ?? ""
+        let waiting = state.blocks.entries.count { !$0.isSpent }
+        let items =
+            state.timers.elements.map { $0.description(at: now) }.sorted()
+            + state.sources.values.map(\.description).sorted()
+            + state.descriptors.members.map(\.description).sorted()
+            + state.observers.map(\.observer.description)
+        return ["  mode \(state.mode): \(waiting) blocks\(ready)"] + items.map { "    \($0)" }
+    }
+}
+
+extension ModeState {
+    fileprivate var isWorthTelling: Bool {
+        hasItems || !self.observers.isEmpty || !self.blocks.isEmpty || self.poller != nil
+    }
+}
+
+extension ModeSet {
+    fileprivate var names: String { members.map(\.rawValue).joined(separator: ", ") }
+}
+
+extension [String] {
+    fileprivate var lines: String { joined(separator: "\n") }
+}

@@ -1,0 +1,142 @@
+import Synchronization
+public import SystemPackage
+
+extension RunLoop {
+    // MARK: Timers
+
+    /// Has `timer` fire in `mode` of this loop; from any thread, and a sleeping loop notices.
+    ///
+    /// A timer belongs to one loop, in any of its modes, where it has one date. Adding an invalid timer, one
+    /// that is another loop's, or one that is in the mode already does nothing.
+    public func add(_ timer: Timer, forMode mode: Mode) {
+        guard !inbox.isClosed else { return }
+        change(timer) { $0.add(mode, of: self) }
+    }
+
+    /// Takes `timer` out of `mode`, without invalidating it. Out of all its modes, it may join another loop.
+    public func remove(_ timer: Timer, forMode mode: Mode) {
+        change(timer) { $0.remove(mode, of: self) }
+    }
+
+    /// Whether `timer` is in `mode` of this loop; for ``Mode/common``, whether it is one of the common items.
+    public func contains(_ timer: Timer, forMode mode: Mode) -> Bool {
+        let common = commonModes
+        return timer.state.withLock { $0.loop === self && $0.membership.contains(mode, common: common) }
+    }
+
+    /// Files `timer` anew after its modes or its date have changed.
+    func refile(_ timer: Timer) {
+        if atHome({ core in timer.state.withLock { core.file(timer, &$0) } }) { return }
+        timer.state.withLock { state in
+            if state.loop === self { state.leave() }
+            _ = state.takeStrays(of: identity)
+        }
+    }
+
+    private func change(_ timer: Timer, _ change: (inout Timer.State) -> Bool) {
+        if isCurrent {
+            let core = core
+            timer.state.withLock { if change(&$0) { core.file(timer, &$0) } }
+        } else if timer.state.withLock({ change(&$0) }) {
+            refile(timer)
+        }
+    }
+
+    // MARK: Signalled sources
+
+    /// Has `source` served in `mode` of this loop; from any thread, and a sleeping loop notices.
+    ///
+    /// Adding an invalid source, or one that is in the mode already, does nothing.
+    public func add(_ source: Source, forMode mode: Mode) {
+        guard !inbox.isClosed else { return }
+        let common = commonModes
+        source.change(in: self) { $0.add(mode, common: common) }
+    }
+
+    /// Takes `source` out of `mode` of this loop.
+    public func remove(_ source: Source, forMode mode: Mode) {
+        let common = commonModes
+        source.change(in: self) { $0.remove(mode, common: common) }
+    }
+
+    /// Whether `source` is in `mode` of this loop; for ``Mode/common``, whether it is one of the common
+    /// items.
+    public func contains(_ source: Source, forMode mode: Mode) -> Bool { source.contains(mode, in: self) }
+
+    // MARK: Observers
+
+    /// Has `observer` told of what happens in `mode`. Does nothing if it is invalid, another loop's, or in
+    /// the mode already.
+    ///
+    /// - Precondition: Called on the loop's thread.
+    public func add(_ observer: Observer, forMode mode: Mode) {
+        assertCurrent()
+        guard !inbox.isClosed, observer.isValid, observer.loop == nil || observer.loop === self else {
+            return
+        }
+        core.update(observer) { $0.add(mode, common: commonModes) }
+    }
+
+    /// Takes `observer` out of `mode`.
+    ///
+    /// - Precondition: Called on the loop's thread.
+    public func remove(_ observer: Observer, forMode mode: Mode) {
+        assertCurrent()
+        guard observer.loop === self else { return }
+        core.update(observer) { $0.remove(mode, common: commonModes) }
+    }
+
+    /// Whether `observer` is in `mode` of this loop.
+    ///
+    /// - Precondition: Called on the loop's thread.
+    public func contains(_ observer: Observer, forMode mode: Mode) -> Bool {
+        assertCurrent()
+        return observer.loop === self && observer.membership.contains(mode, common: commonModes)
+    }
+
+    // MARK: Descriptors
+
+    /// Has `source` served in `mode`. Does nothing if it is cancelled, another loop's, or in the mode
+    /// already.
+    ///
+    /// - Throws: What epoll_ctl(2) does: `Errno.notPermitted` for a descriptor that cannot be watched, such
+    ///   as a regular file's; `Errno.badFileDescriptor` for one that is not open; `Errno.noMemory`,
+    ///   `.noSpace`, and so on. The source is then in the modes that it was in before.
+    /// - Precondition: Called on the loop's thread.
+    public func add(_ source: DescriptorSource, forMode mode: Mode) throws(Errno) {
+        assertCurrent()
+        guard !inbox.isClosed, source.join(self) else { return }
+        // What another thread has closed must be out of the pollers before a number of the same value comes in.
+        core.collect()
+        let before = source.membership
+        source.membership.add(mode, common: commonModes)
+        do throws(Errno) { try core.file(source) } catch {
+            source.membership = before
+            core.refile(source)
+            throw error
+        }
+    }
+
+    /// Takes `source` out of `mode`, without cancelling it. Out of all its modes, it may join another loop.
+    ///
+    /// - Precondition: Called on the loop's thread.
+    public func remove(_ source: DescriptorSource, forMode mode: Mode) {
+        assertCurrent()
+        guard source.loop === self else { return }
+        source.membership.remove(mode, common: commonModes)
+        core.refile(source)
+    }
+
+    /// Whether `source` is in `mode` of this loop.
+    ///
+    /// - Precondition: Called on the loop's thread.
+    public func contains(_ source: DescriptorSource, forMode mode: Mode) -> Bool {
+        assertCurrent()
+        return source.loop === self && source.membership.contains(mode, common: commonModes)
+    }
+
+    /// Traps on any thread but the loop's own.
+    func assertCurrent() {
+        precondition(isCurrent, "observers and descriptor sources are used on their run loop's own thread")
+    }
+}

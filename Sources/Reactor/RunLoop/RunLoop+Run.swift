@@ -1,0 +1,146 @@
+import Glibc
+
+extension RunLoop {
+    /// Why an activation ended. The values are Core Foundation's.
+    public enum RunResult: Int, Sendable {
+        /// The mode had nothing to run for, or has nothing left.
+        case finished = 1
+        /// ``RunLoop/stop()`` was called.
+        case stopped = 2
+        /// The deadline has passed.
+        case timedOut = 3
+        /// A source was handled, and the caller asked to return then.
+        case handledSource = 4
+    }
+
+    /// Runs this loop once, in one mode: Core Foundation's `CFRunLoopRunInMode`.
+    ///
+    /// - Parameters:
+    ///   - mode: The mode to run in; ``Mode/common`` cannot be run.
+    ///   - deadline: When to return at the latest, counted from the end of the callout under way then. One
+    ///     that has passed makes a single pass that does not wait.
+    ///   - returnAfterSourceHandled: Whether to return as soon as a source has been handled: a signalled
+    ///     source, a descriptor, a stream, a main-queue drain, or a block posted with `performAndWait`.
+    ///     Timers, observers and other blocks never count.
+    /// - Returns: Why it ended; ``RunResult/finished`` at once if the mode is empty.
+    /// - Precondition: Called on the loop's own thread.
+    @discardableResult
+    public func run(
+        in mode: Mode, until deadline: Deadline = .distantFuture, returnAfterSourceHandled: Bool = false
+    ) -> RunResult {
+        precondition(isCurrent, "a run loop is run by its own thread")
+        let deadline = deadline.uptimeNanoseconds
+        return core.activate(mode, until: deadline, returnAfterSource: returnAfterSourceHandled) ?? .finished
+    }
+}
+
+// MARK: - One activation
+
+extension RunLoop.Core {
+    typealias RunResult = RunLoop.RunResult
+
+    /// Runs until there is a reason to return; nil if there was nothing to run for.
+    func activate(_ mode: RunLoop.Mode, until deadline: Int64, returnAfterSource: Bool) -> RunResult? {
+        if isMain { serveMainQueue() }
+        collect()
+        let state = state(of: mode)
+        guard mode != .common, !inbox.isClosed, canStart(groups(state)) else { return nil }
+        let outer = inbox.beginActivation(in: mode)
+        defer { inbox.endActivation(outer) }
+
+        notify(.entry, groups(state))
+        var result: RunResult? = inbox.isStopRequested ? .stopped : nil
+        while result == nil {
+            result = pass(groups(state), until: deadline, returnAfterSource: returnAfterSource)
+        }
+        notify(.exit, groups(state))
+        return result
+    }
+
+    /// One pass: everything that a loop does, in the order in which it does it.
+    private func pass(_ groups: RunLoop.Groups, until deadline: Int64, returnAfterSource: Bool) -> RunResult?
+    {
+        inbox.beginPass()
+        notify(.beforeTimers, groups)
+        notify(.beforeSources, groups)
+        var handled = runBlocks(groups)
+        if performSignalledSources(groups, onlyFirst: returnAfterSource) {
+            handled = true
+            _ = runBlocks(groups)
+        }
+        wait(groups, until: handled ? .min : deadline)
+        fireTimers(groups)
+        handled = serveReady(groups, onlyFirst: returnAfterSource) || handled
+        handled = runBlocks(groups) || handled
+
+        if handled, returnAfterSource { return .handledSource }
+        if deadline != .max, deadline < Deadline.now.uptimeNanoseconds { return .timedOut }
+        if inbox.isStopRequested { return .stopped }
+        collect()
+        return canGoOn(groups) ? nil : .finished
+    }
+
+    /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or somebody wakes the
+    /// loop.
+    ///
+    /// It does not sleep while something waits to be served. What an earlier activation has left over is served
+    /// without asking the kernel: that is the expensive part of a pass.
+    private func wait(_ groups: RunLoop.Groups, until limit: Int64) {
+        guard let poller = groups.own.poller ?? (try? poller(for: groups.own)) else {
+            return nap(until: limit)
+        }
+        let hasUnserved = poller.ready.hasUnserved()
+        if hasUnserved, poller.hasLeftovers { return }
+        if groups.own.lacksWatches { watchAll(in: groups.own, on: poller) }
+        if hasUnserved { return poller.poll(.none) }
+        guard limit == .max || limit > Deadline.now.uptimeNanoseconds else { return poller.poll(.none) }
+        notify(.beforeWaiting, groups)
+        inbox.setWaiting(true)
+        let patience = patience(groups, until: limit)
+        let maySleep = patience != .none && inbox.fallAsleep(on: poller.wakeUpCounter)
+        poller.poll(maySleep ? patience : .none)
+        inbox.awake()
+        inbox.setWaiting(false)
+        notify(.afterWaiting, groups)
+    }
+
+    /// How long the kernel may wait: until the limit or the first timer, whichever comes first.
+    private func patience(_ groups: RunLoop.Groups, until limit: Int64) -> Poller.Patience {
+        let first = min(limit, wakeDate(groups) ?? .max)
+        if first == .max { return .forever }
+        return first > Deadline.now.uptimeNanoseconds ? .until(first) : .none
+    }
+
+    /// When to wake for timers; those of the mode and the common ones share wake-ups too.
+    private func wakeDate(_ groups: RunLoop.Groups) -> Int64? {
+        guard let common = groups.common, !common.timers.isEmpty else {
+            if groups.own.timers.isEmpty { return nil }
+            return groups.own.timers.wakeDate(leastTolerance: timerSlack)
+        }
+        return groups.own.timers.wakeDate(leastTolerance: timerSlack, with: common.timers)
+    }
+
+    /// Waits without a poller, for which the process has no descriptors left: timers and blocks go on, a
+    /// little late.
+    private func nap(until limit: Int64) {
+        guard limit > Deadline.now.uptimeNanoseconds else { return }
+        _ = usleep(Self.napMicroseconds)
+    }
+
+    private static var napMicroseconds: UInt32 { 5_000 }
+
+    // MARK: Whether there is anything to run for
+
+    private func canStart(_ groups: RunLoop.Groups) -> Bool {
+        canGoOn(groups) || !groups.own.blocks.isEmpty || !(groups.common?.blocks.isEmpty ?? true)
+    }
+
+    /// Observers and blocks do not count. The main queue does, unless it is being drained further up the
+    /// stack.
+    func canGoOn(_ groups: RunLoop.Groups) -> Bool {
+        if groups.own.hasItems { return true }
+        guard let common = groups.common, common.hasItems else { return false }
+        guard let mainQueue, mainQueue.isCalling else { return true }
+        return !common.timers.isEmpty || !common.sources.isEmpty || common.descriptors.members.count > 1
+    }
+}

@@ -1,0 +1,142 @@
+import CReactorLinux
+import Glibc
+import Synchronization
+
+/// A thread's event loop: waits for timers, descriptors, signalled sources and posted blocks, and calls their
+/// handlers.
+///
+/// Every thread has one, made when it is first asked for (``current``). A loop runs when its thread calls one
+/// of the `run` methods, in one ``Mode`` at a time, and attends only to what was added to that mode. Handlers
+/// are called on the loop's thread, with no lock held, and may call anything here, also `run` again:
+/// activations nest to any depth, and nothing whose callout is under way is called a second time inside it.
+///
+/// Methods may be called from any thread unless they say otherwise; an addition from another thread wakes the
+/// loop. The loop ends with its thread, and lets go of all that was added to it.
+///
+/// It stands on libevent's epoll backend. Where Foundation on Linux differs: there a posted block does not
+/// wake the loop, streams are never served, and observers, sources, `stop` and `wakeUp` are not public.
+public final class RunLoop: Sendable {
+    let identity: LoopIdentity
+    let inbox = Inbox()
+    private let confined: LoopBound<Core>
+    private let common: Mutex<ModeSet>
+
+    private init() {
+        identity = LoopIdentity.next()
+        common = Mutex(Self.firstCommonModes)
+        confined = LoopBound(Core(home: identity, inbox: inbox), home: identity)
+    }
+
+    /// What only the loop's own thread may touch; traps on any other.
+    var core: Core { confined.value }
+
+    // MARK: The loops of threads
+
+    /// The main thread's loop.
+    public static let main = RunLoop()
+
+    /// The calling thread's loop.
+    ///
+    /// In asynchronous code this is the loop of whatever thread happens to run the task, which nobody runs.
+    public static var current: RunLoop {
+        if let loop = ThreadLoop.get() { return loop }
+        let loop = reactor_is_main_thread() ? main : RunLoop()
+        ThreadLoop.set(loop)
+        loop.core.adopt(loop)
+        return loop
+    }
+
+    /// Whether the calling thread is this loop's.
+    public var isCurrent: Bool {
+        if identity.isCurrent { return true }
+        return self === RunLoop.main && reactor_is_main_thread() && RunLoop.current === self
+    }
+
+    // MARK: State
+
+    /// The mode that runs; nil outside an activation. Never ``Mode/common``.
+    public var currentMode: Mode? { inbox.currentMode }
+
+    /// Whether the loop is asleep, or about to be: true between ``Activities/beforeWaiting`` and
+    /// ``Activities/afterWaiting``.
+    public var isWaiting: Bool { inbox.isWaiting }
+
+    /// Makes a sleeping loop go round once more; a loop that is awake will not sleep before its next pass.
+    ///
+    /// It does not end an activation. Outside an activation it does nothing.
+    public func wakeUp() { inbox.wakeUp() }
+
+    /// Ends the innermost activation under way, at the end of its pass. Without an activation it does
+    /// nothing.
+    ///
+    /// ``run()`` and ``run(until:)`` start another one, as in Cocoa; to be able to stop, run with
+    /// ``run(in:until:returnAfterSourceHandled:)`` or `while !done && loop.run(mode: .default, before:
+    /// .distantFuture) {}`.
+    public func stop() { inbox.stop() }
+
+    // MARK: Common modes
+
+    /// What the common set is from the start. On Linux no user interface's framework adds the tracking mode.
+    static let firstCommonModes = ModeSet([.default, .tracking])
+
+    /// The loop's common set: what ``Mode/common`` stands for.
+    var commonModes: ModeSet { common.withLock { $0 } }
+
+    /// Makes `mode` one of this loop's common modes, for good: it gets all that was, or will be, added to
+    /// them.
+    public func addCommonMode(_ mode: Mode) {
+        guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }
+        atHome { core in core.modeBecameCommon(mode) }
+    }
+
+    /// Carries out `change` on the loop's thread: now if this is it, else when the loop next looks. False if
+    /// that thread has ended.
+    @discardableResult
+    func atHome(_ change: @escaping Inbox.Command) -> Bool {
+        guard isCurrent else { return inbox.post(change) }
+        change(core)
+        return true
+    }
+}
+
+extension RunLoop: Equatable, Hashable {
+    /// Whether the two are the same loop.
+    public static func == (left: RunLoop, right: RunLoop) -> Bool { left === right }
+
+    /// Hashes the loop's identity.
+    public func hash(into hasher: inout Hasher) { hasher.combine(identity.number) }
+}
+
+/// The calling thread's loop, which is let go of when the thread ends.
+@safe
+private enum ThreadLoop {
+    private static let key: pthread_key_t = {
+        var key = pthread_key_t()
+        let code = unsafe pthread_key_create(&key, endLoop)
+        precondition(code == 0, "no thread-specific key is left for run loops")
+        return key
+    }()
+
+    static func get() -> RunLoop? {
+        guard reactor_current_loop() != 0, let pointer = unsafe pthread_getspecific(key) else { return nil }
+        return unsafe Unmanaged<RunLoop>.fromOpaque(pointer).takeUnretainedValue()
+    }
+
+    static func set(_ loop: RunLoop) {
+        unsafe pthread_setspecific(key, Unmanaged.passRetained(loop).toOpaque())
+        reactor_set_current_loop(loop.identity.number)
+    }
+
+    /// Whatever is let go of may still ask for its thread's loop, and gets the one that is ending.
+    static func end(_ loop: RunLoop) {
+        unsafe pthread_setspecific(key, Unmanaged.passUnretained(loop).toOpaque())
+        loop.core.end()
+        pthread_setspecific(key, nil)
+        reactor_set_current_loop(0)
+    }
+}
+
+private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
+    guard let pointer = unsafe pointer else { return }
+    unsafe ThreadLoop.end(Unmanaged<RunLoop>.fromOpaque(pointer).takeRetainedValue())
+}

@@ -1,0 +1,164 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// The socket that the two halves of a pair share, from before it exists until both have let go of it.
+final class SocketChannel: Sendable {
+    enum Half {
+        case input
+        case output
+    }
+
+    /// Where the socket comes from.
+    enum Origin: Sendable {
+        /// It is there.
+        case descriptor
+        case address(SocketAddress)
+        case host(String, port: UInt16)
+    }
+
+    struct State {
+        /// Nil until the first half is opened.
+        var connecting: SocketConnector?
+        var progress = Prospect.waiting
+        /// Why the connection is no more; what had arrived before that can still be read.
+        var fault: (error: Errno, half: Half?)?
+        var options = SocketOptions()
+        var peer: SocketAddress?
+        /// Tell the halves' engines that something has changed for them; nil until they are open.
+        var notifyInput: Callback?
+        var notifyOutput: Callback?
+        var wakers = SocketWakers()
+        var isInputClosed = false
+        var isOutputClosed = false
+    }
+
+    let holder: DescriptorHolder
+    let origin: Origin
+    let state: Mutex<State>
+    /// Whether `fault` is set: spares every read and write the lock.
+    private let hasFault = Atomic(false)
+    /// Tells those who wait for the connection; nil for a socket that is there.
+    let changed: Condition?
+    let timeouts = SocketTimeouts()
+
+    /// Shares a socket that is there, and known to be one.
+    init(_ holder: DescriptorHolder, peer: SocketAddress? = nil) {
+        self.holder = holder
+        origin = .descriptor
+        changed = nil
+        state = Mutex(State(progress: .ready, peer: peer))
+    }
+
+    /// Takes a socket for a stream that goes one way only.
+    convenience init(_ holder: DescriptorHolder, only half: Half) {
+        self.init(holder)
+        state.withLock { ($0.isInputClosed, $0.isOutputClosed) = (half == .output, half == .input) }
+    }
+
+    /// Shares a socket that will be connected when the first half is opened.
+    init(connectingTo origin: Origin) {
+        holder = DescriptorHolder()
+        self.origin = origin
+        changed = Condition()
+        state = Mutex(State())
+    }
+
+    // MARK: Opening
+
+    func open(_ half: Half, notify: @escaping @Sendable () -> Void) {
+        let connector = state.withLock { state -> SocketConnector? in
+            switch half {
+            case .input: state.notifyInput = Callback(notify)
+            case .output: state.notifyOutput = Callback(notify)
+            }
+            guard case .waiting = state.progress, state.connecting == nil else { return nil }
+            state.connecting = makeConnector(timeout: state.options.connectTimeout)
+            return state.connecting
+        }
+        if let connector { connector.start() } else { keepTime() }
+    }
+
+    private func makeConnector(timeout: Duration) -> SocketConnector {
+        SocketConnector(to: origin, timeout: timeout) { [weak self] outcome in
+            if let self {
+                finishConnecting(outcome)
+            } else if case .success(let socket) = outcome {
+                socket.close()
+            }
+        }
+    }
+
+    var progress: Prospect { state.withLock { $0.progress } }
+
+    private func finishConnecting(_ result: Result<ConnectedSocket, any Error>) {
+        state.withLock { state in
+            state.connecting = nil
+            switch result {
+            case .failure(let error): state.progress = .failed(error)
+            case .success(let socket) where state.isInputClosed && state.isOutputClosed: socket.close()
+            case .success(let socket):
+                holder.adopt(socket.number)
+                state.options.apply(to: socket.number)
+                state.peer = socket.peer
+                state.progress = .ready
+            }
+        }
+        changed?.announce()
+        keepTime()
+        notify(.input)
+        notify(.output)
+    }
+
+    // MARK: Closing
+
+    /// Lets go of one half; with the other, of the socket. Nothing is told to the peer before that.
+    func close(_ half: Half) {
+        let (connector, waker, isOver) = state.withLock { state -> (SocketConnector?, SocketWaker?, Bool) in
+            switch half {
+            case .input: (state.isInputClosed, state.notifyInput) = (true, nil)
+            case .output: (state.isOutputClosed, state.notifyOutput) = (true, nil)
+            }
+            let isOver = state.isInputClosed && state.isOutputClosed
+            if isOver, case .waiting = state.progress { state.progress = .failed(Errno.canceled) }
+            return (isOver ? state.connecting.take() : nil, state.wakers[half], isOver)
+        }
+        connector?.cancel()
+        waker?.wake()
+        changed?.announce()
+        guard isOver else { return }
+        stopKeepingTime()
+        holder.close()
+    }
+
+    // MARK: Faults
+
+    /// Remembers what has become of the connection, and tells the other half; or both, if neither found it
+    /// out.
+    func fail(_ error: Errno, on half: Half?) {
+        let wakers = state.withLock { state -> SocketWakers? in
+            guard state.fault == nil else { return nil }
+            state.fault = (error, half)
+            hasFault.store(true, ordering: .releasing)
+            return state.wakers
+        }
+        guard let wakers else { return }
+        for half in [Half.input, .output] { wakers[half]?.wake() }
+        if half != .input { notify(.input) }
+        if half != .output { notify(.output) }
+    }
+
+    /// Why the connection is no more.
+    var fault: Errno? { hasFault.load(ordering: .acquiring) ? state.withLock { $0.fault?.error } : nil }
+
+    /// Why the connection is no more, unless there may be bytes to read that came before that.
+    var faultForReading: Errno? {
+        guard hasFault.load(ordering: .acquiring) else { return nil }
+        return state.withLock { $0.fault?.half == .output ? nil : $0.fault?.error }
+    }
+
+    private func notify(_ half: Half) {
+        let notify = state.withLock { half == .input ? $0.notifyInput : $0.notifyOutput }
+        notify?()
+    }
+}

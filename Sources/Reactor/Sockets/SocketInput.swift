@@ -1,0 +1,51 @@
+import Glibc
+import SystemPackage
+
+/// The half of a socket that is read.
+final class SocketInput: InputBackend {
+    let channel: SocketChannel
+    private let holder: DescriptorHolder
+
+    init(_ channel: SocketChannel) {
+        self.channel = channel
+        holder = channel.holder
+    }
+
+    var descriptor: DescriptorHolder? { holder }
+
+    var readying: Readying { .kernel }
+
+    func open(notify: @escaping @Sendable () -> Void) throws(Errno) { channel.open(.input, notify: notify) }
+
+    func progress() -> Prospect { channel.progress }
+
+    func waitUntilOpen() { channel.waitUntilOpen(.input) }
+
+    func close() throws(Errno) { channel.close(.input) }
+
+    func isReady() -> Bool { channel.fault != nil || holder.isReady(for: CInt(POLLIN)) }
+
+    /// The kernel tells of bytes; a fault that the other half found lies behind those that came before it.
+    func prepare() -> Prospect { channel.faultForReading.map { .failed($0) } ?? .waiting }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+        while true {
+            let count: Int?
+            do throws(Errno) { count = try unsafe holder.receive(into: buffer) } catch {
+                channel.fail(error, on: .input)
+                throw channel.fault ?? error
+            }
+            if let count, count > 0 {
+                channel.noteActivity()
+                return Transfer(count: count)
+            }
+            if let fault = channel.fault { throw fault }
+            if count == 0 { return Transfer(count: 0, isAtEnd: true) }
+            try channel.wait(for: CInt(POLLIN), .input)
+        }
+    }
+
+    func property(_ key: Stream.PropertyKey) -> Any? { channel.property(key) }
+
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { channel.setProperty(value, key) }
+}

@@ -1,0 +1,49 @@
+extension Stream.PropertyKey {
+    // MARK: Cocoa's
+
+    /// A `CInt`: the socket's descriptor. Nil before there is one, and after it is closed.
+    public static let socketNativeHandleKey = Self("kCFStreamPropertySocketNativeHandle")
+
+    /// A `Bool`: whether the socket is closed with the second half. True for a pair to a host unless it is set.
+    public static let shouldCloseNativeSocketKey = Self("kCFStreamPropertyShouldCloseNativeSocket")
+
+    /// A `String`: the name of the host, or its address, as far as it is known.
+    public static let socketRemoteHostNameKey = Self("kCFStreamPropertySocketRemoteHostName")
+
+    /// An `Int`: the port at the other end, as far as it is known.
+    public static let socketRemotePortNumberKey = Self("kCFStreamPropertySocketRemotePortNumber")
+
+    // MARK: This library's own
+
+    /// A ``SocketAddress``: who is at the other end, as far as it is known.
+    public static let socketRemoteAddressKey = Self("ReactorSocketRemoteAddress")
+
+    /// A ``SocketAddress``: where the socket itself is. Nil before there is one.
+    public static let socketLocalAddressKey = Self("ReactorSocketLocalAddress")
+
+    /// A `Duration`: how long looking up and connecting may take together; 75 seconds unless it is set, before
+    /// opening.
+    public static let socketConnectTimeoutKey = Self("ReactorSocketConnectTimeout")
+
+    /// A `Duration`: when nothing has come or gone for that long, both halves fail with `Errno.timedOut`. Nil, as
+    /// at first, for never. May be set at any time, for both halves.
+    public static let socketIdleTimeoutKey = Self("ReactorSocketIdleTimeout")
+
+    /// A `Duration`: when the peer has not taken a byte of those that wait for it for that long, or up to a quarter
+    /// longer, both halves fail with `Errno.timedOut`. Nil, as at first, for never.
+    public static let socketWriteTimeoutKey = Self("ReactorSocketWriteTimeout")
+
+    /// An `Int`, at least 1: how many bytes, at most, a scheduled output keeps of what the kernel has no room for;
+    /// 65,536 unless it is set. With that many, a write waits, so the delegate is not asked to.
+    public static let socketHighWatermarkKey = Self("ReactorSocketHighWatermark")
+
+    /// An `Int`: the delegate is told of space again when no more than that many bytes are kept; 16,384 unless it
+    /// is set.
+    public static let socketLowWatermarkKey = Self("ReactorSocketLowWatermark")
+
+    /// A `Bool`: whether small writes are sent at once (`TCP_NODELAY`).
+    public static let socketNoDelayKey = Self("ReactorSocketNoDelay")
+
+    /// A `Bool`: whether the kernel finds out, hours later, that a silent peer has gone (`SO_KEEPALIVE`).
+    public static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
+}

@@ -1,0 +1,95 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// A descriptor that several threads use, and that is closed only when none of them is using it.
+///
+/// So a number is never closed, and then somebody else's, under a call that is still using it.
+final class DescriptorHolder: Sendable {
+    /// How many are using the descriptor, twice, and one if it is closed.
+    private let uses: Atomic<UInt32>
+    private let descriptor: Atomic<CInt>
+    private let isClosing: Atomic<Bool>
+
+    init(_ number: CInt, closesWhenDone: Bool) {
+        uses = Atomic(0)
+        descriptor = Atomic(number)
+        isClosing = Atomic(closesWhenDone)
+    }
+
+    /// Makes a holder of a descriptor that is still to come, and will be closed when it is done with.
+    init() {
+        uses = Atomic(0)
+        descriptor = Atomic(-1)
+        isClosing = Atomic(true)
+    }
+
+    deinit { close() }
+
+    /// The descriptor's number; -1 while it has not come.
+    var number: CInt { descriptor.load(ordering: .acquiring) }
+
+    /// Whether closing closes the descriptor itself.
+    var closesWhenDone: Bool {
+        get { isClosing.load(ordering: .relaxed) }
+        set { isClosing.store(newValue, ordering: .relaxed) }
+    }
+
+    /// Takes the descriptor that was still to come. Not after ``close()``.
+    func adopt(_ number: CInt) { descriptor.store(number, ordering: .releasing) }
+
+    /// Calls `body` with the descriptor's number, which stays open meanwhile; throws `badFileDescriptor` before it
+    /// has come, and once it is closed.
+    func use<Result>(_ body: (CInt) throws(Errno) -> Result) throws(Errno) -> Result {
+        let before = uses.add(2, ordering: .acquiring).oldValue
+        defer { release() }
+        let number = number
+        guard before & 1 == 0, number >= 0 else { throw .badFileDescriptor }
+        return try body(number)
+    }
+
+    func close() {
+        if uses.bitwiseOr(1, ordering: .acquiringAndReleasing).oldValue == 0 { closeNow() }
+    }
+
+    private func release() {
+        // The last one out closes; a call that came too late is not the last one of anything.
+        if uses.subtract(2, ordering: .acquiringAndReleasing).newValue == 1 { closeNow() }
+    }
+
+    /// Only once, though a late call may be followed by another.
+    private func closeNow() {
+        let number = descriptor.exchange(-1, ordering: .acquiringAndReleasing)
+        if number >= 0, closesWhenDone { _ = Glibc.close(number) }
+    }
+}
+
+extension DescriptorHolder {
+    /// Moves the file's offset, and returns where it is then (lseek(2)).
+    func seek(to offset: Int, from whence: CInt) throws(Errno) -> Int {
+        try use { (number) throws(Errno) in try SystemCall.make { lseek(number, offset, whence) } }
+    }
+
+    /// Waits until a read or a write would not block (poll(2)).
+    func wait(for events: CInt) throws(Errno) { _ = try poll(events, patience: -1) }
+
+    /// Whether a read or a write would not block now.
+    func isReady(for events: CInt) -> Bool { (try? poll(events, patience: 0)) ?? 0 != 0 }
+
+    /// Whether this is a FIFO that nobody has opened for writing yet. Reading it finds an end, which is none.
+    var awaitsFirstWriter: Bool {
+        var status = stat()
+        let code = try? use { (number) throws(Errno) in try SystemCall.make { unsafe fstat(number, &status) }
+        }
+        guard code != nil, status.st_mode & S_IFMT == S_IFIFO else { return false }
+        return ((try? poll(CInt(POLLIN), patience: 0)) ?? CInt(POLLHUP)) & CInt(POLLHUP) == 0
+    }
+
+    private func poll(_ events: CInt, patience: CInt) throws(Errno) -> CInt {
+        try use { (number) throws(Errno) in
+            var request = pollfd(fd: number, events: Int16(events), revents: 0)
+            try SystemCall.make { unsafe Glibc.poll(&request, 1, patience) }
+            return CInt(request.revents)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import Glibc
+public import SystemPackage
+
+/// A stream of bytes that come in: from a file, a descriptor, memory, or the output half of a bound pair.
+///
+/// Opened and scheduled on a run loop, it tells its delegate when there are bytes; the delegate reads.
+/// Regular files, and what epoll(7) does not take, are read ahead on a Dispatch queue, so that a slow disk
+/// does not hold up the loop's thread.
+///
+/// ```swift
+/// final class Echo: StreamDelegate {
+///     func stream(_ stream: Stream, handle event: Stream.Event) {
+///         guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
+///         let bytes = input.read(upTo: 4096)
+///         print("\(bytes.count) bytes")
+///     }
+/// }
+/// let input = InputStream(descriptor: .standardInput)
+/// let echo = Echo()
+/// input.delegate = echo
+/// input.schedule(in: .current, forMode: .default)
+/// input.open()
+/// ```
+open class InputStream: Stream {
+    private let source: any InputBackend
+
+    // Not one of these is a convenience initialiser, so that a subclass without its own inherits them all.
+
+    init(backend: any InputBackend) {
+        source = backend
+        super.init(StreamEngine(backend))
+    }
+
+    /// An empty stream, for a subclass that overrides what it needs.
+    public init() {
+        let empty = MemoryInput([])
+        source = empty
+        super.init(StreamEngine(empty))
+    }
+
+    /// A stream of `bytes`.
+    public init(bytes: [UInt8]) {
+        let memory = MemoryInput(bytes)
+        source = memory
+        super.init(StreamEngine(memory))
+    }
+
+    /// A stream of the file at `path`: regular, FIFO, terminal or device. It is opened by ``Stream/open()``,
+    /// which fails if it is missing, a directory, or not to be read.
+    public init(path: FilePath) {
+        let file = FileInput(.path(path, O_RDONLY))
+        source = file
+        super.init(StreamEngine(file))
+    }
+
+    /// As ``init(path:)``; never nil, optional as in Cocoa.
+    public init?(fileAtPath path: String) {
+        let file = FileInput(.path(FilePath(path), O_RDONLY))
+        source = file
+        super.init(StreamEngine(file))
+    }
+
+    /// A stream of what can be read from `descriptor`: a pipe, a socket, a terminal, a redirected file.
+    ///
+    /// Its file status flags stay as they are, so a terminal that is shared with a shell is not left in
+    /// non-blocking mode. What a regular file had read ahead, and nobody took, is given back when the stream
+    /// is closed.
+    /// - Parameters:
+    ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
+    ///   - closeWhenDone: Whether closing the stream, or letting go of it, closes the descriptor.
+    /// - Precondition: `descriptor` is not negative.
+    public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
+        precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
+        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
+        let file = FileInput(.descriptor(holder))
+        source = file
+        super.init(StreamEngine(file))
+    }
+
+    /// What reads the stream off the loop's thread; nil unless that is how it has to be read.
+    var offLoopBackend: (any InputBackend)? { source.isReadOffLoop ? source : nil }
+
+    /// Whether there are bytes to read, or the end to be found, without waiting.
+    ///
+    /// True as well where it is not known without trying. Asking is how a stream is used without a run loop.
+    open var hasBytesAvailable: Bool {
+        engine.isOpen && source.isReady()
+    }
+
+    /// Copies up to `len` bytes to `buffer`, waiting for the first one.
+    ///
+    /// - Returns: How many: 0 at the end (or if `len` is not positive), -1 if the stream is not open or has
+    ///   failed.
+    @discardableResult
+    open func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
+        unsafe engine.read(source, UnsafeMutableRawBufferPointer(start: buffer, count: max(len, 0)))
+    }
+
+    /// The bytes that are left, without copying them, if the stream is one of bytes in memory; they count as
+    /// read then.
+    ///
+    /// - Parameters:
+    ///   - buffer: Set to the bytes, which stay valid until the stream is closed or let go of.
+    ///   - len: Set to how many there are.
+    /// - Returns: False if the stream's bytes are not in memory; nothing is read then.
+    open func getBuffer(
+        _ buffer: UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>, length len: UnsafeMutablePointer<Int>
+    ) -> Bool {
+        guard let bytes = unsafe engine.takeBuffer(source) else { return false }
+        let start = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
+        unsafe buffer.pointee = unsafe start?.assumingMemoryBound(to: UInt8.self)
+        unsafe len.pointee = bytes.count
+        return true
+    }
+}
+
+extension InputStream {
+    /// Reads up to `count` bytes, waiting for the first one.
+    ///
+    /// - Returns: The bytes; none at the end, and none if the stream is not open or has failed:
+    ///   ``Stream/streamStatus`` tells.
+    public func read(upTo count: Int) -> [UInt8] {
+        let most = min(max(count, 0), StreamEngine.mostBytes)
+        return unsafe [UInt8](unsafeUninitializedCapacity: most) { buffer, filled in
+            guard let start = buffer.baseAddress else { return }
+            filled = unsafe max(0, read(start, maxLength: buffer.count))
+        }
+    }
+}

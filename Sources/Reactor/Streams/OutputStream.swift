@@ -1,0 +1,122 @@
+public import SystemPackage
+
+/// A stream of bytes that go out: to a file, a descriptor, memory, a fixed buffer, or the input half of a
+/// bound pair.
+///
+/// Opened and scheduled on a run loop, it tells its delegate when there is room; the delegate writes. What is
+/// written to a regular file is taken at once and written on a Dispatch queue, so that a slow disk does not
+/// hold up the loop's thread. A reader that has gone is an error of the stream, `Errno.brokenPipe`: SIGPIPE
+/// is not raised.
+open class OutputStream: Stream {
+    private let sink: any OutputBackend
+
+    // Not one of these is a convenience initialiser, so that a subclass without its own inherits them all.
+
+    init(backend: any OutputBackend) {
+        sink = backend
+        super.init(StreamEngine(backend))
+    }
+
+    /// A stream in memory, for a subclass that overrides what it needs.
+    public init() {
+        let memory = MemoryOutput()
+        sink = memory
+        super.init(StreamEngine(memory))
+    }
+
+    /// A stream that collects what is written in memory: ``writtenBytes``.
+    public required init(toMemory: ()) {
+        let memory = MemoryOutput()
+        sink = memory
+        super.init(StreamEngine(memory))
+    }
+
+    /// A stream that collects what is written in memory.
+    open class func toMemory() -> Self { self.init(toMemory: ()) }
+
+    /// A stream into the `capacity` bytes at `buffer`, which must stay valid until it is closed.
+    ///
+    /// A write takes what fits; when the buffer is full the stream is at its end, and a further write returns
+    /// 0.
+    public init(toBuffer buffer: UnsafeMutablePointer<UInt8>, capacity: Int) {
+        let bytes = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: max(capacity, 0))
+        let memory = unsafe BufferOutput(bytes)
+        sink = memory
+        super.init(StreamEngine(memory))
+    }
+
+    /// A stream into the file at `path`, which ``Stream/open()`` makes if it is missing (mode 0666, less the
+    /// umask). It fails for a FIFO that nobody reads (`Errno.noSuchAddressOrDevice`).
+    ///
+    /// - Parameter append: Whether to write behind what is there; else a regular file is emptied.
+    public init(path: FilePath, append: Bool = false) {
+        let file = FileOutput(path, append: append)
+        sink = file
+        super.init(StreamEngine(file))
+    }
+
+    /// As ``init(path:append:)``; never nil, optional as in Cocoa.
+    public init?(toFileAtPath path: String, append shouldAppend: Bool) {
+        let file = FileOutput(FilePath(path), append: shouldAppend)
+        sink = file
+        super.init(StreamEngine(file))
+    }
+
+    /// A stream into `descriptor`: a pipe, a socket, a terminal, a redirected file, whose file status flags
+    /// stay as they are.
+    ///
+    /// - Parameters:
+    ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
+    ///   - closeWhenDone: Whether closing the stream, or letting go of it, closes the descriptor.
+    /// - Precondition: `descriptor` is not negative.
+    public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
+        precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
+        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
+        let file = FileOutput(.descriptor(holder))
+        sink = file
+        super.init(StreamEngine(file))
+    }
+
+    /// Whether there is room to write without waiting.
+    open var hasSpaceAvailable: Bool {
+        engine.isOpen && sink.hasRoom(isScheduled: engine.isScheduled)
+    }
+
+    /// Writes up to `len` bytes from `buffer`, waiting for room for the first one.
+    ///
+    /// - Returns: How many were taken, perhaps fewer than `len`; 0 if a fixed buffer is full (or `len` is
+    ///   not positive); -1 if the stream is not open or has failed.
+    @discardableResult
+    open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
+        unsafe engine.write(sink, UnsafeRawBufferPointer(start: buffer, count: max(len, 0)))
+    }
+
+    /// Tells the peer of a socket that nothing more will come, and goes on reading: shutdown(2) with `SHUT_WR`.
+    ///
+    /// What was written before arrives before. The stream is at its end after this; a further write returns 0.
+    /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one that is
+    ///   not open, or whatever the connection has failed with.
+    public func shutDown() throws(Errno) { try engine.shutDown(sink) }
+
+    /// What has been written to a stream in memory; empty for any other stream.
+    public var writtenBytes: [UInt8] { sink.property(.dataWrittenToMemoryStreamKey) as? [UInt8] ?? [] }
+}
+
+extension OutputStream {
+    /// Writes all of `bytes`, waiting for room as often as it takes.
+    ///
+    /// - Returns: How many were taken: fewer than all if the stream is full, not open, or has failed
+    ///   meanwhile.
+    @discardableResult
+    public func write(_ bytes: [UInt8]) -> Int {
+        unsafe bytes.withUnsafeBufferPointer { buffer in
+            var written = 0
+            while written < buffer.count, let start = buffer.baseAddress {
+                let count = unsafe write(start + written, maxLength: buffer.count - written)
+                guard count > 0 else { break }
+                written += count
+            }
+            return written
+        }
+    }
+}

@@ -1,0 +1,148 @@
+import Dispatch
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// A file that is read ahead on a Dispatch queue while a loop is busy with what it has: two chunks, never
+/// more.
+///
+/// Without a loop it is read where it is asked to be.
+final class ReadAheadInput: InputBackend {
+    /// As much as one read moves without the copy falling out of a core's own cache.
+    static let chunkSize = 65_536
+    /// One for the delegate to take from, one to come.
+    static let mostChunks = 2
+
+    private let holder: DescriptorHolder
+    private let isSeekable: Bool
+    private let notify: @Sendable () -> Void
+    private let state: Mutex<State>
+    private let fetch = DispatchGroup()
+
+    init(
+        _ holder: DescriptorHolder, isSeekable: Bool, notify: @escaping @Sendable () -> Void
+    ) throws(Errno) {
+        self.holder = holder
+        self.isSeekable = isSeekable
+        self.notify = notify
+        guard isSeekable else {
+            state = Mutex(State())
+            return
+        }
+        state = Mutex(State(position: try holder.seek(to: 0, from: SEEK_CUR)))
+    }
+
+    /// Gives back what was read ahead: whoever shares the descriptor goes on where the client stopped.
+    func close() throws(Errno) {
+        let offset = state.withLock { $0.offset }
+        if isSeekable { _ = try? holder.seek(to: offset, from: SEEK_SET) }
+        holder.close()
+    }
+
+    var isReadOffLoop: Bool { true }
+
+    var expectedByteCount: Int? {
+        var status = stat()
+        guard isSeekable, unsafe fstat(holder.number, &status) == 0 else { return nil }
+        return max(0, Int(status.st_size) - state.withLock { $0.offset })
+    }
+
+    /// When nothing has been read ahead, and nothing is on its way, only trying would tell.
+    func isReady() -> Bool { state.withLock { !$0.isFetching || $0.hasNews } }
+
+    // MARK: Reading
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+        while true {
+            let finding = state.withLock { state in
+                let finding = unsafe state.take(into: buffer)
+                if case .nothing = finding { beginFetching(&state) }
+                return finding
+            }
+            switch finding {
+            case .transfer(let transfer): return transfer
+            case .fault(let error): throw error
+            case .nothing: return try unsafe readHere(into: buffer)
+            case .onItsWay: fetch.wait()
+            }
+        }
+    }
+
+    private func readHere(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+        defer { endFetching { _ in } }
+        let count = try unsafe readFile(buffer, at: state.withLock { $0.position })
+        state.withLock { $0.position += count }
+        return Transfer(count: count, isAtEnd: count == 0)
+    }
+
+    private func readFile(_ buffer: UnsafeMutableRawBufferPointer, at position: Int) throws(Errno) -> Int {
+        try holder.use { (number) throws(Errno) in
+            try SystemCall.make {
+                unsafe isSeekable
+                    ? pread(number, buffer.baseAddress, buffer.count, position)
+                    : Glibc.read(number, buffer.baseAddress, buffer.count)
+            }
+        }
+    }
+
+    // MARK: Reading ahead
+
+    func prepare() -> Prospect {
+        let (isWanted, hasNews) = state.withLock { state in
+            let isWanted =
+                !state.isFetching && state.chunks.count < Self.mostChunks && !state.isAtEnd
+                && state.fault == nil
+            if isWanted { beginFetching(&state) }
+            return (isWanted, state.hasNews)
+        }
+        if isWanted { DispatchQueue.global(qos: .userInitiated).async { [self] in fetchChunk() } }
+        return hasNews ? .ready : .waiting
+    }
+
+    private func fetchChunk() {
+        let (spare, position) = state.withLock { ($0.spare.popLast(), $0.position) }
+        var chunk = spare ?? []
+        if chunk.count < Self.chunkSize { chunk = [UInt8](repeating: 0, count: Self.chunkSize) }
+        let result = unsafe chunk.withUnsafeMutableBytes { bytes in
+            Result { () throws(Errno) in try unsafe readFile(bytes, at: position) }
+        }
+        endFetching { state in
+            switch result {
+            case .failure(let error): state.fault = error
+            case .success(0): state.isAtEnd = true
+            case .success(let count):
+                if count < chunk.count { chunk.removeLast(chunk.count - count) }
+                state.chunks.append(chunk)
+                state.position += count
+            }
+        }
+        notify()
+    }
+
+    /// Claims the file: one at a time reads from it.
+    private func beginFetching(_ state: inout State) {
+        state.isFetching = true
+        fetch.enter()
+    }
+
+    /// Gives the file free, and in the same breath leaves what was read: nobody sees the one without the other.
+    private func endFetching(_ change: (inout State) -> Void) {
+        state.withLock { state in
+            change(&state)
+            state.isFetching = false
+        }
+        fetch.leave()
+    }
+
+    // MARK: Properties
+
+    func property(_ key: Stream.PropertyKey) -> Any? {
+        key == .fileCurrentOffsetKey && isSeekable ? state.withLock { $0.offset } : nil
+    }
+
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        guard key == .fileCurrentOffsetKey, isSeekable, let offset = fileOffset(value) else { return false }
+        while !state.withLock({ $0.move(to: offset) }) { fetch.wait() }
+        return true
+    }
+}

@@ -1,0 +1,103 @@
+import Synchronization
+
+/// Is told what happens on a stream, on the thread of a run loop that the stream is scheduled on.
+public protocol StreamDelegate: AnyObject {
+    /// Called for one event of `aStream`.
+    ///
+    /// It may do anything with the stream and with others: read, write, close, remove, schedule, run the loop
+    /// again. The stream is not served again before it returns.
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event)
+}
+
+extension StreamDelegate {
+    /// Ignores the event.
+    public func stream(_ aStream: Stream, handle eventCode: Stream.Event) {}
+}
+
+/// What input and output streams share: a status, events for a delegate, and scheduling on run loops.
+///
+/// A stream is opened once and closed once. Scheduled on a run loop, it tells its delegate there, in the
+/// modes it is scheduled in, that it has opened, that it can be read or written, that it has failed or come
+/// to its end. It tells of bytes, or of space, once; and again only after it has been read, or written.
+/// Without a loop it is used by reading and writing, which wait.
+///
+/// Every method may be called from any thread, one thread at a time for a stream; ``close()``,
+/// ``remove(from:forMode:)`` and the status from any thread at any time. No event is told after ``close()``,
+/// and none on a loop that the stream was removed from. A stream that is let go of is closed.
+///
+/// Where Foundation on Linux differs: there no delegate is ever called, and ``streamError`` crashes when
+/// there is none.
+open class Stream {
+    let engine: StreamEngine
+    private let delegateLock = Mutex(())
+    private weak var storedDelegate: (any StreamDelegate)?
+
+    init(_ engine: StreamEngine) {
+        self.engine = engine
+        engine.serve(self)
+    }
+
+    deinit { engine.retire() }
+
+    /// Who is told of events; not kept alive. Nil, as at first, means the stream itself, if it is a
+    /// ``StreamDelegate``.
+    open weak var delegate: (any StreamDelegate)? {
+        get {
+            var delegate: (any StreamDelegate)?
+            delegateLock.withLock { _ in delegate = storedDelegate }
+            return delegate
+        }
+        set { delegateLock.withLock { _ in storedDelegate = newValue } }
+    }
+
+    /// Opens the stream; does nothing unless its status is ``Status/notOpen``.
+    ///
+    /// Files, descriptors, memory and bound pairs are open, or have failed, when it returns. A fault is
+    /// reported by ``streamStatus`` and ``streamError``, and to the delegate as ``Event/errorOccurred``.
+    open func open() { engine.open() }
+
+    /// Closes the stream, takes it out of all loops, and releases what it holds; its properties stay
+    /// readable.
+    ///
+    /// Bytes that were accepted for a file are written before it returns; if they cannot be, the status
+    /// becomes ``Status/error``. Otherwise it becomes ``Status/closed``, and cannot be opened again. Does
+    /// nothing before ``open()``.
+    open func close() { engine.close() }
+
+    /// What the stream is doing.
+    open var streamStatus: Status { engine.status }
+
+    /// Why the stream failed: an `Errno`; nil unless the status is ``Status/error``.
+    open var streamError: (any Error)? { engine.error }
+
+    /// Has the delegate told of events on `aRunLoop`'s thread while it runs in `mode`; any number of loops
+    /// and modes.
+    ///
+    /// In which order a stream is opened, scheduled and given a delegate does not matter: what can be told is
+    /// told.
+    open func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        engine.schedule(in: aRunLoop, mode)
+    }
+
+    /// Takes the stream out of `mode` of `aRunLoop`, however often it was scheduled there.
+    open func remove(from aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        engine.remove(from: aRunLoop, mode)
+    }
+
+    /// The value of a property; nil if the stream has no such property, or no value for it now.
+    open func property(forKey key: PropertyKey) -> Any? { engine.property(key) }
+
+    /// Sets a property. False if the stream has no such property, or can no longer change it.
+    @discardableResult
+    open func setProperty(_ property: Any?, forKey key: PropertyKey) -> Bool {
+        engine.setProperty(property, key)
+    }
+}
+
+extension Stream: Equatable, Hashable {
+    /// Whether the two are the same stream.
+    public static func == (left: Stream, right: Stream) -> Bool { left === right }
+
+    /// Hashes the stream's identity.
+    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}

@@ -1,0 +1,116 @@
+import SystemPackage
+
+/// Where a stream's bytes come from or go to. Called by one engine; safe from any thread.
+protocol StreamBackend: AnyObject, Sendable {
+    /// The event that says that bytes can be moved.
+    var event: Stream.Event { get }
+    /// Opens what the bytes come from or go to, or begins to. Changes that nobody asks for are told by calling
+    /// `notify`, with no lock held.
+    func open(notify: @escaping @Sendable () -> Void) throws(Errno)
+    /// How far the opening has come.
+    func progress() -> Prospect
+    /// Waits until the opening has come to an end, one way or the other.
+    func waitUntilOpen()
+    /// How the backend lets know that bytes can be moved; asked when it is open.
+    var readying: Readying { get }
+    /// Whether there was nothing to move from the start: then the stream is at its end as soon as it is open.
+    var isAtEndWhenOpened: Bool { get }
+    /// Releases what is held, opened or not; throws if bytes that were accepted could not be written. May be
+    /// called more than once.
+    func close() throws(Errno)
+    /// What the kernel can be asked about this backend; nil if it cannot.
+    var descriptor: DescriptorHolder? { get }
+    /// Whether a read or a write would not wait, asking the kernel if need be; true as well if only trying
+    /// would tell.
+    func isReady() -> Bool
+    /// What a stream on a loop can expect of its next read or write. Prepares for that, off the calling thread.
+    func prepare() -> Prospect
+    /// Takes in that the kernel has room, where it is asked only when there was none.
+    func drain() throws(Errno) -> Drainage
+    func property(_ key: Stream.PropertyKey) -> Any?
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool
+}
+
+/// How it becomes known that bytes can be moved.
+enum Readying {
+    /// The backend tells, when it is asked and when it notifies.
+    case backend
+    /// The kernel tells, of its own accord.
+    case kernel
+    /// There is room until a write finds none; then the kernel tells.
+    case kernelWhenBlocked
+}
+
+/// What the next step of a stream can expect: its opening, its next read or write.
+enum Prospect {
+    /// To wait: the backend will notify, or the kernel tell.
+    case waiting
+    case ready
+    case failed(any Error)
+}
+
+extension StreamBackend {
+    func progress() -> Prospect { .ready }
+    func waitUntilOpen() {}
+    var readying: Readying { descriptor == nil ? .backend : .kernel }
+    var isAtEndWhenOpened: Bool { false }
+    var descriptor: DescriptorHolder? { nil }
+    func open(notify: @escaping @Sendable () -> Void) throws(Errno) {}
+    func close() throws(Errno) {}
+    func prepare() -> Prospect { isReady() ? .ready : .waiting }
+    func drain() throws(Errno) -> Drainage { Drainage() }
+    func property(_ key: Stream.PropertyKey) -> Any? { nil }
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }
+}
+
+/// What a read or a write did.
+struct Transfer {
+    var count: Int
+    /// Whether nothing more will come, or fit.
+    var isAtEnd = false
+    /// Whether there is no room for more until the kernel tells.
+    var isBlocked = false
+}
+
+protocol InputBackend: StreamBackend {
+    /// Waits for at least one byte, and copies what there is, as far as it fits.
+    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer
+    /// Whether a read waits for a disk rather than for a peer, and so belongs off the loop's thread.
+    var isReadOffLoop: Bool { get }
+    /// How many bytes there are still to read, as far as is known.
+    var expectedByteCount: Int? { get }
+    /// The bytes that are left, which count as read, if they are in memory.
+    func takeBuffer() -> UnsafeRawBufferPointer?
+}
+
+extension InputBackend {
+    var event: Stream.Event { .hasBytesAvailable }
+    var isReadOffLoop: Bool { false }
+    var expectedByteCount: Int? { nil }
+    func takeBuffer() -> UnsafeRawBufferPointer? { nil }
+}
+
+protocol OutputBackend: StreamBackend {
+    /// Waits for room for at least one byte, and takes as many as fit.
+    ///
+    /// `isScheduled` says whether a loop's thread may be calling, which a slow disk must not hold up.
+    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer
+    /// Whether a write would not wait, as ``isReady()`` says for a stream that is on no loop.
+    func hasRoom(isScheduled: Bool) -> Bool
+    /// Tells the peer that nothing more will come.
+    func shutDown() throws(Errno)
+}
+
+/// What has come of the kernel's having room again.
+struct Drainage {
+    /// Whether the stream has room.
+    var hasRoom = true
+    /// Whether the kernel need not tell again.
+    var isDone = true
+}
+
+extension OutputBackend {
+    var event: Stream.Event { .hasSpaceAvailable }
+    func hasRoom(isScheduled: Bool) -> Bool { isReady() }
+    func shutDown() throws(Errno) { throw .notSocket }
+}

@@ -1,0 +1,133 @@
+import SystemPackage
+
+// On a loop's own thread: what its station has to be like, and how it gets to be that.
+
+extension StreamEngine {
+    /// What a station has to be like.
+    struct Plan {
+        let station: DescriptorSource
+        let membership: Membership
+        let interest: Readiness
+        /// What the kernel is to watch; nil while there is nothing.
+        let descriptor: DescriptorHolder?
+        let isRaised: Bool
+    }
+
+    /// What `loop`'s station has to be like now, which is taken as carried out.
+    func plan(on loop: RunLoop) -> Plan? {
+        state.withLock { state in
+            let interest = state.setInterest(on: loop.identity, event)
+            let isRaised = !state.isTelling && !state.machine.raised.isEmpty
+            return state.homes.update(loop.identity) { home in
+                home.isSummoned = false
+                return Plan(
+                    station: home.station.value, membership: home.membership, interest: interest,
+                    descriptor: interest.isEmpty ? nil : backend.descriptor, isRaised: isRaised)
+            }
+        }
+    }
+
+    /// Takes in that the kernel refuses to watch the descriptor.
+    fileprivate func failWatching(_ error: Errno, on loop: RunLoop) {
+        state.withLock { state in
+            state.homes.update(loop.identity) { $0.interest = [] }
+            state.machine.failUnlessReleased(error)
+        }
+        refresh()
+    }
+}
+
+extension StreamEngine: DescriptorSourceOwner {
+    func modeBecameCommon(_ mode: RunLoop.Mode, on loop: RunLoop) {
+        state.withLock { $0.homes.update(loop.identity) { $0.membership.modeBecameCommon(mode) } }
+        loop.core.follow(self)
+    }
+
+    func loopEnded(_ loop: RunLoop) { _ = state.withLock { $0.homes.remove(loop.identity) } }
+}
+
+extension RunLoop.Core {
+    /// Brings `engine`'s station here up to date.
+    func follow(_ engine: StreamEngine) {
+        guard let plan = engine.plan(on: loop), plan.station.join(loop) else { return }
+        let station = plan.station
+        do throws(Errno) {
+            if let descriptor = plan.descriptor, station.descriptor.rawValue != descriptor.number {
+                // What another thread has closed must be out of the pollers before a number of the same value
+                // comes in.
+                collect()
+                station.adopt(FileDescriptor(rawValue: descriptor.number))
+            }
+            try station.setInterest(plan.interest)
+            if station.membership != plan.membership || (!station.isWatched && !plan.interest.isEmpty) {
+                station.membership = plan.membership
+                try file(station)
+            }
+        } catch {
+            try? station.setInterest([])
+            return engine.failWatching(error, on: loop)
+        }
+        if plan.isRaised { station.raise() }
+    }
+}
+
+extension StreamEngine.State {
+    /// What is to be done at home after a read or a write.
+    @inline(__always)
+    func errand(_ event: Stream.Event) -> StreamEngine.Errand {
+        guard !isTelling, !homes.isEmpty else { return .none }
+        if readying == .backend, machine.isOpen { return .refresh }
+        if homes.hasOthers || isBehind(homes.first!, event) { return .follow }
+        return machine.raised.isEmpty ? .none : .raise(homes.first!.station)
+    }
+
+    /// Whether what the loop has the kernel watch for is not what it should be.
+    @inline(__always)
+    func isBehind(_ home: borrowing StreamHome, _ event: Stream.Event) -> Bool {
+        interest(isDisarmed: home.isDisarmed, event) != home.interest
+    }
+
+    /// What the kernel has to watch for. A loop that asks no longer, because the kernel told again of what has
+    /// not been answered, asks again after the answer.
+    @inline(__always)
+    private func interest(isDisarmed: Bool, _ event: Stream.Event) -> Readiness {
+        guard machine.isOpen else { return isDraining && machine.status == .atEnd ? Readiness(event) : [] }
+        switch readying {
+        case .backend: return []
+        case .kernel: return isDisarmed && !machine.unanswered.isDisjoint(with: event) ? [] : Readiness(event)
+        case .kernelWhenBlocked: return isBlocked || isDraining ? Readiness(event) : []
+        }
+    }
+
+    /// Takes as carried out what a loop has the kernel watch for now.
+    fileprivate mutating func setInterest(on loop: LoopIdentity, _ event: Stream.Event) -> Readiness {
+        if machine.unanswered.isDisjoint(with: event) { homes.update(loop) { $0.isDisarmed = false } }
+        let isDisarmed = homes.look(loop) { $0.isDisarmed } ?? false
+        let interest = interest(isDisarmed: isDisarmed, event)
+        homes.update(loop) { $0.interest = interest }
+        return interest
+    }
+
+    /// Where there is room until a write finds none, nobody has to tell.
+    mutating func raiseRoom(_ event: Stream.Event) {
+        if readying == .kernelWhenBlocked, !isBlocked { machine.raise(event) }
+    }
+
+    /// Takes in what has come of the kernel's having room; returns what it has to watch for now.
+    mutating func takeIn(
+        _ drainage: Drainage, on loop: LoopIdentity, _ event: Stream.Event
+    ) -> Readiness {
+        isDraining = !drainage.isDone
+        if drainage.hasRoom, isBlocked {
+            isBlocked = false
+            machine.raise(event)
+        }
+        return setInterest(on: loop, event)
+    }
+}
+
+extension Readiness {
+    fileprivate init(_ event: Stream.Event) {
+        self = event == .hasBytesAvailable ? .readable : .writable
+    }
+}

@@ -1,0 +1,112 @@
+import SystemPackage
+
+// The stream's stations on run loops, and how they are brought up to date.
+
+extension StreamEngine {
+    var isScheduled: Bool { state.withLock { !$0.homes.isEmpty } }
+
+    func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
+        let common = loop.commonModes
+        let isScheduled = state.withLock { state -> Bool in
+            guard !state.machine.isReleased else { return false }
+            // A stream that is scheduled anew tells its new loop again.
+            if state.homes.isEmpty { state.machine.forgetTold() }
+            if state.homes.update(loop.identity, { _ in }) == nil {
+                state.homes.insert(StreamHome(loop, station: DescriptorSource(ownedBy: self)))
+            }
+            state.homes.update(loop.identity) { $0.membership.add(mode, common: common) }
+            return true
+        }
+        guard isScheduled else { return }
+        summon(loop)
+        refresh()
+    }
+
+    func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
+        let common = loop.commonModes
+        let (isKnown, left) = state.withLock { state -> (Bool, StreamHome?) in
+            let isLeft = state.homes.update(loop.identity) { home in
+                home.membership.remove(mode, common: common)
+                return home.membership.isEmpty
+            }
+            return (isLeft != nil, isLeft == true ? state.homes.remove(loop.identity) : nil)
+        }
+        if let left { leave(left) } else if isKnown { summon(loop) }
+    }
+
+    func leaveLoops() {
+        let left = state.withLock { state -> [StreamHome] in
+            defer { state.homes = StreamHomes() }
+            return state.homes.all
+        }
+        for home in left { leave(home) }
+    }
+
+    private func leave(_ home: StreamHome) {
+        let station = home.station
+        home.loop.atHome { _ in station.value.cancel() }
+    }
+
+    // MARK: Bringing loops up to date
+
+    /// What is to be done at home after a change.
+    enum Errand {
+        case none
+        /// Ask the backend, which alone knows.
+        case refresh
+        /// Have the loop serve the stream.
+        case raise(LoopBound<DescriptorSource>)
+        case follow
+    }
+
+    func run(_ errand: Errand) {
+        switch errand {
+        case .none: break
+        case .refresh: refresh()
+        case .raise(let station) where station.home.isCurrent: station.value.raise()
+        case .raise, .follow: followEverywhere()
+        }
+    }
+
+    /// Finds out whether bytes can be moved now, and brings the loops to tell what is to be told.
+    func refresh() {
+        advanceOpening()
+        let (isAsked, transfers) = state.withLock {
+            ($0.machine.isOpen && !$0.homes.isEmpty, $0.machine.transfers)
+        }
+        if isAsked {
+            switch backend.prepare() {
+            case .waiting: state.withLock { $0.raiseRoom(event) }
+            case .ready: state.withLock { $0.machine.raise(event, unlessMovedSince: transfers) }
+            case .failed(let error): state.withLock { $0.machine.failUnlessReleased(error) }
+            }
+        }
+        followEverywhere()
+    }
+
+    /// Has every loop that is behind follow. While the delegate is being called nothing is done: this happens
+    /// again when it returns.
+    private func followEverywhere() {
+        let behind = state.withLock { state -> [RunLoop] in
+            if state.isTelling { return [] }
+            let isRaised = !state.machine.raised.isEmpty
+            return state.homes.all.filter { isRaised || state.isBehind($0, event) }.map(\.loop)
+        }
+        for loop in behind { summon(loop) }
+    }
+
+    /// Has `loop` follow: now if this is its thread, else when it next looks, for which it is woken.
+    private func summon(_ loop: RunLoop) {
+        if loop.isCurrent { return loop.core.follow(self) }
+        guard state.withLock({ $0.homes.update(loop.identity) { $0.beginSummons() } }) == true else { return }
+        if !loop.atHome({ [self] core in core.follow(self) }) { loopEnded(loop) }
+    }
+}
+
+extension StreamHome {
+    /// True if the loop has to be asked: it has not been asked already.
+    fileprivate mutating func beginSummons() -> Bool {
+        defer { isSummoned = true }
+        return !isSummoned
+    }
+}

@@ -1,0 +1,126 @@
+import Synchronization
+import SystemPackage
+
+/// What a stream is made of: its machine, its backend, and its place on run loops. Safe from any thread.
+///
+/// On each loop that the stream is scheduled on it has a station: a descriptor source, with or without a
+/// descriptor, through which the kernel tells of bytes, and by which the engine itself asks for the loop's
+/// attention. Both come to ``serve(_:_:)``, the only place that calls the delegate.
+final class StreamEngine: Sendable {
+    struct State {
+        var machine = StreamMachine()
+        /// The loops that the stream is scheduled on. None when it is over.
+        var homes = StreamHomes()
+        /// Whether the delegate is being called: it is not called again inside that, nor by another loop.
+        var isTelling = false
+        /// Whether bytes were moved outside the delegate's callout: they may be what the kernel has told of.
+        var hasMovedOutside = false
+        /// How the backend lets know that bytes can be moved; known once it is open.
+        var readying = Readying.backend
+        /// Whether a write has found no room for more.
+        var isBlocked = false
+        /// Whether the kernel has to tell of room, though there may be some.
+        var isDraining = false
+    }
+
+    let backend: any StreamBackend
+    let event: Stream.Event
+    let state = Mutex(State())
+    private let link = StreamLink()
+    /// The stream, which owns the engine.
+    ///
+    /// `nonisolated(unsafe)` is right because the reference is written once, before the engine is shared, and
+    /// is only loaded then, which is atomic.
+    private nonisolated(unsafe) weak var owner: Stream?
+
+    init(_ backend: any StreamBackend) {
+        self.backend = backend
+        event = backend.event
+    }
+
+    func serve(_ stream: Stream) { unsafe owner = stream }
+
+    var stream: Stream? { unsafe owner }
+
+    var status: Stream.Status { state.withLock { $0.machine.status } }
+
+    var error: (any Error)? { state.withLock { $0.machine.error } }
+
+    var isOpen: Bool { state.withLock { $0.machine.isOpen } }
+
+    // MARK: Opening and closing
+
+    func open() {
+        guard state.withLock({ $0.machine.beginOpening() }) else { return }
+        do throws(Errno) {
+            link.connect(self)
+            try backend.open { [link] in link.refresh() }
+        } catch {
+            state.withLock { $0.machine.failUnlessReleased(error) }
+        }
+        // Closed from another thread meanwhile, which found nothing to release yet.
+        if state.withLock({ $0.machine.isReleased }) { try? backend.close() }
+        refresh()
+    }
+
+    /// Finds out how far an opening has come that takes its time; true while it goes on.
+    @discardableResult
+    func advanceOpening() -> Bool {
+        guard status == .opening else { return false }
+        switch backend.progress() {
+        case .waiting: return true
+        case .failed(let error): state.withLock { $0.machine.failUnlessReleased(error) }
+        case .ready:
+            let readying = backend.readying
+            state.withLock { state in
+                state.machine.opened()
+                state.readying = readying
+                if backend.isAtEndWhenOpened { state.machine.reachEnd() }
+            }
+        }
+        return false
+    }
+
+    func close() {
+        guard state.withLock({ $0.machine.close() }) else { return }
+        link.disconnect()
+        leaveLoops()
+        do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.fail(error) } }
+    }
+
+    /// Ends a stream that nobody holds any longer, opened or not.
+    func retire() {
+        close()
+        leaveLoops()
+        try? backend.close()
+    }
+
+    // MARK: Properties
+
+    func property(_ key: Stream.PropertyKey) -> Any? { backend.property(key) }
+
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        guard backend.setProperty(value, key) else { return false }
+        refresh()
+        return true
+    }
+}
+
+/// What a backend holds of its stream's engine until that is closed.
+///
+/// Not a weak reference: an object that has one counts all its references the slow way, with every event.
+private final class StreamLink: Sendable {
+    private let engine = Mutex<StreamEngine?>(nil)
+
+    func connect(_ engine: StreamEngine) { self.engine.withLock { $0 = engine } }
+
+    func disconnect() {
+        let dropped = engine.withLock { $0.take() }
+        withExtendedLifetime(dropped) {}
+    }
+
+    func refresh() {
+        let engine = engine.withLock { $0 }
+        engine?.refresh()
+    }
+}

@@ -1,0 +1,139 @@
+import Dispatch
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// A file that is written on a Dispatch queue, behind a loop that has something else to do: a bounded number
+/// of bytes.
+///
+/// Without a loop it is written where it is asked to be, so that a full disk is an error of the write itself.
+final class WriteBehindOutput: OutputBackend {
+    /// The most bytes that are taken and not yet written.
+    static let mostBytes = 262_144
+
+    private struct State {
+        var waiting: [UInt8] = []
+        var spare: [UInt8] = []
+        /// How many bytes the writer has in hand.
+        var inHand = 0
+        var isWriting = false
+        var fault: Errno?
+
+        var room: Int { WriteBehindOutput.mostBytes - waiting.count - inHand }
+    }
+
+    private let holder: DescriptorHolder
+    private let state = Mutex(State())
+    private let writer = DispatchGroup()
+    private let notify: @Sendable () -> Void
+
+    init(_ holder: DescriptorHolder, notify: @escaping @Sendable () -> Void) {
+        self.holder = holder
+        self.notify = notify
+    }
+
+    func close() throws(Errno) {
+        writer.wait()
+        holder.close()
+        if let fault = state.withLock({ $0.fault }) { throw fault }
+    }
+
+    func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
+
+    /// What was accepted and could not be written is a fault of the stream, whether or not more is written.
+    func prepare() -> Prospect {
+        state.withLock { state in
+            if let fault = state.fault { return .failed(fault) }
+            return state.room > 0 ? .ready : .waiting
+        }
+    }
+
+    // MARK: Writing
+
+    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+        guard isScheduled else {
+            writer.wait()
+            if let fault = state.withLock({ $0.fault }) { throw fault }
+            return Transfer(count: try unsafe writeFile(bytes))
+        }
+        while true {
+            if let transfer = try unsafe accept(bytes) { return transfer }
+            writer.wait()
+        }
+    }
+
+    /// Takes what there is room for; nil if there is none.
+    private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer? {
+        let result = state.withLock { state -> Result<(count: Int, isFirst: Bool), Errno>? in
+            if let fault = state.fault { return .failure(fault) }
+            guard state.room > 0 else { return nil }
+            let count = min(bytes.count, state.room)
+            unsafe state.waiting.append(contentsOf: bytes.prefix(count))
+            defer { state.isWriting = true }
+            if !state.isWriting { writer.enter() }
+            return .success((count, !state.isWriting))
+        }
+        guard let (count, isFirst) = try result?.get() else { return nil }
+        if isFirst { DispatchQueue.global(qos: .userInitiated).async { [self] in drain() } }
+        return Transfer(count: count)
+    }
+
+    /// Writes until nothing is waiting, or the file fails.
+    private func drain() {
+        while let batch = nextBatch() {
+            let result = unsafe batch.withUnsafeBytes { bytes in
+                Result { () throws(Errno) in try unsafe writeAll(bytes) }
+            }
+            state.withLock { state in
+                state.spare = batch
+                state.inHand = 0
+                if case .failure(let fault) = result { state.fault = fault }
+            }
+            notify()
+        }
+        writer.leave()
+    }
+
+    private func nextBatch() -> [UInt8]? {
+        state.withLock { state in
+            guard !state.waiting.isEmpty, state.fault == nil else {
+                state.isWriting = false
+                state.waiting = []
+                return nil
+            }
+            var batch = state.spare
+            state.spare = []
+            batch.removeAll(keepingCapacity: true)
+            swap(&batch, &state.waiting)
+            state.inHand = batch.count
+            return batch
+        }
+    }
+
+    private func writeAll(_ bytes: UnsafeRawBufferPointer) throws(Errno) {
+        var written = 0
+        while written < bytes.count {
+            written += try unsafe writeFile(UnsafeRawBufferPointer(rebasing: bytes[written...]))
+        }
+    }
+
+    private func writeFile(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
+        try holder.use { (number) throws(Errno) in
+            try SystemCall.make { unsafe Glibc.write(number, bytes.baseAddress, bytes.count) }
+        }
+    }
+
+    // MARK: Properties
+
+    func property(_ key: Stream.PropertyKey) -> Any? {
+        guard key == .fileCurrentOffsetKey else { return nil }
+        writer.wait()
+        return try? holder.seek(to: 0, from: SEEK_CUR)
+    }
+
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        guard key == .fileCurrentOffsetKey, let offset = fileOffset(value) else { return false }
+        writer.wait()
+        return (try? holder.seek(to: offset, from: SEEK_SET)) == offset
+    }
+}

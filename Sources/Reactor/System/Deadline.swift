@@ -1,0 +1,70 @@
+import CReactorLinux
+
+/// A point in time on the monotonic clock, in nanoseconds.
+///
+/// The clock is `CLOCK_MONOTONIC` (clock_gettime(2)), the one of `DispatchTime` and `SuspendingClock`: it
+/// never jumps when somebody sets the date, and stands still while the system sleeps. Arithmetic saturates at
+/// ``distantPast`` and ``distantFuture``; a `Duration` that is not a whole number of nanoseconds is rounded
+/// up, so that nothing that waits for a deadline is early.
+///
+/// Where Foundation's run loop takes a `Date`, this library takes a `Deadline`.
+public struct Deadline: InstantProtocol, Sendable {
+    /// Nanoseconds since the clock's start; `Int64.max` is ``distantFuture``.
+    public let uptimeNanoseconds: Int64
+
+    /// Makes the deadline at `uptimeNanoseconds` of `CLOCK_MONOTONIC`.
+    public init(uptimeNanoseconds: Int64) {
+        self.uptimeNanoseconds = uptimeNanoseconds
+    }
+
+    /// The present moment.
+    public static var now: Deadline { Deadline(uptimeNanoseconds: reactor_monotonic_nanoseconds()) }
+
+    /// Later than every other deadline: a wait without end.
+    public static var distantFuture: Deadline { Deadline(uptimeNanoseconds: .max) }
+
+    /// Earlier than every other deadline: no wait at all.
+    public static var distantPast: Deadline { Deadline(uptimeNanoseconds: .min) }
+
+    /// The deadline `duration` later; the distant future and past stay where they are.
+    public func advanced(by duration: Duration) -> Deadline {
+        guard self != .distantFuture, self != .distantPast else { return self }
+        return Deadline(uptimeNanoseconds: uptimeNanoseconds.addingSaturated(duration.wholeNanoseconds))
+    }
+
+    /// How much later `other` is; negative when it is earlier.
+    public func duration(to other: Deadline) -> Duration {
+        let (seconds, nanoseconds) = (Int128(other.uptimeNanoseconds) - Int128(uptimeNanoseconds))
+            .quotientAndRemainder(dividingBy: 1_000_000_000)
+        return Duration(
+            secondsComponent: Int64(seconds), attosecondsComponent: Int64(nanoseconds) * 1_000_000_000)
+    }
+
+    /// Whether `left` comes before `right`.
+    public static func < (left: Deadline, right: Deadline) -> Bool {
+        left.uptimeNanoseconds < right.uptimeNanoseconds
+    }
+}
+
+extension Duration {
+    /// This duration in nanoseconds, rounded up, and kept within what 64 bits hold.
+    var wholeNanoseconds: Int64 {
+        let attoseconds = self.attoseconds
+        let perNanosecond: Int128 = 1_000_000_000
+        // 2^63 attoseconds are nine seconds: most durations need no 128-bit division.
+        if let small = Int64(exactly: attoseconds) {
+            let (whole, rest) = small.quotientAndRemainder(dividingBy: 1_000_000_000)
+            return rest > 0 ? whole + 1 : whole
+        }
+        let (whole, rest) = attoseconds.quotientAndRemainder(dividingBy: perNanosecond)
+        return Int64(clamping: rest > 0 ? whole + 1 : whole)
+    }
+}
+
+extension Int64 {
+    func addingSaturated(_ other: Int64) -> Int64 {
+        let (sum, overflow) = addingReportingOverflow(other)
+        guard overflow else { return sum }
+        return other > 0 ? .max : .min
+    }
+}

@@ -1,0 +1,51 @@
+import CReactorLinux
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// A POSIX thread that any number of threads may wait for.
+final class JoinableThread: Sendable {
+    private let thread: pthread_t
+    private let isJoined = Mutex(false)
+
+    init(name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) {
+        let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
+        var thread = pthread_t()
+        let code = unsafe pthread_create(&thread, nil, runBody, start.toOpaque())
+        guard code == 0 else {
+            unsafe start.release()
+            throw Errno(rawValue: code)
+        }
+        self.thread = thread
+    }
+
+    deinit {
+        if !isJoined.withLock({ $0 }) { pthread_detach(thread) }
+    }
+
+    /// Waits until the thread has ended.
+    func join() {
+        isJoined.withLock { isJoined in
+            if !isJoined { pthread_join(thread, nil) }
+            isJoined = true
+        }
+    }
+}
+
+private final class Start: Sendable {
+    let name: String
+    let body: @Sendable () -> Void
+
+    init(name: String, body: @escaping @Sendable () -> Void) {
+        self.name = name
+        self.body = body
+    }
+}
+
+private func runBody(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    guard let argument = unsafe argument else { return nil }
+    let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+    unsafe reactor_set_thread_name(start.name)
+    start.body()
+    return nil
+}

@@ -1,0 +1,143 @@
+import Glibc
+
+// IP addresses in numbers, as in RFC 4291, RFC 4007 (scopes) and RFC 5952; paths and abstract names with a word before
+// them, and with what cannot be printed as %XX.
+
+extension SocketAddress {
+    /// Reads an address from what ``description`` writes: `127.0.0.1:80`, `[::1]:80`, `[fe80::1%eth0]:80`,
+    /// `unix:/run/a.sock`, `unix-abstract:name`.
+    ///
+    /// Nil for anything else: for a host's name, a port beyond 65535, an interface that this machine does not
+    /// have. A scope may be an interface's name or its number.
+    public init?(_ text: String) {
+        if let path = text.dropping(prefix: "unix:") {
+            self.init(unixText: path, isAbstract: false)
+        } else if let name = text.dropping(prefix: "unix-abstract:") {
+            self.init(unixText: name, isAbstract: true)
+        } else {
+            guard let colon = text.lastIndex(of: ":"),
+                let port = UInt16(digits: text[text.index(after: colon)...])
+            else { return nil }
+            let host = text[..<colon]
+            // Without brackets an IPv6 address's own last group would be taken for the port.
+            guard host.first == "[" || !host.contains(":") else { return nil }
+            self.init(String(host), port: port)
+        }
+    }
+
+    /// Reads an IP address without a port: `127.0.0.1`, `::1`, `[::1]`, `fe80::1%eth0`. Nil for anything else.
+    public init?(_ host: String, port: UInt16) {
+        var text = host[...]
+        let isBracketed = text.first == "["
+        if isBracketed {
+            guard text.last == "]", text.count > 2 else { return nil }
+            text = text.dropFirst().dropLast()
+        }
+        guard !text.utf8.contains(0) else { return nil }
+        if let address = UInt128(ipv6: text.prefix { $0 != "%" }) {
+            guard let scope = UInt32(scope: text.drop { $0 != "%" }) else { return nil }
+            self = .ipv6(address, port: port, scope: scope)
+        } else {
+            guard !isBracketed, let address = UInt32(ipv4: text) else { return nil }
+            self = .ipv4(address, port: port)
+        }
+    }
+
+    private init?(unixText text: Substring, isAbstract: Bool) {
+        guard let bytes = Array(percentDecoding: text) else { return nil }
+        if bytes.isEmpty, !isAbstract {
+            self = .unixUnnamed
+        } else {
+            guard !bytes.isEmpty, bytes.count <= Self.longestUnixName, isAbstract || !bytes.contains(0) else {
+                return nil
+            }
+            self.init(.unix(isAbstract ? [0] + bytes : bytes))
+        }
+    }
+
+    /// An IP address in numbers, without its port and brackets: `127.0.0.1`, `fe80::1%eth0`.
+    public var host: String? {
+        switch storage {
+        case .ipv4(let address, _): address.ipv4Text
+        case .ipv6(let address, _, 0, _): address.ipv6Text
+        case .ipv6(let address, _, let scope, _): "\(address.ipv6Text)%\(NetworkInterface(index: scope))"
+        case .unix, .other: nil
+        }
+    }
+}
+
+extension SocketAddress: CustomStringConvertible {
+    /// The address as text, which ``init(_:)`` reads again, but for an IPv6 address's flow information and for
+    /// other families.
+    ///
+    /// `127.0.0.1:80`, `[fe80::1%eth0]:80`, `unix:/run/a.sock`, `unix-abstract:name`, and `unix:` for a socket
+    /// without a name. Control bytes, `%`, and bytes that are not UTF-8 are written as %XX.
+    public var description: String {
+        switch storage {
+        case .ipv4(_, let port): "\(host!):\(port)"
+        case .ipv6(_, let port, _, _): "[\(host!)]:\(port)"
+        case .unix(let bytes) where bytes.first == 0: "unix-abstract:" + percentEncoded(bytes.dropFirst())
+        case .unix(let bytes): "unix:" + percentEncoded(bytes[...])
+        case .other(let family, let bytes): "\(family), \(bytes.count) bytes"
+        }
+    }
+}
+
+// MARK: - Numbers
+
+extension UInt16 {
+    /// Reads decimal digits and nothing else: `UInt16(_:)` takes a sign too.
+    fileprivate init?(digits: Substring) {
+        guard digits.utf8.allSatisfy(isDigit) else { return nil }
+        self.init(digits)
+    }
+}
+
+extension UInt32 {
+    fileprivate init?(ipv4 text: Substring) {
+        var bytes = in_addr()
+        guard unsafe inet_pton(AF_INET, String(text), &bytes) == 1 else { return nil }
+        self.init(bigEndian: bytes.s_addr)
+    }
+
+    /// Reads a percent sign with an interface's name, or its number, after it; or nothing, which is zero.
+    fileprivate init?(scope text: Substring) {
+        guard !text.isEmpty else {
+            self = 0
+            return
+        }
+        let name = text.dropFirst()
+        if let interface = NetworkInterface(named: String(name)) {
+            self = interface.index
+        } else {
+            guard name.utf8.allSatisfy(isDigit) else { return nil }
+            self.init(name)
+        }
+    }
+
+    fileprivate var ipv4Text: String {
+        var bytes = in_addr(s_addr: bigEndian)
+        return unsafe text(of: AF_INET, &bytes)
+    }
+}
+
+extension UInt128 {
+    fileprivate init?(ipv6 text: Substring) {
+        var bytes = UInt128()
+        guard unsafe inet_pton(AF_INET6, String(text), &bytes) == 1 else { return nil }
+        self.init(bigEndian: bytes)
+    }
+
+    fileprivate var ipv6Text: String {
+        var bytes = bigEndian
+        return unsafe text(of: AF_INET6, &bytes)
+    }
+}
+
+private func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
+
+private func text(of family: CInt, _ bytes: UnsafeRawPointer) -> String {
+    unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(INET6_ADDRSTRLEN)) { buffer in
+        unsafe String(cString: inet_ntop(family, bytes, buffer.baseAddress!, socklen_t(INET6_ADDRSTRLEN)))
+    }
+}

@@ -1,0 +1,154 @@
+import Synchronization
+
+/// Calls a closure on a run loop's thread at a date, once or again and again.
+///
+/// A timer does nothing until it is added to a run loop, and then fires only while that loop runs in one of
+/// the modes it was added to. It is never early. It may be late: by its ``tolerance``, by the timer slack of
+/// the thread (prctl(2), usually 50 µs), and by whatever keeps the loop busy or in another mode. A loop that
+/// is late fires once, however many firings it missed, and the next date keeps the original phase.
+///
+/// Dates are ``Deadline``s on the monotonic clock: setting the system's date moves no timer.
+///
+/// The loop keeps its timers alive. ``invalidate()`` takes a timer out for good and lets go of its closure; a
+/// timer that does not repeat is invalidated by firing. Every method may be called from any thread.
+///
+/// Where Foundation on Linux differs: there a timer made with an interval fires at once, tolerance is
+/// ignored, and no timer is ever freed.
+public final class Timer: Sendable {
+    /// A repeating timer's least interval, in nanoseconds; shorter ones are as long as this. (Foundation's
+    /// documentation.)
+    static let leastInterval: Int64 = 100_000
+
+    /// Nanoseconds between firings; zero for a timer that fires once.
+    let period: Int64
+    let state: Mutex<State>
+
+    /// - Parameter home: The calling thread's loop, if the closure belongs to this thread.
+    init(
+        date: Int64, due: Int64, period: Int64, tolerance: Duration, handler: Handler, home: RunLoop? = nil
+    ) {
+        self.period = period
+        let tolerance = Self.clamp(tolerance, period: period)
+        state = Mutex(State(due: due, date: date, tolerance: tolerance, handler: handler, home: home))
+    }
+
+    /// Makes a timer whose first date is `delay` nanoseconds from now.
+    convenience init(
+        delay: Int64, period: Int64, tolerance: Duration, handler: Handler, home: RunLoop? = nil
+    ) {
+        let date = Deadline.now.uptimeNanoseconds.addingSaturated(max(delay, 0))
+        self.init(
+            date: date, due: date, period: period, tolerance: tolerance, handler: handler, home: home)
+    }
+
+    /// Makes a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
+    ///
+    /// - Parameters:
+    ///   - fireDate: When to fire first. A date that has passed means at once, and the phase begins now.
+    ///   - interval: The time between firings of a repeating timer, at least 0.1 ms; else ignored.
+    ///   - repeats: Whether to fire more than once.
+    ///   - tolerance: How late the timer may be to share a wake-up with others; at most half the interval.
+    ///   - handler: Called with the timer, on the thread of the loop that it is added to.
+    public convenience init(
+        fireDate: Deadline, interval: Duration = .zero, repeats: Bool = false, tolerance: Duration = .zero,
+        handler: @escaping @Sendable (Timer) -> Void
+    ) {
+        let date = fireDate.uptimeNanoseconds
+        self.init(
+            date: date, due: Self.effective(date), period: repeats ? Self.period(interval) : 0,
+            tolerance: tolerance,
+            handler: .anywhere(handler))
+    }
+
+    /// Makes a timer whose first date is `interval` from now.
+    ///
+    /// The parameters are those of ``init(fireDate:interval:repeats:tolerance:handler:)``.
+    public convenience init(
+        interval: Duration, repeats: Bool = false, tolerance: Duration = .zero,
+        handler: @escaping @Sendable (Timer) -> Void
+    ) {
+        let period = repeats ? Self.period(interval) : 0
+        self.init(
+            delay: repeats ? period : interval.wholeNanoseconds, period: period, tolerance: tolerance,
+            handler: .anywhere(handler))
+    }
+
+    /// Whether the timer can still fire.
+    public var isValid: Bool { state.withLock { $0.isValid } }
+
+    /// The time between firings; zero for a timer that fires once.
+    public var interval: Duration { .nanoseconds(period) }
+
+    /// When the timer fires next; during its callout, the date being served; of an invalid timer, its last
+    /// date.
+    ///
+    /// Setting it moves the timer in all its modes and starts a new phase there; a date that has passed means
+    /// at once. On an invalid timer it does nothing.
+    public var fireDate: Deadline {
+        get { Deadline(uptimeNanoseconds: state.withLock { $0.date }) }
+        set { move(to: newValue.uptimeNanoseconds) }
+    }
+
+    /// How late the timer may be, so that timers whose windows overlap share one wake-up. Zero unless it is
+    /// set.
+    ///
+    /// A repeating timer that is not alone may be late by a sixty-fourth of its interval, at most half a millisecond,
+    /// whatever this says.
+    ///
+    /// Kept between zero and, for a repeating timer, half its interval. Firing late does not move later
+    /// dates.
+    public var tolerance: Duration {
+        get { .nanoseconds(state.withLock { $0.tolerance }) }
+        set {
+            let tolerance = Self.clamp(newValue, period: period)
+            let loop = state.withLock { state in
+                state.tolerance = tolerance
+                return state.loop
+            }
+            loop?.refile(self)
+        }
+    }
+
+    /// Takes the timer out of its loop for good, and lets go of its closure.
+    ///
+    /// No callout begins after this returns when it is called on the loop's thread; called from another
+    /// thread, one that has begun may still be running. Inside the timer's own callout the closure lives
+    /// until it returns.
+    public func invalidate() { settle(state.withLock { $0.retire() }) }
+
+    deinit { Self.letGo(of: state.withLock { $0.retire() }) }
+
+    /// Calls the closure now, on this thread.
+    ///
+    /// A repeating timer's dates stay as they are; any other is invalidated. An invalid one does nothing.
+    /// - Precondition: A timer whose closure was given on a loop's thread
+    ///   (``scheduled(every:forMode:tolerance:handler:)``) is fired on that thread.
+    public func fire() {
+        let (handler, home) = state.withLock { ($0.handler, $0.home) }
+        guard let handler else { return }
+        precondition(home?.identity.isCurrent ?? true, "fired off its run loop's thread")
+        handler(self)
+        if period == 0 { invalidate() }
+    }
+
+    private func move(to date: Int64) {
+        let due = Self.effective(date)
+        let loop = state.withLock { state -> RunLoop? in
+            guard state.isValid else { return nil }
+            state.setDate(date, due: due)
+            state.isMoved = true
+            return state.loop
+        }
+        loop?.refile(self)
+    }
+
+    /// A date that has passed begins its phase now.
+    private static func effective(_ date: Int64) -> Int64 { max(date, Deadline.now.uptimeNanoseconds) }
+
+    static func period(_ interval: Duration) -> Int64 { max(interval.wholeNanoseconds, leastInterval) }
+
+    private static func clamp(_ tolerance: Duration, period: Int64) -> Int64 {
+        guard tolerance > .zero else { return 0 }
+        return min(tolerance.wholeNanoseconds, period > 0 ? period / 2 : .max)
+    }
+}

@@ -1,0 +1,243 @@
+import Glibc
+public import SystemPackage
+
+/// Calls a closure on a run loop's thread while a descriptor is ready to be read or written.
+///
+/// Any descriptor that epoll(7) takes can be watched: sockets, pipes, FIFOs, terminals, eventfds, timerfds,
+/// other epolls. Adding one that it does not take, such as a regular file's, throws `Errno.notPermitted`:
+/// open such a file as a stream.
+///
+/// The handler is called once in a pass of the loop for as long as the descriptor stays ready, so it should
+/// read or write, or change its ``interest``, or ``cancel()``. It is not called again within its own callout,
+/// however deep the loop nests. The closure may capture what it likes: it is called and destroyed on the
+/// loop's thread.
+///
+/// The source does not own the descriptor: cancel first, then close. A source and its loop belong to one
+/// thread; every method traps on another.
+///
+/// ```swift
+/// let source = DescriptorSource(.standardInput, for: .readable) { source, _ in
+///     var byte: UInt8 = 0
+///     let count = withUnsafeMutableBytes(of: &byte) { try? FileDescriptor.standardInput.read(into: $0) }
+///     if count == nil || count == 0 { source.cancel() }
+/// }
+/// try RunLoop.current.add(source, forMode: .default)
+/// ```
+public final class DescriptorSource {
+    /// The descriptor that is watched.
+    public var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
+
+    /// What the descriptor is watched for.
+    public var interest: Readiness { wanted }
+
+    /// Whether the source can still call its handler.
+    public var isValid: Bool { handler != nil || owner != nil }
+
+    var membership = Membership()
+    var filed = ModeSet()
+    /// Where it is in the rosters of the groups that it is filed in.
+    var places = Roster.Places()
+    fileprivate var joined: RunLoop?
+    var loop: RunLoop? { joined }
+    // Private, all that a callout looks at: then the compiler sees that no two accesses overlap, and checks none.
+
+    private var number: CInt
+    private var wanted: Readiness
+    private var isInCallout = false
+    private var handler: ((DescriptorSource, Readiness) -> Void)?
+    /// Called in the handler's place.
+    private(set) var owner: (any DescriptorSourceOwner)?
+    /// Whether the callout counts as handling a source; a handler of this module's own may say that it does
+    /// not.
+    var isHandled = true
+    /// The registrations, one for each mode that has run.
+    private var firstWatch: Watch?
+    /// Whether the kernel is not asked for as long as the callout lasts, because the descriptor became ready in
+    /// a nested activation.
+    private var isDisarmed = false
+    /// Whether somebody has asked for a callout that the kernel knows nothing of.
+    private var isRaised = false
+
+    /// Makes a source; it does nothing until it is added to a loop.
+    ///
+    /// - Parameters:
+    ///   - descriptor: An open descriptor, which must stay open until the source is cancelled.
+    ///   - interest: What to watch for; empty means nothing yet.
+    ///   - handler: Called with the source and what the descriptor is ready for. An error or a hang-up
+    ///     counts as both.
+    /// - Precondition: `descriptor` is not negative.
+    public init(
+        _ descriptor: FileDescriptor, for interest: Readiness,
+        handler: @escaping (DescriptorSource, Readiness) -> Void
+    ) {
+        precondition(descriptor.rawValue >= 0, "a descriptor source needs an open descriptor")
+        number = descriptor.rawValue
+        wanted = interest
+        self.handler = handler
+    }
+
+    /// Makes a source that has no descriptor yet, and calls its owner, which it keeps alive until it is
+    /// cancelled.
+    init(ownedBy owner: any DescriptorSourceOwner) {
+        number = -1
+        wanted = []
+        self.owner = owner
+    }
+
+    /// Changes what the descriptor is watched for, in all the source's modes; takes effect at once.
+    ///
+    /// - Throws: What epoll_ctl(2) does: `Errno.badFileDescriptor` if the descriptor has been closed,
+    ///   `Errno.noMemory`, …
+    public func setInterest(_ interest: Readiness) throws(Errno) {
+        loop?.assertCurrent()
+        guard interest != wanted else { return }
+        if !isDisarmed { try setWatchedInterest(interest) }
+        wanted = interest
+    }
+
+    /// Takes the source out of its loop for good and lets go of its closure. No callout begins after this.
+    public func cancel() {
+        loop?.assertCurrent()
+        membership = Membership()
+        let dropped = (handler, owner)
+        (handler, owner) = (nil, nil)
+        if let core = loop?.core {
+            for mode in filed.members { core.state(of: mode).descriptors.remove(self, of: mode) }
+        }
+        filed = ModeSet()
+        cancelWatches(except: ModeSet())
+        joined = nil
+        withExtendedLifetime(dropped) {}
+    }
+
+    deinit { cancelWatches(except: ModeSet()) }
+}
+
+/// Whoever keeps a descriptor source of its own on a loop. Everything is called on the loop's thread.
+protocol DescriptorSourceOwner: AnyObject {
+    /// Serves what the descriptor is ready for, or what the owner itself has raised.
+    func serve(_ source: DescriptorSource, _ readiness: Readiness)
+    /// Brings the source's modes up to date with the loop's common set, which has just got `mode`.
+    func modeBecameCommon(_ mode: RunLoop.Mode, on loop: RunLoop)
+    /// Lets go of the source, which the loop has ended with itself.
+    func loopEnded(_ loop: RunLoop)
+}
+
+// MARK: - In a loop
+
+extension DescriptorSource {
+    var isCalling: Bool { isInCallout }
+
+    var isWatched: Bool { firstWatch != nil }
+
+    /// Joins `loop` unless the source is over or another's; true if it is `loop`'s now.
+    func join(_ loop: RunLoop) -> Bool {
+        guard isValid, joined == nil || joined === loop else { return false }
+        joined = loop
+        return true
+    }
+
+    func leave() { joined = nil }
+
+    /// Takes another descriptor, of which nothing is watched yet.
+    func adopt(_ descriptor: FileDescriptor) {
+        number = descriptor.rawValue
+        wanted = []
+        for watch in watches { watch.adopt(number) }
+    }
+
+    /// Registers the descriptor in one more poller, or once more where a change has failed.
+    func watch(on poller: Poller) throws(Errno) {
+        if let known = watches.first(where: { $0.poller === poller }) {
+            return try known.setInterest(wanted)
+        }
+        let watch = Watch(number, on: poller, target: self)
+        do throws(Errno) { try watch.setInterest(wanted) } catch {
+            watch.free()
+            throw error
+        }
+        watch.sibling = firstWatch
+        firstWatch = watch
+        if isRaised { watch.record(.raised) }
+    }
+
+    /// Ends the registrations in all pollers but those of `kept`.
+    func cancelWatches(except kept: ModeSet) {
+        guard isWatched else { return }
+        let old = watches
+        firstWatch = nil
+        for watch in old {
+            if kept.contains(RunLoop.Mode(watch.poller.number)) {
+                watch.sibling = firstWatch
+                firstWatch = watch
+            } else {
+                watch.free()
+            }
+        }
+    }
+
+    private func setWatchedInterest(_ interest: Readiness) throws(Errno) {
+        for watch in watches {
+            try watch.setInterest(interest)
+            watch.narrow(to: interest.union(.raised))
+        }
+    }
+
+    private var watches: Watches { Watches(first: firstWatch) }
+
+    /// The registrations, of which the one that is at hand may be ended.
+    private struct Watches: Sequence, IteratorProtocol {
+        private var upcoming: Watch?
+
+        init(first: Watch?) { upcoming = first }
+
+        mutating func next() -> Watch? {
+            guard let watch = upcoming else { return nil }
+            upcoming = watch.sibling
+            return watch
+        }
+    }
+}
+
+// MARK: - Being served
+
+extension DescriptorSource: WatchTarget {
+    /// Has the handler called in the next pass of any of the source's modes, as if the kernel had told.
+    func raise() {
+        isRaised = true
+        for watch in watches { watch.record(.raised) }
+    }
+
+    func serve(_ readiness: Readiness, of watch: Watch) -> Bool {
+        if watch.sibling != nil || firstWatch?.isSame(as: watch) != true {
+            for other in watches { _ = other.takeReadiness() }
+        }
+        let readiness = readiness.intersection(wanted.union(.raised))
+        guard isValid, !readiness.isEmpty else { return false }
+        guard !isInCallout else {
+            disarm(unless: readiness == .raised)
+            return false
+        }
+        isRaised = false
+        isHandled = true
+        isInCallout = true
+        if let owner { owner.serve(self, readiness) } else { handler?(self, readiness) }
+        isInCallout = false
+        if isDisarmed { rearm() }
+        return isHandled
+    }
+
+    /// Level-triggered and not answered while its callout is on the stack: it would keep a nested loop from
+    /// sleeping.
+    private func disarm(unless isRaisedOnly: Bool) {
+        isDisarmed = true
+        if !isRaisedOnly { try? setWatchedInterest([]) }
+    }
+
+    /// A registration that the kernel has no memory for is made by a later pass.
+    private func rearm() {
+        isDisarmed = false
+        if isRaised { raise() }
+        do throws(Errno) { try setWatchedInterest(wanted) } catch { loop?.core.noteLackingWatches() }
+    }
+}

@@ -1,0 +1,27 @@
+import CReactorLinux
+// libdispatch is linked for the main queue's hooks.
+import Dispatch
+import Glibc
+import SystemPackage
+
+extension RunLoop.Core {
+    /// Has the main loop, from its first activation on, run what libdispatch's main queue holds, and so
+    /// `@MainActor` code.
+    ///
+    /// libdispatch tells of work with an eventfd. It is served like any descriptor of the common modes: once
+    /// in a pass, and not while it is being drained further up the stack. A drain runs what the queue holds
+    /// when it begins.
+    func serveMainQueue() {
+        guard mainQueue == nil else { return }
+        let descriptor = FileDescriptor(rawValue: _dispatch_get_main_queue_handle_4CF())
+        let source = DescriptorSource(descriptor, for: .readable) { _, _ in
+            // A counter: unread, it would stay readable.
+            var count: UInt64 = 0
+            _ = unsafe read(descriptor.rawValue, &count, MemoryLayout<UInt64>.size)
+            _dispatch_main_queue_callback_4CF(nil)
+        }
+        // Without a descriptor left for a poller this is tried again by the next activation.
+        guard (try? loop.add(source, forMode: .common)) != nil else { return }
+        mainQueue = source
+    }
+}

@@ -1,0 +1,98 @@
+public import Dispatch
+import Synchronization
+import SystemPackage
+
+/// Hands a stream's bytes over from its run loop to a processor on a Dispatch queue, and brings the result
+/// back to the loop.
+///
+/// Chunks are processed in order, one at a time; several hand-offs on one queue go side by side as far as the
+/// queue allows. The bytes in flight are bounded by ``HandoffLimits``: at the cap the stream is not read. So
+/// memory does not depend on the stream's size, nor on how slow the processor is; with a ``ByteBudget``, nor
+/// on how many hand-offs there are. Regular files are read off
+/// the loop's thread altogether.
+///
+/// ```swift
+/// let input = InputStream(path: "/var/log/syslog")
+/// let handoff = ChunkHandoff(input, to: Checksum(), on: DispatchQueue(label: "checksum"))
+/// handoff.start { report in
+///     print(report.output, "after", report.byteCount, "bytes")
+///     RunLoop.current.stop()
+/// }
+/// RunLoop.current.run(in: .default)
+/// ```
+///
+/// The hand-off takes the stream over: it opens it, is its delegate, and closes it at the end.
+public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
+    /// What the closures given to ``start(inModes:progress:completion:)`` receive.
+    public typealias Report = HandoffReport<Processor.Output>
+
+    private let worker: ChunkWorker<Processor>
+    /// Nil once it has been started.
+    private let stream: Mutex<HomeBound<InputStream>?>
+    private let home: RunLoop
+
+    /// Prepares a hand-off on the calling thread's loop; nothing is read before it is started.
+    ///
+    /// - Parameters:
+    ///   - stream: An input that nobody else reads.
+    ///   - processor: Belongs to the worker from now on.
+    ///   - queue: Where the processor is called.
+    ///   - limits: How much is in flight.
+    public init(
+        _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
+        limits: HandoffLimits = HandoffLimits()
+    ) {
+        home = .current
+        worker = ChunkWorker(processor, on: queue, limits)
+        self.stream = Mutex(HomeBound(stream, on: home))
+    }
+
+    /// How far the processor has come. From any thread.
+    public var progress: HandoffProgress { worker.progress }
+
+    /// Starts reading. The hand-off then lives until it has completed, whether anybody holds it or not.
+    ///
+    /// If the loop's thread ends before, the hand-off is cancelled, and its closures are let go of without
+    /// having been called. Either closure may run the loop: more is read inside that, but neither is called.
+    ///
+    /// - Parameters:
+    ///   - modes: In which modes of the loop the stream is read and the closures are called. They are kept
+    ///     from being empty until the completion.
+    ///   - progress: Called on the loop's thread now and then: about a hundred times in all when the end is
+    ///     known, and never more than fifty times a second.
+    ///   - completion: Called on the loop's thread, once.
+    /// - Precondition: Called on the thread that made the hand-off, once, with at least one mode.
+    public func start(
+        inModes modes: [RunLoop.Mode] = [.default], progress: ((HandoffProgress) -> Void)? = nil,
+        completion: @escaping (Report) -> Void
+    ) {
+        precondition(!modes.isEmpty, "a hand-off in no mode would never complete")
+        guard let stream = stream.withLock({ $0.take() }) else {
+            preconditionFailure("a hand-off is started once")
+        }
+        let reader = ChunkReader(stream.closure, worker, progress: progress, completion: completion)
+        reader.start(on: home, modes)
+    }
+
+    /// Ends the hand-off after the call of the processor that is under way. From any thread, at any time,
+    /// more than once, the processor's calls included.
+    ///
+    /// It waits for nothing, and no call that is under way delays it: a queue that is suspended, or busy with
+    /// something else, does not. What is in flight is not processed.
+    /// The completion then reports ``HandoffReport/Ending/cancelled`` and how far it came.
+    public func cancel() { worker.cancel() }
+
+    /// Keeps the processor from being called, and the stream from being read, until ``resume()``: so a consumer
+    /// that has no room for more output stops the input. From any thread, at any time, the start included.
+    ///
+    /// It is a state, not a count: one ``resume()`` ends it, however often this was called. It waits for
+    /// nothing: the processor's call that is under way, or just about to begin, goes on, and so does a read.
+    /// Chunks that have been read wait, at most the ``HandoffLimits/bytesInFlight``, and so do the stream's end
+    /// and its faults; but the hand-off leaves its place in the line for a ``HandoffLimits/budget``.
+    ///
+    /// ``cancel()`` completes a suspended hand-off at once, and after it this does nothing.
+    public func suspend() { worker.suspend() }
+
+    /// Lets a suspended hand-off go on where it stopped; does nothing to others. From any thread.
+    public func resume() { worker.resume() }
+}

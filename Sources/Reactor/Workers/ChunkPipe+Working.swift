@@ -1,0 +1,99 @@
+import Synchronization
+
+// The worker's side, and what others say to both.
+
+extension ChunkPipe {
+    /// What the worker has to do next.
+    enum Turn {
+        case process(Chunk)
+        case finish((any Error)?)
+        /// Nothing until more comes in.
+        case rest
+    }
+
+    /// Makes the worker busy. False if it came too late.
+    func beginWork() -> Bool {
+        state.withLock { state in
+            guard state.worker == .called else { return false }
+            state.worker = .busy
+            return true
+        }
+    }
+
+    /// What to do next.
+    func nextTurn() -> Turn {
+        state.withLock { state in
+            if !state.isSuspended {
+                if !state.full.isEmpty { return .process(state.full.removeFirst()) }
+                if state.isEnded { return .finish(state.fault) }
+            }
+            state.worker = .idle
+            return .rest
+        }
+    }
+
+    /// Lets others on the queue before the next turn; the worker has to be started again.
+    func interruptWork() { state.withLock { $0.worker = .called } }
+
+    /// Takes back a chunk that has been processed; true if the reader has to be started.
+    func giveBack(_ chunk: Chunk) -> Bool {
+        let isKept = limits.budget == nil
+        if !isKept { chunk.free() }
+        return state.withLock { state in
+            if isKept { state.free.append(chunk) } else { state.made -= 1 }
+            let unused = limits.chunkCount - state.made + state.free.count
+            let areEnoughFree = unused * 2 >= limits.chunkCount
+            return state.isReaderIdle && state.mayRead && state.ticket == nil && areEnoughFree
+        }
+    }
+
+    // MARK: Suspension
+
+    /// Has neither side begin anything.
+    func suspend() {
+        let bells = state.withLock { state in
+            guard !state.isCancelled else { return [Bell]() }
+            state.isSuspended = true
+            return leaveLine(&state)
+        }
+        bells.ring()
+    }
+
+    /// Lets both sides go on: who has to be started.
+    func resume() -> (worker: Bool, reader: Bool) {
+        state.withLock { state in
+            guard state.isSuspended else { return (false, false) }
+            state.isSuspended = false
+            let hasWork = !state.full.isEmpty || state.isEnded
+            return (hasWork && state.callWorker(), state.isReaderIdle && !state.isEnded)
+        }
+    }
+
+    // MARK: The end
+
+    /// Drops what has not been processed. True if the worker is not at work, and now never will be: then the
+    /// caller ends the hand-off in its place, which need not wait for a queue that others hold up.
+    func cancel() -> Bool {
+        var dropped: [Chunk] = []
+        let (isAlone, bells) = state.withLock { state in
+            swap(&dropped, &state.full)
+            (state.isEnded, state.isCancelled, state.isSuspended, state.fault) = (true, true, false, nil)
+            let isAlone = state.worker == .idle || state.worker == .called
+            if isAlone { state.worker = .gone }
+            return (isAlone, leaveLine(&state))
+        }
+        bells.ring()
+        return isAlone
+    }
+
+    /// Lets go of the chunks, when the worker will not work again.
+    func close() {
+        var dropped: [Chunk] = []
+        let bells = state.withLock { state in
+            swap(&dropped, &state.full)
+            (state.isEnded, state.worker, state.free) = (true, .gone, [])
+            return leaveLine(&state)
+        }
+        bells.ring()
+    }
+}

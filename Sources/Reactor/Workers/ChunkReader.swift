@@ -1,0 +1,125 @@
+import SystemPackage
+
+/// The loop's side of a hand-off: fills chunks from the stream, and calls the client's closures. Belongs to
+/// the loop's thread.
+final class ChunkReader<Processor: ChunkProcessor> {
+    private let stream: InputStream
+    private let worker: ChunkWorker<Processor>
+    private let progress: ((HandoffProgress) -> Void)?
+    private let completion: (HandoffReport<Processor.Output>) -> Void
+    /// Keeps the modes from being empty, and brings what the worker has to say. Nil when all is over.
+    private var source: RunLoop.Source?
+    /// Notices when somebody else closes the stream, which tells nobody.
+    private var watchman: RunLoop.Observer?
+    /// Whether the stream has told of bytes that have not been read yet.
+    private var isReadable = false
+
+    init(
+        _ stream: InputStream, _ worker: ChunkWorker<Processor>, progress: ((HandoffProgress) -> Void)?,
+        completion: @escaping (HandoffReport<Processor.Output>) -> Void
+    ) {
+        self.stream = stream
+        self.worker = worker
+        self.progress = progress
+        self.completion = completion
+    }
+
+    func start(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
+        let hear = HomeBound({ self.hear() }, on: loop)
+        let end = HomeBound({ _ = self.end() }, on: loop)
+        // Taken out of a mode by the end of the loop's thread, or of this.
+        let source = RunLoop.Source(
+            cancelled: { _, _ in end.closure() }, perform: { hear.closure() })
+        self.source = source
+        for mode in modes { loop.add(source, forMode: mode) }
+        let announce = Callback {
+            source.signal()
+            loop.wakeUp()
+        }
+        stream.open()
+        if let fetcher = ChunkFetcher(stream, worker) {
+            worker.connect(resumeReading: Callback { fetcher.start() }, announce: announce)
+            fetcher.start()
+        } else {
+            worker.connect(resumeReading: resumption(on: loop, modes), announce: announce)
+            listen(on: loop, modes)
+        }
+        announce()  // it may have been cancelled before
+    }
+
+    /// Has this go on reading. A block rather than a signal: it runs inside a progress closure's own run of
+    /// the loop too.
+    private func resumption(on loop: RunLoop, _ modes: [RunLoop.Mode]) -> Callback {
+        let resume = HomeBound({ self.resume() }, on: loop)
+        let block = PostedBlock(modes: ModeSet(modes), isSource: false) { resume.closure() }
+        return Callback { loop.inbox.post(block) }
+    }
+
+    private func listen(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
+        let watchman = RunLoop.Observer(for: .beforeTimers) { [weak self] _, _ in self?.checkStream() }
+        self.watchman = watchman
+        _ = worker.pipe.beginReading()
+        stream.delegate = self
+        for mode in modes {
+            loop.add(watchman, forMode: mode)
+            stream.schedule(in: loop, forMode: mode)
+        }
+    }
+
+    /// Takes in what the worker has to say.
+    private func hear() {
+        let (word, report) = worker.takeNews()
+        if let word, source != nil { progress?(word) }
+        if let report, end() { completion(report) }
+    }
+
+    /// Lets go of the stream, the loop and the worker; false if that has been done.
+    private func end() -> Bool {
+        guard let source else { return false }
+        self.source = nil
+        worker.cancel()
+        worker.disconnect()
+        watchman?.invalidate()
+        watchman = nil
+        stream.delegate = nil
+        stream.close()
+        source.invalidate()
+        return true
+    }
+
+    // MARK: Reading
+
+    private func resume() {
+        if source != nil, worker.pipe.beginReading() { fill() }
+    }
+
+    /// Reads what has been told of, if there is a chunk to read it into.
+    private func fill() {
+        guard isReadable, let chunk = worker.pipe.takeFree() else { return }
+        isReadable = false
+        let count = unsafe chunk.fill { memory in
+            let bytes = unsafe memory.bindMemory(to: UInt8.self)
+            return unsafe stream.read(bytes.baseAddress!, maxLength: bytes.count)
+        }
+        if count > 0 { return worker.put(chunk) }
+        worker.pipe.putBack(chunk)
+        worker.end(count < 0 ? stream.streamError ?? Errno.badFileDescriptor : nil)
+    }
+
+    private func checkStream() {
+        if stream.streamStatus == .closed { worker.end(Errno.badFileDescriptor) }
+    }
+}
+
+extension ChunkReader: StreamDelegate {
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        switch eventCode {
+        case .hasBytesAvailable:
+            isReadable = true
+            fill()
+        case .endEncountered: worker.end()
+        case .errorOccurred: worker.end(stream.streamError ?? Errno.ioError)
+        default: break
+        }
+    }
+}

@@ -1,0 +1,142 @@
+/// The state is always that of after a delivery when `body` is called, so that it may throw or have enough.
+extension LineFramer {
+    @usableFromInline typealias Body = (RawSpan, Line) throws -> Demand
+
+    /// More than this much of the carry buffer is given back once the line that needed it has gone.
+    static let keptCapacity = 1 << 16
+
+    // MARK: A push
+
+    @usableFromInline
+    mutating func beginPush() throws {
+        if let failure { throw failure }
+        progress.position = 0
+    }
+
+    @usableFromInline
+    mutating func endPush() { progress.byteCount += progress.position }
+
+    // MARK: Ends of lines
+
+    /// Delivers the line whose terminator's last byte may be at `index`.
+    @usableFromInline
+    mutating func endLine(at index: Int, in bytes: RawSpan, _ body: Body) throws -> Demand {
+        let width = terminatorLength(endingAt: index, in: bytes)
+        return width > 0 ? try endLine(width, at: index, in: bytes, body) : .more
+    }
+
+    /// Delivers a line that may have begun in an earlier push, or be too long.
+    private mutating func endLine(
+        _ width: Int, at index: Int, in bytes: RawSpan, _ body: Body
+    ) throws -> Demand {
+        while !isSkipping, pending(in: index + 1) - width > limit {
+            if try deliverPiece(of: bytes, body) == .enough { return .enough }
+        }
+        let count = pending(in: index + 1) - width
+        let line = Line(
+            number: lineCount + 1, offset: pieceStart, terminatorLength: width, ending: .terminated)
+        let rest = bytes.extracting(progress.position..<index + 1)
+        let wasSkipping = isSkipping
+        progress.position = index + 1
+        closeLine(at: byteCount + index + 1, terminatorLength: width)
+        if wasSkipping {
+            dropCarried(carry.count)
+            return .more
+        }
+        if carry.isEmpty { return try body(rest.extracting(first: count), line) }
+        append(rest.extracting(first: max(0, count - carry.count)))
+        return try deliverCarried(count, line, body)
+    }
+
+    mutating func closeLine(at end: Int, terminatorLength: Int) {
+        progress.lineCount += 1
+        progress.longestLine = max(longestLine, end - terminatorLength - progress.lineStart)
+        progress.lineStart = end
+        isSkipping = false
+    }
+
+    /// How many bytes of terminator end at `index`; zero when those bytes are no terminator.
+    @inline(__always)
+    private func terminatorLength(endingAt index: Int, in bytes: RawSpan) -> Int {
+        if carriageReturn == .optional { return byte(at: index - 1, in: bytes) == .carriageReturn ? 2 : 1 }
+        if sequence.count == 1 { return 1 }
+        for distance in 1..<sequence.count
+        where byte(at: index - distance, in: bytes) != sequence[sequence.count - 1 - distance] {
+            return 0
+        }
+        return sequence.count
+    }
+
+    /// A pending byte, counted from the beginning of the push; nil before the pending ones.
+    @inline(__always)
+    private func byte(at index: Int, in bytes: RawSpan) -> UInt8? {
+        if index >= progress.position { return bytes[index] }
+        let carried = carry.count + index - progress.position
+        return carried < 0 ? nil : carry[carried]
+    }
+
+    // MARK: Lines that do not end in this push, or are too long
+
+    /// Keeps the bytes after the last terminator, but for those that can go already.
+    @usableFromInline
+    mutating func carryRest(of bytes: RawSpan, _ body: Body) throws {
+        while !isSkipping, pending(in: bytes.byteCount) >= overflowCount {
+            if try deliverPiece(of: bytes, body) == .enough { return }
+        }
+        let rest = bytes.extracting(progress.position..<bytes.byteCount)
+        progress.position = bytes.byteCount
+        guard isSkipping else { return append(rest) }
+        let kept = terminator.greatestLength - 1  // may be the first bytes of a terminator
+        append(rest.extracting(last: kept))
+        dropCarried(max(0, carry.count - kept))
+    }
+
+    /// Does what `overflow` demands with the first `limit` pending bytes of a line that has more.
+    mutating func deliverPiece(of bytes: RawSpan, _ body: Body) throws -> Demand {
+        if overflow == .fail { throw fail() }
+        let ending: Ending = overflow == .split ? .continued : .truncated
+        let line = Line(number: lineCount + 1, offset: pieceStart, terminatorLength: 0, ending: ending)
+        isSkipping = overflow == .truncate
+        let start = progress.position
+        progress.position += max(0, limit - carry.count)
+        let taken = bytes.extracting(start..<progress.position)
+        if carry.isEmpty { return try body(taken, line) }
+        append(taken)
+        return try deliverCarried(limit, line, body)
+    }
+
+    private mutating func fail() -> LineTooLong {
+        let error = LineTooLong(number: lineCount + 1, offset: progress.lineStart, limit: limit)
+        failure = error
+        progress.position = progress.lineStart - byteCount
+        carry = []
+        return error
+    }
+
+    /// The pending bytes when the push has `count`.
+    private func pending(in count: Int) -> Int { carry.count + count - progress.position }
+
+    /// Where in the stream the pending bytes begin.
+    private var pieceStart: Int { byteCount + progress.position - carry.count }
+
+    // MARK: The carry buffer
+
+    private mutating func append(_ bytes: RawSpan) {
+        let needed = carry.count + bytes.byteCount
+        if needed > carry.capacity {
+            carry.reserveCapacity(max(needed, min(2 * carry.capacity, overflowCount)))
+        }
+        unsafe bytes.withUnsafeBytes { unsafe carry.append(contentsOf: $0) }
+    }
+
+    mutating func deliverCarried(_ count: Int, _ line: Line, _ body: Body) throws -> Demand {
+        defer { dropCarried(line.ending == .terminated ? carry.count : count) }
+        return try unsafe body(carry.span.bytes.extracting(first: count), line)
+    }
+
+    mutating func dropCarried(_ count: Int) {
+        carry.removeFirst(count)
+        guard carry.capacity > Self.keptCapacity else { return }
+        carry = unsafe carry.withUnsafeBytes { unsafe Array($0) }  // Array(carry) would share the storage
+    }
+}

@@ -1,0 +1,61 @@
+extension LineFramer {
+    /// Where a line, or a piece of one, stands in its stream, and how it ended.
+    public struct Line: Sendable, Hashable {
+        /// The line's number, from one. The pieces of one line share it.
+        public let number: Int
+        /// The place of its first byte in the stream, in bytes from zero.
+        public let offset: Int
+        /// How many bytes of terminator followed; zero unless `ending` is `.terminated`.
+        public let terminatorLength: Int
+        /// What came after its last byte.
+        public let ending: Ending
+
+        @inlinable
+        init(number: Int, offset: Int, terminatorLength: Int, ending: Ending) {
+            self.number = number
+            self.offset = offset
+            self.terminatorLength = terminatorLength
+            self.ending = ending
+        }
+    }
+
+    /// What comes after the last byte of a delivery.
+    public enum Ending: Sendable, Hashable {
+        /// The terminator.
+        case terminated
+        /// The end of the stream.
+        case unterminated
+        /// More bytes of the same line, which will not be delivered (`Overflow.truncate`).
+        case truncated
+        /// More bytes of the same line, in the next delivery (`Overflow.split`).
+        case continued
+    }
+
+    /// What to do with a line of more bytes than the limit.
+    public enum Overflow: Sendable, Hashable {
+        /// Throw `LineTooLong`, after all earlier lines have been delivered.
+        case fail
+        /// Deliver as many bytes as the limit, once, and skip the others.
+        case truncate
+        /// Deliver pieces of as many bytes as the limit, and last what remains, at least one byte.
+        ///
+        /// A piece may end inside a character.
+        case split
+    }
+
+    /// Whether the receiver of a line wants another one.
+    public enum Demand: Sendable, Hashable {
+        case more
+        case enough
+    }
+
+    /// A line had more bytes than the limit.
+    public struct LineTooLong: Error, Sendable, Hashable {
+        /// The line's number, from one.
+        public let number: Int
+        /// The place of its first byte in the stream, in bytes from zero.
+        public let offset: Int
+        /// The most bytes it might have had.
+        public let limit: Int
+    }
+}

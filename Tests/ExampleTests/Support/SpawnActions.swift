@@ -1,0 +1,65 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// A pipe that children get only what they are given of: one that another child holds as well does not come
+/// to its end when its owner closes it.
+struct Pipe {
+    let readEnd: CInt
+    let writeEnd: CInt
+
+    /// Making a pipe and keeping it from children are two calls: no child may be started in between.
+    static let lock = Mutex(())
+
+    init() throws(Errno) {
+        let ends = try Self.lock.withLock { _ throws(Errno) in
+            var ends: [CInt] = [0, 0]
+            guard pipe(&ends) == 0 else { throw Errno(rawValue: errno) }
+            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+            return ends
+        }
+        (readEnd, writeEnd) = (ends[0], ends[1])
+    }
+}
+
+/// What happens between fork and exec (posix_spawn(3)).
+struct SpawnActions: ~Copyable {
+    private var actions = posix_spawn_file_actions_t()
+
+    init() { posix_spawn_file_actions_init(&actions) }
+
+    deinit {
+        var actions = actions
+        posix_spawn_file_actions_destroy(&actions)
+    }
+
+    mutating func connect(_ number: CInt, to end: Child.End, _ pipeEnd: CInt, _ flags: CInt) {
+        switch end {
+        case .pipe: posix_spawn_file_actions_adddup2(&actions, pipeEnd, number)
+        case .path(let path): posix_spawn_file_actions_addopen(&actions, number, path, flags, 0)
+        case .closed: posix_spawn_file_actions_addclose(&actions, number)
+        }
+    }
+
+    /// Starts a process in which signals have their usual effects, whatever they have here.
+    mutating func spawn(_ path: String, _ arguments: [String]) throws(Errno) -> pid_t {
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var (all, none) = (sigset_t(), sigset_t())
+        sigfillset(&all)
+        sigemptyset(&none)
+        posix_spawnattr_setsigdefault(&attributes, &all)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
+
+        let words = arguments.map { strdup($0) } + [nil]
+        defer { for word in words { free(word) } }
+        var identifier = pid_t()
+        let code = Pipe.lock.withLock { _ in
+            posix_spawn(&identifier, path, &actions, &attributes, words, environ)
+        }
+        guard code == 0 else { throw Errno(rawValue: code) }
+        return identifier
+    }
+}

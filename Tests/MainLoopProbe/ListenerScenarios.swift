@@ -1,0 +1,113 @@
+import Glibc
+import Reactor
+import SystemPackage
+
+// MARK: Listeners, where descriptors run out, or many are needed
+
+/// With no descriptor left for a connection, the listener pauses without a spin, says why, and goes on when
+/// there are some.
+@MainActor func outOfDescriptorsForConnections() throws {
+    let loop = RunLoop.main
+    var (connections, faults) = (0, 0)
+    let limit = descriptorLimit
+    let listener = try Listener(.ipv4Loopback(port: 0)) { listener, error in
+        faults += 1
+        print(error == .tooManyOpenFiles, listener.fault == error)
+    } handler: { listener, _ in
+        connections += 1
+        if connections == 3 { listener.close() }
+    }
+    try loop.add(listener, forMode: .custom)
+    loop.run(mode: .custom, before: .distantPast)
+    let clients = try (0..<3).map { _ in try connected(to: listener.localAddress) }
+
+    descriptorLimit = 0
+    var passes = 0
+    loop.add(RunLoop.Observer(for: .beforeWaiting) { _, _ in passes += 1 }, forMode: .custom)
+    loop.run(in: .custom, until: .now.advanced(by: .milliseconds(100)))
+    print("connections", connections, "faults", faults, "calm", passes < 20)
+
+    descriptorLimit = limit
+    print(loop.run(in: .custom))
+    print("connections", connections, "faults", faults)
+    withExtendedLifetime(clients) {}
+}
+
+/// Taken out of its mode and closed while it pauses.
+@MainActor func leavingWhilePausing() throws {
+    let loop = RunLoop.main
+    let limit = descriptorLimit
+    for isClosed in [false, true] {
+        var connections = 0
+        let listener = try Listener(.ipv4Loopback(port: 0)) { listener, _ in
+            if isClosed { listener.close() } else { loop.remove(listener, forMode: .custom) }
+        } handler: { listener, _ in
+            connections += 1
+            listener.close()
+        }
+        try loop.add(listener, forMode: .custom)
+        loop.run(mode: .custom, before: .distantPast)
+        let client = try connected(to: listener.localAddress)
+        descriptorLimit = 0
+        print(loop.run(in: .custom), listener.isValid, listener.fault == nil)
+        descriptorLimit = limit
+        try loop.add(listener, forMode: .custom)
+        print(loop.run(in: .custom), connections)
+        withExtendedLifetime(client) {}
+    }
+}
+
+/// A socket that listens no longer, because somebody has shut it down, is a fault and no spin.
+@MainActor func shutDownListener() throws {
+    let loop = RunLoop.main
+    var number: CInt = -1
+    for candidate in 3..<CInt(64) where fcntl(candidate, F_GETFD) == -1 {
+        number = candidate
+        break
+    }
+    let listener = try Listener(.ipv4Loopback(port: 0)) { _, error in
+        print(error == .invalidArgument)
+    } handler: { _, _ in
+    }
+    try loop.add(listener, forMode: .custom)
+    shutdown(number, CInt(SHUT_RDWR))
+    var passes = 0
+    loop.add(RunLoop.Observer(for: .beforeWaiting) { _, _ in passes += 1 }, forMode: .custom)
+    loop.run(in: .custom, until: .now.advanced(by: .milliseconds(50)))
+    print("calm", passes < 20)
+    listener.close()
+}
+
+/// Connects as often as the second argument says, to the port in the first one, says so, and waits until the
+/// other end has closed them all.
+@MainActor func manyClients() throws {
+    let words = CommandLine.arguments
+    guard words.count == 4, let port = UInt16(words[1]), let count = Int(words[2]) else { exit(2) }
+    descriptorLimit = .max
+    let clients = try (0..<count).map { _ in try connected(to: .ipv4Loopback(port: port)) }
+    var byte: UInt8 = 0
+    print(clients.count { read($0.rawValue, &byte, 1) == 0 })
+}
+
+private func connected(to address: SocketAddress) throws -> FileDescriptor {
+    let number = socket(CInt(address.family.rawValue), CInt(SOCK_STREAM.rawValue), 0)
+    guard number >= 0, address.withSockAddr({ connect(number, $0, $1) }) == 0 else {
+        throw Errno(rawValue: errno)
+    }
+    return FileDescriptor(rawValue: number)
+}
+
+/// How many descriptors the process may have; never more than the hard limit.
+private var descriptorLimit: rlim_t {
+    get {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        return limit.rlim_cur
+    }
+    set {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        limit.rlim_cur = min(newValue, limit.rlim_max)
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+}

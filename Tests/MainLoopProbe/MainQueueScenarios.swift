@@ -1,0 +1,113 @@
+import Dispatch
+import Glibc
+import Reactor
+
+// MARK: The main queue
+
+@MainActor func drainEndsActivation() {
+    DispatchQueue.main.async { print("before the first run") }
+    print(RunLoop.main.run(mode: .default, before: .distantFuture))
+    DispatchQueue.global().async { DispatchQueue.main.async { print("while asleep") } }
+    print(RunLoop.main.run(in: .default, returnAfterSourceHandled: true))
+}
+
+@MainActor func onlyCommonModesDrain() {
+    hold(.custom)
+    DispatchQueue.main.async { print("block") }
+    RunLoop.main.run(mode: .custom, before: .distantPast)
+    print("custom")
+    RunLoop.main.addCommonMode(.custom)
+    RunLoop.main.run(mode: .custom, before: .distantPast)
+}
+
+@MainActor func drainIsSnapshot() {
+    DispatchQueue.main.async {
+        print("a")
+        DispatchQueue.main.async { print("posted by a") }
+    }
+    DispatchQueue.main.async { print("b") }
+    RunLoop.main.run(mode: .default, before: .distantFuture)
+    print("first drain")
+    RunLoop.main.run(mode: .default, before: .distantFuture)
+}
+
+@MainActor func nestedInDrain() {
+    DispatchQueue.main.async {
+        DispatchQueue.main.async { print("inner block") }
+        print("empty:", RunLoop.main.run(mode: .default, before: .distantFuture))
+        Timer.scheduled(after: .zero) { _ in print("timer") }
+        print("with a timer:", RunLoop.main.run(mode: .default, before: .distantFuture))
+    }
+    RunLoop.main.run(mode: .default, before: .distantFuture)
+    print("outer has ended")
+    RunLoop.main.run(mode: .default, before: .distantFuture)
+}
+
+@MainActor func nestedInTimer() {
+    Timer.scheduled(after: .zero) { _ in
+        DispatchQueue.main.async { print("block") }
+        print(RunLoop.main.run(mode: .default, before: .distantFuture))
+    }
+    RunLoop.main.run(mode: .default, before: .distantPast)
+}
+
+@MainActor func mainActor() {
+    let isDone = Flag()
+    Task { @MainActor in
+        print("a")
+        await Task.yield()
+        print("b")
+        try? await Task.sleep(for: .milliseconds(1))
+        MainActor.assertIsolated()
+        print("c on main:", RunLoop.main.isCurrent)
+        isDone.isSet = true
+    }
+    RunLoop.main.run(mode: .default, before: .distantFuture)
+    print("returned")
+    while !isDone.isSet, RunLoop.main.run(mode: .default, before: .distantFuture) {}
+}
+
+@MainActor func neverEmpty() {
+    print(RunLoop.main.run(in: .default, until: .now.advanced(by: .milliseconds(2))))
+    print(RunLoop.main.run(in: .tracking, until: .now.advanced(by: .milliseconds(2))))
+    print(RunLoop.main.run(in: .custom))
+}
+
+@MainActor func runNeverReturns() {
+    Timer.scheduled(after: .zero) { _ in RunLoop.main.stop() }
+    Timer.scheduled(after: .milliseconds(5)) { _ in
+        print("still running")
+        exit(0)
+    }
+    RunLoop.main.run()
+    print("returned")
+}
+
+@MainActor func asleepAfterDrain() {
+    var passes = 0
+    let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in passes += 1 }
+    RunLoop.main.add(observer, forMode: .default)
+    DispatchQueue.main.async { print("block") }
+    RunLoop.main.run(in: .default, until: .now.advanced(by: .milliseconds(30)))
+    print(passes < 6 ? "slept" : "spun")
+}
+
+@MainActor func endlessQueue() {
+    func again() { DispatchQueue.main.async { MainActor.assumeIsolated { again() } } }
+    again()
+    Timer.scheduled(after: .milliseconds(2)) { _ in
+        print("timer")
+        RunLoop.main.stop()
+    }
+    print(RunLoop.main.run(in: .default))
+}
+
+/// A variable of the main thread that a task may set.
+@MainActor final class Flag { var isSet = false }
+
+extension RunLoop.Mode {
+    static var custom: RunLoop.Mode { RunLoop.Mode("custom") }
+}
+
+/// Keeps `mode` from being empty.
+func hold(_ mode: RunLoop.Mode) { RunLoop.main.add(RunLoop.Source {}, forMode: mode) }

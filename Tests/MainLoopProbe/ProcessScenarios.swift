@@ -1,0 +1,89 @@
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+
+// MARK: The process: its threads and its descriptors
+
+@MainActor func fromAnotherThread() {
+    let isAdded = DispatchSemaphore(value: 0)
+    DispatchQueue.global().async {
+        print(RunLoop.main.isCurrent, RunLoop.main.run(mode: .default, before: .distantFuture))
+        RunLoop.main.add(Timer(interval: .zero) { _ in print("timer") }, forMode: .default)
+        RunLoop.main.perform { print("block", RunLoop.current == RunLoop.main) }
+        isAdded.signal()
+    }
+    isAdded.wait()
+    RunLoop.main.run(until: .now.advanced(by: .milliseconds(5)))
+    print(RunLoop.current === RunLoop.main)
+}
+
+/// Without descriptors a loop cannot wait for any; what needs none goes on, and the rest when there are some.
+@MainActor func outOfDescriptors() throws {
+    let pipe = try FileDescriptor.pipe()
+    _ = try? pipe.writeEnd.writeAll([1])
+    // libdispatch makes its own descriptor for the main queue once, and does not live without.
+    RunLoop.main.run(mode: .default, before: .distantPast)
+    var limit = rlimit()
+    getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    var none = rlimit(rlim_cur: 0, rlim_max: limit.rlim_max)
+    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &none)
+    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+        print("descriptor")
+        source.cancel()
+    }
+    do { try RunLoop.main.add(source, forMode: .custom) } catch { print(error == .tooManyOpenFiles) }
+    Timer.scheduled(after: .milliseconds(2), forMode: .custom) { _ in print("timer") }
+    RunLoop.main.perform(inModes: [.custom]) { print("block") }
+    print(RunLoop.main.run(in: .custom))
+    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    try RunLoop.main.add(source, forMode: .custom)
+    print(RunLoop.main.run(in: .custom))
+}
+
+/// A mode that has not run yet makes its registrations when it does, and one of them fails.
+@MainActor func refusedDescriptor() throws {
+    let (gone, good) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
+    _ = try? good.writeEnd.writeAll([1])
+    let refused = DescriptorSource(gone.readEnd, for: .readable) { source, _ in
+        print("later", source.descriptor == gone.readEnd)
+        source.cancel()
+    }
+    let served = DescriptorSource(good.readEnd, for: .readable) { source, _ in
+        print("served")
+        source.cancel()
+    }
+    for source in [refused, served] { try RunLoop.main.add(source, forMode: .common) }
+    let number = gone.readEnd.rawValue
+    let copy = dup(number)
+    let refusable = open("/dev/null", O_RDONLY)
+    dup2(refusable, number)
+    print(RunLoop.main.run(in: .tracking, returnAfterSourceHandled: true))
+    dup2(copy, number)
+    _ = try? gone.writeEnd.writeAll([1])
+    print(RunLoop.main.run(in: .tracking, returnAfterSourceHandled: true))
+}
+
+@MainActor func threadsLeaveNoDescriptors() throws {
+    func runOne() throws {
+        let thread = try RunLoopThread(name: "short-lived")
+        let pipes = [try FileDescriptor.pipe(), try FileDescriptor.pipe()]
+        thread.runLoop.performAndWait {
+            for pipe in pipes {
+                _ = try? pipe.writeEnd.writeAll([1])
+                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+                try? RunLoop.current.add(source, forMode: .custom)
+            }
+            // Of two that are ready, one is served and one is left.
+            RunLoop.current.run(mode: .custom, before: .distantFuture)
+        }
+        thread.stop()
+        for pipe in pipes { for end in [pipe.readEnd, pipe.writeEnd] { try end.close() } }
+    }
+    try runOne()
+    let before = openDescriptors()
+    for _ in 0..<20 { try runOne() }
+    print(openDescriptors() - before)
+}
+
+private func openDescriptors() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }

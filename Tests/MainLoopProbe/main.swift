@@ -1,0 +1,27 @@
+// What only a program's main thread can do: each scenario prints what happened, and a test compares it.
+@preconcurrency import Glibc
+
+let scenarios: [String: () throws -> Void] = [
+    "a drain ends an activation": drainEndsActivation,
+    "only common modes drain": onlyCommonModesDrain,
+    "a drain is a snapshot": drainIsSnapshot,
+    "nested in a drain": nestedInDrain,
+    "nested in a timer": nestedInTimer,
+    "main actor": mainActor,
+    "never empty": neverEmpty,
+    "run never returns": runNeverReturns,
+    "asleep after a drain": asleepAfterDrain,
+    "a queue that never ends": endlessQueue,
+    "from another thread": fromAnotherThread,
+    "out of descriptors": outOfDescriptors,
+    "a refused descriptor": refusedDescriptor,
+    "threads leave no descriptors": threadsLeaveNoDescriptors,
+    "out of descriptors for connections": outOfDescriptorsForConnections,
+    "leaving while pausing": leavingWhilePausing,
+    "a listener that is shut down": shutDownListener,
+    "many clients": manyClients,
+]
+
+setvbuf(stdout, nil, _IONBF, 0)
+guard let scenario = scenarios[CommandLine.arguments.last ?? ""] else { exit(2) }
+try scenario()

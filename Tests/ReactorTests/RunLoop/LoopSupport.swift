@@ -1,0 +1,108 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+@testable import Reactor
+
+/// What happened in a test, in order. Sendable, because signalled sources and posted blocks ask for it.
+final class Trace: Sendable {
+    private let events = Mutex<[String]>([])
+
+    func callAsFunction(_ event: String) { events.withLock { $0.append(event) } }
+
+    var all: [String] { events.withLock { $0 } }
+
+    /// What happened since the last call.
+    func take() -> [String] {
+        events.withLock { events in
+            defer { events = [] }
+            return events
+        }
+    }
+}
+
+/// Runs `body` on a thread of its own, with its loop, and answers what it noted.
+func traced(_ body: @escaping @Sendable (RunLoop, Trace) throws -> Void) async throws -> [String] {
+    try await onItsOwnThread {
+        let trace = Trace()
+        try body(RunLoop.current, trace)
+        return trace.all
+    }
+}
+
+/// A pipe that lasts as long as its variable.
+final class TestPipe: Sendable {
+    let readEnd: FileDescriptor
+    let writeEnd: FileDescriptor
+
+    init() throws { (readEnd, writeEnd) = try FileDescriptor.pipe() }
+
+    deinit {
+        try? readEnd.close()
+        try? writeEnd.close()
+    }
+
+    func put(_ count: Int = 1) { _ = try? writeEnd.writeAll(repeatElement(0, count: count)) }
+
+    func get() {
+        var byte: UInt8 = 0
+        _ = withUnsafeMutableBytes(of: &byte) { try? readEnd.read(into: $0) }
+    }
+}
+
+extension Deadline {
+    static func after(milliseconds: Int) -> Deadline { .now.advanced(by: .milliseconds(milliseconds)) }
+
+    /// Later than any test lasts: where it counts, a test asks for what ended the wait.
+    static var minutesAway: Deadline { .now.advanced(by: .seconds(120)) }
+}
+
+extension RunLoop.Mode {
+    static let custom = RunLoop.Mode("custom")
+    static let outer = RunLoop.Mode("outer")
+    static let inner = RunLoop.Mode("inner")
+}
+
+extension RunLoop {
+    /// Keeps `mode` from being empty, with something that never happens.
+    @discardableResult
+    func hold(_ mode: Mode) -> Source {
+        let source = Source {}
+        add(source, forMode: mode)
+        return source
+    }
+
+    func observe(
+        _ activities: Activities = .all, in mode: Mode = .default, order: Int = 0,
+        _ handler: @escaping (Activities) -> Void
+    ) {
+        let observer = Observer(for: activities, order: order) { _, activity in handler(activity) }
+        add(observer, forMode: mode)
+    }
+
+    /// Polls the default mode, or another, once.
+    @discardableResult
+    func poll(_ mode: Mode = .default) -> RunResult { run(in: mode, until: .distantPast) }
+}
+
+extension DescriptorSource {
+    /// Notes `name` whenever `pipe` has something to read, and reads one byte of it.
+    convenience init(_ pipe: TestPipe, _ trace: Trace, _ name: String) {
+        self.init(pipe.readEnd, for: .readable) { _, _ in
+            pipe.get()
+            trace(name)
+        }
+    }
+}
+
+/// Something whose end can be seen.
+final class Witness: Sendable {}
+
+/// Whether something still is; holds it no longer than others do.
+struct Fate {
+    weak let witness: Witness?
+
+    init(_ witness: Witness) { self.witness = witness }
+
+    var isFreed: Bool { witness == nil }
+}

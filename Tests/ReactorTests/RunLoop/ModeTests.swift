@@ -1,0 +1,104 @@
+import Testing
+
+@testable import Reactor
+
+@Suite struct ModeTests {
+    @Test func `two modes with the same name are the same mode`() {
+        #expect(RunLoop.Mode("same name") == RunLoop.Mode(rawValue: "same name"))
+        #expect(RunLoop.Mode("same name") != RunLoop.Mode("other name"))
+        #expect(RunLoop.Mode("kCFRunLoopCommonModes") == .common)
+    }
+
+    @Test func `the raw values are those of Cocoa`() {
+        let names: [(RunLoop.Mode, String)] = [
+            (.default, "kCFRunLoopDefaultMode"), (.common, "kCFRunLoopCommonModes"),
+            (.tracking, "UITrackingRunLoopMode"), (.eventTracking, "NSEventTrackingRunLoopMode"),
+            (.modalPanel, "NSModalPanelRunLoopMode"),
+        ]
+        for (mode, name) in names { #expect(mode.rawValue == name) }
+    }
+
+    @Test func `a new loop's common modes are the default and the tracking mode`() async throws {
+        let modes = try await onItsOwnThread { RunLoop.current.commonModes }
+        #expect(modes == ModeSet([.default, .tracking]))
+    }
+
+    @Test func `each loop has common modes of its own`() async throws {
+        let other = try await onItsOwnThread {
+            RunLoop.current.addCommonMode(.custom)
+            return RunLoop.current
+        }
+        #expect(other.commonModes.contains(.custom))
+        let modes = try await onItsOwnThread { RunLoop.current.commonModes }
+        #expect(!modes.contains(.custom))
+    }
+
+    @Test func `running the common pseudo-mode runs nothing and tells no observer`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.hold(.common)
+            loop.observe(in: .common) { trace("\($0)") }
+            trace("\(loop.run(mode: .common, before: .distantFuture))")
+            trace("\(loop.run(in: .common))")
+        }
+        #expect(trace == ["false", "finished"])
+    }
+
+    @Test func `the current mode is nil outside, the running mode inside, and restored after nesting`()
+        async throws
+    {
+        let trace = try await traced { loop, trace in
+            func note() { trace(loop.currentMode?.rawValue ?? "none") }
+            loop.hold(.outer)
+            loop.hold(.inner)
+            loop.observe(.beforeTimers, in: .inner) { _ in note() }
+            loop.observe(.beforeTimers, in: .outer) { _ in
+                note()
+                loop.poll(.inner)
+                note()
+            }
+            note()
+            loop.poll(.outer)
+            note()
+        }
+        #expect(trace == ["none", "outer", "inner", "outer", "none"])
+    }
+
+    @Test func `items of the common modes see the mode that really runs`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.hold(.common)
+            loop.observe(.beforeTimers, in: .common) { _ in trace(loop.currentMode?.rawValue ?? "none") }
+            loop.poll(.tracking)
+            loop.poll(.default)
+        }
+        #expect(trace == [RunLoop.Mode.tracking.rawValue, RunLoop.Mode.default.rawValue])
+    }
+
+    @Test func `the current mode can be read from another thread`() async throws {
+        let loop = Answer<RunLoop>()
+        let seen = Answer<RunLoop.Mode?>()
+        async let running: Void = onItsOwnThread {
+            let own = RunLoop.current
+            own.hold(.custom)
+            own.observe(.beforeTimers, in: .custom) { _ in
+                loop.give(own)
+                _ = seen.wait()
+                own.stop()
+            }
+            own.run(in: .custom)
+        }
+        let mode = try await onItsOwnThread { loop.wait().currentMode }
+        seen.give(mode)
+        try await running
+        #expect(mode == .custom)
+    }
+
+    @Test func `more than sixty-four modes are as good as a few`() async throws {
+        let modes = (0..<200).map { RunLoop.Mode("one of many \($0)") }
+        let trace = try await traced { loop, trace in
+            for mode in modes { loop.perform(inModes: [mode]) { trace(mode.rawValue) } }
+            loop.perform(inModes: modes) { trace("shared") }
+            for mode in modes.reversed() { loop.poll(mode) }
+        }
+        #expect(trace == [modes[199].rawValue, "shared"] + modes.dropLast().reversed().map(\.rawValue))
+    }
+}

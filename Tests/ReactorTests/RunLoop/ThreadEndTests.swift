@@ -1,0 +1,182 @@
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Makes a thread, gives it a loop and `body`, and waits until the thread has ended.
+private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) async throws -> RunLoop {
+    try await onItsOwnThread {
+        let loop = Answer<RunLoop>()
+        let thread = try JoinableThread(name: "ending") {
+            let own = RunLoop.current
+            try? body(own)
+            loop.give(own)
+        }
+        thread.join()
+        return loop.wait()
+    }
+}
+
+@Suite struct ThreadEndTests {
+    @Test func `a thread has one loop, another thread another`() async throws {
+        let (first, again) = try await onItsOwnThread { (RunLoop.current, RunLoop.current) }
+        let other = try await onItsOwnThread { RunLoop.current }
+        #expect(first === again)
+        #expect(first == again)
+        #expect(first != other)
+    }
+
+    @Test(arguments: Kind.allCases)
+    func `a loop lets go of its items with its thread`(kind: Kind) async throws {
+        let trace = Trace()
+        let fate = Mutex<Fate?>(nil)
+        _ = try await endedThread { loop in
+            let witness = Witness()
+            fate.withLock { $0 = Fate(witness) }
+            let item = try HoldingItem(kind, witness)
+            try item.add(to: loop)
+            loop.poll()
+            trace("\(fate.withLock { $0?.isFreed == false })")
+        }
+        #expect(trace.all == ["true"])
+        #expect(fate.withLock { $0?.isFreed } == true)
+    }
+
+    @Test func `a source is told of its loop's end, on its thread`() async throws {
+        let trace = Trace()
+        let source = RunLoop.Source(
+            cancelled: { loop, mode in trace("out of \(mode) \(loop.isCurrent) \(loop === RunLoop.current)")
+            },
+            perform: {})
+        let loop = try await endedThread { $0.add(source, forMode: .custom) }
+        #expect(trace.all == ["out of custom true true"])
+        #expect(!loop.contains(source, forMode: .custom))
+        #expect(source.isValid)
+    }
+
+    @Test func `what is let go of at the end can neither run the loop nor add to it`() async throws {
+        let trace = Trace()
+        let source = RunLoop.Source(
+            cancelled: { loop, _ in
+                loop.add(Timer(interval: .seconds(100)) { _ in }, forMode: .default)
+                loop.hold(.default)
+                loop.perform { trace("block") }
+                trace("\(loop.run(mode: .default, before: .distantFuture))")
+            }, perform: {})
+        let loop = try await endedThread { $0.add(source, forMode: .custom) }
+        #expect(trace.all == ["false"])
+        #expect(loop.currentMode == nil)
+    }
+
+    @Test func `a loop that has ended takes nothing in, and holds nothing`() async throws {
+        let loop = try await endedThread { _ in }
+        let timer = Timer(interval: .zero) { _ in }
+        let source = RunLoop.Source(scheduled: { _, _ in Issue.record("scheduled") }, perform: {})
+        loop.add(timer, forMode: .default)
+        loop.add(source, forMode: .default)
+        let fate: Fate
+        do {
+            let posted = Witness()
+            fate = Fate(posted)
+            loop.perform { withExtendedLifetime(posted) {} }
+        }
+        #expect(fate.isFreed)
+        #expect(!loop.contains(timer, forMode: .default))
+        #expect(!loop.contains(source, forMode: .default))
+        loop.wakeUp()
+        loop.stop()
+        #expect(timer.isValid)
+    }
+
+    @Test func `a timer outlives its loop and may join another`() async throws {
+        let trace = Trace()
+        let timer = Timer(interval: .zero) { _ in trace("timer") }
+        _ = try await endedThread { $0.add(timer, forMode: .default) }
+        _ = try await onItsOwnThread {
+            RunLoop.current.add(timer, forMode: .default)
+            return RunLoop.current.run(in: .default)
+        }
+        #expect(trace.all == ["timer"])
+    }
+
+    @Test func `a poller with something unserved ends with its loop`() async throws {
+        let isFreed = try await onItsOwnThread { () -> Bool in
+            let box = PollerBox()
+            let thread = try JoinableThread(name: "unserved") {
+                let pipes = (0..<2).compactMap { _ in try? TestPipe() }
+                for pipe in pipes {
+                    pipe.put()
+                    let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+                    try? RunLoop.current.add(source, forMode: .default)
+                }
+                RunLoop.current.run(mode: .default, before: .distantFuture)
+                box.note(RunLoop.current.core.state(of: .default).poller)
+            }
+            thread.join()
+            return box.isFreed
+        }
+        #expect(isFreed)
+    }
+
+    @Test func `threads may post while the loop's thread ends`() async throws {
+        for _ in 0..<200 {
+            try await onItsOwnThread {
+                let loop = Answer<RunLoop>()
+                let thread = try JoinableThread(name: "ending") {
+                    RunLoop.current.hold(.default)
+                    loop.give(.current)
+                    RunLoop.current.run(in: .default, until: .after(milliseconds: 1))
+                }
+                let posters = try (0..<2).map { _ in
+                    try JoinableThread(name: "posting") {
+                        let other = loop.wait()
+                        while !other.inbox.isClosed {
+                            other.perform {}
+                            let timer = Timer(interval: .seconds(9)) { _ in }
+                            other.add(timer, forMode: .default)
+                            timer.invalidate()
+                            other.wakeUp()
+                        }
+                    }
+                }
+                for each in posters + [thread] { each.join() }
+            }
+        }
+    }
+}
+
+/// Sees the end of a poller, which belongs to another thread.
+private final class PollerBox: @unchecked Sendable {
+    private weak var poller: Poller?
+    func note(_ poller: Poller?) { self.poller = poller }
+    var isFreed: Bool { poller == nil }
+}
+
+/// An item of some kind whose closure holds something.
+private struct HoldingItem {
+    private let addition: (RunLoop) throws -> Void
+
+    init(_ kind: Kind, _ witness: Witness) throws {
+        let pipe = try TestPipe()
+        let source = RunLoop.Source { withExtendedLifetime(witness) {} }
+        let descriptor = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+            withExtendedLifetime((witness, pipe)) {}
+        }
+        let observer = RunLoop.Observer { _, _ in withExtendedLifetime(witness) {} }
+        addition =
+            switch kind {
+            case .source: { $0.add(source, forMode: .common) }
+            case .descriptor: { try $0.add(descriptor, forMode: .common) }
+            case .observer: { $0.add(observer, forMode: .common) }
+            case .timer:
+                { _ in
+                    Timer.scheduled(after: .seconds(100), forMode: .common) { _ in
+                        withExtendedLifetime(witness) {}
+                    }
+                }
+            }
+    }
+
+    func add(to loop: RunLoop) throws { try addition(loop) }
+}

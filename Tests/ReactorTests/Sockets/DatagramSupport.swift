@@ -1,0 +1,92 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+@testable import Reactor
+
+/// The kinds of address that datagram sockets can be bound to here.
+enum DatagramKind: CaseIterable {
+    case ipv4
+    case ipv6
+    case path
+    case abstract
+
+    /// An address that no other test has.
+    func freshAddress() -> SocketAddress {
+        switch self {
+        case .ipv4: .ipv4Loopback(port: 0)
+        case .ipv6: .ipv6Loopback(port: 0)
+        case .path: try! SocketAddress(unixPath: freshPath())
+        case .abstract: try! SocketAddress(unixAbstractName: freshPath().string.utf8)
+        }
+    }
+}
+
+func freshPath() -> FilePath {
+    let number = lastPath.add(1, ordering: .relaxed).newValue
+    return FilePath("/tmp/reactor-datagrams-\(getpid())-\(number)")
+}
+
+private let lastPath = Atomic(0)
+
+func exists(_ path: FilePath) -> Bool { access(path.string, F_OK) == 0 }
+
+/// What came in, in order.
+final class Inflow {
+    var texts: [String] = []
+    var datagrams: [DatagramSocket.Datagram] = []
+    var events: [DatagramSocket.Event] = []
+
+    /// A socket at `address`, in the default mode, which notes what it receives and then calls `body`.
+    func socket(
+        at address: SocketAddress, _ options: DatagramSocket.Options = .init(),
+        _ body: @escaping (DatagramSocket) -> Void = { _ in }
+    ) throws -> DatagramSocket {
+        let socket = try DatagramSocket(
+            boundTo: address, options: options, events: { _, event in self.events.append(event) },
+            receive: { socket, bytes, datagram in
+                self.note(bytes, datagram)
+                body(socket)
+            })
+        try RunLoop.current.add(socket, forMode: .default)
+        return socket
+    }
+
+    func note(_ bytes: RawSpan, _ datagram: DatagramSocket.Datagram) {
+        texts.append(bytes.text)
+        datagrams.append(datagram)
+    }
+
+    /// Runs the loop until `count` datagrams have come in.
+    func wait(for count: Int) { runLoop { texts.count >= count } }
+}
+
+/// Runs the loop until `condition` holds.
+func runLoop(until condition: () -> Bool) {
+    while !condition(), RunLoop.current.run(mode: .default, before: .minutesAway) {}
+}
+
+/// A socket, in no loop, that does nothing with what it receives.
+func sender(to address: SocketAddress) throws -> DatagramSocket {
+    try DatagramSocket(connectedTo: address) { _, _, _ in }
+}
+
+extension DatagramSocket {
+    func send(_ text: String) throws -> Bool { try send(Array(text.utf8)) }
+
+    func send(_ text: String, to address: SocketAddress) throws -> Bool {
+        try send(Array(text.utf8), to: address)
+    }
+
+    /// The two ends of a Unix-domain pair.
+    static func pair(
+        events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
+    ) throws -> (DatagramSocket, other: FileDescriptor) {
+        let (one, other) = try Channel.datagrams.open()
+        return (try DatagramSocket(descriptor: one, events: events, receive: receive), other)
+    }
+}
+
+extension RawSpan {
+    var text: String { withUnsafeBytes { String(decoding: $0, as: UTF8.self) } }
+}

@@ -1,0 +1,38 @@
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct DescriptorHolderTests {
+    @Test func `a descriptor that comes while somebody asks for it stays`() {
+        let holders = (0..<5_000).map { _ in DescriptorHolder() }
+        for holder in holders { holder.closesWhenDone = false }
+        let asked = Atomic(-1)
+        let adopted = Atomic(-1)
+        onThreads(2) { index in
+            for (number, holder) in holders.enumerated() {
+                if index == 0 {
+                    while asked.load(ordering: .relaxed) < number {}
+                    holder.adopt(1_000_000)
+                    adopted.store(number, ordering: .relaxed)
+                } else {
+                    asked.store(number, ordering: .relaxed)
+                    while adopted.load(ordering: .relaxed) < number { try? holder.use { _ in } }
+                }
+            }
+        }
+        #expect(holders.allSatisfy { $0.number == 1_000_000 })
+    }
+
+    @Test func `a descriptor that is still to come cannot be used, nor after it is closed`() throws {
+        let holder = DescriptorHolder()
+        holder.closesWhenDone = false
+        #expect(throws: Errno.badFileDescriptor) { try holder.use { _ in } }
+        holder.adopt(1_000_000)
+        #expect(try holder.use { $0 } == 1_000_000)
+        holder.close()
+        #expect(throws: Errno.badFileDescriptor) { try holder.use { _ in } }
+        #expect(holder.number == -1)
+    }
+}

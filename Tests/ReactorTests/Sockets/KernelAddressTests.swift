@@ -1,0 +1,140 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Addresses as the kernel has them: of sockets, and in its own form.
+@Suite struct KernelAddressTests {
+    @Test(arguments: [
+        SocketAddress.ipv4(0x0102_0304, port: 0x0506),
+        .ipv6(
+            0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10, port: 0x1112, scope: 3, flowInformation: 0x0004_5678),
+        .unixUnnamed,
+        try! SocketAddress(unixPath: "/a/b"),
+        try! SocketAddress(unixPath: String(repeating: "x", count: 107)),
+        try! SocketAddress(unixAbstractName: [0, 0, 7, 0]),
+        SocketAddress(.unix(Array(repeating: 0x78, count: 108))),
+        SocketAddress(.other(.init(rawValue: 16), [1, 2, 3])),
+        SocketAddress(.other(.unspecified, [])),
+    ])
+    func `the kernel's form is read as it was written`(address: SocketAddress) {
+        let (again, fromBytes) = address.withSockAddr { pointer, length in
+            (
+                SocketAddress(pointer, length: length),
+                SocketAddress(RawSpan(_unsafeStart: pointer, byteCount: Int(length)))
+            )
+        }
+        #expect(again == address)
+        #expect(fromBytes == address)
+    }
+
+    @Test func `ports and addresses are in network order in the kernel's form`() {
+        let bytes = SocketAddress.ipv4(0x0102_0304, port: 0x0506).withSockAddr { pointer, length in
+            Array(UnsafeRawBufferPointer(start: pointer, count: Int(length))[2..<8])
+        }
+        #expect(bytes == [5, 6, 1, 2, 3, 4])
+    }
+
+    @Test func `a path takes a zero byte at its end, an abstract name just its bytes`() throws {
+        let path = try SocketAddress(unixPath: "abc").withSockAddr { $1 }
+        let name = try SocketAddress(unixAbstractName: "abc".utf8).withSockAddr { $1 }
+        #expect(path == 2 + 3 + 1)
+        #expect(name == 2 + 1 + 3)
+        #expect(SocketAddress.unixUnnamed.withSockAddr { $1 } == 2)
+    }
+
+    @Test func `what is too short or too long is no address`() {
+        let bytes = [UInt8](repeating: 0, count: 200)
+        for count in [0, 1, 129, 200] { #expect(address(bytes.prefix(count)) == nil) }
+        for (family, size) in [(AF_INET, 16), (AF_INET6, 28)] {
+            var bytes = bytes
+            bytes[0] = UInt8(family)
+            #expect(address(bytes.prefix(size - 1)) == nil)
+            #expect(address(bytes.prefix(size)) != nil)
+        }
+    }
+
+    @Test func `a socket tells its own address and its peer's`() throws {
+        let (server, client) = (try Datagrams(AF_INET), try Datagrams(AF_INET))
+        try server.bind(.ipv4Loopback(port: 0))
+        let address = try SocketAddress.local(of: server.descriptor)
+        #expect(address.isLoopback)
+        #expect(address.port != 0)
+        #expect(throws: Errno.socketNotConnected) { try SocketAddress.peer(of: client.descriptor) }
+        try client.connect(address)
+        #expect(try SocketAddress.peer(of: client.descriptor) == address)
+    }
+
+    @Test func `an IPv6 socket tells its own address`() throws {
+        let socket = try Datagrams(AF_INET6)
+        try socket.bind(.ipv6Loopback(port: 0))
+        #expect(try SocketAddress.local(of: socket.descriptor).ipv6 == 1)
+    }
+
+    @Test func `Unix-domain sockets tell paths, abstract names and nothing`() throws {
+        let path = "/tmp/reactor-address-\(getpid())"
+        defer { unlink(path) }
+        let (server, client) = (try Datagrams(AF_UNIX), try Datagrams(AF_UNIX))
+        #expect(try SocketAddress.local(of: server.descriptor) == .unixUnnamed)
+        try server.bind(try SocketAddress(unixPath: path))
+        #expect(try SocketAddress.local(of: server.descriptor).unixPath == FilePath(path))
+        try client.bind(.unixUnnamed)
+        let name = try #require(try SocketAddress.local(of: client.descriptor).unixAbstractName)
+        #expect(!name.isEmpty)
+        try client.connect(try SocketAddress(unixPath: path))
+        #expect(try SocketAddress.peer(of: client.descriptor).unixPath == FilePath(path))
+    }
+
+    @Test func `the longest paths are bound to, and told`() throws {
+        let path = "/tmp/" + "\(getpid())-".padded(to: 102)
+        defer { unlink(path) }
+        let socket = try Datagrams(AF_UNIX)
+        try socket.bind(try SocketAddress(unixPath: path))
+        #expect(try SocketAddress.local(of: socket.descriptor) == SocketAddress(unixPath: path))
+    }
+
+    @Test func `an address of another family is kept as it is`() throws {
+        let socket = try Datagrams(AF_NETLINK)
+        let address = try SocketAddress.local(of: socket.descriptor)
+        #expect(address.family.rawValue == UInt16(AF_NETLINK))
+        #expect(address.description.contains("16"))
+        #expect(address.port == nil)
+    }
+
+    @Test func `what is not a socket has no address`() throws {
+        let pipe = try TestPipe()
+        #expect(throws: Errno.notSocket) { try SocketAddress.local(of: pipe.readEnd) }
+        #expect(throws: Errno.badFileDescriptor) { try SocketAddress.peer(of: FileDescriptor(rawValue: -1)) }
+    }
+}
+
+private func address(_ bytes: ArraySlice<UInt8>) -> SocketAddress? { SocketAddress(bytes.span.bytes) }
+
+/// A datagram socket of the kernel's that lasts as long as its variable.
+private final class Datagrams {
+    let descriptor: FileDescriptor
+
+    init(_ family: CInt) throws {
+        let number = try SystemCall.make {
+            socket(family, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        }
+        descriptor = FileDescriptor(rawValue: number)
+    }
+
+    deinit { try? descriptor.close() }
+
+    func bind(_ address: SocketAddress) throws {
+        try SystemCall.make { address.withSockAddr { Glibc.bind(descriptor.rawValue, $0, $1) } }
+    }
+
+    func connect(_ address: SocketAddress) throws {
+        try SystemCall.make { address.withSockAddr { Glibc.connect(descriptor.rawValue, $0, $1) } }
+    }
+}
+
+extension String {
+    fileprivate func padded(to count: Int) -> String {
+        self + String(repeating: "x", count: count - utf8.count)
+    }
+}

@@ -1,0 +1,61 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Listeners on sockets that were made elsewhere.
+@Suite struct ListenerDescriptorTests {
+    /// A blocking socket, bound to loopback.
+    private func makeSocket(listens: Bool = true) throws -> FileDescriptor {
+        let number = try SystemCall.make { socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) }
+        let descriptor = FileDescriptor(rawValue: number)
+        try descriptor.bind(to: .ownLoopback)
+        if listens { try descriptor.listen(.init()) }
+        return descriptor
+    }
+
+    @Test func `a socket that listens already is taken over, and never blocks the loop`() async throws {
+        let descriptor = try makeSocket()
+        let address = try SocketAddress.local(of: descriptor)
+        try await onItsOwnThread {
+            var calls = 0
+            let listener = try Listener(descriptor: descriptor) { _, _ in calls += 1 }
+            #expect(listener.localAddress == address)
+            try RunLoop.current.add(listener, forMode: .default)
+            let client = try Client(listener.localAddress)
+            RunLoop.current.poll()
+            #expect(calls == 1)
+            listener.close()
+            #expect(isRefused(listener.localAddress))
+            withExtendedLifetime(client) {}
+        }
+    }
+
+    @Test func `a socket that does not listen is refused, and closed`() throws {
+        let descriptor = try makeSocket(listens: false)
+        let address = try SocketAddress.local(of: descriptor)
+        #expect(throws: Errno.invalidArgument) { try Listener(descriptor: descriptor) { _, _ in } }
+        // Its port is free again.
+        #expect(listenAgain(address))
+    }
+
+    @Test func `a pipe is refused`() throws {
+        let pipe = try FileDescriptor.pipe()
+        #expect(throws: Errno.notSocket) { try Listener(descriptor: pipe.readEnd) { _, _ in } }
+        try pipe.writeEnd.close()
+    }
+
+    @Test func `the file of an inherited path stays`() throws {
+        let folder = try TestFolder()
+        let address = try SocketAddress(unixPath: folder.path("socket"))
+        let number = try SystemCall.make { socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0) }
+        let descriptor = FileDescriptor(rawValue: number)
+        try descriptor.bind(to: address)
+        try descriptor.listen(.init())
+        let listener = try Listener(descriptor: descriptor) { _, _ in }
+        #expect(listener.localAddress == address)
+        listener.close()
+        #expect(folder.names == ["socket"])
+    }
+}

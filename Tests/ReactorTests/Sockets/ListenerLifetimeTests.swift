@@ -1,0 +1,208 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Closing, dropping and ending, in and out of callouts.
+@Suite struct ListenerLifetimeTests {
+    @Test func `closing in its own callout ends it, and keeps the closure until it returns`() async throws {
+        try await onItsOwnThread {
+            let freed = Shared(false)
+            var inside: [Bool] = []
+            let listener = try addListener(canary: AtEnd { freed.value = true }) { listener, _ in
+                listener.close()
+                listener.close()
+                inside.append(freed.value || listener.isValid)
+            }
+            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(inside == [false])
+            #expect(freed.value)
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `closed, it listens no longer, and those in the backlog are turned away`() async throws {
+        try await onItsOwnThread {
+            let listener = try addListener { _, _ in Issue.record("called") }
+            let client = try Client(listener.localAddress)
+            listener.close()
+            #expect(throws: Errno.connectionReset) { try client.descriptor.readFirst() }
+            #expect(isRefused(listener.localAddress))
+            #expect(RunLoop.current.poll() == .finished)
+        }
+    }
+
+    @Test func `of two that are ready, one that the other's callout closes is not called`() async throws {
+        try await onItsOwnThread {
+            var listeners: [Listener] = []
+            var calls = 0
+            for _ in 0..<2 {
+                listeners.append(
+                    try addListener { _, _ in
+                        calls += 1
+                        for listener in listeners { listener.close() }
+                    })
+            }
+            let clients = try listeners.map { try Client($0.localAddress) }
+            RunLoop.current.poll()
+            #expect(RunLoop.current.poll() == .finished)
+            #expect(calls == 1)
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `a number closed and used again within a pass gets no event of the old one`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let pipe = try TestPipe()
+            var listeners: [Listener] = []
+            var strangers: [DescriptorSource] = []
+            var (calls, strangerCalls) = (0, 0)
+            for index in 0..<2 {
+                let listener = try addListener { _, _ in
+                    calls += 1
+                    let victim = listeners[1 - index]
+                    let number = victim.source.descriptor.rawValue
+                    // Kept open under another number, because tests on other threads open descriptors too.
+                    for listener in listeners { listener.source.cancel() }
+                    #expect(dup2(pipe.readEnd.rawValue, number) == number)
+                    let copy = FileDescriptor(rawValue: number)
+                    strangers.append(DescriptorSource(copy, for: .readable) { _, _ in strangerCalls += 1 })
+                    try? loop.add(strangers[0], forMode: .default)
+                }
+                listeners.append(listener)
+            }
+            let clients = try listeners.map { try Client($0.localAddress) }
+            let acceptors = listeners.map(\.acceptor)
+            for _ in 0..<3 { loop.poll() }
+            #expect(calls == 1)
+            #expect(strangerCalls == 0)
+            pipe.put()
+            loop.poll()
+            #expect(strangerCalls == 1)
+            for stranger in strangers { stranger.cancel() }
+            withExtendedLifetime((clients, acceptors)) {}
+        }
+    }
+
+    @Test func `one that everybody else has dropped goes on for as long as it is in a mode`() async throws {
+        try await onItsOwnThread {
+            let freed = Shared(false)
+            var calls = 0
+            weak let listener = try addListener(canary: AtEnd { freed.value = true }) { listener, _ in
+                calls += 1
+                if calls == 2 { RunLoop.current.remove(listener, forMode: .default) }
+            }
+            let address = try #require(listener?.localAddress)
+            let clients = try (0..<2).map { _ in try Client(address) }
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(calls == 2)
+            #expect(freed.value)
+            #expect(listener == nil)
+            #expect(isRefused(address))
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `one that was never added is closed with its last owner`() throws {
+        let freed = Shared(false)
+        var listener: Listener? = try .init(.ownLoopback) {
+            [canary = AtEnd { freed.value = true }] _, _ in
+            withExtendedLifetime(canary) {}
+        }
+        let address = try #require(listener?.localAddress)
+        listener = nil
+        #expect(freed.value)
+        #expect(isRefused(address))
+    }
+
+    @Test(arguments: [RunLoop.Mode.default, .common, .custom])
+    func `a thread that ends closes its loop's listeners and frees their closures`(mode: RunLoop.Mode) throws
+    {
+        let freed = Shared(false)
+        let address = Shared<SocketAddress?>(nil)
+        let thread = try JoinableThread(name: "ending") {
+            let listener = try? addListener(
+                .ownLoopback, mode, canary: AtEnd { freed.value = true }
+            ) { _, _ in }
+            address.value = listener?.localAddress
+        }
+        thread.join()
+        #expect(freed.value)
+        let known = try #require(address.value)
+        #expect(isRefused(known))
+    }
+
+    @Test func `a nested run does not call it again, and it goes on afterwards`() async throws {
+        try await onItsOwnThread {
+            var (depth, deepest, calls) = (0, 0, 0)
+            let listener = try addListener { listener, _ in
+                calls += 1
+                depth += 1
+                deepest = max(deepest, depth)
+                for _ in 0..<3 { RunLoop.current.poll() }
+                depth -= 1
+                if calls == 3 { listener.close() }
+            }
+            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(calls == 3)
+            #expect(deepest == 1)
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `closed in a nested run, it accepts no more`() async throws {
+        try await onItsOwnThread {
+            var calls = 0
+            let listener = try addListener { listener, _ in
+                calls += 1
+                RunLoop.current.perform(order: 0) { listener.close() }
+                RunLoop.current.poll()
+            }
+            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(calls == 1)
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `closed while connections arrive, it makes no callout after that`() async throws {
+        try await onItsOwnThread {
+            for _ in 0..<20 {
+                var (calls, isClosed) = (0, false)
+                let listener = try addListener { listener, _ in
+                    #expect(!isClosed)
+                    calls += 1
+                    guard calls == 20 else { return }
+                    listener.close()
+                    isClosed = true
+                }
+                let address = listener.localAddress
+                let clients = try JoinableThread(name: "clients") {
+                    while (try? Client(address)) != nil {}
+                }
+                #expect(RunLoop.current.run(in: .default) == .finished)
+                clients.join()
+                #expect(calls == 20)
+            }
+        }
+    }
+
+    @Test func `another thread than the loop's traps`() async {
+        await #expect(processExitsWith: .failure) {
+            let listener = try Listener(.ownLoopback) { _, _ in }
+            try RunLoop.current.add(listener, forMode: .default)
+            nonisolated(unsafe) let shared = listener
+            try JoinableThread(name: "other") { shared.close() }.join()
+        }
+    }
+}
+
+extension FileDescriptor {
+    fileprivate func readFirst() throws {
+        _ = try withUnsafeTemporaryAllocation(byteCount: 1, alignment: 1) { try read(into: $0) }
+    }
+}

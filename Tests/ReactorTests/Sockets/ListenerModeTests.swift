@@ -1,0 +1,130 @@
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// When a listener accepts, and how many.
+@Suite struct ListenerModeTests {
+    @Test func `it accepts in its modes only; others wait in the backlog`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            var calls = 0
+            let listener = try addListener(.ownLoopback, .custom) { _, _ in calls += 1 }
+            #expect(loop.contains(listener, forMode: .custom))
+            #expect(!loop.contains(listener, forMode: .default))
+            let client = try Client(listener.localAddress)
+            #expect(loop.poll() == .finished)
+            #expect(calls == 0)
+            loop.poll(.custom)
+            #expect(calls == 1)
+            listener.close()
+            #expect(!loop.contains(listener, forMode: .custom))
+            withExtendedLifetime(client) {}
+        }
+    }
+
+    @Test func `in the common modes it accepts in each of them, and keeps none from being empty once closed`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            var modes: [RunLoop.Mode?] = []
+            let listener = try addListener(.ownLoopback, .common) { _, _ in
+                modes.append(loop.currentMode)
+            }
+            let first = try Client(listener.localAddress)
+            loop.poll(.tracking)
+            let second = try Client(listener.localAddress)
+            loop.poll()
+            #expect(modes == [.tracking, .default])
+            listener.close()
+            #expect(loop.poll() == .finished)
+            #expect(loop.poll(.tracking) == .finished)
+            withExtendedLifetime((first, second)) {}
+        }
+    }
+
+    @Test func `taken out of its mode by a callout, it accepts no more until it is added again`() async throws
+    {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            var calls = 0
+            let listener = try addListener { listener, _ in
+                calls += 1
+                loop.remove(listener, forMode: .default)
+            }
+            let clients = try (0..<2).map { _ in try Client(listener.localAddress) }
+            #expect(loop.run(in: .default) == .finished)
+            #expect(calls == 1)
+            #expect(listener.isValid)
+            try loop.add(listener, forMode: .default)
+            loop.poll()
+            #expect(loop.poll() == .finished)
+            #expect(calls == 2)
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `out of all its modes it may join another loop`() async throws {
+        let calls = Shared(0)
+        try await onItsOwnThread {
+            let listener = try addListener { _, _ in calls.update { $0 += 1 } }
+            RunLoop.current.remove(listener, forMode: .default)
+            let client = try Client(listener.localAddress)
+            nonisolated(unsafe) let moved = listener
+            try JoinableThread(name: "other") {
+                try? RunLoop.current.add(moved, forMode: .default)
+                RunLoop.current.poll()
+                moved.close()
+            }.join()
+            withExtendedLifetime(client) {}
+        }
+        #expect(calls.value == 1)
+    }
+
+    @Test func `a closed one is not added`() async throws {
+        try await onItsOwnThread {
+            let listener = try Listener(.ownLoopback) { _, _ in }
+            listener.close()
+            try RunLoop.current.add(listener, forMode: .default)
+            #expect(!RunLoop.current.contains(listener, forMode: .default))
+            #expect(RunLoop.current.poll() == .finished)
+        }
+    }
+
+    @Test func `a pass accepts a number of connections, and then others get their turn`() async throws {
+        try await onItsOwnThread {
+            let most = Listener.connectionsPerPass
+            let other = try TestPipe()
+            var trace: [String] = []
+            let listener = try addListener { listener, _ in
+                trace.append("connection")
+                if trace.count(where: { $0 == "connection" }) == most + 1 { listener.close() }
+            }
+            let source = DescriptorSource(other.readEnd, for: .readable) { source, _ in
+                trace.append("other")
+                source.cancel()
+            }
+            let clients = try (0..<most + 1).map { _ in try Client(listener.localAddress) }
+            try RunLoop.current.add(source, forMode: .default)
+            other.put()
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(trace.count == most + 2)
+            #expect(try #require(trace.firstIndex(of: "other")) <= most)
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `accepting is handling a source, and ends an activation that asks for one`() async throws {
+        try await onItsOwnThread {
+            var calls = 0
+            let listener = try addListener { _, _ in calls += 1 }
+            let address = listener.localAddress
+            let client = try JoinableThread(name: "client") { _ = try? Client(address) }
+            #expect(RunLoop.current.run(mode: .default, before: .minutesAway))
+            #expect(calls == 1)
+            client.join()
+            listener.close()
+        }
+    }
+}

@@ -1,0 +1,162 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// The file of a Unix-domain listener.
+@Suite struct ListenerPathTests {
+    private let folder: TestFolder
+    private let path: String
+    private let address: SocketAddress
+
+    init() throws {
+        folder = try TestFolder()
+        path = folder.path("socket")
+        address = try SocketAddress(unixPath: path)
+    }
+
+    private func listen(_ options: Listener.Options = .init()) throws -> Listener {
+        try Listener(address, options: options) { _, _ in }
+    }
+
+    /// Leaves a socket's file whose server is no more.
+    private func leaveStaleFile() throws {
+        try bindSocket(SOCK_STREAM)
+        #expect(folder.names == ["socket"])
+    }
+
+    /// Binds a socket of that kind to the path, and closes it.
+    private func bindSocket(_ type: __socket_type) throws {
+        let number = try SystemCall.make { socket(AF_UNIX, CInt(type.rawValue), 0) }
+        defer { close(number) }
+        try SystemCall.make { address.withSockAddr { bind(number, $0, $1) } }
+    }
+
+    @Test func `the file is there while the listener is, and gone when it is closed`() throws {
+        let listener = try listen()
+        #expect(folder.names == ["socket"])
+        #expect(listener.localAddress == address)
+        listener.close()
+        #expect(folder.names == [])
+    }
+
+    @Test func `the file is gone when the listener is dropped`() throws {
+        _ = try listen()
+        #expect(folder.names == [])
+    }
+
+    @Test func `a file that a server has left behind is replaced`() throws {
+        try leaveStaleFile()
+        let listener = try listen()
+        _ = try Client(address)
+        #expect(folder.names == ["socket"])
+        listener.close()
+        #expect(folder.names == [])
+    }
+
+    @Test func `where a server lives the address is in use, even if its backlog is full`() throws {
+        let living = try listen(.init(backlog: 0))
+        // To ask fills the backlog.
+        #expect(throws: Errno.addressInUse) { try listen() }
+        #expect(throws: Errno.resourceTemporarilyUnavailable) { try Client(address, isBlocking: false) }
+        #expect(throws: Errno.addressInUse) { try listen() }
+        #expect(folder.names == ["socket"])
+        living.close()
+    }
+
+    @Test func `where a socket of another kind lives the address is in use`() throws {
+        let number = try SystemCall.make { socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue), 0) }
+        defer { close(number) }
+        try SystemCall.make { address.withSockAddr { bind(number, $0, $1) } }
+        #expect(throws: Errno.addressInUse) { try listen() }
+        #expect(folder.names == ["socket"])
+    }
+
+    @Test(arguments: ["file", "link", "folder"])
+    func `what is no socket is in use, and stays`(kind: String) throws {
+        switch kind {
+        case "file": close(open(path, O_CREAT | O_WRONLY, 0o600))
+        case "folder": mkdir(path, 0o700)
+        default:
+            // To a socket that nobody listens at: the link itself is somebody's.
+            try leaveStaleFile()
+            rename(path, folder.path("other"))
+            symlink("other", path)
+        }
+        defer { if kind == "folder" { rmdir(path) } }
+        #expect(throws: Errno.addressInUse) { try listen() }
+        #expect(folder.names.contains("socket"))
+    }
+
+    @Test func `a file that has taken the place of its own stays`() throws {
+        let first = try listen()
+        unlink(path)
+        let second = try listen()
+        first.close()
+        #expect(folder.names == ["socket"])
+        _ = try Client(address)
+        second.close()
+        #expect(folder.names == [])
+    }
+
+    @Test func `a folder that is missing, or not to be written, is an error`() throws {
+        let missing = try SocketAddress(unixPath: folder.path("missing/socket"))
+        #expect(throws: Errno.noSuchFileOrDirectory) { try Listener(missing) { _, _ in } }
+    }
+
+    @Test(arguments: [0o600, 0o777, 0o660])
+    func `the file's permissions are those that were asked for`(bits: FilePermissions.RawValue) throws {
+        let listener = try listen(.init(permissions: FilePermissions(rawValue: bits)))
+        var status = stat()
+        #expect(stat(path, &status) == 0)
+        #expect(status.st_mode & 0o7777 == bits)
+        listener.close()
+    }
+
+    @Test func `a name without a folder is in the current one`() async {
+        await #expect(processExitsWith: .success) {
+            let folder = try TestFolder()
+            precondition(chdir(folder.path) == 0)
+            let listener = try Listener(SocketAddress(unixPath: "socket")) { _, _ in }
+            precondition(folder.names == ["socket"])
+            listener.close()
+            precondition(folder.names == [])
+        }
+    }
+
+    @Test func `of many that start at once at a path that was left behind, one listens`() async throws {
+        try await onItsOwnThread {
+            for _ in 0..<20 {
+                try leaveStaleFile()
+                let (listening, refused) = (Shared(0), Shared<[Errno]>([]))
+                let tried = Countdown(4)
+                onThreads(4) { _ in
+                    var listener: Listener?
+                    do {
+                        listener = try listen()
+                        listening.update { $0 += 1 }
+                    } catch {
+                        refused.update { $0.append((error as? Errno) ?? .notSupported) }
+                    }
+                    tried.count()
+                    tried.wait()
+                    if listener != nil { #expect((try? Client(address)) != nil) }
+                    listener?.close()
+                }
+                #expect(listening.value == 1)
+                #expect(refused.value == [.addressInUse, .addressInUse, .addressInUse])
+                #expect(folder.names == [])
+            }
+        }
+    }
+
+    @Test func `a folder that somebody has locked for good holds it up for no more than a while`() throws {
+        let number = open(folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        defer { close(number) }
+        #expect(flock(number, LOCK_EX) == 0)
+        let listener = try listen()
+        _ = try Client(address)
+        listener.close()
+    }
+}

@@ -1,0 +1,148 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Listening, and what is handed over.
+@Suite struct ListenerTests {
+    @Test(arguments: Place.allCases)
+    func `a connection is handed over as streams that carry bytes both ways`(place: Place) async throws {
+        try await onItsOwnThread {
+            let folder = try TestFolder()
+            var received: [UInt8] = []
+            let listener = try addListener(place.address(in: folder)) { listener, connection in
+                #expect(connection.input.streamStatus == .notOpen)
+                #expect(connection.output.streamStatus == .notOpen)
+                connection.input.open()
+                connection.output.open()
+                received = connection.input.read(upTo: 10)
+                connection.output.write([4, 5])
+                connection.input.close()
+                connection.output.close()
+                listener.close()
+            }
+            let client = try Client(listener.localAddress)
+            try client.put([1, 2, 3])
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(received == [1, 2, 3])
+            #expect(try client.all() == [4, 5])
+        }
+    }
+
+    @Test func `the peer's address is the client's own`() async throws {
+        try await onItsOwnThread {
+            var peers: [SocketAddress] = []
+            let listener = try addListener { _, connection in peers.append(connection.peer) }
+            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            RunLoop.current.poll()
+            let addresses = try clients.map { try SocketAddress.local(of: $0.descriptor) }
+            #expect(peers == addresses)
+            listener.close()
+        }
+    }
+
+    @Test func `a Unix-domain client mostly has no name`() async throws {
+        try await onItsOwnThread {
+            var peers: [SocketAddress] = []
+            let listener = try addListener(.unixUnnamed) { _, connection in peers.append(connection.peer) }
+            #expect(listener.localAddress.unixAbstractName?.isEmpty == false)
+            let client = try Client(listener.localAddress)
+            RunLoop.current.poll()
+            #expect(peers == [.unixUnnamed])
+            listener.close()
+            withExtendedLifetime(client) {}
+        }
+    }
+
+    @Test func `with port zero the kernel chooses one, which the listener knows`() throws {
+        let listeners = try (0..<2).map { _ in try Listener(.ownLoopback) { _, _ in } }
+        let ports = listeners.map(\.localAddress.port)
+        #expect(ports[0] != ports[1])
+        #expect(!ports.contains(0))
+    }
+
+    @Test func `a connection whose streams nobody takes is closed`() async throws {
+        try await onItsOwnThread {
+            let listener = try addListener { _, _ in }
+            let client = try Client(listener.localAddress)
+            RunLoop.current.poll()
+            #expect(try client.all() == [])
+            listener.close()
+        }
+    }
+
+    @Test func `accepted sockets do not block, are not inherited, and send at once`() async throws {
+        try await onItsOwnThread {
+            var numbers: [CInt] = []
+            let listener = try addListener { _, connection in
+                guard let number = connection.input.property(forKey: .socketNativeHandleKey) as? CInt else {
+                    return
+                }
+                numbers.append(number)
+                let socket = FileDescriptor(rawValue: number)
+                #expect(fcntl(number, F_GETFL) & O_NONBLOCK != 0)
+                #expect(fcntl(number, F_GETFD) & FD_CLOEXEC != 0)
+                #expect((try? socket.option(CInt(IPPROTO_TCP), TCP_NODELAY)) == 1)
+            }
+            let client = try Client(listener.localAddress)
+            RunLoop.current.poll()
+            #expect(numbers.count == 1)
+            listener.close()
+            withExtendedLifetime(client) {}
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `everywhere is IPv4 too, unless it is not to be`(isIPv6Only: Bool) async throws {
+        try await onItsOwnThread {
+            var peers: [SocketAddress] = []
+            let listener = try Listener(.ipv6Any(port: 0), options: .init(isIPv6Only: isIPv6Only)) {
+                _, connection in
+                peers.append(connection.peer)
+            }
+            try RunLoop.current.add(listener, forMode: .default)
+            let port = try #require(listener.localAddress.port)
+            let six = try Client(.ipv6Loopback(port: port))
+            let four = try? Client(.ipv4Loopback(port: port))
+            RunLoop.current.poll()
+            #expect((four == nil) == isIPv6Only)
+            #expect(peers.count == (isIPv6Only ? 1 : 2))
+            #expect(!peers.map(\.isLoopback).contains(false))
+            listener.close()
+            withExtendedLifetime((six, four)) {}
+        }
+    }
+
+    @Test func `a port that somebody listens on is in use, until that one closes`() throws {
+        let first = try Listener(.ownLoopback) { _, _ in }
+        #expect(throws: Errno.addressInUse) { try Listener(first.localAddress) { _, _ in } }
+        first.close()
+        #expect(listenAgain(first.localAddress))
+    }
+
+    @Test func `a server starts again at once, though connections of the last one linger`() async throws {
+        try await onItsOwnThread {
+            let listener = try addListener { _, _ in }
+            let client = try Client(listener.localAddress)
+            // The server closes first: its end lingers (TIME_WAIT) once the client has closed too.
+            RunLoop.current.poll()
+            #expect(try client.all() == [])
+            try client.descriptor.shutDown()
+            listener.close()
+            let options = Listener.Options(reusesAddress: false)
+            #expect(throws: Errno.addressInUse) {
+                try Listener(listener.localAddress, options: options) { _, _ in }
+            }
+            #expect(listenAgain(listener.localAddress))
+        }
+    }
+
+    @Test func `an address of another machine is refused`() {
+        #expect(throws: Errno.addressNotAvailable) { try Listener(.ipv4(0xc000_0201, port: 0)) { _, _ in } }
+    }
+}
+
+extension FileDescriptor {
+    fileprivate func shutDown() throws { try SystemCall.make { shutdown(rawValue, CInt(SHUT_RDWR)) } }
+}

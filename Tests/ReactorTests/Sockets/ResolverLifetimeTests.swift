@@ -1,0 +1,158 @@
+import Dispatch
+import Glibc
+import Testing
+
+@testable import Reactor
+
+/// Cancelling, dropping and ending, before and after the answer.
+@Suite struct ResolverLifetimeTests {
+    @Test(arguments: ["127.0.0.1", "localhost"])
+    func `a lookup that is cancelled answers nothing, and lets go of its closure at once`(host: String)
+        async throws
+    {
+        try await onItsOwnThread {
+            let freed = Shared(false)
+            let canary = AtEnd { freed.value = true }
+            let lookup = Resolver.resolve(host: host, port: 1) { [canary] _ in
+                withExtendedLifetime(canary) { _ = Issue.record("answered") }
+            }
+            _ = consume canary
+            #expect(!freed.value)
+            lookup.cancel()
+            #expect(freed.value)
+            lookup.cancel()
+            #expect(RunLoop.current.poll() == .finished)
+        }
+    }
+
+    @Test func `an answer that waits is not delivered after cancelling`() async throws {
+        try await onItsOwnThread {
+            let lookup = Resolver.resolve(host: "127.0.0.1", port: 1) { _ in Issue.record("answered") }
+            RunLoop.current.perform { lookup.cancel() }
+            RunLoop.current.poll()
+            #expect(RunLoop.current.poll() == .finished)
+        }
+    }
+
+    @Test func `of two answers that wait, one whose lookup the other's completion cancels does not come`()
+        async throws
+    {
+        try await onItsOwnThread {
+            var lookups: [Resolver.Lookup] = []
+            var calls = 0
+            for _ in 0..<2 {
+                lookups.append(
+                    Resolver.resolve(host: "::1", port: 1) { _ in
+                        calls += 1
+                        for lookup in lookups { lookup.cancel() }
+                    })
+            }
+            #expect(runToTheEnd())
+            #expect(calls == 1)
+        }
+    }
+
+    @Test func `cancelled on another thread, it lets go of its closure on its own`() async throws {
+        try await onItsOwnThread {
+            let home = UInt(pthread_self())
+            let freedOn = Shared<UInt>(0)
+            let canary = AtEnd { freedOn.value = UInt(pthread_self()) }
+            let lookup = Resolver.resolve(host: "localhost", port: 1) { [canary] _ in
+                withExtendedLifetime(canary) {}
+            }
+            _ = consume canary
+            onThreads(1) { _ in lookup.cancel() }
+            #expect(RunLoop.current.poll() == .finished)
+            #expect(freedOn.value == home)
+        }
+    }
+
+    @Test func `lookups cancelled from other threads, while answers come, answer at most once`() async throws
+    {
+        try await onItsOwnThread {
+            let live = Shared(0)
+            var calls = [Int](repeating: 0, count: 200)
+            let lookups = calls.indices.map { index in
+                live.update { $0 += 1 }
+                let canary = AtEnd { live.update { $0 -= 1 } }
+                return Resolver.resolve(host: "localhost", port: 1) { _ in
+                    withExtendedLifetime(canary) { calls[index] += 1 }
+                }
+            }
+            let cancelling = try JoinableThread(name: "cancelling") {
+                for index in lookups.indices where index % 2 == 0 { lookups[index].cancel() }
+            }
+            #expect(runToTheEnd())
+            cancelling.join()
+            RunLoop.current.poll()
+            #expect(calls.allSatisfy { $0 <= 1 })
+            #expect(calls.indices.allSatisfy { $0 % 2 == 0 || calls[$0] == 1 })
+            #expect(live.value == 0)
+        }
+    }
+
+    @Test func `a lookup that nobody holds is answered, and then lets go of all`() async throws {
+        try await onItsOwnThread {
+            weak var lookup: Resolver.Lookup?
+            let freed = Shared(false)
+            var calls = 0
+            do {
+                let canary = AtEnd { freed.value = true }
+                let begun = Resolver.resolve(host: "localhost", port: 1) { _ in
+                    withExtendedLifetime(canary) { calls += 1 }
+                }
+                lookup = begun
+            }
+            #expect(lookup != nil)
+            #expect(runToTheEnd())
+            #expect(calls == 1)
+            #expect(freed.value)
+        }
+    }
+
+    @Test func `a completion may cancel its own lookup, begin the next and run the loop`() async throws {
+        try await onItsOwnThread {
+            var calls = 0
+            var lookup: Resolver.Lookup?
+            func next(_ left: Int) {
+                lookup = Resolver.resolve(host: "localhost", port: 1) { _ in
+                    calls += 1
+                    lookup?.cancel()
+                    if left > 0 { next(left - 1) }
+                    #expect(runToTheEnd())
+                }
+            }
+            next(3)
+            #expect(runToTheEnd())
+            #expect(calls == 4)
+        }
+    }
+
+    @Test(arguments: ["127.0.0.1", "localhost"])
+    func `the end of the loop's thread lets go of the closure there`(host: String) throws {
+        let freedOn = Shared<UInt>(0)
+        let home = Shared<UInt>(0)
+        let thread = try JoinableThread(name: "ending") {
+            home.value = UInt(pthread_self())
+            let canary = AtEnd { freedOn.value = UInt(pthread_self()) }
+            Resolver.resolve(host: host, port: 1) { _ in
+                withExtendedLifetime(canary) { _ = Issue.record("answered without a loop") }
+            }
+        }
+        thread.join()
+        #expect(freedOn.value == home.value)
+    }
+
+    @Test func `a lookup begun while the loop's thread ends leaves nothing`() throws {
+        let freed = Shared(0)
+        let thread = try JoinableThread(name: "ending") {
+            let canary = AtEnd { freed.update { $0 += 1 } }
+            let late = AtEnd {
+                Resolver.resolve(host: "::1", port: 1) { _ in withExtendedLifetime(canary) {} }
+            }
+            RunLoop.current.add(RunLoop.Source { withExtendedLifetime(late) {} }, forMode: .default)
+        }
+        thread.join()
+        #expect(freed.value == 1)
+    }
+}

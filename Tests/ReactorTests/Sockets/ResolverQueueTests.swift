@@ -1,0 +1,91 @@
+import Dispatch
+import Testing
+
+@testable import Reactor
+
+/// Lookups for any thread, and how many go on at a time.
+@Suite struct ResolverQueueTests {
+    private static let query = ResolverQuery(host: "127.0.0.1", service: .port(1))
+
+    @Test func `as many lookups as the queue is wide go on together, and no more`() async throws {
+        try await onItsOwnThread {
+            let queue = ResolverQueue(width: 2)
+            let underWay = Shared(0)
+            let most = Shared(0)
+            let (met, over) = (Countdown(2), Countdown(6))
+            for _ in 0..<6 {
+                let request = ResolverRequest(Self.query) { _ in
+                    let count = underWay.update { count in
+                        count += 1
+                        return count
+                    }
+                    most.update { $0 = max($0, count) }
+                    met.count()
+                    met.wait()  // the first two wait for each other, so both are under way
+                    underWay.update { $0 -= 1 }
+                    over.count()
+                }
+                queue.add(request)
+            }
+            over.wait()
+            #expect(most.value == 2)
+        }
+    }
+
+    @Test func `one that is cancelled while it waits is let go of then, and holds up nobody`() async throws {
+        try await onItsOwnThread {
+            let queue = ResolverQueue(width: 1)
+            let (gate, over) = (DispatchSemaphore(value: 0), Countdown(1))
+            let freed = Shared(false)
+            let canary = AtEnd { freed.value = true }
+            queue.add(ResolverRequest(Self.query) { _ in gate.wait() })
+            let cancelled = ResolverRequest(Self.query) { [canary] _ in
+                withExtendedLifetime(canary) { _ = Issue.record("answered") }
+            }
+            _ = consume canary
+            queue.add(cancelled)
+            queue.add(ResolverRequest(Self.query) { _ in over.count() })
+            cancelled.cancel()
+            #expect(freed.value)
+            gate.signal()
+            over.wait()
+        }
+    }
+
+    @Test(arguments: ["127.0.0.1", "localhost"])
+    func `for any thread the answer comes on another, once`(host: String) async throws {
+        try await onItsOwnThread {
+            let inside = Mutex(0)
+            let answer = Answer<Resolver.Answer>()
+            // An answer within the call would try to lock a second time.
+            let request = inside.withLock { _ in
+                Resolver.resolveOnAnyThread(host: host, port: 7) { result in
+                    inside.withLock { $0 += 1 }
+                    answer.give(result)
+                }
+            }
+            let addresses = try answer.wait().get()
+            #expect(addresses.allSatisfy { $0.isLoopback && $0.port == 7 })
+            #expect(inside.withLock { $0 } == 1)
+            request.cancel()
+        }
+    }
+
+    @Test func `for any thread a lookup that is cancelled before its turn answers nothing`() async throws {
+        try await onItsOwnThread {
+            let queue = ResolverQueue(width: 1)
+            let (gate, over) = (DispatchSemaphore(value: 0), Countdown(1))
+            queue.add(ResolverRequest(Self.query) { _ in gate.wait() })
+            let requests = (0..<100).map { _ in
+                ResolverRequest(Self.query) { _ in Issue.record("answered") }
+            }
+            for request in requests { queue.add(request) }
+            onThreads(2) { index in
+                for (number, request) in requests.enumerated() where number % 2 == index { request.cancel() }
+            }
+            queue.add(ResolverRequest(Self.query) { _ in over.count() })
+            gate.signal()
+            over.wait()
+        }
+    }
+}

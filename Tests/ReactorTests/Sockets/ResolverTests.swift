@@ -1,0 +1,137 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Names that the files of this machine know, and such as nobody can: no test asks a server.
+@Suite struct ResolverTests {
+    @Test(arguments: [
+        ("127.0.0.1", SocketAddress.ipv4Loopback(port: 80)), ("::1", .ipv6Loopback(port: 80)),
+        ("[::1]", .ipv6Loopback(port: 80)),
+    ])
+    func `a host in numbers is answered in the next pass, not within the call`(
+        host: String, address: SocketAddress
+    ) async throws {
+        try await onItsOwnThread {
+            var answers: [Resolver.Answer] = []
+            Resolver.resolve(host: host, port: 80) { answers.append($0) }
+            #expect(answers.isEmpty)
+            RunLoop.current.poll()
+            #expect(answers == [.success([address])])
+            #expect(RunLoop.current.poll() == .finished)
+        }
+    }
+
+    @Test(arguments: ["localhost", "LOCALHOST"])
+    func `this machine's name is answered on the loop's thread`(name: String) async throws {
+        try await onItsOwnThread {
+            let home = pthread_self()
+            let answer = resolved { completion in
+                Resolver.resolve(host: name, port: 4711) { answer in
+                    #expect(pthread_equal(home, pthread_self()) != 0)
+                    completion(answer)
+                }
+            }
+            let addresses = try #require(try answer?.get())
+            #expect(!addresses.isEmpty)
+            for address in addresses {
+                #expect(address.isLoopback)
+                #expect(address.port == 4711)
+            }
+            #expect(Set(addresses).count == addresses.count)
+        }
+    }
+
+    @Test func `a family that is asked for is the only one answered`() async throws {
+        let answer = try await onItsOwnThread {
+            resolved { Resolver.resolve(host: "localhost", port: 1, family: .ipv4, completion: $0) }
+        }
+        #expect(answer == .success([.ipv4Loopback(port: 1)]))
+    }
+
+    @Test func `a service may be a name, or digits`() async throws {
+        try await onItsOwnThread {
+            for service in ["http", "80"] {
+                let answer = resolved { completion in
+                    Resolver.resolve(host: "127.0.0.1", service: service, completion: completion)
+                }
+                #expect(answer == .success([.ipv4Loopback(port: 80)]))
+            }
+            let answer = resolved { completion in
+                Resolver.resolve(
+                    host: "::1", service: "tftp", transport: .datagram, completion: completion)
+            }
+            #expect(answer == .success([.ipv6Loopback(port: 69)]))
+        }
+    }
+
+    @Test(arguments: ["", "localhost%00", String(repeating: "x", count: 64)])
+    func `a name that cannot be one is unknown`(name: String) async throws {
+        let answer = try await onItsOwnThread {
+            resolved { Resolver.resolve(host: name.withZeros, port: 1, completion: $0) }
+        }
+        #expect(answer == .failure(.unknownName))
+    }
+
+    @Test(arguments: ["", "http%00", "no-such-service"])
+    func `a service that nobody knows is an error of its own`(service: String) async throws {
+        let answer = try await onItsOwnThread {
+            resolved { Resolver.resolve(host: "127.0.0.1", service: service.withZeros, completion: $0) }
+        }
+        #expect(answer == .failure(.unknownService))
+    }
+
+    @Test func `numbers of another family than asked for are an error`() async throws {
+        let answer = try await onItsOwnThread {
+            resolved { Resolver.resolve(host: "127.0.0.1", port: 1, family: .ipv6, completion: $0) }
+        }
+        #expect(answer == .failure(.noAddressInFamily))
+    }
+
+    @Test func `many lookups go side by side, and each is answered once`() async throws {
+        try await onItsOwnThread {
+            var ports: [UInt16] = []
+            for port in 1...50 as ClosedRange<UInt16> {
+                Resolver.resolve(host: port % 3 == 0 ? "127.0.0.1" : "localhost", port: port) { answer in
+                    ports.append((try? answer.get().first?.port) ?? 0)
+                }
+            }
+            #expect(runToTheEnd())
+            #expect(ports.sorted() == Array(1...50))
+        }
+    }
+
+    @Test func `an answer comes in the modes asked for, and in no other`() async throws {
+        try await onItsOwnThread {
+            var modes: [RunLoop.Mode?] = []
+            Resolver.resolve(host: "::1", port: 1, inModes: [.custom]) { _ in
+                modes.append(RunLoop.current.currentMode)
+            }
+            #expect(RunLoop.current.poll() == .finished)
+            #expect(runToTheEnd(in: .custom))
+            #expect(modes == [.custom])
+        }
+    }
+
+    @Test func `an error says what the resolver says, or the system`() {
+        #expect(ResolverError.unknownName.description == String(cString: gai_strerror(EAI_NONAME)))
+        #expect(ResolverError.temporaryFailure.description.contains("emporary"))
+        #expect(
+            ResolverError(EAI_SYSTEM, systemError: .tooManyOpenFiles).description
+                == Errno.tooManyOpenFiles.description)
+    }
+
+    @Test func `a lookup in no mode is a mistake`() async {
+        await #expect(processExitsWith: .failure) {
+            try await onItsOwnThread { _ = Resolver.resolve(host: "::1", port: 1, inModes: []) { _ in } }
+        }
+    }
+}
+
+/// Runs the loop until the lookup that `begin` begins is over; its answer.
+func resolved(_ begin: (@escaping (Resolver.Answer) -> Void) -> Resolver.Lookup) -> Resolver.Answer? {
+    var answers: [Resolver.Answer] = []
+    _ = begin { answers.append($0) }
+    return runToTheEnd() && answers.count == 1 ? answers[0] : nil
+}

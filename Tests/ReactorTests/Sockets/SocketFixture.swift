@@ -1,0 +1,105 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// How a pair of socket streams comes about.
+enum SocketOrigin: CaseIterable, Sendable {
+    case host, ipv4, ipv6, path, abstract, descriptor
+
+    /// Those that have to be connected first.
+    static var connected: [SocketOrigin] { allCases.filter { $0 != .descriptor } }
+
+    fileprivate var addressKind: AddressKind {
+        switch self {
+        case .host, .ipv4, .descriptor: .ipv4
+        case .ipv6: .ipv6
+        case .path: .path
+        case .abstract: .abstract
+        }
+    }
+}
+
+/// A pair of socket streams, and whom they are connected with.
+final class SocketFixture {
+    let origin: SocketOrigin
+    private(set) var input: InputStream!
+    private(set) var output: OutputStream!
+    /// Nil for a descriptor, which is connected already.
+    let server: SocketServer?
+    private var knownPeer: SocketPeer?
+
+    /// - Parameter isNarrow: Whether the kernel keeps little for both ends.
+    init(_ origin: SocketOrigin = .ipv4, isNarrow: Bool = false) throws {
+        self.origin = origin
+        guard origin != .descriptor else {
+            server = nil
+            let (peer, other) = try SocketPeer.pair()
+            if isNarrow { for number in [peer.number, other.rawValue] { SocketPeer.narrow(number) } }
+            knownPeer = peer
+            (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+            return
+        }
+        let server = try SocketServer(origin.addressKind, isNarrow: isNarrow)
+        self.server = server
+        (input, output) =
+            origin == .host
+            ? Stream.socketPair(toHost: "localhost", port: server.port)
+            : Stream.socketPair(to: server.address)
+    }
+
+    /// Whom the streams are connected with, once one of them has been opened; waits for that.
+    var peer: SocketPeer {
+        get throws {
+            if let knownPeer { return knownPeer }
+            let peer = try #require(try server?.accept())
+            knownPeer = peer
+            return peer
+        }
+    }
+
+    var streams: [Stream] { [input, output] }
+
+    func closeBoth() { for stream in streams { stream.close() } }
+
+    func releaseStreams() { (input, output) = (nil, nil) }
+
+    func releaseOutput() { output = nil }
+
+    /// Opens both, off a loop, and waits until they are open.
+    func openBoth() throws {
+        for stream in streams { stream.open() }
+        while streams.contains(where: { $0.streamStatus == .opening }) { sched_yield() }
+        for stream in streams { try #require(stream.streamStatus == .open) }
+        _ = try peer
+    }
+
+    /// Has the kernel keep little for the streams' own socket, which must be there.
+    func narrow() throws {
+        SocketPeer.narrow(try #require(input.property(forKey: .socketNativeHandleKey) as? CInt))
+        try peer.narrow()
+    }
+}
+
+/// How many descriptors of sockets the process has. Only of use in a process where nobody else opens any.
+func openSockets() -> Int { openPaths().count { $0.hasPrefix("socket:") } }
+
+/// Waits, off a loop, for what another thread does.
+func waitUntil(_ condition: () -> Bool) {
+    let deadline = Deadline.now.advanced(by: RunLoop.testPatience)
+    while !condition(), Deadline.now < deadline { sched_yield() }
+    #expect(condition())
+}
+
+/// A stream that a test hands from thread to thread, as its documentation allows.
+struct Handed<Value>: @unchecked Sendable {
+    let value: Value
+}
+
+extension OutputStream {
+    /// Writes once, as much of `bytes` as is taken; -1 for a fault.
+    func writeOnce(_ bytes: some Collection<UInt8>) -> Int {
+        Array(bytes).withUnsafeBufferPointer { write($0.baseAddress!, maxLength: $0.count) }
+    }
+}

@@ -1,0 +1,139 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Several addresses, of which one may answer.
+@Suite struct SocketRaceTests {
+    /// What comes of connecting to one of `addresses`, and how long it took.
+    private func outcome(
+        of addresses: [SocketAddress], within patience: Duration = RunLoop.testPatience
+    ) -> (peer: SocketAddress?, error: Errno?, time: Duration) {
+        var outcome: SocketConnector.Outcome?
+        let begin = Deadline.now
+        let race = SocketRace(until: begin.advanced(by: patience)) { outcome = $0 }
+        race.run(to: addresses)
+        while outcome == nil, RunLoop.current.run(mode: .default, before: .minutesAway) {}
+        // Nothing is left to be done.
+        #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
+        let time = Deadline.now - begin
+        switch outcome {
+        case .success(let socket):
+            socket.close()
+            return (socket.peer, nil, time)
+        case .failure(let error): return (nil, error as? Errno, time)
+        case nil: return (nil, nil, time)
+        }
+    }
+
+    @Test(arguments: AddressKind.allCases, AddressKind.allCases)
+    func `when the first address refuses, the second is tried at once`(
+        first: AddressKind, second: AddressKind
+    )
+        async throws
+    {
+        try await onItsOwnThread {
+            let server = try SocketServer(second)
+            let (peer, error, _) = outcome(of: [try refusingAddress(first), server.address])
+            #expect(peer == server.address && error == nil)
+        }
+    }
+
+    @Test func `when the first address is silent, the second is tried after a quarter of a second`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let (silent, server) = (try FullServer(), try SocketServer(.ipv6))
+            let (peer, _, time) = outcome(of: [silent.address, server.address])
+            #expect(peer == server.address && time >= .milliseconds(250))
+        }
+    }
+
+    @Test func `a refusal after a silence brings the next address at once, and the silent one may still win`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let silent = try FullServer(.path)
+            var outcome: SocketConnector.Outcome?
+            let race = SocketRace(until: .minutesAway) { outcome = $0 }
+            race.run(to: [silent.address, try refusingAddress(), try refusingAddress(.ipv6)])
+            RunLoop.current.run(in: .default, until: .after(milliseconds: 5))
+            #expect(outcome == nil)
+            silent.acceptOne()
+            while outcome == nil, RunLoop.current.run(mode: .default, before: .minutesAway) {}
+            let socket = try outcome?.get()
+            #expect(socket?.peer == silent.address)
+            socket?.close()
+        }
+    }
+
+    @Test func `when all addresses fail, the last one's error is told`() async throws {
+        try await onItsOwnThread {
+            let (refusing, missing) = (try refusingAddress(), try refusingAddress(.path))
+            #expect(outcome(of: [refusing, missing]).error == .noSuchFileOrDirectory)
+            #expect(outcome(of: [missing, refusing]).error == .connectionRefused)
+            #expect(outcome(of: [missing]).error == .noSuchFileOrDirectory)
+            #expect(outcome(of: []).error != nil)
+        }
+    }
+
+    @Test func `when all addresses are silent, time is up in the end`() async throws {
+        try await onItsOwnThread {
+            let silent = [try FullServer(), try FullServer(.ipv6), try FullServer(.abstract)]
+            let (_, error, time) = outcome(of: silent.map(\.address), within: .milliseconds(600))
+            #expect(error == .timedOut && time >= .milliseconds(600))
+        }
+    }
+
+    @Test func `no descriptor is left, whoever wins, loses or ends the race`() async {
+        await #expect(processExitsWith: .success) {
+            let (silent, server) = (try FullServer(), try SocketServer())
+            func once(_ way: Int) throws {
+                var outcome: SocketConnector.Outcome?
+                let race = SocketRace(until: .after(milliseconds: way == 1 ? 300 : 100_000)) { outcome = $0 }
+                race.run(to: [silent.address] + (way == 0 ? [server.address] : [silent.address]))
+                if way == 2 { race.end() }
+                while outcome == nil, RunLoop.current.run(mode: .default, before: .minutesAway) {}
+                try? outcome?.get().close()
+            }
+            let before = openSockets()
+            for way in 0..<3 { try once(way) }
+            try #require(openSockets() == before)
+        }
+    }
+
+    @Test func `a socket that meets itself is refused`() async throws {
+        // A port from the range of those that the kernel chooses from, at which nobody listens: sooner or later the
+        // connecting socket is given the very port.
+        try await onItsOwnThread {
+            let address = try refusingAddress()
+            for _ in 0..<20 { #expect(outcome(of: [address]).error == .connectionRefused) }
+        }
+    }
+}
+
+/// A listener that answers nobody any longer: who connects goes on connecting.
+final class FullServer {
+    private let server: SocketServer
+    private var guests: [CInt] = []
+    var address: SocketAddress { server.address }
+
+    init(_ kind: AddressKind = .ipv4) throws {
+        server = try SocketServer(kind, backlog: 0)
+        // One is taken in, and one more may be.
+        for _ in 0..<2 {
+            let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue)
+            let guest = socket(CInt(address.family.rawValue), type, 0)
+            guests.append(guest)
+            _ = address.withSockAddr { connect(guest, $0, $1) }
+        }
+        var request = pollfd(fd: guests[0], events: Int16(POLLOUT), revents: 0)
+        try #require(poll(&request, 1, 60_000) == 1)
+    }
+
+    deinit { for guest in guests { close(guest) } }
+
+    /// Makes room for one more.
+    func acceptOne() { _ = try? server.accept() }
+}

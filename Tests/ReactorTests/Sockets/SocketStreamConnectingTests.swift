@@ -1,0 +1,129 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Connections that do not come about.
+@Suite struct SocketStreamConnectingTests {
+    @Test(arguments: AddressKind.allCases)
+    func `a refusal is told on the halves that were opened, once, and on the other when it is`(
+        kind: AddressKind
+    )
+        async throws
+    {
+        try await onItsOwnThread {
+            let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
+            let pair = Stream.socketPair(to: try refusingAddress(kind))
+            let error = kind == .path ? Errno.noSuchFileOrDirectory : .connectionRefused
+            pair.output.delegate = writer
+            pair.output.schedule(in: loop, forMode: .default)
+            pair.input.start(reader)
+            loop.serve { !reader.events.isEmpty }
+            loop.poll()
+            #expect(reader.events == [.errorOccurred] && writer.events.isEmpty)
+            #expect(pair.input.streamError as? Errno == error && pair.output.streamStatus == .notOpen)
+            pair.output.open()
+            loop.serve { !writer.events.isEmpty }
+            loop.poll()
+            #expect(writer.events == [.errorOccurred] && reader.events == [.errorOccurred])
+            #expect(pair.output.streamError as? Errno == error && loop.passesInAWhile() < 10)
+            #expect(pair.input.read(upTo: 1).isEmpty && pair.output.writeOnce([1]) == -1)
+            pair.input.close()
+            pair.output.close()
+            #expect(loop.run(in: .default) == .finished && pair.input.streamStatus == .error)
+        }
+    }
+
+    @Test func `a name that nobody knows is the resolver's error, on both halves`() async throws {
+        try await onItsOwnThread {
+            let recorders = [Recorder(), Recorder()]
+            let pair = Stream.socketPair(toHost: "nobody.invalid", port: 80)
+            pair.input.start(recorders[0])
+            pair.output.start(recorders[1])
+            RunLoop.current.serve { recorders.allSatisfy { !$0.events.isEmpty } }
+            #expect(recorders.allSatisfy { $0.events == [.errorOccurred] })
+            #expect(pair.input.streamError is ResolverError && pair.output.streamError is ResolverError)
+        }
+    }
+
+    @Test func `a name that nobody knows is an error of blocking use, too`() {
+        let pair = Stream.socketPair(toHost: "", port: 80)
+        pair.output.open()
+        #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamStatus == .error)
+        #expect(pair.output.streamError as? ResolverError == .unknownName)
+    }
+
+    @Test(arguments: [true, false])
+    func `time is up for a connection that does not come`(isScheduled: Bool) async throws {
+        try await onItsOwnThread {
+            let (server, recorder) = (try FullServer(), Recorder())
+            let pair = Stream.socketPair(to: server.address)
+            #expect(pair.output.setProperty(Duration.milliseconds(50), forKey: .socketConnectTimeoutKey))
+            let begin = Deadline.now
+            if isScheduled {
+                pair.input.start(recorder)
+                RunLoop.current.serve { !recorder.events.isEmpty }
+                #expect(recorder.events == [.errorOccurred])
+            } else {
+                pair.input.open()
+                #expect(pair.input.read(upTo: 1).isEmpty)
+            }
+            #expect(
+                pair.input.streamError as? Errno == .timedOut && Deadline.now - begin >= .milliseconds(50))
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `of two halves that connect, one may be closed and the other goes on`(closesInput: Bool) async throws
+    {
+        try await onItsOwnThread {
+            let (server, loop) = (try FullServer(.path), RunLoop.current)
+            let pair = Stream.socketPair(to: server.address)
+            let (closed, left): (Stream, Stream) =
+                closesInput ? (pair.input, pair.output) : (pair.output, pair.input)
+            let (first, second) = (Recorder(), Recorder())
+            closed.start(first)
+            left.start(second)
+            loop.poll()
+            closed.close()
+            #expect(closed.streamStatus == .closed && left.streamStatus == .opening)
+            server.acceptOne()
+            loop.serve { second.events.first == .openCompleted }
+            loop.poll()
+            #expect(first.events.isEmpty && closed.streamStatus == .closed)
+            left.close()
+            #expect(loop.run(in: .default) == .finished)
+        }
+    }
+
+    @Test func `closing both halves while they connect ends the loop, and nothing is told`() async throws {
+        try await onItsOwnThread {
+            let (server, recorder) = (try FullServer(), Recorder())
+            let pair = Stream.socketPair(to: server.address)
+            for stream in [pair.input, pair.output] { stream.start(recorder) }
+            RunLoop.current.poll()
+            for stream in [pair.input, pair.output] { stream.close() }
+            #expect(RunLoop.current.run(in: .default) == .finished && recorder.events.isEmpty)
+            #expect(pair.input.streamError == nil && pair.output.streamError == nil)
+        }
+    }
+
+    @Test(arguments: [0, 1, 2])
+    func `a stream that is let go of while it connects is gone`(opened: Int) async throws {
+        try await onItsOwnThread {
+            let server = try FullServer()
+            weak var (known, other, channel): (StreamEngine?, StreamEngine?, SocketChannel?)
+            do {
+                let pair = Stream.socketPair(to: server.address)
+                (known, other) = (pair.input.engine, pair.output.engine)
+                channel = (known?.backend as? SocketInput)?.channel
+                if opened > 0 { pair.input.open() }
+                if opened > 1 { pair.output.open() }
+                pair.input.schedule(in: .current, forMode: .default)
+            }
+            waitUntil { known == nil && other == nil && channel == nil }
+            #expect(RunLoop.current.run(in: .default) == .finished)
+        }
+    }
+}

@@ -1,0 +1,146 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct SocketStreamFaultTests {
+    private func isGone(_ error: (any Error)?) -> Bool {
+        [Errno.connectionReset, .brokenPipe].contains(error as? Errno)
+    }
+
+    @Test(arguments: [SocketOrigin.host, .ipv4, .ipv6])
+    func `a reset is told on both halves, once, after the bytes that came before it`(origin: SocketOrigin)
+        async throws
+    {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin)
+            let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
+            fixture.input.start(reader)
+            fixture.output.start(writer)
+            loop.serve { writer.events.count == 2 && reader.events.count == 1 }
+            reader.onEvent = { [unowned reader] stream, event in
+                guard event == .hasBytesAvailable else { return }
+                #expect(stream.streamStatus == .open && fixture.output.streamStatus == .open)
+                reader.bytes += (stream as! InputStream).read(upTo: 4)
+            }
+            try fixture.peer.send(pattern(10))
+            try fixture.peer.reset()
+            loop.serve { reader.events.last == .errorOccurred && writer.events.last == .errorOccurred }
+            loop.poll()
+            #expect(reader.bytes == pattern(10) && loop.passesInAWhile() < 10)
+            for recorder in [reader, writer] { #expect(recorder.count(.errorOccurred) == 1) }
+            #expect(reader.count(.endEncountered) == 0)
+            for stream in fixture.streams { #expect(stream.streamError as? Errno == .connectionReset) }
+            fixture.closeBoth()
+            #expect(loop.run(in: .default) == .finished)
+        }
+    }
+
+    @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], [true, false])
+    func `a peer that goes while bytes wait for it is a fault of both halves`(
+        origin: SocketOrigin, opensInput: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin, isNarrow: true)
+            let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
+            reader.readsEverything()
+            if opensInput { fixture.input.start(reader) }
+            fixture.output.start(writer)
+            loop.serve { writer.events.count == 2 }
+            try fixture.narrow()
+            while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(5000)) }
+            try fixture.peer.reset()
+            loop.serve { writer.events.last == .errorOccurred && (!opensInput || reader.events.count > 1) }
+            loop.poll()
+            #expect(isGone(fixture.output.streamError) && writer.count(.errorOccurred) == 1)
+            #expect(reader.count(.errorOccurred) == (opensInput ? 1 : 0))
+            #expect(opensInput ? isGone(fixture.input.streamError) : fixture.input.streamError == nil)
+            #expect(fixture.output.writeOnce([1]) == -1)
+            fixture.closeBoth()
+            #expect(loop.run(in: .default) == .finished)
+        }
+    }
+
+    @Test(arguments: [SocketOrigin.path, .abstract, .descriptor], [true, false])
+    func `what had come before a write failed is read before the fault is told`(
+        origin: SocketOrigin, isScheduled: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin)
+            let (reader, writer) = (Recorder(), Recorder())
+            try fixture.openBoth()
+            try fixture.peer.send(pattern(10))
+            try fixture.peer.close()
+            #expect(
+                fixture.output.writeOnce([1]) == -1 && fixture.output.streamError as? Errno == .brokenPipe)
+            #expect(fixture.input.streamStatus == .open)
+            guard isScheduled else {
+                #expect(fixture.input.hasBytesAvailable && fixture.input.read(upTo: 6) == pattern(6))
+                #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9] && fixture.input.streamStatus == .open)
+                #expect(fixture.input.read(upTo: 6).isEmpty && fixture.input.streamStatus == .error)
+                return
+            }
+            reader.readsEverything(by: 6)
+            fixture.input.start(reader)
+            fixture.output.start(writer)
+            RunLoop.current.serve { reader.events.last == .errorOccurred && !writer.events.isEmpty }
+            #expect(reader.bytes == pattern(10) && fixture.input.streamError as? Errno == .brokenPipe)
+            #expect(writer.events == [.errorOccurred])
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `a fault that a read finds without a loop is one of the other half`(origin: SocketOrigin) throws {
+        let fixture = try SocketFixture(origin)
+        try fixture.openBoth()
+        // A peer with unread bytes goes: a reset, in all families.
+        #expect(fixture.output.write([1]) == 1)
+        try fixture.peer.reset()
+        var byte: UInt8 = 0
+        #expect(fixture.input.read(&byte, maxLength: 1) == -1 && isGone(fixture.input.streamError))
+        #expect(fixture.output.hasSpaceAvailable == false || fixture.output.writeOnce([1]) == -1)
+        #expect(isGone(fixture.output.streamError) && fixture.output.streamStatus == .error)
+    }
+
+    @Test func `a descriptor that is no socket, or closed, is a fault at the first byte`() async throws {
+        try await onItsOwnThread {
+            let pipe = try FileDescriptor.pipe()
+            let cases = [
+                (pipe.readEnd, Errno.notSocket), (FileDescriptor(rawValue: 1_000_000), .badFileDescriptor),
+            ]
+            for (descriptor, error) in cases {
+                let pair = Stream.socketPair(descriptor: descriptor)
+                pair.input.open()
+                pair.output.open()
+                #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamError as? Errno == error)
+                #expect(pair.input.read(upTo: 1).isEmpty && pair.input.streamError as? Errno == error)
+            }
+            try pipe.readEnd.close()
+            try pipe.writeEnd.close()
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a client that is turned away in its error callout may try again there`(waits: Bool) async throws {
+        try await onItsOwnThread {
+            let (refusing, server, recorder) = (try refusingAddress(), try SocketServer(), Recorder())
+            var pair = Stream.socketPair(to: refusing)
+            recorder.onEvent = { stream, event in
+                guard event == .errorOccurred else { return }
+                pair.input.close()
+                pair.output.close()
+                pair = Stream.socketPair(to: server.address)
+                pair.input.start(recorder)
+                if waits { pair.output.open() }
+                if waits { #expect(pair.output.write([1]) == 1) }
+            }
+            pair.input.start(recorder)
+            RunLoop.current.serve { recorder.events.count == 2 }
+            #expect(recorder.events == [.errorOccurred, .openCompleted])
+            pair.output.open()
+            pair.output.write([2])
+            #expect(try server.accept().receive(waits ? 2 : 1) == (waits ? [1, 2] : [2]))
+        }
+    }
+}

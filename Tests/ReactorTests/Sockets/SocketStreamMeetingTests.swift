@@ -1,0 +1,99 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Connections that come, on the sockets' own thread, just when another thread does something.
+@Suite struct SocketStreamMeetingTests {
+    @Test func `closed at the moment at which the connection comes, it is not left open`() async {
+        await #expect(processExitsWith: .success) {
+            let sockets = try SocketThread.loop()
+            let before = openSockets()
+            for _ in 0..<10 {
+                let (fixture, gate) = (try SocketFixture(), Gate())
+                let server = fixture.server
+                // It has woken for the connection, and is about to take it.
+                sockets.performAndWait {
+                    let observer = RunLoop.Observer(for: .afterWaiting) { observer, _ in
+                        guard server?.hasGuest == true else { return }
+                        observer.invalidate()
+                        gate.pass()
+                    }
+                    RunLoop.current.add(observer, forMode: .default)
+                }
+                fixture.input.open()
+                gate.waitForSomebody()
+                fixture.releaseStreams()
+                gate.open()
+                // Else the server's end would be the connection's.
+                sockets.performAndWait {}
+            }
+            try #require(openSockets() == before)
+        }
+    }
+
+    @Test func `opened on one thread and closed on another, it leaves nothing behind`() async {
+        await #expect(processExitsWith: .success) {
+            _ = try SocketThread.loop()
+            let before = openSockets()
+            for _ in 0..<500 {
+                let fixture = try SocketFixture(.abstract)
+                fixture.releaseOutput()
+                let input = Handed(value: fixture.input!)
+                onThreads(2) { index in
+                    if index == 0 { return input.value.open() }
+                    while input.value.streamStatus == .notOpen {}
+                    input.value.close()
+                }
+            }
+            waitUntil { openSockets() == before }
+        }
+    }
+
+    @Test func `given up before it has begun, an attempt does not begin`() throws {
+        let server = try SocketServer()
+        let connector = SocketConnector(to: .address(server.address), timeout: .seconds(100)) { _ in
+            Issue.record("nobody wants to know")
+        }
+        connector.cancel()
+        connector.start()
+        for _ in 0..<2 { try SocketThread.loop().performAndWait {} }
+        #expect(!server.hasGuest)
+    }
+
+    @Test func `asked for its properties while it connects, it is no less connected`() async throws {
+        try await onItsOwnThread {
+            for _ in 0..<300 {
+                let fixture = try SocketFixture(.abstract)
+                let input = Handed(value: fixture.input!)
+                let asker = try JoinableThread(name: "asker") {
+                    while input.value.streamStatus != .open {
+                        _ = input.value.property(forKey: .socketLocalAddressKey)
+                        _ = input.value.setProperty(true, forKey: .socketKeepAliveKey)
+                    }
+                }
+                fixture.input.open()
+                fixture.output.open()
+                #expect(fixture.output.write([1]) == 1)
+                asker.join()
+                #expect(try fixture.peer.receive(1) == [1])
+            }
+        }
+    }
+}
+
+/// A place at which one thread waits until another lets it go on.
+private final class Gate: Sendable {
+    private let arrived = Answer<Void>()
+    private let opened = Answer<Void>()
+
+    func pass() {
+        arrived.give(())
+        opened.wait()
+    }
+
+    func waitForSomebody() { arrived.wait() }
+
+    func open() { opened.give(()) }
+}

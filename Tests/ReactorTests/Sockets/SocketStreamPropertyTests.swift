@@ -1,0 +1,171 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct SocketStreamPropertyTests {
+    private func option(_ name: CInt, _ level: CInt, of number: CInt) -> Bool {
+        var (value, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
+        getsockopt(number, level, name, &value, &size)
+        return value != 0
+    }
+
+    @Test func `Cocoa's keys have Cocoa's names`() {
+        let names: [(Stream.PropertyKey, String)] = [
+            (.socketNativeHandleKey, "kCFStreamPropertySocketNativeHandle"),
+            (.shouldCloseNativeSocketKey, "kCFStreamPropertyShouldCloseNativeSocket"),
+            (.socketRemoteHostNameKey, "kCFStreamPropertySocketRemoteHostName"),
+            (.socketRemotePortNumberKey, "kCFStreamPropertySocketRemotePortNumber"),
+        ]
+        for (key, name) in names { #expect(key.rawValue == name) }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `the native handle is there with the socket, and goes with it`(origin: SocketOrigin) throws {
+        let fixture = try SocketFixture(origin)
+        func handle(_ stream: Stream) -> CInt? { stream.property(forKey: .socketNativeHandleKey) as? CInt }
+        for stream in fixture.streams { #expect((handle(stream) == nil) == (origin != .descriptor)) }
+        try fixture.openBoth()
+        let number = try #require(handle(fixture.input))
+        #expect(handle(fixture.output) == number)
+        let address = try SocketAddress.local(of: FileDescriptor(rawValue: number))
+        #expect(fixture.input.property(forKey: .socketLocalAddressKey) as? SocketAddress == address)
+        fixture.input.close()
+        #expect(handle(fixture.output) == number && handle(fixture.input) == number)
+        fixture.output.close()
+        #expect(handle(fixture.output) == nil && handle(fixture.input) == nil)
+        #expect(fixture.output.property(forKey: .socketLocalAddressKey) == nil)
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `who is at the other end is known as far as it can be, also after closing`(origin: SocketOrigin)
+        throws
+    {
+        let fixture = try SocketFixture(origin)
+        let address = fixture.server?.address
+        func check(_ stream: Stream, isConnected: Bool) {
+            let host = stream.property(forKey: .socketRemoteHostNameKey) as? String
+            let port = stream.property(forKey: .socketRemotePortNumberKey) as? Int
+            #expect(port == address?.port.map { Int($0) })
+            #expect(host == (origin == .host ? "localhost" : address?.host))
+            guard origin != .descriptor, origin != .host || isConnected else { return }
+            #expect(stream.property(forKey: .socketRemoteAddressKey) as? SocketAddress == address)
+        }
+        for stream in fixture.streams { check(stream, isConnected: false) }
+        try fixture.openBoth()
+        for stream in fixture.streams { check(stream, isConnected: true) }
+        fixture.closeBoth()
+        for stream in fixture.streams { check(stream, isConnected: true) }
+    }
+
+    @Test func `a descriptor's peer is asked for`() throws {
+        let server = try SocketServer()
+        let client = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+        try SystemCall.make { server.address.withSockAddr { connect(client, $0, $1) } }
+        let pair = Stream.socketPair(descriptor: FileDescriptor(rawValue: client), closeWhenDone: true)
+        #expect(pair.input.property(forKey: .socketRemoteHostNameKey) as? String == "127.0.0.1")
+        #expect(pair.output.property(forKey: .socketRemotePortNumberKey) as? Int == Int(server.port))
+        #expect(pair.output.property(forKey: .socketRemoteAddressKey) as? SocketAddress == server.address)
+    }
+
+    @Test(arguments: SocketOrigin.allCases, [nil, true, false])
+    func `the socket is closed with the second half, if it is to be`(origin: SocketOrigin, wish: Bool?) throws
+    {
+        let fixture = try SocketFixture(origin)
+        let key = Stream.PropertyKey.shouldCloseNativeSocketKey
+        #expect(fixture.input.property(forKey: key) as? Bool == true)
+        if let wish {
+            #expect(fixture.input.setProperty(wish, forKey: key))
+            #expect(fixture.output.property(forKey: key) as? Bool == wish)
+        }
+        #expect(!fixture.input.setProperty("yes", forKey: key))
+        try fixture.openBoth()
+        let number = try #require(fixture.input.property(forKey: .socketNativeHandleKey) as? CInt)
+        fixture.input.close()
+        #expect(fixture.output.write([1]) == 1)
+        fixture.output.close()
+        if wish == false {
+            #expect(try SocketAddress.local(of: FileDescriptor(rawValue: number)).family != .unspecified)
+            close(number)
+        }
+        #expect(try fixture.peer.receiveToEnd() == [1])
+    }
+
+    @Test(arguments: [SocketOrigin.ipv4, .ipv6])
+    func `options of the socket are set on it, before it is there and after`(origin: SocketOrigin) throws {
+        let options: [(key: Stream.PropertyKey, level: CInt, name: CInt)] = [
+            (.socketNoDelayKey, CInt(IPPROTO_TCP), TCP_NODELAY),
+            (.socketKeepAliveKey, SOL_SOCKET, SO_KEEPALIVE),
+        ]
+        for isOn in [true, false] {
+            let fixture = try SocketFixture(origin)
+            for (key, _, _) in options {
+                #expect(fixture.output.property(forKey: key) == nil)
+                #expect(fixture.output.setProperty(isOn, forKey: key))
+                #expect(
+                    !fixture.output.setProperty(1, forKey: key)
+                        && !fixture.output.setProperty(nil, forKey: key))
+            }
+            try fixture.openBoth()
+            let number = try #require(fixture.input.property(forKey: .socketNativeHandleKey) as? CInt)
+            for (key, level, name) in options {
+                #expect(option(name, level, of: number) == isOn)
+                #expect(fixture.input.setProperty(!isOn, forKey: key))
+                #expect(option(name, level, of: number) == !isOn)
+                #expect(fixture.output.property(forKey: key) as? Bool == !isOn)
+            }
+        }
+    }
+
+    @Test func `what the client has set on the socket itself is left alone`() throws {
+        let fixture = try SocketFixture()
+        try fixture.openBoth()
+        let number = try #require(fixture.input.property(forKey: .socketNativeHandleKey) as? CInt)
+        var isOn: CInt = 1
+        setsockopt(number, CInt(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<CInt>.size))
+        #expect(fixture.input.setProperty(true, forKey: .socketKeepAliveKey))
+        #expect(option(TCP_NODELAY, CInt(IPPROTO_TCP), of: number))
+    }
+
+    @Test func `timeouts are times, and more than none`() throws {
+        let fixture = try SocketFixture()
+        let keys: [Stream.PropertyKey] = [
+            .socketConnectTimeoutKey, .socketIdleTimeoutKey, .socketWriteTimeoutKey,
+        ]
+        #expect(fixture.input.property(forKey: keys[0]) as? Duration == .seconds(75))
+        for key in keys {
+            let before = fixture.input.property(forKey: key) as? Duration
+            for value in [Duration.zero, Duration.seconds(-1), 5, "5", 1.5, true] as [Any] {
+                #expect(!fixture.input.setProperty(value, forKey: key))
+            }
+            #expect(fixture.input.property(forKey: key) as? Duration == before)
+            #expect(fixture.input.setProperty(Duration.seconds(5), forKey: key))
+            #expect(fixture.output.property(forKey: key) as? Duration == .seconds(5))
+            // There is always an end to connecting.
+            #expect(fixture.output.setProperty(nil, forKey: key) == (key != .socketConnectTimeoutKey))
+        }
+        #expect(fixture.output.property(forKey: .socketIdleTimeoutKey) == nil)
+        fixture.input.open()
+        #expect(!fixture.output.setProperty(Duration.seconds(6), forKey: .socketConnectTimeoutKey))
+        #expect(fixture.output.setProperty(Duration.seconds(6), forKey: .socketIdleTimeoutKey))
+        #expect(fixture.output.setProperty(Duration.seconds(Int64.max), forKey: .socketIdleTimeoutKey))
+    }
+
+    @Test func `watermarks are numbers of bytes`() throws {
+        let fixture = try SocketFixture()
+        let keys: [(Stream.PropertyKey, Int)] = [
+            (.socketHighWatermarkKey, 65_536), (.socketLowWatermarkKey, 16_384),
+        ]
+        for (key, usual) in keys {
+            #expect(fixture.output.property(forKey: key) as? Int == usual)
+            for value in [-1, "1", 1.5, nil] as [Any?] {
+                #expect(!fixture.output.setProperty(value, forKey: key))
+            }
+            #expect(fixture.output.property(forKey: key) as? Int == usual)
+            #expect(fixture.output.setProperty(0, forKey: key) == (key == .socketLowWatermarkKey))
+            #expect(fixture.input.setProperty(UInt16(7), forKey: key))
+            #expect(fixture.output.property(forKey: key) as? Int == 7)
+        }
+    }
+}

@@ -1,0 +1,137 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct SocketStreamThreadTests {
+    @Test(arguments: SocketOrigin.allCases, [true, false])
+    func `a thread that waits for bytes is let go of by closing its half`(
+        origin: SocketOrigin, closesBoth: Bool
+    )
+        throws
+    {
+        let fixture = try SocketFixture(origin)
+        try fixture.openBoth()
+        let handed = Handed(value: fixture.streams)
+        let closer = try JoinableThread(name: "closer") {
+            while handed.value[0].streamStatus != .reading { sched_yield() }
+            if closesBoth { handed.value[1].close() }
+            handed.value[0].close()
+        }
+        var byte: UInt8 = 0
+        #expect(fixture.input.read(&byte, maxLength: 1) == -1)
+        closer.join()
+        #expect(fixture.input.streamStatus == .closed && fixture.input.streamError == nil)
+        #expect(closesBoth || fixture.output.writeOnce([1]) == 1)
+    }
+
+    @Test(arguments: SocketOrigin.allCases, [true, false])
+    func `a thread that waits for room is let go of by closing its half`(
+        origin: SocketOrigin, closesBoth: Bool
+    )
+        throws
+    {
+        let fixture = try SocketFixture(origin, isNarrow: true)
+        try fixture.openBoth()
+        let handed = Handed(value: fixture.streams)
+        let isFull = Shared(false)
+        let closer = try JoinableThread(name: "closer") {
+            while !isFull.value || handed.value[1].streamStatus != .writing { sched_yield() }
+            if closesBoth { handed.value[0].close() }
+            handed.value[1].close()
+        }
+        while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(10_000)) }
+        isFull.value = true
+        #expect(fixture.output.write(pattern(8_000_000)) < 8_000_000)
+        closer.join()
+        #expect(fixture.output.streamStatus == .closed && fixture.output.streamError == nil)
+    }
+
+    @Test(arguments: [true, false])
+    func `a thread that waits for a connection is let go of by closing its half`(closesBoth: Bool) throws {
+        let server = try FullServer()
+        let pair = Stream.socketPair(to: server.address)
+        pair.input.open()
+        pair.output.open()
+        let handed = Handed(value: pair)
+        let isWaiting = Shared(false)
+        let closer = try JoinableThread(name: "closer") {
+            while !isWaiting.value { sched_yield() }
+            usleep(10_000)
+            if closesBoth { handed.value.output.close() }
+            handed.value.input.close()
+        }
+        isWaiting.value = true
+        var byte: UInt8 = 0
+        #expect(pair.input.read(&byte, maxLength: 1) == -1)
+        closer.join()
+        #expect(
+            pair.input.streamStatus == .closed
+                && pair.output.streamStatus == (closesBoth ? .closed : .opening))
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `the halves are used on two threads at once`(origin: SocketOrigin) throws {
+        let fixture = try SocketFixture(origin)
+        try fixture.openBoth()
+        let (peer, output) = (try fixture.peer, Handed(value: fixture.output!))
+        let writer = try JoinableThread(name: "writer") {
+            output.value.write(pattern(1_000_000))
+            try? output.value.shutDown()
+        }
+        let echo = try JoinableThread(name: "echo") {
+            while let piece = peer.receive(upTo: 10_000), !piece.isEmpty { peer.send(piece) }
+            peer.shutDown()
+        }
+        var bytes: [UInt8] = []
+        while case let piece = fixture.input.read(upTo: 7000), !piece.isEmpty { bytes += piece }
+        #expect(bytes == pattern(1_000_000) && fixture.input.streamStatus == .atEnd)
+        writer.join()
+        echo.join()
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `reading on one thread while another closes, again and again`(origin: SocketOrigin) throws {
+        for _ in 0..<30 {
+            let fixture = try SocketFixture(origin)
+            try fixture.openBoth()
+            let (peer, streams) = (try fixture.peer, Handed(value: fixture.streams))
+            onThreads(3) { index in
+                switch index {
+                case 0: while !(streams.value[0] as! InputStream).read(upTo: 100).isEmpty {}
+                case 1: for stream in streams.value { stream.close() }
+                default: while peer.send([1, 2, 3]) {}
+                }
+            }
+            #expect(fixture.streams.allSatisfy { $0.streamStatus == .closed })
+            #expect(fixture.input.property(forKey: .socketNativeHandleKey) == nil)
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `after removing from another thread nothing is told, though bytes come`(origin: SocketOrigin)
+        async throws
+    {
+        try await onItsOwnThread {
+            let (thread, fixture) = (try RunLoopThread(name: "streams"), try SocketFixture(origin))
+            let counter = Counter { stream, event in
+                if event == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 10) }
+            }
+            for stream in fixture.streams {
+                stream.delegate = counter
+                stream.schedule(in: thread.runLoop, forMode: .default)
+                stream.open()
+            }
+            waitUntil { counter.told.value.count == 3 }
+            for stream in fixture.streams { stream.remove(from: thread.runLoop, forMode: .default) }
+            thread.runLoop.performAndWait {}
+            let told = counter.told.value.count
+            try fixture.peer.send([1])
+            #expect(fixture.output.writeOnce([1]) == 1)
+            for _ in 0..<3 { thread.runLoop.performAndWait {} }
+            #expect(counter.told.value.count == told)
+            thread.stop()
+        }
+    }
+}

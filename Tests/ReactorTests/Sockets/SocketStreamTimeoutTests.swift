@@ -1,0 +1,127 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct SocketStreamTimeoutTests {
+    @Test(arguments: SocketOrigin.allCases, [true, false])
+    func `when nothing has moved for long enough, both halves are told so`(
+        origin: SocketOrigin, isSetBefore: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, begin) = (try SocketFixture(origin), Deadline.now)
+            let (reader, writer) = (Recorder(), Recorder())
+            func set() {
+                #expect(fixture.output.setProperty(Duration.milliseconds(40), forKey: .socketIdleTimeoutKey))
+            }
+            if isSetBefore { set() }
+            fixture.input.start(reader)
+            fixture.output.start(writer)
+            if !isSetBefore {
+                RunLoop.current.serve { writer.events.count == 2 }
+                set()
+            }
+            RunLoop.current.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
+            #expect(Deadline.now - begin >= .milliseconds(40))
+            for stream in fixture.streams { #expect(stream.streamError as? Errno == .timedOut) }
+            fixture.closeBoth()
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(reader.count(.errorOccurred) == 1 && writer.count(.errorOccurred) == 1)
+        }
+    }
+
+    @Test func `a byte that comes, and one that goes, puts the end off`() async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try SocketFixture(), Recorder())
+            let patience = Duration.milliseconds(150)
+            #expect(fixture.output.setProperty(patience, forKey: .socketIdleTimeoutKey))
+            try fixture.openBoth()
+            var last = Deadline.now
+            recorder.onEvent = { stream, event in
+                guard event == .hasBytesAvailable else { return }
+                last = .now
+                _ = (stream as! InputStream).read(upTo: 10)
+            }
+            fixture.input.start(recorder)
+            let peer = try fixture.peer
+            let sender = try JoinableThread(name: "sender") {
+                for _ in 0..<8 {
+                    usleep(30_000)
+                    peer.send([1])
+                }
+            }
+            for _ in 0..<4 {
+                RunLoop.current.run(in: .default, until: .after(milliseconds: 20))
+                last = .now
+                if fixture.output.writeOnce([1]) < 0 { break }
+            }
+            RunLoop.current.serve { recorder.events.last == .errorOccurred }
+            #expect(Deadline.now - last >= patience)
+            sender.join()
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `when the peer does not read for long enough, both halves are told so`(origin: SocketOrigin)
+        async throws
+    {
+        try await onItsOwnThread {
+            let (fixture, begin) = (try SocketFixture(origin, isNarrow: true), Deadline.now)
+            let (reader, writer) = (Recorder(), Recorder())
+            #expect(fixture.input.setProperty(Duration.milliseconds(60), forKey: .socketWriteTimeoutKey))
+            fixture.input.start(reader)
+            fixture.output.start(writer)
+            RunLoop.current.serve { writer.events.count == 2 }
+            writer.onEvent = { _, event in
+                if event == .hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(50_000)) }
+            }
+            _ = fixture.output.writeOnce(pattern(50_000))
+            RunLoop.current.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
+            #expect(Deadline.now - begin >= .milliseconds(60))
+            for stream in fixture.streams { #expect(stream.streamError as? Errno == .timedOut) }
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `a thread that waits without a loop is told as well`(origin: SocketOrigin) throws {
+        var fixture = try SocketFixture(origin)
+        #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketIdleTimeoutKey))
+        try fixture.openBoth()
+        var byte: UInt8 = 0
+        #expect(fixture.input.read(&byte, maxLength: 1) == -1)
+        #expect(fixture.input.streamError as? Errno == .timedOut)
+
+        fixture = try SocketFixture(origin, isNarrow: true)
+        #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketWriteTimeoutKey))
+        try fixture.openBoth()
+        #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
+        #expect(fixture.output.streamError as? Errno == .timedOut)
+    }
+
+    @Test func `a timeout that is taken back is none`() async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try SocketFixture(), Recorder())
+            for key in [Stream.PropertyKey.socketIdleTimeoutKey, .socketWriteTimeoutKey] {
+                #expect(fixture.input.setProperty(Duration.milliseconds(1), forKey: key))
+                #expect(fixture.input.setProperty(nil, forKey: key))
+            }
+            fixture.input.start(recorder)
+            try fixture.openBoth()
+            RunLoop.current.run(in: .default, until: .after(milliseconds: 20))
+            #expect(recorder.count(.errorOccurred) == 0 && fixture.output.writeOnce([1]) == 1)
+        }
+    }
+
+    @Test func `no timer outlives the streams`() throws {
+        let fixture = try SocketFixture()
+        let channel = (fixture.input.engine.backend as! SocketInput).channel
+        #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
+        try fixture.openBoth()
+        #expect(channel.timeouts.timer.withLock { $0 != nil })
+        fixture.closeBoth()
+        #expect(channel.timeouts.timer.withLock { $0 == nil })
+        #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
+        #expect(channel.timeouts.timer.withLock { $0 == nil })
+    }
+}

@@ -1,0 +1,41 @@
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct UnixAddressTests {
+    typealias UnixNameError = SocketAddress.UnixNameError
+
+    @Test func `a path may have 107 bytes, not 108, not none, and no zero byte`() throws {
+        let longest = String(repeating: "x", count: 107)
+        #expect(try SocketAddress(unixPath: longest).unixPath == FilePath(longest))
+        #expect(throws: UnixNameError.tooLong(byteCount: 108)) { try SocketAddress(unixPath: longest + "x") }
+        #expect(throws: UnixNameError.tooLong(byteCount: 108)) {
+            try SocketAddress(unixPath: FilePath(longest + "x"))
+        }
+        #expect(throws: UnixNameError.tooLong(byteCount: 108)) {
+            try SocketAddress(unixAbstractName: (longest + "x").utf8)
+        }
+        #expect(throws: UnixNameError.empty) { try SocketAddress(unixPath: "") }
+        #expect(throws: UnixNameError.empty) { try SocketAddress(unixPath: FilePath()) }
+        #expect(throws: UnixNameError.empty) { try SocketAddress(unixAbstractName: []) }
+        #expect(throws: UnixNameError.containsZero) { try SocketAddress(unixPath: "/tmp/a\0b") }
+    }
+
+    @Test func `an error says how long the path is, and how long it may be`() {
+        let text = UnixNameError.tooLong(byteCount: 200).description
+        #expect(text.contains("200"))
+        #expect(text.contains("107"))
+    }
+
+    @Test func `a path, an abstract name and nothing are three kinds`() throws {
+        let path = try SocketAddress(unixPath: FilePath("/run/a"))
+        let name = try SocketAddress(unixAbstractName: [0, 1])
+        #expect(path.unixPath == "/run/a")
+        #expect(path.unixAbstractName == nil)
+        #expect(name.unixPath == nil)
+        #expect(name.unixAbstractName == [0, 1])
+        #expect(SocketAddress.unixUnnamed.unixPath == nil)
+        #expect(SocketAddress.unixUnnamed.unixAbstractName == nil)
+    }
+}

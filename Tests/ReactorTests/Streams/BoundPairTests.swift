@@ -1,0 +1,133 @@
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct BoundPairTests {
+    @Test(arguments: [1, 3, 7, 64], [1, 2, 5, 100])
+    func `what goes in comes out, in order, on one loop`(capacity: Int, step: Int) async throws {
+        try await onItsOwnThread {
+            let pair = Stream.boundPair(bufferSize: capacity)
+            let (reader, writer) = (Recorder(), Recorder())
+            var rest = pattern(200)[...]
+            reader.readsEverything(by: step)
+            writer.onEvent = { stream, event in
+                guard event == .hasSpaceAvailable else { return }
+                let count = rest.withUnsafeBufferPointer {
+                    pair.output.write($0.baseAddress!, maxLength: $0.count)
+                }
+                #expect(count > 0 && count <= capacity)
+                rest = rest.dropFirst(count)
+                if rest.isEmpty { stream.close() }
+            }
+            pair.input.start(reader)
+            pair.output.start(writer)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(reader.bytes == pattern(200) && reader.events.last == .endEncountered)
+        }
+    }
+
+    @Test func `what goes in comes out between two threads that wait for each other`() async throws {
+        let pair = Stream.boundPair(bufferSize: 16)
+        pair.input.open()
+        pair.output.open()
+        let output = pair.output
+        nonisolated(unsafe) let writing = output
+        let writer = try JoinableThread(name: "writer") {
+            writing.write(pattern(50_000))
+            writing.close()
+        }
+        var bytes: [UInt8] = []
+        while case let more = pair.input.read(upTo: 13), !more.isEmpty { bytes += more }
+        writer.join()
+        #expect(bytes == pattern(50_000) && pair.input.streamStatus == .atEnd)
+    }
+
+    @Test func `what goes in comes out between two loops`() async throws {
+        try await onItsOwnThread {
+            let thread = try RunLoopThread(name: "writer")
+            let pair = Stream.boundPair(bufferSize: 10)
+            let (reader, writer) = (Recorder(), Recorder())
+            reader.readsEverything(by: 7)
+            var rest = pattern(5000)[...]
+            writer.onEvent = { stream, event in
+                guard event == .hasSpaceAvailable else { return }
+                let count = rest.withUnsafeBufferPointer {
+                    (stream as! OutputStream).write($0.baseAddress!, maxLength: min(3, $0.count))
+                }
+                rest = rest.dropFirst(count)
+                if rest.isEmpty { stream.close() }
+            }
+            pair.output.delegate = writer
+            pair.output.schedule(in: thread.runLoop, forMode: .default)
+            pair.output.open()
+            pair.input.start(reader)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            thread.stop()
+            #expect(reader.bytes == pattern(5000))
+        }
+    }
+
+    @Test func `room and bytes can be asked for`() {
+        let pair = Stream.boundPair(bufferSize: 2)
+        pair.output.open()
+        #expect(pair.output.hasSpaceAvailable && pair.output.write([1, 2]) == 2)
+        #expect(!pair.output.hasSpaceAvailable && !pair.input.hasBytesAvailable)
+        pair.input.open()
+        #expect(pair.input.hasBytesAvailable && pair.input.read(upTo: 1) == [1])
+        #expect(pair.output.hasSpaceAvailable && pair.input.hasBytesAvailable)
+    }
+
+    @Test func `closing the output lets the input drain, then ends it`() {
+        let pair = Stream.boundPair(bufferSize: 8)
+        pair.output.open()
+        pair.output.write([1, 2])
+        pair.output.close()
+        pair.input.open()
+        #expect(pair.input.read(upTo: 8) == [1, 2] && pair.input.streamStatus == .open)
+        #expect(pair.input.read(upTo: 8).isEmpty && pair.input.streamStatus == .atEnd)
+    }
+
+    @Test func `closing the input fails the writes, also one that waits`() async throws {
+        let pair = Stream.boundPair(bufferSize: 1)
+        pair.input.open()
+        pair.output.open()
+        pair.output.write([1])
+        nonisolated(unsafe) let (input, output) = pair
+        let closer = try JoinableThread(name: "closer") {
+            while output.streamStatus != .writing {}
+            input.close()
+        }
+        var byte: UInt8 = 2
+        #expect(pair.output.write(&byte, maxLength: 1) == -1)
+        #expect(pair.output.streamError as? Errno == .brokenPipe)
+        closer.join()
+    }
+
+    @Test func `a half that is let go of without having been opened counts as closed`() {
+        var pair = Optional(Stream.boundPair(bufferSize: 1))
+        let (input, output) = (pair!.input, pair!.output)
+        pair = nil
+        output.open()
+        output.write([1])
+        withExtendedLifetime(input) {}
+        let half = { () -> OutputStream in
+            let pair = Stream.boundPair(bufferSize: 1)
+            pair.output.open()
+            return pair.output
+        }()
+        #expect(half.write([1]) == 0 && half.streamError as? Errno == .brokenPipe)
+    }
+
+    @Test func `Cocoa's spelling makes a pair, or one half, or none`() throws {
+        var (input, output): (InputStream?, OutputStream?)
+        Stream.getBoundStreams(withBufferSize: 4, inputStream: &input, outputStream: &output)
+        output?.open()
+        input?.open()
+        #expect(output?.write([1]) == 1 && input?.read(upTo: 1) == [1])
+        Stream.getBoundStreams(withBufferSize: 4, inputStream: &input, outputStream: nil)
+        input?.open()
+        #expect(input?.read(upTo: 1) == [])
+        Stream.getBoundStreams(withBufferSize: 4, inputStream: nil, outputStream: nil)
+    }
+}

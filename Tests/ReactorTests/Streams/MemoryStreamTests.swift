@@ -1,0 +1,95 @@
+import Testing
+
+@testable import Reactor
+
+@Suite struct MemoryStreamTests {
+    @Test func `the read that takes the last byte ends the stream`() async throws {
+        try await onItsOwnThread {
+            let recorder = Recorder()
+            var counts: [Int] = []
+            let input = InputStream(bytes: [1, 2, 3])
+            recorder.onEvent = { _, event in
+                if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
+            }
+            input.start(recorder)
+            RunLoop.current.serve { recorder.events.last == .endEncountered }
+            #expect(counts == [2, 1] && !input.hasBytesAvailable && input.streamStatus == .atEnd)
+            #expect(recorder.count(.hasBytesAvailable) == 2)
+        }
+    }
+
+    @Test func `a request that is longer than memory gets what there is`() {
+        let input = InputStream(bytes: pattern(100))
+        input.open()
+        var buffer = [UInt8](repeating: 0, count: 100)
+        #expect(input.read(&buffer, maxLength: .max) == 100 && buffer == pattern(100))
+        let other = InputStream(bytes: [1])
+        other.open()
+        #expect(other.read(upTo: .max) == [1])
+    }
+
+    @Test func `the rest of the bytes is lent without copying, and counts as read`() throws {
+        let input = InputStream(bytes: [1, 2, 3, 4])
+        var (bytes, count): (UnsafeMutablePointer<UInt8>?, Int) = (nil, 0)
+        #expect(!input.getBuffer(&bytes, length: &count))
+        input.open()
+        _ = input.read(upTo: 1)
+        #expect(input.getBuffer(&bytes, length: &count))
+        #expect(Array(UnsafeBufferPointer(start: try #require(bytes), count: count)) == [2, 3, 4])
+        #expect(input.streamStatus == .atEnd && input.read(upTo: 1).isEmpty)
+        #expect(!input.getBuffer(&bytes, length: &count))
+    }
+
+    @Test(arguments: [StreamKind.file, .pipe, .boundInput])
+    func `bytes that are not in memory are not lent, nor read`(kind: StreamKind) throws {
+        let fixture = try Fixture(kind)
+        let input = fixture.stream as! InputStream
+        input.open()
+        var (bytes, count): (UnsafeMutablePointer<UInt8>?, Int) = (nil, 0)
+        #expect(!input.getBuffer(&bytes, length: &count) && bytes == nil)
+        #expect(input.read(upTo: 10) == Fixture.content)
+    }
+
+    @Test func `what was written to memory can be had before, during and after`() {
+        let output = OutputStream.toMemory()
+        let key = Stream.PropertyKey.dataWrittenToMemoryStreamKey
+        #expect(output.property(forKey: key) as? [UInt8] == [])
+        output.open()
+        output.write([1, 2])
+        #expect(output.hasSpaceAvailable && output.writtenBytes == [1, 2])
+        output.write([3])
+        output.close()
+        #expect(output.property(forKey: key) as? [UInt8] == [1, 2, 3] && output.writtenBytes == [1, 2, 3])
+        #expect(!output.setProperty([UInt8](), forKey: key))
+    }
+
+    @Test func `a buffer takes what fits, and is at its end when it is full`() async throws {
+        try await onItsOwnThread {
+            var memory = [UInt8](repeating: 0, count: 5)
+            let recorder = Recorder()
+            memory.withUnsafeMutableBufferPointer { memory in
+                let output = OutputStream(toBuffer: memory.baseAddress!, capacity: 4)
+                output.start(recorder)
+                #expect(output.write([1, 2, 3]) == 3 && output.streamStatus == .open)
+                var more: [UInt8] = [4, 5, 6]
+                #expect(output.write(&more, maxLength: 3) == 1 && output.streamStatus == .atEnd)
+                #expect(!output.hasSpaceAvailable && output.write(&more, maxLength: 3) == 0)
+                RunLoop.current.serve { recorder.events.last == .endEncountered }
+                RunLoop.current.poll()
+                output.close()
+            }
+            #expect(memory == [1, 2, 3, 4, 0])
+            #expect(recorder.events == [.openCompleted, .endEncountered])
+        }
+    }
+
+    @Test func `a buffer of no bytes is full from the start`() {
+        var byte: UInt8 = 9
+        for capacity in [0, -1] {
+            let output = OutputStream(toBuffer: &byte, capacity: capacity)
+            output.open()
+            #expect(output.streamStatus == .atEnd && output.write([1]) == 0)
+        }
+        #expect(byte == 9)
+    }
+}

@@ -1,0 +1,210 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct StreamEventTests {
+    @Test(arguments: StreamKind.allCases)
+    func `the opening is told once, and then of bytes or space`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            fixture.stream.start(recorder)
+            #expect(recorder.events.isEmpty)
+            RunLoop.current.serve { recorder.events.count == 2 }
+            #expect(recorder.events == [.openCompleted, kind.transferEvent])
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `the order of delegate, schedule and open does not matter`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            for first in 0..<3 {
+                let (fixture, recorder) = (try Fixture(kind), Recorder())
+                let steps = [
+                    { fixture.stream.open() },
+                    { fixture.stream.delegate = recorder },
+                    { fixture.stream.schedule(in: .current, forMode: .default) },
+                ]
+                for step in 0..<3 { steps[(first + step) % 3]() }
+                RunLoop.current.serve { recorder.events.count == 2 }
+                #expect(recorder.events == [.openCompleted, kind.transferEvent])
+                fixture.stream.close()
+            }
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `an event that is not answered is not repeated, and the loop sleeps`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            fixture.stream.start(recorder)
+            RunLoop.current.serve { recorder.events.count == 2 }
+            #expect(RunLoop.current.passesInAWhile() < 10)
+            #expect(recorder.events.count == 2)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `an answer, also a late one, brings the next event`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            fixture.stream.start(recorder)
+            RunLoop.current.serve { recorder.events.count == 2 }
+            RunLoop.current.poll()
+            fixture.move(1)
+            RunLoop.current.serve { recorder.events.count == 3 }
+            fixture.move(1)
+            RunLoop.current.serve { recorder.events.count == 4 }
+            #expect(recorder.events.dropFirst(2) == [kind.transferEvent, kind.transferEvent])
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a stream that is always ready is called once in a pass, and lets others have their turn`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+            var inThisPass = 0
+            let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in inThisPass = 0 }
+            loop.add(observer, forMode: .default)
+            recorder.onEvent = { [unowned recorder] _, event in
+                if event == kind.transferEvent { inThisPass += 1 }
+                // By its source, and by what the kernel tells.
+                guard inThisPass <= 2, recorder.events.count < 50 else {
+                    Issue.record("called again in the same pass")
+                    return
+                }
+                if event == kind.transferEvent { fixture.move(1) }
+            }
+            fixture.stream.start(recorder)
+            loop.serve { recorder.events.count > 5 }
+        }
+    }
+
+    @Test(arguments: StreamKind.finite)
+    func `the end is told once, after all else`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            recorder.onEvent = { _, event in if event == kind.transferEvent { fixture.move(4) } }
+            fixture.stream.start(recorder)
+            RunLoop.current.serve { recorder.events.last == .endEncountered }
+            RunLoop.current.poll()
+            #expect(fixture.stream.streamStatus == .atEnd)
+            #expect(recorder.count(.endEncountered) == 1 && recorder.events.last == .endEncountered)
+            #expect(fixture.move(1) == 0)
+            #expect(RunLoop.current.passesInAWhile() < 10)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a loop runs for a stream from its scheduling until its closing`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, loop) = (try Fixture(kind), RunLoop.current)
+            fixture.stream.schedule(in: loop, forMode: .default)
+            #expect(loop.run(in: .default, until: .distantPast) == .timedOut)
+            fixture.stream.open()
+            while fixture.stream.streamStatus == .open, kind == .buffer { fixture.move(6) }
+            #expect(loop.run(in: .default, until: .distantPast) == .timedOut)
+            fixture.stream.close()
+            #expect(loop.run(in: .default, until: .distantPast) == .finished)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a stream is scheduled once, however often, and one removal undoes it`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, loop) = (try Fixture(kind), RunLoop.current)
+            for _ in 0..<3 { fixture.stream.schedule(in: loop, forMode: .default) }
+            fixture.stream.open()
+            fixture.stream.remove(from: loop, forMode: .default)
+            #expect(loop.run(in: .default, until: .distantPast) == .finished)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `scheduling anew tells again of what was not answered, but not of the opening`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+            fixture.stream.start(recorder)
+            loop.serve { recorder.events.count == 2 }
+            loop.poll()
+            fixture.stream.remove(from: loop, forMode: .default)
+            fixture.stream.schedule(in: loop, forMode: .tracking)
+            loop.serve(in: .tracking) { recorder.events.count == 3 }
+            loop.poll(.tracking)
+            #expect(recorder.events == [.openCompleted, kind.transferEvent, kind.transferEvent])
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a stream in several modes tells each thing once`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+            let other = RunLoop.Mode("streams in another mode")
+            fixture.stream.start(recorder)
+            fixture.stream.schedule(in: loop, forMode: other)
+            loop.serve(in: other) { recorder.events.count == 2 }
+            loop.poll()
+            loop.poll(other)
+            #expect(recorder.events == [.openCompleted, kind.transferEvent])
+            fixture.move(1)
+            loop.serve { recorder.events.count == 3 }
+            loop.poll(other)
+            #expect(recorder.events.count == 3)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a mode that the stream is not in tells nothing`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+            let other = RunLoop.Mode("streams are elsewhere")
+            let timer = Timer.scheduled(every: .seconds(60), forMode: other) { _ in }
+            fixture.stream.start(recorder)
+            loop.poll(other)
+            #expect(recorder.events.isEmpty)
+            loop.serve { recorder.events.count == 2 }
+            timer.invalidate()
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `the common modes are all of them, also one that becomes common later`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+            let later = RunLoop.Mode("common later")
+            fixture.stream.start(recorder, mode: .common)
+            loop.serve(in: .tracking) { recorder.events.count == 2 }
+            fixture.move(1)
+            loop.addCommonMode(later)
+            loop.serve(in: later) { recorder.events.count == 3 }
+            fixture.stream.remove(from: loop, forMode: .common)
+            #expect(loop.run(in: later, until: .distantPast) == .finished)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a common stream that was taken out of one mode gets the modes that become common later`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+            let later = RunLoop.Mode("common after a removal")
+            fixture.stream.start(recorder, mode: .common)
+            fixture.stream.remove(from: loop, forMode: .default)
+            loop.addCommonMode(later)
+            loop.serve(in: later) { recorder.events.count == 2 }
+            #expect(loop.run(in: .default, until: .distantPast) == .finished)
+        }
+    }
+}

@@ -1,0 +1,164 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct StreamFaultTests {
+    private func fault(_ stream: Stream) -> Errno? {
+        stream.open()
+        return stream.streamError as? Errno
+    }
+
+    @Test func `a file that cannot be opened says why`() throws {
+        let playground = Playground()
+        let file = try playground.file([1])
+        let loop = playground.path.appending("loop")
+        symlink(loop.string, loop.string)
+        let long = playground.path.appending(String(repeating: "x", count: 300))
+        let cases: [(FilePath, Errno)] = [
+            (playground.path.appending("missing"), .noSuchFileOrDirectory),
+            (file.appending("below"), .notDirectory), (loop, .tooManySymbolicLinkLevels),
+            (long, .fileNameTooLong), (playground.path, .isDirectory),
+        ]
+        for (path, error) in cases {
+            #expect(fault(InputStream(path: path)) == error)
+            if error != .noSuchFileOrDirectory { #expect(fault(OutputStream(path: path)) == error) }
+        }
+        #expect(fault(OutputStream(path: playground.path.appending("no/file"))) == .noSuchFileOrDirectory)
+        #expect(InputStream(fileAtPath: "/nowhere") != nil)
+        #expect(OutputStream(toFileAtPath: "/nowhere/at/all", append: false) != nil)
+    }
+
+    @Test func `a descriptor that is a directory or closed fails at opening`() throws {
+        let directory = try FileDescriptor.open("/tmp", .readOnly)
+        #expect(fault(InputStream(descriptor: directory)) == .isDirectory)
+        #expect(openDescriptors(of: "/tmp") == 1)
+        #expect(fault(InputStream(descriptor: directory, closeWhenDone: true)) == .isDirectory)
+        let nobody = FileDescriptor(rawValue: 1 << 20)
+        #expect(fault(InputStream(descriptor: nobody)) == .badFileDescriptor)
+        #expect(fault(OutputStream(descriptor: nobody)) == .badFileDescriptor)
+    }
+
+    @Test func `a descriptor that was opened for the other direction fails at the first byte`() async throws {
+        try await onItsOwnThread {
+            let (playground, recorder) = (Playground(), Recorder())
+            let file = try FileDescriptor.open(try playground.file([1]), .readOnly)
+            let output = OutputStream(descriptor: file, closeWhenDone: true)
+            output.open()
+            #expect(output.write([1]) == 0 && output.streamError as? Errno == .badFileDescriptor)
+            let pipe = try FileDescriptor.pipe()
+            recorder.readsEverything()
+            let input = InputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+            input.start(recorder)
+            #expect(input.read(upTo: 1).isEmpty && input.streamError as? Errno == .badFileDescriptor)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.events == [.errorOccurred])
+            try pipe.readEnd.close()
+        }
+    }
+
+    @Test func `an error in the middle of reading is an event, after the bytes before it`() async throws {
+        try await onItsOwnThread {
+            let (ends, recorder) = (try makeTerminal(), Recorder())
+            recorder.readsEverything(by: 2)
+            try ends.slave.writeAll([1, 2, 3])
+            let input = InputStream(descriptor: ends.master, closeWhenDone: true)
+            input.start(recorder)
+            RunLoop.current.serve { recorder.bytes.count == 2 }
+            try ends.slave.close()
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.bytes == [1, 2, 3] && recorder.events.last == .errorOccurred)
+            #expect(recorder.count(.errorOccurred) == 1 && recorder.count(.endEncountered) == 0)
+            #expect(input.streamError as? Errno == .ioError && input.streamStatus == .error)
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a file that cannot be read is a fault of the stream`(isScheduled: Bool) async throws {
+        try await onItsOwnThread {
+            let recorder = Recorder()
+            recorder.readsEverything()
+            let input = InputStream(path: "/proc/self/mem")
+            if isScheduled { input.schedule(in: .current, forMode: .default) }
+            input.delegate = recorder
+            input.open()
+            if isScheduled {
+                #expect(RunLoop.current.run(in: .default) == .finished)
+                #expect(recorder.events == [.openCompleted, .hasBytesAvailable, .errorOccurred])
+            } else {
+                var byte: UInt8 = 0
+                #expect(input.read(&byte, maxLength: 1) == -1)
+            }
+            #expect(input.streamError as? Errno == .ioError)
+        }
+    }
+
+    @Test func `an empty file and an empty device end at once`() async throws {
+        try await onItsOwnThread {
+            let playground = Playground()
+            for path in [try playground.file([]), "/dev/null"] {
+                let recorder = Recorder()
+                recorder.readsEverything()
+                InputStream(path: path).startAndRun(recorder)
+                #expect(recorder.events == [.openCompleted, .hasBytesAvailable, .endEncountered])
+                #expect(recorder.bytes.isEmpty)
+            }
+        }
+    }
+
+    @Test func `a device without an end is read as far as one likes`() async throws {
+        try await onItsOwnThread {
+            let recorder = Recorder()
+            recorder.onEvent = { [unowned recorder] stream, event in
+                guard event == .hasBytesAvailable else { return }
+                recorder.bytes += (stream as! InputStream).read(upTo: 50_000)
+                if recorder.bytes.count > 400_000 { stream.close() }
+            }
+            InputStream(path: "/dev/zero").startAndRun(recorder)
+            #expect(recorder.bytes.allSatisfy { $0 == 0 } && recorder.bytes.count > 400_000)
+        }
+    }
+
+    @Test func `a full disk is a fault of the write, off a loop`() {
+        let output = OutputStream(path: "/dev/full")
+        output.open()
+        var byte: UInt8 = 0
+        #expect(output.write(&byte, maxLength: 1) == -1)
+        #expect(output.streamStatus == .error && output.streamError as? Errno == .noSpace)
+        output.close()
+        #expect(output.streamError as? Errno == .noSpace)
+    }
+
+    @Test func `a full disk is told on a loop, also when nothing more is written`() async throws {
+        try await onItsOwnThread {
+            let recorder = Recorder()
+            let output = OutputStream(path: "/dev/full")
+            recorder.onEvent = { [unowned recorder] stream, event in
+                if event == .hasSpaceAvailable, recorder.events.count == 2 { output.write([1]) }
+                if event == .errorOccurred { stream.close() }
+            }
+            output.start(recorder)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.events.last == .errorOccurred && output.streamError as? Errno == .noSpace)
+        }
+    }
+
+    @Test func `a full disk is found at closing at the latest`() async throws {
+        try await onItsOwnThread {
+            let output = OutputStream(path: "/dev/full")
+            output.schedule(in: .current, forMode: .default)
+            output.open()
+            output.write([1])
+            output.close()
+            #expect(output.streamStatus == .error && output.streamError as? Errno == .noSpace)
+        }
+    }
+}
+
+extension Stream {
+    fileprivate func startAndRun(_ recorder: Recorder) {
+        start(recorder)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+    }
+}

@@ -1,0 +1,128 @@
+import Glibc
+import SystemPackage
+
+@testable import Reactor
+
+/// Every kind of stream, to be put through the same.
+enum StreamKind: String, CaseIterable, Sendable {
+    case file, fifo, pipe, terminal, device, bytes, boundInput, socket, connection
+    case outputFile, outputPipe, outputDevice, memory, buffer, boundOutput, outputSocket, outputConnection
+
+    var isInput: Bool {
+        switch self {
+        case .file, .fifo, .pipe, .terminal, .device, .bytes, .boundInput, .socket, .connection: true
+        default: false
+        }
+    }
+
+    /// Those that are open when `open()` returns.
+    static var opensAtOnce: [StreamKind] { allCases.filter { $0 != .connection && $0 != .outputConnection } }
+
+    var transferEvent: Stream.Event { isInput ? .hasBytesAvailable : .hasSpaceAvailable }
+
+    /// Those that come to an end after a few bytes.
+    static var finite: [StreamKind] {
+        [.file, .fifo, .pipe, .bytes, .boundInput, .buffer, .socket, .connection]
+    }
+}
+
+/// A stream of some kind, with what it needs. Inputs hold `"abcdef"`.
+final class Fixture {
+    let kind: StreamKind
+    private(set) var stream: Stream!
+    private let playground = Playground()
+    private var others: [Stream] = []
+    private var descriptors: [FileDescriptor] = []
+    private var peers: [SocketPeer] = []
+    private var host: SocketHost?
+    private let memory = UnsafeMutablePointer<UInt8>.allocate(capacity: 6)
+
+    static let content = Array("abcdef".utf8)
+
+    init(_ kind: StreamKind) throws {
+        self.kind = kind
+        stream = kind.isInput ? try input() : try output()
+    }
+
+    deinit {
+        for descriptor in descriptors { try? descriptor.close() }
+        stream?.close()
+        memory.deallocate()
+    }
+
+    func releaseStream() { stream = nil }
+
+    /// Moves `count` bytes, as a delegate does at its event.
+    @discardableResult
+    func move(_ count: Int) -> Int {
+        if let input = stream as? InputStream { return input.read(upTo: count).count }
+        return (stream as! OutputStream).write([UInt8](repeating: 1, count: count))
+    }
+
+    private func input() throws -> InputStream {
+        switch kind {
+        case .file: return InputStream(path: try playground.file(Self.content))
+        case .device: return InputStream(path: "/dev/zero")
+        case .bytes: return InputStream(bytes: Self.content)
+        case .fifo:
+            let path = playground.fifo()
+            let reader = try FileDescriptor.open(path, .readOnly, options: [.nonBlocking])
+            let writer = try FileDescriptor.open(path, .writeOnly)
+            let input = InputStream(descriptor: reader, closeWhenDone: true)
+            try writer.closeAfter { _ = try writer.writeAll(Self.content) }
+            return input
+        case .pipe:
+            let pipe = try FileDescriptor.pipe()
+            try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(Self.content) }
+            return InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        case .terminal:
+            let pair = try makeTerminal()
+            descriptors.append(pair.master)
+            try pair.master.writeAll(Self.content)
+            return InputStream(descriptor: pair.slave, closeWhenDone: true)
+        case .socket:
+            let (peer, other) = try SocketPeer.pair()
+            peer.send(Self.content)
+            peer.close()
+            return Stream.socketPair(descriptor: other, closeWhenDone: true).input
+        case .connection: return Stream.socketPair(to: try connect { peer in peer.send(Self.content) }).input
+        default:
+            let pair = Stream.boundPair(bufferSize: 6)
+            pair.output.open()
+            pair.output.write(Self.content)
+            pair.output.close()
+            return pair.input
+        }
+    }
+
+    private func output() throws -> OutputStream {
+        switch kind {
+        case .outputFile: return OutputStream(path: playground.path.appending("file"))
+        case .outputDevice: return OutputStream(path: "/dev/null")
+        case .memory: return OutputStream.toMemory()
+        case .buffer: return OutputStream(toBuffer: memory, capacity: 6)
+        case .outputPipe:
+            let pipe = try FileDescriptor.pipe()
+            descriptors.append(pipe.readEnd)
+            return OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+        case .outputSocket:
+            let (peer, other) = try SocketPeer.pair()
+            peers.append(peer)
+            return Stream.socketPair(descriptor: other, closeWhenDone: true).output
+        case .outputConnection:
+            return Stream.socketPair(to: try connect { peer in _ = peer.receiveToEnd() }).output
+        default:
+            let pair = Stream.boundPair(bufferSize: 65_536)
+            pair.input.open()
+            others.append(pair.input)
+            return pair.output
+        }
+    }
+
+    /// Where somebody waits to be connected to.
+    private func connect(_ body: @escaping @Sendable (SocketPeer) -> Void) throws -> SocketAddress {
+        let host = try SocketHost(.ipv4, body)
+        self.host = host
+        return host.address
+    }
+}

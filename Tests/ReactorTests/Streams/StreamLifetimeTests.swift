@@ -1,0 +1,234 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct StreamLifetimeTests {
+    @Test(arguments: StreamKind.allCases)
+    func `closing in a callout ends the telling and the loop`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
+                let (fixture, recorder) = (try Fixture(kind), Recorder())
+                recorder.onEvent = { stream, told in if told == event { stream.close() } }
+                fixture.stream.start(recorder)
+                #expect(RunLoop.current.run(in: .default) == .finished)
+                #expect(recorder.events.last == event && fixture.stream.streamStatus == .closed)
+            }
+        }
+    }
+
+    @Test(arguments: StreamKind.finite)
+    func `closing at the end ends the loop`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            recorder.onEvent = { stream, event in
+                if event == kind.transferEvent { fixture.move(10) }
+                if event == .endEncountered { stream.close() }
+            }
+            fixture.stream.start(recorder)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.events.last == .endEncountered)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `removing in a callout ends the telling on that loop`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
+                let (fixture, recorder) = (try Fixture(kind), Recorder())
+                recorder.onEvent = { stream, told in
+                    if told == event { stream.remove(from: .current, forMode: .default) }
+                }
+                fixture.stream.start(recorder)
+                #expect(RunLoop.current.run(in: .default) == .finished)
+                #expect(recorder.events.last == event && fixture.stream.streamStatus == .open)
+            }
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `without a delegate left nothing more is told`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            recorder.onEvent = { stream, _ in stream.delegate = nil }
+            fixture.stream.start(recorder)
+            RunLoop.current.serve { !recorder.events.isEmpty }
+            RunLoop.current.poll()
+            #expect(recorder.events == [.openCompleted])
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a delegate may be let go of while it is to be told, and in its own callout`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try Fixture(kind)
+            var recorder: Recorder? = Recorder()
+            weak let known = recorder
+            fixture.stream.start(recorder)
+            recorder = nil
+            #expect(known == nil && fixture.stream.delegate == nil)
+            RunLoop.current.poll()
+            fixture.stream.remove(from: .current, forMode: .default)
+            var told = 0
+            recorder = Recorder()
+            recorder?.onEvent = { _, _ in
+                told += 1
+                recorder = nil
+            }
+            fixture.stream.start(recorder)
+            RunLoop.current.serve { told == 1 }
+            RunLoop.current.poll()
+            #expect(told == 1 && recorder == nil)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a stream outlives its own release in a callout, and no longer`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            weak let stream = fixture.stream
+            recorder.onEvent = { [unowned recorder] stream, _ in
+                fixture.releaseStream()
+                #expect(stream.streamStatus == .open)
+                recorder.onEvent = { _, _ in }
+            }
+            fixture.stream.start(recorder)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(stream == nil && recorder.events.first == .openCompleted)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a stream that nobody holds ends, scheduled or not, opened or not`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            for steps in 0..<4 {
+                let (fixture, recorder) = (try Fixture(kind), Recorder())
+                weak let stream = fixture.stream
+                weak let engine = fixture.stream.engine
+                if steps & 1 != 0 { fixture.stream.open() }
+                if steps & 2 != 0 { fixture.stream.schedule(in: .current, forMode: .common) }
+                fixture.stream.delegate = recorder
+                fixture.releaseStream()
+                #expect(stream == nil && RunLoop.current.run(in: .default) == .finished)
+                #expect(recorder.events.isEmpty)
+                // What is being read ahead still has it in hand.
+                while engine != nil { sched_yield() }
+            }
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `a descriptor that was given away is closed with the stream`(opens: Bool) async throws {
+        let pipe = try FileDescriptor.pipe()
+        var input: InputStream? = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        if opens { input?.open() }
+        #expect(!isBroken(pipe.writeEnd))
+        input = nil
+        #expect(isBroken(pipe.writeEnd))
+        try pipe.writeEnd.close()
+    }
+
+    @Test func `a descriptor that was only lent stays open`() async throws {
+        let pipe = try FileDescriptor.pipe()
+        let input = InputStream(descriptor: pipe.readEnd)
+        input.open()
+        input.close()
+        #expect(!isBroken(pipe.writeEnd))
+        try pipe.readEnd.close()
+        try pipe.writeEnd.close()
+    }
+
+    @Test func `files are closed when their streams are, in whatever way they end`() async throws {
+        try await onItsOwnThread {
+            let playground = Playground()
+            let path = try playground.file(pattern(300_000))
+            for ending in 0..<3 {
+                let recorder = Recorder()
+                var stream: Stream? = ending == 2 ? OutputStream(path: path) : InputStream(path: path)
+                recorder.onEvent = { stream, event in
+                    _ = (stream as? InputStream)?.read(upTo: 1000)
+                    if ending == 0, event == .hasBytesAvailable { stream.close() }
+                }
+                stream?.start(recorder)
+                RunLoop.current.serve { recorder.events.count >= 2 }
+                #expect(ending == 0 || openDescriptors(of: path) == 1)
+                stream = nil
+                while openDescriptors(of: path) > 0 { sched_yield() }
+            }
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a loop that is nested in a callout does not call it again, and sleeps`(
+        kind: StreamKind
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            var (depth, passes) = (0, [Int]())
+            recorder.onEvent = { _, event in
+                depth += 1
+                #expect(depth == 1)
+                passes.append(RunLoop.current.passesInAWhile())
+                depth -= 1
+            }
+            fixture.stream.start(recorder)
+            RunLoop.current.serve { recorder.events.count == 2 }
+            #expect(passes.allSatisfy { $0 < 10 })
+            #expect(recorder.events == [.openCompleted, kind.transferEvent])
+        }
+    }
+
+    @Test func `another stream is served by a loop that is nested in a callout`() async throws {
+        try await onItsOwnThread {
+            let (outer, inner) = (try Fixture(.pipe), try Fixture(.pipe))
+            let (first, second) = (Recorder(), Recorder())
+            second.readsEverything()
+            first.onEvent = { _, event in
+                guard event == .hasBytesAvailable else { return }
+                inner.stream.start(second)
+                RunLoop.current.serve { second.events.last == .endEncountered }
+                outer.move(1)
+            }
+            outer.stream.start(first)
+            RunLoop.current.serve { first.count(.hasBytesAvailable) == 2 }
+            #expect(second.bytes == Fixture.content)
+        }
+    }
+
+    @Test func `a number that is closed and used again in a callout tells of the new file only`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let (old, recorder, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
+            // Only lent: other tests' files must not get the number in between.
+            let first = InputStream(descriptor: old.readEnd)
+            let second = Recorder()
+            var next: (readEnd: FileDescriptor, writeEnd: FileDescriptor)?
+            var stream: InputStream?
+            recorder.onEvent = { closing, event in
+                guard event == .hasBytesAvailable else { return }
+                closing.close()
+                let fresh = try! FileDescriptor.pipe()
+                next = fresh
+                let reused = dup2(fresh.readEnd.rawValue, old.readEnd.rawValue)
+                try! fresh.readEnd.close()
+                stream = InputStream(descriptor: FileDescriptor(rawValue: reused), closeWhenDone: true)
+                stream?.start(second)
+            }
+            first.start(recorder)
+            try old.writeEnd.writeAll([1])
+            loop.serve { second.events == [.openCompleted] }
+            loop.poll()
+            #expect(second.events == [.openCompleted])
+            try next?.writeEnd.writeAll([2])
+            loop.serve { second.events == [.openCompleted, .hasBytesAvailable] }
+            #expect(stream?.read(upTo: 5) == [2])
+            #expect(recorder.events == [.openCompleted, .hasBytesAvailable])
+            try old.writeEnd.close()
+            try next?.writeEnd.close()
+        }
+    }
+}

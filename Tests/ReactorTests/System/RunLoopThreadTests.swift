@@ -1,0 +1,155 @@
+import Glibc
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct RunLoopThreadTests {
+    @Test func `it runs its loop, with nothing to attend to, until it is stopped`() async throws {
+        try await onItsOwnThread {
+            let thread = try RunLoopThread(name: "idle")
+            thread.untilAsleep()
+            #expect(thread.runLoop.currentMode == .default)
+            #expect(!thread.runLoop.isCurrent)
+            #expect(thread.runLoop.performAndWait { RunLoop.current } === thread.runLoop)
+            thread.stop()
+            #expect(thread.runLoop.currentMode == nil)
+        }
+    }
+
+    @Test(arguments: [("short", "short"), ("a name of more than fifteen bytes", "a name of more "), ("", "")])
+    func `its name is the kernel's, as far as that goes`(name: String, seen: String) async throws {
+        try await onItsOwnThread {
+            let thread = try RunLoopThread(name: name)
+            #expect(thread.name == name)
+            #expect(thread.runLoop.performAndWait { nameOfThread() } == seen)
+            thread.stop()
+        }
+    }
+
+    @Test func `blocks that were posted before stop run, those posted after do not`() async throws {
+        try await onItsOwnThread {
+            let thread = try RunLoopThread(name: "blocks")
+            let runs = Shared(0)
+            for _ in 0..<1_000 { thread.runLoop.perform { runs.update { $0 += 1 } } }
+            thread.stop()
+            #expect(runs.value == 1_000)
+            let freed = Shared(false)
+            post(AtEnd { freed.value = true }, to: thread.runLoop) { runs.update { $0 += 1 } }
+            #expect(freed.value)
+            #expect(runs.value == 1_000)
+        }
+    }
+
+    @Test func `stop again, and from several threads at once, waits for the same end`() async throws {
+        try await onItsOwnThread {
+            for _ in 0..<50 {
+                let thread = try RunLoopThread(name: "stopped")
+                let ended = Shared(false)
+                thread.runLoop.performAndWait { [loop = thread.runLoop] in
+                    let canary = AtEnd { ended.value = true }
+                    loop.perform(after: .seconds(3600)) { withExtendedLifetime(canary) {} }
+                }
+                onThreads(4) { _ in
+                    thread.stop()
+                    #expect(ended.value)
+                }
+                thread.stop()
+            }
+        }
+    }
+
+    @Test func `stop on the thread itself ends it after the callout`() async throws {
+        try await onItsOwnThread {
+            let thread = try RunLoopThread(name: "itself")
+            let trace = Trace()
+            let freed = Shared(false)
+            post(AtEnd { freed.value = true }, to: thread.runLoop) {
+                thread.stop()
+                trace("after stop")
+            }
+            thread.stop()
+            #expect(trace.all == ["after stop"])
+            #expect(freed.value)
+        }
+    }
+
+    @Test func `stop ends an activation with sources, timers and a mode of its own`() async throws {
+        try await onItsOwnThread {
+            let thread = try RunLoopThread(name: "busy")
+            let nested = Answer<Void>()
+            thread.runLoop.perform {
+                Timer.scheduled(every: .microseconds(100), forMode: .common) { _ in }
+                RunLoop.current.perform(after: .zero, inModes: [.custom]) { nested.give(()) }
+                RunLoop.current.run(in: .custom)
+            }
+            nested.wait()
+            thread.stop()
+            #expect(thread.runLoop.currentMode == nil)
+        }
+    }
+
+    @Test func `nothing of a stopped thread is left, however it was stopped`() async throws {
+        for way in 0..<3 {
+            let weakly = try await onItsOwnThread { () -> WeakThread in
+                let thread = try RunLoopThread(name: "freed")
+                switch way {
+                case 0: thread.stop()
+                case 1:
+                    thread.runLoop.perform { thread.stop() }
+                    thread.stop()
+                default:
+                    thread.stop()
+                    thread.stop()
+                    thread.runLoop.perform {}
+                    thread.runLoop.add(Timer(fireDate: .now) { _ in }, forMode: .default)
+                }
+                return WeakThread(thread)
+            }
+            while !weakly.isFreed { sched_yield() }
+        }
+    }
+
+    @Test func `a hundred threads leave neither a descriptor nor a thread`() async {
+        await #expect(processExitsWith: .success) {
+            try await onItsOwnThread {
+                for _ in 0..<3 { try RunLoopThread(name: "first").stop() }
+                let (descriptors, tasks) = (ownDescriptors(), ownThreads())
+                for _ in 0..<10 {
+                    let threads = try (0..<10).map { try RunLoopThread(name: "number \($0)") }
+                    #expect(ownThreads() == tasks + 10)
+                    for thread in threads { thread.runLoop.performAndWait { _ = RunLoop.current.poll() } }
+                    #expect(ownDescriptors() > descriptors)
+                    for thread in threads { thread.stop() }
+                }
+                #expect(ownDescriptors() == descriptors)
+                #expect(ownThreads() == tasks)
+            }
+        }
+    }
+}
+
+private struct WeakThread: Sendable {
+    weak let thread: RunLoopThread?
+    weak let loop: RunLoop?
+
+    init(_ thread: RunLoopThread) {
+        self.thread = thread
+        loop = thread.runLoop
+    }
+
+    var isFreed: Bool { thread == nil && loop == nil }
+}
+
+private func post(_ canary: AtEnd, to loop: RunLoop, _ body: @escaping @Sendable () -> Void) {
+    loop.perform { withExtendedLifetime(canary) { body() } }
+}
+
+private func nameOfThread() -> String {
+    guard let file = try? FileDescriptor.open("/proc/thread-self/comm", .readOnly) else { return "?" }
+    defer { try? file.close() }
+    var bytes = [UInt8](repeating: 0, count: 64)
+    let count = bytes.withUnsafeMutableBytes { (try? file.read(into: $0)) ?? 0 }
+    return String(decoding: bytes.prefix(max(count - 1, 0)), as: UTF8.self)
+}

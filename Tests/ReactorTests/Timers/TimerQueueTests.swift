@@ -1,0 +1,114 @@
+import Testing
+
+@testable import Reactor
+
+@Suite struct TimerQueueTests {
+    @Test(arguments: [1, 2, 3, 5, 8])
+    func `the queue does what a sorted list would`(seed: UInt64) {
+        var pair = QueueAndModel(seed: seed, dates: 0..<400, tolerances: 0..<40)
+        for _ in 0..<3_000 {
+            pair.step()
+            pair.compare()
+        }
+    }
+
+    @Test func `many equal dates come out in the order in which they went in`() {
+        var pair = QueueAndModel(seed: 13, dates: 0..<3, tolerances: 0..<1)
+        for _ in 0..<1_500 {
+            pair.step()
+            pair.compare()
+        }
+        #expect(pair.drain() == pair.drainModel())
+    }
+
+    @Test func `windows beyond the budget never make anyone late`() {
+        var generator = SeededGenerator(seed: 21)
+        for count in [127, 128, 129, 200, 1_000] {
+            var queue = TimerQueue<Int>()
+            var latest = Int64.max
+            var dates: [Int64] = []
+            for index in 0..<count {
+                let date = Int64.random(in: 1_000..<2_000, using: &generator)
+                let tolerance = Int64.random(in: 1_000..<3_000, using: &generator)
+                _ = queue.insert(index, date: date, tolerance: tolerance, sequence: UInt64(index))
+                dates.append(date)
+                latest = min(latest, date + tolerance)
+            }
+            let wake = queue.wakeDate(leastTolerance: 0)!
+            #expect(wake <= latest)
+            #expect(dates.contains(wake))
+            if count < 128 { #expect(wake == dates.filter { $0 <= latest }.max()) }
+        }
+    }
+
+    @Test func `a timer without tolerance among more windows than the budget is on time`() {
+        for count in [200, 1_000] {
+            var queue = TimerQueue<Int>()
+            for index in 0..<count {
+                let isStrict = index == count - 1
+                _ = queue.insert(
+                    index, date: isStrict ? 50 : Int64(index), tolerance: isStrict ? 0 : 5_000,
+                    sequence: UInt64(index))
+            }
+            #expect(queue.wakeDate(leastTolerance: 0)! <= 50)
+        }
+    }
+
+    @Test func `the wake-up is at the last date that every window holds`() {
+        var queue = TimerQueue<String>()
+        _ = queue.insert("a", date: 100, tolerance: 50, sequence: 1)
+        #expect(queue.wakeDate(leastTolerance: 0) == 100)
+        let second = queue.insert("b", date: 130, tolerance: 10, sequence: 2)
+        #expect(queue.wakeDate(leastTolerance: 0) == 130)
+        _ = queue.insert("c", date: 140, tolerance: 0, sequence: 3)
+        #expect(queue.wakeDate(leastTolerance: 0) == 140)
+        _ = queue.insert("d", date: 145, tolerance: 0, sequence: 4)
+        #expect(queue.wakeDate(leastTolerance: 0) == 140)
+        #expect(queue.wakeDate(leastTolerance: 15) == 145)
+        queue.setAside(second, true)
+        #expect(queue.wakeDate(leastTolerance: 0) == 140)
+        queue.move(second, date: 10, tolerance: 0, sequence: 5)
+        #expect(queue.wakeDate(leastTolerance: 0) == 140)
+        queue.setAside(second, false)
+        #expect(queue.wakeDate(leastTolerance: 0) == 10)
+    }
+
+    @Test func `two queues share a wake-up as one would`() {
+        var generator = SeededGenerator(seed: 34)
+        for _ in 0..<2_000 {
+            var queues = [TimerQueue<Int>(), TimerQueue<Int>()]
+            var both = TimerQueue<Int>()
+            for index in 0..<Int.random(in: 0..<12, using: &generator) {
+                let date = Int64.random(in: 0..<50, using: &generator)
+                let tolerance = Int64.random(in: 0..<20, using: &generator)
+                let side = Int.random(in: 0..<2, using: &generator)
+                _ = queues[side].insert(index, date: date, tolerance: tolerance, sequence: UInt64(index))
+                _ = both.insert(index, date: date, tolerance: tolerance, sequence: UInt64(index))
+            }
+            let wake = both.wakeDate(leastTolerance: 3)
+            #expect(queues[0].wakeDate(leastTolerance: 3, with: queues[1]) == wake)
+            #expect(queues[1].wakeDate(leastTolerance: 3, with: queues[0]) == wake)
+        }
+    }
+
+    @Test func `dates and tolerances at the clock's end do not overflow`() {
+        var queue = TimerQueue<String>()
+        _ = queue.insert("end", date: .max, tolerance: .max, sequence: 1)
+        #expect(queue.wakeDate(leastTolerance: .max) == .max)
+        _ = queue.insert("start", date: .min, tolerance: 0, sequence: 2)
+        #expect(queue.wakeDate(leastTolerance: 50) == .min)
+        #expect(queue.firstDue(at: .min, filedBefore: .max)?.date == .min)
+    }
+
+    @Test func `an element is let go of when it is removed, and its slot is used again`() {
+        var queue = TimerQueue<Witness>()
+        var witness: Witness? = Witness()
+        weak let weakWitness = witness
+        let slot = queue.insert(witness!, date: 1, tolerance: 0, sequence: 1)
+        witness = nil
+        #expect(weakWitness != nil)
+        queue.remove(slot)
+        #expect(weakWitness == nil)
+        #expect(queue.insert(Witness(), date: 1, tolerance: 0, sequence: 2) == slot)
+    }
+}

@@ -1,0 +1,104 @@
+import Dispatch
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct HandoffCapTests {
+    /// How many bytes wait in a pipe.
+    private func waiting(in pipe: FileDescriptor) -> Int {
+        var count: CInt = 0
+        _ = ioctl(pipe.rawValue, UInt(FIONREAD), &count)
+        return Int(count)
+    }
+
+    @Test(arguments: [1, 2, 4])
+    func `at the cap the stream is not read`(chunks: Int) async throws {
+        try await onItsOwnThread {
+            let pipe = try FileDescriptor.pipe()
+            try pipe.writeEnd.writeAll(sample(10_000))
+            let gate = DispatchSemaphore(value: 0)
+            let entered = DispatchSemaphore(value: 0)
+            let collector = Collector(before: { taken in
+                guard taken == 0 else { return }
+                entered.signal()
+                gate.wait()
+            })
+            var report: HandoffReport<[UInt8]>?
+            let handoff = ChunkHandoff(
+                InputStream(descriptor: pipe.readEnd, closeWhenDone: true), to: collector,
+                on: DispatchQueue(label: "cap"),
+                limits: HandoffLimits(chunkSize: 100, bytesInFlight: 100 * chunks))
+            handoff.start { report = $0 }
+            // The worker stands still; the loop goes round until it really sleeps.
+            var sleeps = 0
+            let observer = RunLoop.Observer(for: .beforeWaiting) { _, _ in
+                if waiting(in: pipe.readEnd) == 10_000 - 100 * chunks { sleeps += 1 }
+                if sleeps > 2 { RunLoop.current.stop() } else if sleeps > 0 { RunLoop.current.wakeUp() }
+            }
+            RunLoop.current.add(observer, forMode: .default)
+            #expect(
+                RunLoop.current.run(in: .default, until: .now.advanced(by: .seconds(900))) == .stopped)
+            observer.invalidate()
+            entered.wait()
+            #expect(waiting(in: pipe.readEnd) == 10_000 - 100 * chunks)
+            gate.signal()
+            try pipe.writeEnd.close()
+            #expect(runToTheEnd())
+            #expect(report?.output == sample(10_000))
+        }
+    }
+
+    @Test func `at the cap a file is not read`() async throws {
+        let file = try TemporaryFile(sample(10_000))
+        try await onItsOwnThread {
+            let descriptor = try FileDescriptor.open(file.path, .readOnly)
+            nonisolated(unsafe) let stream = InputStream(descriptor: descriptor, closeWhenDone: true)
+            let furthest = Shared(0)
+            let collector = Collector(before: { taken in
+                let offset = stream.property(forKey: .fileCurrentOffsetKey) as? Int ?? .max
+                furthest.update { $0 = max($0, offset - taken) }
+            })
+            let report = collect(
+                stream, collector, limits: HandoffLimits(chunkSize: 100, bytesInFlight: 400))
+            #expect(report?.byteCount == 10_000)
+            #expect((100...400).contains(furthest.value))
+        }
+    }
+
+    @Test func `progress is told about a hundred times, and only grows`() async throws {
+        let file = try TemporaryFile(sample(2_000_000))
+        let words = try await onItsOwnThread { () -> [HandoffProgress] in
+            var words: [HandoffProgress] = []
+            let home = RunLoop.current
+            let handoff = ChunkHandoff(
+                InputStream(path: file.path), to: Collector(), on: DispatchQueue(label: "progress"),
+                limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 4000))
+            handoff.start(progress: { word in
+                #expect(home.isCurrent)
+                words.append(word)
+            }) { report in
+                #expect(report.byteCount == 2_000_000)
+                #expect(
+                    handoff.progress == HandoffProgress(byteCount: 2_000_000, expectedByteCount: 2_000_000))
+            }
+            return runToTheEnd() ? words : []
+        }
+        #expect((1...101).contains(words.count))
+        #expect(words.map(\.byteCount) == Set(words.map(\.byteCount)).sorted())
+        #expect(words.allSatisfy { $0.expectedByteCount == 2_000_000 })
+    }
+
+    @Test func `a ledger speaks a hundred times of a size that it knows`() {
+        let ledger = HandoffLedger()
+        ledger.expect(1_000_000)
+        let news = (0..<1_000_000 / 10).count { _ in ledger.account(10) }
+        #expect((1...101).contains(news))
+        #expect(ledger.takeNews() != nil)
+        #expect(ledger.takeNews() == nil)
+        #expect(!ledger.account(0))
+        _ = ledger.account(1)
+        #expect(ledger.progress == HandoffProgress(byteCount: 1_000_001, expectedByteCount: nil))
+    }
+}

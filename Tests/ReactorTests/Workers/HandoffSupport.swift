@@ -1,0 +1,79 @@
+import Dispatch
+import Glibc
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// Keeps all bytes, and does what a test asks before each chunk.
+struct Collector: ChunkProcessor {
+    var output: [UInt8] = []
+    var before: @Sendable (_ taken: Int) throws -> Void = { _ in }
+    var atFinish: @Sendable () throws -> Void = {}
+
+    mutating func process(_ chunk: RawSpan) throws {
+        try before(output.count)
+        chunk.withUnsafeBytes { output.append(contentsOf: $0) }
+    }
+
+    mutating func finish() throws { try atFinish() }
+}
+
+extension HandoffReport.Ending {
+    /// The case, and the error's description.
+    var name: String {
+        switch self {
+        case .finished: "finished"
+        case .stopped: "stopped"
+        case .cancelled: "cancelled"
+        case .failed(let error): "failed: \(error)"
+        }
+    }
+}
+
+/// A regular file that goes when it is let go of.
+final class TemporaryFile: Sendable {
+    private static let last = Atomic(0)
+    let path: FilePath
+
+    init(_ bytes: some Sequence<UInt8>) throws {
+        let number = Self.last.add(1, ordering: .relaxed).newValue
+        path = FilePath("/tmp/reactor-handoff-\(getpid())-\(number)")
+        let file = try FileDescriptor.open(
+            path, .writeOnly, options: [.create, .truncate], permissions: .ownerReadWrite)
+        try file.closeAfter { _ = try file.writeAll(bytes) }
+    }
+
+    deinit { unlink(path.string) }
+}
+
+/// Bytes in which every place is different from its neighbourhood.
+func sample(_ count: Int) -> [UInt8] {
+    (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+}
+
+/// Runs the calling thread's loop until there is nothing to run for; false if that never came.
+func runToTheEnd(in mode: RunLoop.Mode = .default) -> Bool {
+    RunLoop.current.run(in: mode, until: .now.advanced(by: .seconds(900))) == .finished
+}
+
+/// Hands `stream` over and runs the loop to the end; the report, which must have come once.
+func collect(
+    _ stream: InputStream, _ collector: sending Collector = Collector(),
+    on queue: DispatchQueue = DispatchQueue(label: "collector"), limits: HandoffLimits = HandoffLimits(),
+    then cancel: (ChunkHandoff<Collector>) -> Void = { _ in }
+) -> HandoffReport<[UInt8]>? {
+    var reports: [HandoffReport<[UInt8]>] = []
+    let handoff = ChunkHandoff(stream, to: collector, on: queue, limits: limits)
+    handoff.start { reports.append($0) }
+    cancel(handoff)
+    return runToTheEnd() && reports.count == 1 ? reports[0] : nil
+}
+
+/// Waits until nobody has anything of `budget`: who is cancelled gives it back in its own time.
+func waitUntilUnused(_ budget: ByteBudget) {
+    let end = Deadline.minutesAway
+    while budget.inUse > 0, .now < end { sched_yield() }
+    #expect(budget.inUse == 0)
+}

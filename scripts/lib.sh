@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+
+# Sourced by the scripts beside it: words for the user, and what the package needs of the machine.
+
+package=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null && pwd)
+
+# To stderr: stdout belongs to the program that a script runs.
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "$*"
+    exit 1
+}
+
+# Swift, as new as the manifest asks.
+need_swift() {
+    local wanted found install=https://www.swift.org/install/linux/
+    wanted=$(sed -n 's|^// swift-tools-version: *||p' "$package/Package.swift")
+    found=$(swift --version 2>/dev/null | sed -nE 's/.*Swift version ([0-9.]+).*/\1/p') || true
+    [[ $found ]] || fail "There is no working \`swift\` on the PATH. Swift $wanted or newer comes from $install"
+    printf '%s\n' "$wanted" "$found" | sort -VC ||
+        fail "Swift $found is too old. Swift $wanted or newer comes from $install"
+}
+
+# A machine that has libevent, however it came by it, needs nothing from apt.
+need_libevent() {
+    pkg-config --exists libevent_core 2>/dev/null || need_packages libevent-dev pkg-config
+}
+
+# Installs those of the named Debian packages that are missing; asks nothing but, on a terminal, sudo's password.
+need_packages() {
+    type -P apt-get dpkg-query >/dev/null ||
+        fail "Needed: $* (Debian's names). There is no apt here: please install them in this system's way."
+
+    local name missing=()
+    for name; do
+        dpkg-query --show --showformat='${db:Status-Status}\n' "$name" 2>/dev/null | grep -qx installed ||
+            missing+=("$name")
+    done
+    ((${#missing[@]})) || return 0
+
+    local by_hand="apt-get update && apt-get install ${missing[*]}" as_root=()
+    if ((EUID != 0)); then
+        type -P sudo >/dev/null ||
+            fail "Missing: ${missing[*]}. Without root or sudo, please have root run: $by_hand"
+        by_hand=${by_hand//apt-get/sudo apt-get}
+        as_root=(sudo)
+        [[ -t 0 ]] || as_root+=(-n) # nobody is there to type a password: fail, do not wait
+    fi
+
+    say "Missing: ${missing[*]}. Running: $by_hand"
+    as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=60)
+    {
+        # A foreign source out of order fails the update, yet need not keep us from Debian's packages.
+        "${as_root[@]}" update || say "apt-get update failed; going on with the package lists at hand."
+        "${as_root[@]}" install --yes --no-install-recommends "${missing[@]}"
+    } </dev/null >&2 || fail "apt-get failed. Please run by hand: $by_hand"
+}
