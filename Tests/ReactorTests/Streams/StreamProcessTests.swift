@@ -44,6 +44,27 @@ import Testing
         }
     }
 
+    /// The kernel then answers what it has taken, and raises the signal all the same.
+    @Test func `a reader that goes while a write waits for room is an error, not a signal`() async {
+        await #expect(processExitsWith: .success) {
+            signal(SIGPIPE, SIG_DFL)
+            let pipe = try FileDescriptor.pipe()
+            let reader = try JoinableThread(name: "reader") {
+                let room = fcntl(pipe.writeEnd.rawValue, 1032)  // F_GETPIPE_SZ
+                var taken: CInt = 0
+                repeat { _ = ioctl(pipe.readEnd.rawValue, UInt(FIONREAD), &taken) } while taken < room
+                try? pipe.readEnd.close()
+            }
+            let output = OutputStream(descriptor: pipe.writeEnd)
+            output.open()
+            let bytes = Array(repeating: UInt8(7), count: 1_000_000)
+            let written = output.writeOnce(bytes)
+            reader.join()
+            try #require(written > 0 && written < bytes.count && output.streamError == nil)
+            try #require(output.writeOnce(bytes) == -1 && output.streamError as? Errno == .brokenPipe)
+        }
+    }
+
     @Test func `a blocked SIGPIPE is not left pending by a write`() async {
         await #expect(processExitsWith: .success) {
             var (mask, pending) = (sigset_t(), sigset_t())
