@@ -13,6 +13,7 @@ let package = Package(
     name: "swift-reactor",
     products: [
         .library(name: "Reactor", targets: ["Reactor"]),
+        .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
         .executable(name: "chat", targets: ["chat"]),
         .executable(name: "echo-server", targets: ["echo-server"]),
         .executable(name: "line-reader", targets: ["line-reader"]),
@@ -38,6 +39,7 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
+        .target(name: "ReactorFoundation", dependencies: ["Reactor"], swiftSettings: settings),
         .systemLibrary(name: "CMalloc", path: "Examples/CMalloc"),
         .executableTarget(
             name: "line-reader",
@@ -87,6 +89,11 @@ let package = Package(
                 "main-loop-probe",
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "ReactorFoundationTests",
+            dependencies: ["Reactor", "ReactorFoundation"],
             swiftSettings: testSettings
         ),
         // The main loop runs in a program with a synchronous main: the tests run this one as a child process.
