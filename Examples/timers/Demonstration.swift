@@ -25,8 +25,11 @@ final class Demonstration {
         let timers = modes.map { clock, mode in
             Timer.scheduled(every: beat, forMode: mode) { timer in self.tick(clock, timer) }
         }
-        loop.perform(after: beat * 6.5) { self.drag() }
-        loop.run(in: .default, until: beginning.advanced(by: beat * 19.5))
+        loop.perform(after: beat * 6.5) {
+            self.drag()
+            self.loop.perform(after: self.beat * 6) { self.loop.stop() }
+        }
+        loop.run(in: .default)
         for timer in timers { timer.invalidate() }
     }
 
@@ -35,7 +38,7 @@ final class Demonstration {
     private func drag() {
         tell("\(now)  -- The drag begins. The loop runs in the tracking mode, and the default timer rests.")
         phase = .during
-        loop.run(in: .tracking, until: beginning.advanced(by: beat * 13.5))
+        loop.run(in: .tracking, until: .now.advanced(by: beat * 7))
         phase = .after
         tell("\(now)  -- The drag has ended. The default timer fires once for all it missed, then in step.")
     }

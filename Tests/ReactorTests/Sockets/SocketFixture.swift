@@ -5,7 +5,7 @@ import Testing
 @testable import Reactor
 
 /// How a pair of socket streams comes about.
-enum SocketOrigin: CaseIterable, Sendable {
+enum SocketOrigin: String, CaseIterable, Sendable, Codable {
     case host, ipv4, ipv6, path, abstract, descriptor
 
     /// Those that have to be connected first.

@@ -102,15 +102,6 @@ import Testing
             try #require(openSockets() == before)
         }
     }
-
-    @Test func `a socket that meets itself is refused`() async throws {
-        // A port from the range of those that the kernel chooses from, at which nobody listens: sooner or later the
-        // connecting socket is given the very port.
-        try await onItsOwnThread {
-            let address = try refusingAddress()
-            for _ in 0..<20 { #expect(outcome(of: [address]).error == .connectionRefused) }
-        }
-    }
 }
 
 /// A listener that answers nobody any longer: who connects goes on connecting.

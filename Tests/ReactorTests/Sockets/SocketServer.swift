@@ -50,9 +50,15 @@ final class SocketServer: Sendable {
 }
 
 /// An address at which nobody listens.
+///
+/// A port stays taken for as long as the process lives: nobody else can come to listen there. A path is missing.
 func refusingAddress(_ kind: AddressKind = .ipv4) throws -> SocketAddress {
-    let server = try SocketServer(kind)
-    return server.address
+    let wanted = kind.freshAddress()
+    guard kind != .path else { return wanted }
+    let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+    let number = try SystemCall.make { socket(CInt(wanted.family.rawValue), type, 0) }
+    try SystemCall.make { wanted.withSockAddr { bind(number, $0, $1) } }
+    return try SocketAddress.local(of: FileDescriptor(rawValue: number))
 }
 
 /// Serves one connection, on a thread of its own.

@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -31,17 +32,30 @@ import Testing
         }
     }
 
-    @Test func `a byte that comes, and one that goes, puts the end off`() async throws {
+    @Test func `a byte that comes, and one that goes, is noted`() async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try SocketFixture(), Recorder())
+            #expect(fixture.output.setProperty(Duration.seconds(10_000), forKey: .socketIdleTimeoutKey))
+            try fixture.openBoth()
+            recorder.readsEverything()
+            fixture.input.start(recorder)
+            let opened = try fixture.lastActivity
+            #expect(fixture.output.writeOnce([1]) == 1)
+            let written = try fixture.lastActivity
+            try fixture.peer.send([1])
+            RunLoop.current.serve { recorder.bytes == [1] }
+            #expect(try opened < written && written < fixture.lastActivity)
+        }
+    }
+
+    @Test func `the end comes no earlier than after a while in which nothing has moved`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try SocketFixture(), Recorder())
             let patience = Duration.milliseconds(150)
-            #expect(fixture.output.setProperty(patience, forKey: .socketIdleTimeoutKey))
             try fixture.openBoth()
-            var last = Deadline.now
+            #expect(fixture.output.setProperty(patience, forKey: .socketIdleTimeoutKey))
             recorder.onEvent = { stream, event in
-                guard event == .hasBytesAvailable else { return }
-                last = .now
-                _ = (stream as! InputStream).read(upTo: 10)
+                if event == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 10) }
             }
             fixture.input.start(recorder)
             let peer = try fixture.peer
@@ -51,13 +65,8 @@ import Testing
                     peer.send([1])
                 }
             }
-            for _ in 0..<4 {
-                RunLoop.current.run(in: .default, until: .after(milliseconds: 20))
-                last = .now
-                if fixture.output.writeOnce([1]) < 0 { break }
-            }
             RunLoop.current.serve { recorder.events.last == .errorOccurred }
-            #expect(Deadline.now - last >= patience)
+            #expect(try Deadline.now - fixture.lastActivity >= patience)
             sender.join()
         }
     }
@@ -123,5 +132,15 @@ import Testing
         #expect(channel.timeouts.timer.withLock { $0 == nil })
         #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
         #expect(channel.timeouts.timer.withLock { $0 == nil })
+    }
+}
+
+extension SocketFixture {
+    /// When a byte last came or went.
+    fileprivate var lastActivity: Deadline {
+        get throws {
+            let channel = try #require(input.engine.backend as? SocketInput).channel
+            return Deadline(uptimeNanoseconds: channel.timeouts.lastActivity.load(ordering: .relaxed))
+        }
     }
 }

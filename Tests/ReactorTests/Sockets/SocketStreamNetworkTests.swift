@@ -1,0 +1,94 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// What networks do: each test has one of its own, in a process of its own.
+@Suite(.enabled(if: OwnNetwork.isAllowed, "network namespaces are root's"))
+struct SocketStreamNetworkTests {
+    @Test func `a network that is not there is told on both halves`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                try OwnNetwork.enter()
+                let pair = Stream.socketPair(to: SocketAddress("192.0.2.1:80")!)
+                let recorders = [Recorder(), Recorder()]
+                for (stream, recorder) in zip([pair.input, pair.output] as [Stream], recorders) {
+                    recorder.readsEverything()
+                    stream.start(recorder)
+                }
+                try #require(RunLoop.current.run(in: .default) == .finished)
+                for recorder in recorders { try #require(recorder.events == [.errorOccurred]) }
+                try #require(pair.input.streamError as? Errno == .networkUnreachable)
+                try #require(pair.output.streamError as? Errno == .networkUnreachable)
+            }
+        }
+    }
+
+    /// The kernel gives a connecting socket the very port that it connects to, if nobody listens there and it has no
+    /// other.
+    @Test func `a socket that meets itself is refused`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                try OwnNetwork.enter()
+                try OwnNetwork.choosePorts(40_000, 40_000)
+                let pair = Stream.socketPair(to: .ipv4Loopback(port: 40_000))
+                pair.input.open()
+                while pair.input.streamStatus == .opening { sched_yield() }
+                try #require(pair.input.streamError as? Errno == .connectionRefused)
+            }
+        }
+    }
+
+    @Test func `what the network loses comes late, and in order`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                try OwnNetwork.enter()
+                let (fixture, reader) = (try SocketFixture(.ipv4), Recorder())
+                reader.readsEverything()
+                fixture.input.start(reader)
+                fixture.output.start(nil)
+                let (loop, peer) = (RunLoop.current, try fixture.peer)
+                loop.serve { reader.events.count == 1 }
+                for round in 1...3 {
+                    try OwnNetwork.set(isUp: false)
+                    _ = fixture.output.write(pattern(1000))
+                    _ = peer.send(pattern(1000))
+                    loop.poll()
+                    try #require(reader.bytes.count == (round - 1) * 1000)
+                    try OwnNetwork.set(isUp: true)
+                    loop.serve { reader.bytes.count == round * 1000 }
+                    try #require(peer.receive(1000) == pattern(1000))
+                }
+                try #require(reader.bytes == pattern(1000) + pattern(1000) + pattern(1000))
+                try #require(reader.count(.errorOccurred) == 0)
+                fixture.closeBoth()
+            }
+        }
+    }
+
+    @Test func `a peer that the network has swallowed is told of when time is up`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                try OwnNetwork.enter()
+                let (fixture, reader) = (try SocketFixture(.ipv4), Recorder())
+                fixture.input.start(reader)
+                fixture.output.start(nil)
+                let (loop, peer) = (RunLoop.current, try fixture.peer)
+                loop.serve { reader.events.count == 1 }
+                peer.send(pattern(10))
+                loop.serve { reader.events.last == .hasBytesAvailable }
+                try OwnNetwork.set(isUp: false)
+                try #require(
+                    fixture.input.setProperty(Duration.milliseconds(100), forKey: .socketIdleTimeoutKey))
+                _ = fixture.output.write(pattern(10))
+                try #require(fixture.input.read(upTo: 10) == pattern(10))
+                loop.serve { reader.events.last == .errorOccurred }
+                try #require(fixture.input.streamError as? Errno == .timedOut)
+                try #require(fixture.output.streamError as? Errno == .timedOut)
+                fixture.closeBoth()
+                try #require(loop.run(in: .default) == .finished)
+            }
+        }
+    }
+}
