@@ -2,6 +2,6 @@
 
 import Reactor
 
-let seconds = CommandLine.arguments.count > 1 ? Int(CommandLine.arguments[1]) : nil
-Timer.scheduled(after: seconds.map { .seconds($0) } ?? .milliseconds(10)) { _ in RunLoop.current.stop() }
+
+Timer.scheduled(after: .milliseconds(10)) { _ in RunLoop.current.stop() }
 RunLoop.current.run(in: .default)

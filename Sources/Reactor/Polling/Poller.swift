@@ -40,7 +40,8 @@ final class Poller {
             EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
             | EVENT_BASE_FLAG_NO_CACHE_TIME.rawValue
         unsafe event_config_set_flag(configuration, CInt(flags))
-        for method in ["select", "poll"] { unsafe event_config_avoid_method(configuration, method) }
+        unsafe event_config_require_features(
+            configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_O1.rawValue))
         let counter = try OwnedDescriptor.eventCounter()
         let alarm = try OwnedDescriptor.alarm()
         guard let base = unsafe event_base_new_with_config(configuration) else { throw .noMemory }

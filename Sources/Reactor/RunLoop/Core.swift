@@ -8,7 +8,8 @@ extension RunLoop {
         let inbox: Inbox
         /// The loop, which owns this. Set when its thread first asks for it.
         private(set) unowned var loop: RunLoop!
-        private var states: [ModeState?]
+        /// By the modes' numbers.
+        private var states = Vector<ModeState?>()
         /// What all common modes share.
         private let commonItems: ModeState
         /// The common set, as far as it has come home: a pass asks for it without a lock.
@@ -29,7 +30,6 @@ extension RunLoop {
             self.home = home
             self.inbox = inbox
             commonItems = ModeState(.common, isCommon: false)
-            states = [nil, commonItems]
         }
 
         func adopt(_ loop: RunLoop) {
@@ -48,20 +48,18 @@ extension RunLoop {
         func state(of mode: Mode) -> ModeState {
             if let known = knownState(of: mode) { return known }
             let state = ModeState(mode, isCommon: commonModes.contains(mode))
-            let missing = max(0, Int(mode.index) + 1 - states.count)
-            // Stored as a whole: then the compiler sees that no two accesses overlap, and checks none.
-            var states = states + repeatElement(nil, count: missing)
+            while states.count <= Int(mode.index) { states.append(nil) }
             states[Int(mode.index)] = state
-            self.states = states
             return state
         }
 
         func knownState(of mode: Mode) -> ModeState? {
+            if mode == .common { return commonItems }
             let index = Int(mode.index)
             return index < states.count ? states[index] : nil
         }
 
-        var knownStates: [ModeState] { states.compactMap { $0 } }
+        var knownStates: [ModeState] { [commonItems] + states.indices.compactMap { states[$0] } }
 
         /// The groups that a pass in `mode` looks at: its own and, for a common mode, that of the common
         /// items.
@@ -86,7 +84,7 @@ extension RunLoop {
             for (_, observer) in states.flatMap(\.observers) {
                 update(observer) { $0.modeBecameCommon(mode) }
             }
-            for source in states.flatMap(\.descriptors.members) {
+            for source in states.flatMap({ $0.descriptors.members }) {
                 if let owner = source.owner {
                     owner.modeBecameCommon(mode, on: loop)
                 } else {
@@ -144,7 +142,7 @@ extension RunLoop {
             for timer in states.flatMap({ Array($0.timers.elements) }) { forget(timer) }
             for source in states.flatMap(\.sources.values) { source.change(in: loop) { $0 = Membership() } }
             for (_, observer) in states.flatMap(\.observers) { observer.invalidate() }
-            for source in states.flatMap(\.descriptors.members) {
+            for source in states.flatMap({ $0.descriptors.members }) {
                 source.owner?.loopEnded(loop)
                 source.cancel()
             }
@@ -154,7 +152,7 @@ extension RunLoop {
 
         private func freeStates() {
             let freed = knownStates.filter { $0.mode != .common }
-            states = [nil, commonItems]
+            states.removeAll()
             commonItems.clear()
             for state in freed { state.free() }
         }

@@ -81,9 +81,7 @@ final class Inbox: Sendable {
     /// Remembers that `source` is signalled; unlike the others this wakes nobody.
     func noteSignalled(_ source: RunLoop.Source) { leave { $0.signalled.append(source) } }
 
-    func wakeUp() {
-        if activations.load(ordering: .relaxed) > 0 { rouse() }
-    }
+    func wakeUp() { rouse() }
 
     func stop() {
         guard activations.load(ordering: .relaxed) > 0 else { return }

@@ -62,13 +62,19 @@ struct ModeSet: Equatable {
     }
 
     /// The members, in the order in which the process came to know their names.
-    var members: [RunLoop.Mode] {
-        var members: [RunLoop.Mode] = []
-        var rest = low
-        while rest != 0 {
-            members.append(RunLoop.Mode(Int32(rest.trailingZeroBitCount)))
-            rest &= rest - 1
+    var members: Members { Members(low: low, later: later == .none ? [] : later.indices.sorted(by: >)) }
+
+    struct Members: Sequence, IteratorProtocol {
+        fileprivate var low: UInt64
+        /// The last one first.
+        fileprivate var later: [Int32]
+
+        var first: RunLoop.Mode? { first { _ in true } }
+
+        mutating func next() -> RunLoop.Mode? {
+            guard low != 0 else { return later.popLast().map { RunLoop.Mode($0) } }
+            defer { low &= low - 1 }
+            return RunLoop.Mode(Int32(low.trailingZeroBitCount))
         }
-        return later == .none ? members : members + later.indices.sorted().map { RunLoop.Mode($0) }
     }
 }

@@ -15,7 +15,6 @@ struct ModeState {
         var poller: Poller?
         /// Whether the kernel has refused the poller a descriptor.
         var lacksWatches = false
-        var timers = TimerQueue<Timer>()
         var blocks = BlockQueue()
         /// In ascending order, equal ones in the order of arrival.
         var observers: [(sequence: UInt64, observer: RunLoop.Observer)] = []
@@ -28,23 +27,46 @@ struct ModeState {
         /// The sources that a sweep is serving, the next one last. A nested sweep goes on with the same
         /// agenda.
         var agenda: [(sequence: UInt64, source: RunLoop.Source)] = []
+    }
+
+    /// Apart, as no key path leads to what cannot be copied.
+    private struct Files: ~Copyable {
+        var timers = TimerQueue<Timer>()
         var descriptors = Roster()
     }
 
     private let contents: UnsafeMutablePointer<Contents>
+    private let files: UnsafeMutablePointer<Files>
 
     init(_ mode: RunLoop.Mode, isCommon: Bool) {
         unsafe contents = .allocate(capacity: 1)
+        unsafe files = .allocate(capacity: 1)
         unsafe contents.initialize(to: Contents(mode: mode, isCommon: isCommon))
+        unsafe files.initialize(to: Files())
     }
 
     /// Lets go of all that is filed here.
-    func clear() { unsafe contents.pointee = Contents(mode: self.mode, isCommon: self.isCommon) }
+    func clear() {
+        unsafe contents.pointee = Contents(mode: self.mode, isCommon: self.isCommon)
+        unsafe files.pointee = Files()
+    }
 
     /// Ends what this and all its copies stand for.
     func free() {
         unsafe contents.deinitialize(count: 1)
         unsafe contents.deallocate()
+        unsafe files.deinitialize(count: 1)
+        unsafe files.deallocate()
+    }
+
+    var timers: TimerQueue<Timer> {
+        @inline(__always) _read { yield unsafe files.pointee.timers }
+        @inline(__always) nonmutating _modify { yield unsafe &files.pointee.timers }
+    }
+
+    var descriptors: Roster {
+        @inline(__always) _read { yield unsafe files.pointee.descriptors }
+        @inline(__always) nonmutating _modify { yield unsafe &files.pointee.descriptors }
     }
 
     subscript<Value>(dynamicMember property: KeyPath<Contents, Value>) -> Value {
@@ -60,7 +82,7 @@ struct ModeState {
 extension ModeState {
     /// Whether there is something to run for. Observers do not count; nor do blocks, which only start an
     /// activation.
-    var hasItems: Bool { !self.timers.isEmpty || !self.sources.isEmpty || !self.descriptors.members.isEmpty }
+    var hasItems: Bool { !self.timers.isEmpty || !self.sources.isEmpty || !self.descriptors.isEmpty }
 
     /// Whether a source may wait to be served.
     var hasSignals: Bool { !self.signalled.isEmpty || !self.agenda.isEmpty }

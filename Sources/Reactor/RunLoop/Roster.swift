@@ -2,7 +2,7 @@
 ///
 /// Not a dictionary: to make the first one of its type, the runtime searches every loaded library for a conformance,
 /// which costs a small program a megabyte of memory.
-struct Roster {
+struct Roster: ~Copyable {
     /// Where a source is in the roster of one group.
     struct Place {
         let group: RunLoop.Mode
@@ -33,18 +33,27 @@ struct Roster {
         }
     }
 
-    private(set) var members: [DescriptorSource] = []
+    private var sources = Vector<DescriptorSource>()
+
+    var isEmpty: Bool { sources.isEmpty }
+    var count: Int { sources.count }
+    var members: [DescriptorSource] { sources.indices.map { sources[$0] } }
+
+    /// Calls `body`, which changes nothing here, with each source.
+    func forEach(_ body: (DescriptorSource) -> Void) {
+        for index in sources.indices { body(sources[index]) }
+    }
 
     mutating func insert(_ source: DescriptorSource, of group: RunLoop.Mode) {
-        source.places.insert(Place(group: group, index: members.count))
-        members.append(source)
+        source.places.insert(Place(group: group, index: sources.count))
+        sources.append(source)
     }
 
     mutating func remove(_ source: DescriptorSource, of group: RunLoop.Mode) {
         guard let hole = source.places.remove(group) else { return }
-        let last = members.removeLast()
+        let last = sources.removeLast()
         guard last !== source else { return }
-        members[hole] = last
+        sources[hole] = last
         last.places.move(group, to: hole)
     }
 }

@@ -141,6 +141,6 @@ extension RunLoop.Core {
         if groups.own.hasItems { return true }
         guard let common = groups.common, common.hasItems else { return false }
         guard let mainQueue, mainQueue.isCalling else { return true }
-        return !common.timers.isEmpty || !common.sources.isEmpty || common.descriptors.members.count > 1
+        return !common.timers.isEmpty || !common.sources.isEmpty || common.descriptors.count > 1
     }
 }

@@ -25,6 +25,16 @@ extension DescriptorHolder {
         throw error
     }
 
+    /// Whether the kernel keeps bytes that have come (`FIONREAD`, tcp(7)).
+    var hasUnreadBytes: Bool {
+        let count = try? use { (number) throws(Errno) in
+            var count: CInt = 0
+            try SystemCall.make { unsafe ioctl(number, UInt(FIONREAD), &count) }
+            return count
+        }
+        return (count ?? 0) > 0
+    }
+
     /// Tells the peer that nothing more will come (shutdown(2)).
     func shutDown() throws(Errno) {
         _ = try use { (number) throws(Errno) in

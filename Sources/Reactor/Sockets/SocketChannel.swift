@@ -157,7 +157,7 @@ final class SocketChannel: Sendable {
         return state.withLock { $0.fault?.half == .output ? nil : $0.fault?.error }
     }
 
-    private func notify(_ half: Half) {
+    func notify(_ half: Half) {
         let notify = state.withLock { half == .input ? $0.notifyInput : $0.notifyOutput }
         notify?()
     }

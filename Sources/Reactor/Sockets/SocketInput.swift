@@ -25,8 +25,11 @@ final class SocketInput: InputBackend {
 
     func isReady() -> Bool { channel.fault != nil || holder.isReady(for: CInt(POLLIN)) }
 
-    /// The kernel tells of bytes; a fault that the other half found lies behind those that came before it.
-    func prepare() -> Prospect { channel.faultForReading.map { .failed($0) } ?? .waiting }
+    /// The kernel tells of bytes; a fault lies behind those that came before it.
+    func prepare() -> Prospect {
+        guard let fault = channel.faultForReading, !holder.hasUnreadBytes else { return .waiting }
+        return .failed(fault)
+    }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
         while true {
@@ -37,6 +40,7 @@ final class SocketInput: InputBackend {
             }
             if let count, count > 0 {
                 channel.noteActivity()
+                if channel.faultForReading != nil, !holder.hasUnreadBytes { channel.notify(.input) }
                 return Transfer(count: count)
             }
             if let fault = channel.fault { throw fault }

@@ -3,7 +3,7 @@
 /// An indexed heap with four children to a node. Adding and removing cost O(log n) at worst and nearly
 /// nothing in practice. A node is sixteen bytes, so that four children are one line of the processor's cache;
 /// what is seldom asked for while nodes move is kept apart.
-struct DateHeap<Element> {
+struct DateHeap<Element>: ~Copyable {
     /// What stays the same while a date moves through the heap.
     typealias Slot = Int32
 
@@ -19,11 +19,11 @@ struct DateHeap<Element> {
     }
 
     /// The heap, the first node first.
-    private(set) var nodes: ContiguousArray<Node> = []
+    private(set) var nodes = Vector<Node>()
     /// Each slot's place among the nodes; for a free slot, the next free one.
-    private var places: ContiguousArray<Int32> = []
+    private var places = Vector<Int32>()
     /// By slot.
-    private var records: ContiguousArray<Record> = []
+    private var records = Vector<Record>()
     private var firstFree: Slot = -1
 
     subscript(slot: Slot) -> Element? { records[Int(slot)].element }
@@ -33,7 +33,7 @@ struct DateHeap<Element> {
     func sequence(of slot: Slot) -> UInt64 { records[Int(slot)].sequence }
 
     /// The elements, in no order.
-    var elements: some Sequence<Element> { records.lazy.compactMap(\.element) }
+    var elements: [Element] { records.indices.compactMap { records[$0].element } }
 
     /// The places of a node's children.
     func children(of place: Int) -> Range<Int> {
@@ -48,7 +48,7 @@ struct DateHeap<Element> {
         let slot = takeSlot(for: Record(element: element, sequence: sequence))
         let node = Node(date: date, slot: slot, leeway: leeway)
         nodes.append(node)
-        Self.rise(node, from: nodes.count - 1, &nodes, &places, records)
+        rise(node, from: nodes.count - 1)
         return slot
     }
 
@@ -99,16 +99,16 @@ struct DateHeap<Element> {
 
     private mutating func settle(_ node: Node, at place: Int) {
         if place > 0, precedes(node, nodes[(place - 1) / 4]) {
-            Self.rise(node, from: place, &nodes, &places, records)
+            rise(node, from: place)
         } else {
-            Self.sink(node, from: place, &nodes, &places, records)
+            sink(node, from: place)
         }
     }
 
     // MARK: Order
 
     func precedes(_ left: Node, _ right: Node) -> Bool {
-        Self.precedes(left, right, records.span)
+        Self.precedes(left, right, unsafe records.buffer.span)
     }
 
     @inline(__always)
@@ -119,20 +119,17 @@ struct DateHeap<Element> {
         return left.date < right.date
     }
 
-    // The spans are taken once: an array would look at each access whether it is shared.
+    // The spans are taken once, and nothing grows while they are used.
 
-    private static func rise(
-        _ node: Node, from start: Int, _ nodes: inout ContiguousArray<Node>,
-        _ places: inout ContiguousArray<Int32>, _ records: ContiguousArray<Record>
-    ) {
-        let records = records.span
-        var nodes = nodes.mutableSpan
-        var places = places.mutableSpan
+    private mutating func rise(_ node: Node, from start: Int) {
+        let records = unsafe self.records.buffer.span
+        var nodes = unsafe self.nodes.buffer.mutableSpan
+        var places = unsafe self.places.buffer.mutableSpan
         var hole = start
         while hole > 0 {
             let above = (hole - 1) / 4
             let parent = nodes[above]
-            guard precedes(node, parent, records) else { break }
+            guard Self.precedes(node, parent, records) else { break }
             nodes[hole] = parent
             places[Int(parent.slot)] = Int32(truncatingIfNeeded: hole)
             hole = above
@@ -141,22 +138,19 @@ struct DateHeap<Element> {
         places[Int(node.slot)] = Int32(truncatingIfNeeded: hole)
     }
 
-    private static func sink(
-        _ node: Node, from start: Int, _ nodes: inout ContiguousArray<Node>,
-        _ places: inout ContiguousArray<Int32>, _ records: ContiguousArray<Record>
-    ) {
-        let records = records.span
-        var nodes = nodes.mutableSpan
-        var places = places.mutableSpan
+    private mutating func sink(_ node: Node, from start: Int) {
+        let records = unsafe self.records.buffer.span
+        var nodes = unsafe self.nodes.buffer.mutableSpan
+        var places = unsafe self.places.buffer.mutableSpan
         var hole = start
         while 4 &* hole &+ 1 < nodes.count {
-            fetchGrandchildren(of: hole, nodes.span)
-            let place = firstChild(of: hole, nodes, records)
+            Self.fetchGrandchildren(of: hole, nodes.span)
+            let place = Self.firstChild(of: hole, nodes, records)
             let child = nodes[place]
-            guard precedes(child, node, records) else { break }
+            guard Self.precedes(child, node, records) else { break }
             nodes[hole] = child
             places[Int(child.slot)] = Int32(truncatingIfNeeded: hole)
-            fetchAhead(child.slot, for: hole, records)
+            Self.fetchAhead(child.slot, for: hole, records)
             hole = place
         }
         nodes[hole] = node

@@ -1,7 +1,7 @@
 /// The timers of one group of modes, in the order in which they are due. Pure: no clock, no loop.
 ///
 /// Timers with the same date come out in the order in which they went in.
-struct TimerQueue<Element> {
+struct TimerQueue<Element>: ~Copyable {
     /// Where an element is filed until it is removed.
     typealias Slot = DateHeap<Element>.Slot
     typealias Node = DateHeap<Element>.Node
@@ -86,7 +86,7 @@ struct TimerQueue<Element> {
     }
 
     /// As ``wakeDate(leastTolerance:)``, for the timers of two queues together.
-    func wakeDate(leastTolerance: Int64, with other: TimerQueue) -> Int64? {
+    func wakeDate(leastTolerance: Int64, with other: borrowing TimerQueue) -> Int64? {
         guard let own = earliestDate else { return other.wakeDate(leastTolerance: leastTolerance) }
         guard let others = other.earliestDate else { return wakeDate(leastTolerance: leastTolerance) }
         let limit = min(
@@ -98,7 +98,7 @@ struct TimerQueue<Element> {
     }
 
     /// The elements, in no order.
-    var elements: some Sequence<Element> { heap.elements }
+    var elements: [Element] { heap.elements }
 }
 
 // MARK: - Looking through the heap

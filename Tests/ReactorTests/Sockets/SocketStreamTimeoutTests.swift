@@ -72,6 +72,26 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
+    func `what had come before time was up is read before that is told`(origin: SocketOrigin) async throws {
+        try await onItsOwnThread {
+            let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
+            fixture.input.start(reader)
+            fixture.output.start(writer)
+            try fixture.peer.send(pattern(10))
+            RunLoop.current.serve { reader.events.last == .hasBytesAvailable }
+            #expect(fixture.input.setProperty(Duration.milliseconds(10), forKey: .socketIdleTimeoutKey))
+            RunLoop.current.serve { writer.events.last == .errorOccurred }
+            #expect(fixture.input.read(upTo: 6) == pattern(6))
+            #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9])
+            RunLoop.current.serve { reader.events.last == .errorOccurred }
+            #expect(fixture.input.streamError as? Errno == .timedOut)
+            fixture.closeBoth()
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(reader.count(.errorOccurred) == 1)
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
     func `when the peer does not read for long enough, both halves are told so`(origin: SocketOrigin)
         async throws
     {
