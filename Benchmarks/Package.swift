@@ -35,6 +35,7 @@ let package = Package(
         ours("modes"),
         ours("lines"),
         ours("echo"),
+        ours("still"),
         .executableTarget(name: "lines-readline", dependencies: ["Measuring"], swiftSettings: settings),
         // The smallest program: with nothing but the library, or its start-up would not be the library's.
         .executableTarget(

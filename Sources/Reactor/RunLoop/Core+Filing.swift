@@ -101,8 +101,8 @@ extension RunLoop.Core {
     func watchAll(in state: ModeState, on poller: Poller) {
         state.lacksWatches = false
         let groups = groups(state)
-        groups.own.descriptors.forEach { _ = watch($0, in: state, on: poller) }
-        groups.common?.descriptors.forEach { _ = watch($0, in: state, on: poller) }
+        groups.own.descriptors.visit { _ = watch($0, in: state, on: poller) }
+        groups.common?.descriptors.visit { _ = watch($0, in: state, on: poller) }
     }
 
     /// Has every mode's next pass try again what the kernel has refused.

@@ -40,7 +40,7 @@ struct Roster: ~Copyable {
     var members: [DescriptorSource] { sources.indices.map { sources[$0] } }
 
     /// Calls `body`, which changes nothing here, with each source.
-    func forEach(_ body: (DescriptorSource) -> Void) {
+    func visit(_ body: (DescriptorSource) -> Void) {
         for index in sources.indices { body(sources[index]) }
     }
 
