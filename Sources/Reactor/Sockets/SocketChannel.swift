@@ -68,9 +68,11 @@ final class SocketChannel: Sendable {
 
     func open(_ half: Half, notify: @escaping @Sendable () -> Void) {
         let connector = state.withLock { state -> SocketConnector? in
+            // One that another thread has closed meanwhile is not told of anything, and nobody would let go of the
+            // closure.
             switch half {
-            case .input: state.notifyInput = Callback(notify)
-            case .output: state.notifyOutput = Callback(notify)
+            case .input: if !state.isInputClosed { state.notifyInput = Callback(notify) }
+            case .output: if !state.isOutputClosed { state.notifyOutput = Callback(notify) }
             }
             guard case .waiting = state.progress, state.connecting == nil else { return nil }
             state.connecting = makeConnector(timeout: state.options.connectTimeout)

@@ -51,6 +51,20 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `a half that is closed before it has begun to open holds nothing`(isInput: Bool) throws {
+        let channel = SocketChannel(connectingTo: .address(.ipv4Loopback(port: 1)))
+        let half: SocketChannel.Half = isInput ? .input : .output
+        let fate: Fate
+        do {
+            let witness = Witness()
+            fate = Fate(witness)
+            for half in [SocketChannel.Half.input, .output] { channel.close(half) }
+            channel.open(half) { withExtendedLifetime(witness) {} }
+        }
+        #expect(fate.isFreed)
+    }
+
     @Test func `given up before it has begun, an attempt does not begin`() throws {
         let server = try SocketServer()
         let connector = SocketConnector(to: .address(server.address), timeout: .seconds(100)) { _ in
