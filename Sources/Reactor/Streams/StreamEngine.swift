@@ -59,7 +59,10 @@ final class StreamEngine: Sendable {
             state.withLock { $0.machine.failUnlessReleased(error) }
         }
         // Closed from another thread meanwhile, which found nothing to release yet.
-        if state.withLock({ $0.machine.isReleased }) { try? backend.close() }
+        if state.withLock({ $0.machine.isReleased }) {
+            link.disconnect()
+            try? backend.close()
+        }
         refresh()
     }
 

@@ -37,9 +37,12 @@ import Testing
         await #expect(processExitsWith: .success) {
             _ = try SocketThread.loop()
             let before = openSockets()
+            struct Engine { weak var object: StreamEngine? }
+            var engines: [Engine] = []
             for _ in 0..<500 {
                 let fixture = try SocketFixture(.abstract)
                 fixture.releaseOutput()
+                engines.append(Engine(object: fixture.input.engine))
                 let input = Handed(value: fixture.input!)
                 onThreads(2) { index in
                     if index == 0 { return input.value.open() }
@@ -47,7 +50,7 @@ import Testing
                     input.value.close()
                 }
             }
-            waitUntil { openSockets() == before }
+            waitUntil { openSockets() == before && engines.allSatisfy { $0.object == nil } }
         }
     }
 
