@@ -8,8 +8,9 @@ extension RunLoop {
         let inbox: Inbox
         /// The loop, which owns this. Set when its thread first asks for it.
         private(set) unowned var loop: RunLoop!
-        /// By the modes' numbers.
-        private var states = Vector<ModeState?>()
+        /// By the modes' numbers. Accesses cannot overlap, and need no check: each is one line of this file, on one
+        /// thread.
+        @exclusivity(unchecked) private var states = Vector<ModeState?>()
         /// What all common modes share.
         private let commonItems: ModeState
         /// The common set, as far as it has come home: a pass asks for it without a lock.
@@ -48,18 +49,18 @@ extension RunLoop {
         func state(of mode: Mode) -> ModeState {
             if let known = knownState(of: mode) { return known }
             let state = ModeState(mode, isCommon: commonModes.contains(mode))
-            while states.count <= Int(mode.index) { states.append(nil) }
-            states[Int(mode.index)] = state
+            while unsafe states.count <= Int(mode.index) { unsafe states.append(nil) }
+            unsafe states[Int(mode.index)] = state
             return state
         }
 
         func knownState(of mode: Mode) -> ModeState? {
             if mode == .common { return commonItems }
             let index = Int(mode.index)
-            return index < states.count ? states[index] : nil
+            return unsafe index < states.count ? states[index] : nil
         }
 
-        var knownStates: [ModeState] { [commonItems] + states.indices.compactMap { states[$0] } }
+        var knownStates: [ModeState] { [commonItems] + (unsafe states.indices).compactMap { unsafe states[$0] } }
 
         /// The groups that a pass in `mode` looks at: its own and, for a common mode, that of the common
         /// items.
@@ -152,7 +153,7 @@ extension RunLoop {
 
         private func freeStates() {
             let freed = knownStates.filter { $0.mode != .common }
-            states.removeAll()
+            unsafe states.removeAll()
             commonItems.clear()
             for state in freed { state.free() }
         }
