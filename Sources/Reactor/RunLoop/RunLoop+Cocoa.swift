@@ -1,3 +1,6 @@
+// Where Foundation's spellings of these are seen too, with a `Date`, those come first: hence the attribute. It decides
+// for `.distantFuture`, which both types have, and for what a variable without a type becomes.
+
 extension RunLoop {
     /// Runs in the default mode until it has nothing left to run for: on the main thread, forever.
     ///
@@ -12,6 +15,7 @@ extension RunLoop {
     /// empty.
     ///
     /// - Precondition: Called on the loop's own thread.
+    @_disfavoredOverload
     public func run(until deadline: Deadline) {
         while run(mode: .default, before: deadline), Deadline.now < deadline {}
     }
@@ -22,6 +26,7 @@ extension RunLoop {
     /// loop.run(mode: .default, before: .distantFuture) {}` looks at `done` after each source.
     /// - Returns: Whether it ran: false for an empty mode, for ``Mode/common``, and on a thread that is not
     ///   the loop's.
+    @_disfavoredOverload
     @discardableResult
     public func run(mode: Mode, before deadline: Deadline) -> Bool {
         guard isCurrent, mode != .common else { return false }
@@ -32,6 +37,7 @@ extension RunLoop {
     ///
     /// - Returns: The date of the mode's earliest timer, ``Deadline/distantFuture`` if it has other things
     ///   only, and nil if it is empty or the thread is not the loop's.
+    @_disfavoredOverload
     public func limitDate(forMode mode: Mode) -> Deadline? {
         guard run(mode: mode, before: .distantPast) else { return nil }
         let groups = core.groups(core.state(of: mode))
@@ -42,7 +48,14 @@ extension RunLoop {
     }
 
     /// Runs once in `mode`, as ``run(mode:before:)`` does.
+    @_disfavoredOverload
     public func acceptInput(forMode mode: Mode, before deadline: Deadline) {
         run(mode: mode, before: deadline)
+    }
+
+    /// As ``perform(inModes:_:)``, with Cocoa's label.
+    @_disfavoredOverload
+    public func perform(inModes modes: [Mode], block: @escaping @Sendable () -> Void) {
+        perform(inModes: modes, block)
     }
 }

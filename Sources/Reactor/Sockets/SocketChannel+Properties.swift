@@ -4,9 +4,9 @@ import SystemPackage
 extension SocketChannel {
     func property(_ key: Stream.PropertyKey) -> Any? {
         switch key {
-        case .socketNativeHandleKey:
+        case .socketDescriptorKey:
             let number = holder.number
-            return number >= 0 ? number : nil
+            return number >= 0 ? FileDescriptor(rawValue: number) : nil
         case .shouldCloseNativeSocketKey: return holder.closesWhenDone
         case .socketRemoteHostNameKey:
             if case .host(let host, _) = origin { return host }
@@ -14,6 +14,7 @@ extension SocketChannel {
         case .socketRemotePortNumberKey:
             if case .host(_, let port) = origin { return Int(port) }
             return peer?.port.map { Int($0) }
+        case .socketSecurityLevelKey: return state.withLock { $0.requirements.securityLevel.rawValue }
         case .socketRemoteAddressKey: return peer
         case .socketLocalAddressKey:
             return try? holder.use { (number) throws(Errno) in
@@ -24,11 +25,20 @@ extension SocketChannel {
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        if key == .shouldCloseNativeSocketKey {
+        switch key {
+        case .shouldCloseNativeSocketKey:
             guard let closes = value as? Bool else { return false }
             holder.closesWhenDone = closes
             return true
+        case .socketSecurityLevelKey, .securitySettings:
+            let level = StreamSocketSecurityLevel(askedFor: value)
+            return require { $0.securityLevel = level }
+        case .socksProxyConfigurationKey: return requireProxy(value != nil)
+        default: return setOption(value, key)
         }
+    }
+
+    private func setOption(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         let isSet = state.withLock { state in
             // What only matters before the connection is made cannot be changed any more.
             if key == .socketConnectTimeoutKey, !state.isUnopened { return false }
@@ -52,7 +62,7 @@ extension SocketChannel {
 
 extension SocketChannel.State {
     var isUnopened: Bool {
-        if case .waiting = progress { connecting == nil } else { false }
+        if case .waiting = connection { connecting == nil } else { false }
     }
 }
 
@@ -66,6 +76,7 @@ extension SocketOptions {
         case .socketLowWatermarkKey: lowWatermark
         case .socketNoDelayKey: noDelay
         case .socketKeepAliveKey: keepAlive
+        case .networkServiceType: serviceType?.rawValue
         default: nil
         }
     }
@@ -90,6 +101,9 @@ extension SocketOptions {
         case .socketKeepAliveKey:
             guard let isOn = value as? Bool else { return false }
             keepAlive = isOn
+        case .networkServiceType:
+            guard let type = StreamNetworkServiceTypeValue(named: value) else { return false }
+            serviceType = type
         default: return false
         }
         return true

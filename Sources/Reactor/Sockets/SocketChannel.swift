@@ -20,7 +20,10 @@ final class SocketChannel: Sendable {
     struct State {
         /// Nil until the first half is opened.
         var connecting: SocketConnector?
-        var progress = Prospect.waiting
+        var hasOpened = false
+        /// How far connecting has come.
+        var connection = Prospect.waiting
+        var requirements = SocketRequirements()
         /// Why the connection is no more; what had arrived before that can still be read.
         var fault: (error: Errno, half: Half?)?
         var options = SocketOptions()
@@ -31,6 +34,12 @@ final class SocketChannel: Sendable {
         var wakers = SocketWakers()
         var isInputClosed = false
         var isOutputClosed = false
+
+        /// Whether a connection would come too late.
+        var isOver: Bool { isInputClosed && isOutputClosed || requirements.refusal != nil }
+
+        /// How far the opening of a half has come.
+        var progress: Prospect { requirements.refusal.map { .failed($0) } ?? connection }
     }
 
     let holder: DescriptorHolder
@@ -47,7 +56,7 @@ final class SocketChannel: Sendable {
         self.holder = holder
         origin = .descriptor
         changed = nil
-        state = Mutex(State(progress: .ready, peer: peer))
+        state = Mutex(State(connection: .ready, peer: peer))
     }
 
     /// Takes a socket for a stream that goes one way only.
@@ -68,6 +77,7 @@ final class SocketChannel: Sendable {
 
     func open(_ half: Half, notify: @escaping @Sendable () -> Void) {
         let connector = state.withLock { state -> SocketConnector? in
+            state.hasOpened = true
             // One that another thread has closed meanwhile is not told of anything, and nobody would let go of the
             // closure.
             switch half {
@@ -97,13 +107,13 @@ final class SocketChannel: Sendable {
         state.withLock { state in
             state.connecting = nil
             switch result {
-            case .failure(let error): state.progress = .failed(error)
-            case .success(let socket) where state.isInputClosed && state.isOutputClosed: socket.close()
+            case .failure(let error): state.connection = .failed(error)
+            case .success(let socket) where state.isOver: socket.close()
             case .success(let socket):
                 holder.adopt(socket.number)
                 state.options.apply(to: socket.number)
                 state.peer = socket.peer
-                state.progress = .ready
+                state.connection = .ready
             }
         }
         changed?.announce()
@@ -122,7 +132,7 @@ final class SocketChannel: Sendable {
             case .output: (state.isOutputClosed, state.notifyOutput) = (true, nil)
             }
             let isOver = state.isInputClosed && state.isOutputClosed
-            if isOver, case .waiting = state.progress { state.progress = .failed(Errno.canceled) }
+            if isOver, case .waiting = state.connection { state.connection = .failed(Errno.canceled) }
             return (isOver ? state.connecting.take() : nil, state.wakers[half], isOver)
         }
         connector?.cancel()

@@ -13,6 +13,8 @@ final class SocketInput: InputBackend {
 
     var descriptor: DescriptorHolder? { holder }
 
+    var refusal: (any Error)? { channel.refusal }
+
     var readying: Readying { .kernel }
 
     func open(notify: @escaping @Sendable () -> Void) throws(Errno) { channel.open(.input, notify: notify) }
@@ -33,6 +35,7 @@ final class SocketInput: InputBackend {
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
         while true {
+            if channel.isRefused { throw .protocolNotSupported }
             let count: Int?
             do throws(Errno) { count = try unsafe holder.receive(into: buffer) } catch {
                 channel.fail(error, on: .input)

@@ -22,6 +22,8 @@ final class SocketOutput: OutputBackend {
 
     var descriptor: DescriptorHolder? { holder }
 
+    var refusal: (any Error)? { channel.refusal }
+
     var readying: Readying { .kernelWhenBlocked }
 
     func open(notify: @escaping @Sendable () -> Void) throws(Errno) { channel.open(.output, notify: notify) }

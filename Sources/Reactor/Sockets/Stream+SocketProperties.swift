@@ -1,8 +1,21 @@
 extension Stream.PropertyKey {
     // MARK: Cocoa's
 
-    /// A `CInt`: the socket's descriptor. Nil before there is one, and after it is closed.
-    public static let socketNativeHandleKey = Self("kCFStreamPropertySocketNativeHandle")
+    /// A ``StreamSocketSecurityLevel``, or its name; it reads as the name. Holds for both halves, and is
+    /// ``StreamSocketSecurityLevel/none`` unless it is set. With any other level neither half opens; set when they are
+    /// open, it ends both.
+    public static let socketSecurityLevelKey = Self("kCFStreamPropertySocketSecurityLevel")
+
+    /// A dictionary of ``StreamSOCKSProxyConfiguration``, set before opening. This library knows no SOCKS: a pair that
+    /// is asked for a proxy does not open (``StreamRequirementError/proxyUnavailable``), and never connects without
+    /// one. Nil takes the request back. It cannot be read.
+    public static let socksProxyConfigurationKey = Self("kCFStreamPropertySOCKSProxy")
+
+    /// A ``StreamNetworkServiceTypeValue``, or its name; it reads as the name. Nil until it is set.
+    public static let networkServiceType = Self("kCFStreamNetworkServiceType")
+
+    /// Core Foundation's settings of TLS, a dictionary, which ask for it whatever they say, unless their level is none.
+    static let securitySettings = Self("kCFStreamPropertySSLSettings")
 
     /// A `Bool`: whether the socket is closed with the second half. True for a pair to a host unless it is set.
     public static let shouldCloseNativeSocketKey = Self("kCFStreamPropertyShouldCloseNativeSocket")
@@ -14,6 +27,9 @@ extension Stream.PropertyKey {
     public static let socketRemotePortNumberKey = Self("kCFStreamPropertySocketRemotePortNumber")
 
     // MARK: This library's own
+
+    /// A `FileDescriptor`: the socket's. Nil before there is one, and after it is closed.
+    public static let socketDescriptorKey = Self("ReactorSocketDescriptor")
 
     /// A ``SocketAddress``: who is at the other end, as far as it is known.
     public static let socketRemoteAddressKey = Self("ReactorSocketRemoteAddress")

@@ -96,6 +96,8 @@ final class FileInput: InputBackend {
 
     var descriptor: DescriptorHolder? { inner?.descriptor }
 
+    var refusal: (any Error)? { inner?.refusal }
+
     var isReadOffLoop: Bool { inner?.isReadOffLoop ?? false }
 
     var expectedByteCount: Int? { inner?.expectedByteCount }
@@ -163,6 +165,8 @@ final class FileOutput: OutputBackend {
 
     var descriptor: DescriptorHolder? { inner?.descriptor }
 
+    var refusal: (any Error)? { inner?.refusal }
+
     var readying: Readying { inner?.readying ?? .backend }
 
     func isReady() -> Bool { inner?.isReady() ?? false }
@@ -200,6 +204,7 @@ final class FileOutput: OutputBackend {
 
 /// A file offset, from whatever integer a client has put into a property.
 func fileOffset(_ value: Any?) -> Int? {
-    guard let integer = value as? any BinaryInteger else { return nil }
+    // Foundation's numbers are no integers, but can be cast to one.
+    guard let integer = value as? any BinaryInteger ?? value as? Int else { return nil }
     return Int(exactly: integer).flatMap { $0 >= 0 ? $0 : nil }
 }

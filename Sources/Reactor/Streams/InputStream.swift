@@ -45,6 +45,13 @@ open class InputStream: Stream {
         super.init(StreamEngine(memory))
     }
 
+    /// A stream of a copy of `data`: of Foundation's `Data`, or of any other collection of bytes.
+    public init(data: some Collection<UInt8>) {
+        let memory = MemoryInput(data)
+        source = memory
+        super.init(StreamEngine(memory))
+    }
+
     /// A stream of the file at `path`: regular, FIFO, terminal or device. It is opened by ``Stream/open()``,
     /// which fails if it is missing, a directory, or not to be read.
     public init(path: FilePath) {

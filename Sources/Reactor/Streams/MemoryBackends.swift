@@ -11,7 +11,7 @@ final class MemoryInput: InputBackend {
     private nonisolated(unsafe) let bytes: UnsafeMutableRawBufferPointer
     private let consumed = Mutex(0)
 
-    init(_ bytes: [UInt8]) {
+    init(_ bytes: some Collection<UInt8>) {
         unsafe self.bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
         unsafe self.bytes.copyBytes(from: bytes)
     }
@@ -51,7 +51,7 @@ final class MemoryOutput: OutputBackend {
     }
 
     func property(_ key: Stream.PropertyKey) -> Any? {
-        key == .dataWrittenToMemoryStreamKey ? bytes.withLock { $0 } : nil
+        key == .writtenBytesKey ? bytes.withLock { $0 } : nil
     }
 }
 

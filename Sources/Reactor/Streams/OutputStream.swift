@@ -99,7 +99,7 @@ open class OutputStream: Stream {
     public func shutDown() throws(Errno) { try engine.shutDown(sink) }
 
     /// What has been written to a stream in memory; empty for any other stream.
-    public var writtenBytes: [UInt8] { sink.property(.dataWrittenToMemoryStreamKey) as? [UInt8] ?? [] }
+    public var writtenBytes: [UInt8] { sink.property(.writtenBytesKey) as? [UInt8] ?? [] }
 }
 
 extension OutputStream {

@@ -55,6 +55,6 @@ extension Stream {
         public static let fileCurrentOffsetKey = PropertyKey("kCFStreamPropertyFileCurrentOffset")
 
         /// A `[UInt8]`: what has been written to a memory stream so far. Stays readable after closing.
-        public static let dataWrittenToMemoryStreamKey = PropertyKey("kCFStreamPropertyDataWritten")
+        public static let writtenBytesKey = PropertyKey("ReactorWrittenBytes")
     }
 }

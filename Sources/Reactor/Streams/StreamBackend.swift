@@ -20,6 +20,8 @@ protocol StreamBackend: AnyObject, Sendable {
     func close() throws(Errno)
     /// What the kernel can be asked about this backend; nil if it cannot.
     var descriptor: DescriptorHolder? { get }
+    /// Why no more bytes may be moved, whatever error a call has ended with because of that.
+    var refusal: (any Error)? { get }
     /// Whether a read or a write would not wait, asking the kernel if need be; true as well if only trying
     /// would tell.
     func isReady() -> Bool
@@ -55,6 +57,7 @@ extension StreamBackend {
     var readying: Readying { descriptor == nil ? .backend : .kernel }
     var isAtEndWhenOpened: Bool { false }
     var descriptor: DescriptorHolder? { nil }
+    var refusal: (any Error)? { nil }
     func open(notify: @escaping @Sendable () -> Void) throws(Errno) {}
     func close() throws(Errno) {}
     func prepare() -> Prospect { isReady() ? .ready : .waiting }

@@ -78,7 +78,7 @@ extension StreamEngine {
             switch backend.prepare() {
             case .waiting: state.withLock { $0.raiseRoom(event) }
             case .ready: state.withLock { $0.machine.raise(event, unlessMovedSince: transfers) }
-            case .failed(let error): state.withLock { $0.machine.failUnlessReleased(error) }
+            case .failed(let error): fail(error)
             }
         }
         followEverywhere()

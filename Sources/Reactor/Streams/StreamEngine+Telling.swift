@@ -43,7 +43,7 @@ extension StreamEngine {
             let interest = state.withLock { $0.takeIn(drainage, on: loop.identity, event) }
             try station.setInterest(interest)
         } catch {
-            state.withLock { $0.machine.failUnlessReleased(error) }
+            fail(error)
         }
     }
 

@@ -75,7 +75,7 @@ extension StreamEngine {
 
     private func failTransfer(_ error: Errno) -> Int {
         // Closed from another thread under the call: that is no fault of the stream's.
-        state.withLock { $0.machine.failUnlessReleased(error) }
+        fail(error)
         refresh()
         return -1
     }

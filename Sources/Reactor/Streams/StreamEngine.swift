@@ -56,7 +56,7 @@ final class StreamEngine: Sendable {
             link.connect(self)
             try backend.open { [link] in link.refresh() }
         } catch {
-            state.withLock { $0.machine.failUnlessReleased(error) }
+            fail(error)
         }
         // Closed from another thread meanwhile, which found nothing to release yet.
         if state.withLock({ $0.machine.isReleased }) {
@@ -72,7 +72,7 @@ final class StreamEngine: Sendable {
         guard status == .opening else { return false }
         switch backend.progress() {
         case .waiting: return true
-        case .failed(let error): state.withLock { $0.machine.failUnlessReleased(error) }
+        case .failed(let error): fail(error)
         case .ready:
             let readying = backend.readying
             state.withLock { state in
@@ -82,6 +82,12 @@ final class StreamEngine: Sendable {
             }
         }
         return false
+    }
+
+    /// Takes in a fault, unless the stream has been closed meanwhile.
+    func fail(_ error: any Error) {
+        let error = backend.refusal ?? error
+        state.withLock { $0.machine.failUnlessReleased(error) }
     }
 
     func close() {
@@ -100,7 +106,9 @@ final class StreamEngine: Sendable {
 
     // MARK: Properties
 
-    func property(_ key: Stream.PropertyKey) -> Any? { backend.property(key) }
+    func property(_ key: Stream.PropertyKey) -> Any? {
+        backend.property(key) ?? StreamProperties.bridge?.property(key, native: backend.property)
+    }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         guard backend.setProperty(value, key) else { return false }

@@ -76,7 +76,10 @@ import Testing
         try await onItsOwnThread {
             var numbers: [CInt] = []
             let listener = try addListener { _, connection in
-                guard let number = connection.input.property(forKey: .socketNativeHandleKey) as? CInt else {
+                guard
+                    let number = (connection.input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?
+                        .rawValue
+                else {
                     return
                 }
                 numbers.append(number)

@@ -77,7 +77,8 @@ final class SocketFixture {
 
     /// Has the kernel keep little for the streams' own socket, which must be there.
     func narrow() throws {
-        SocketPeer.narrow(try #require(input.property(forKey: .socketNativeHandleKey) as? CInt))
+        SocketPeer.narrow(
+            try #require((input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue))
         try peer.narrow()
     }
 }

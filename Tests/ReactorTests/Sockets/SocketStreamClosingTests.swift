@@ -38,7 +38,7 @@ import Testing
             provoke(event, by: try fixture.peer)
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(recorder.events == [event])
-            #expect(fixture.input.property(forKey: .socketNativeHandleKey) == nil)
+            #expect(fixture.input.property(forKey: .socketDescriptorKey) == nil)
         }
     }
 

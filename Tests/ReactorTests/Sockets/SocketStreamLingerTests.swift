@@ -20,7 +20,7 @@ import Testing
             let peer = try fixture.peer
             RunLoop.current.serve { recorder.events.count == 3 }
             let sent = fill(fixture.output)
-            let number = fixture.input.property(forKey: .socketNativeHandleKey) as? CInt
+            let number = (fixture.input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue
             weak let channel = (fixture.input.engine.backend as? SocketInput)?.channel
             if ending != .release { fixture.closeBoth() }
             if ending != .closing { fixture.releaseStreams() }
@@ -43,7 +43,7 @@ import Testing
             output.open()
             let sent = fill(output)
             output.close()
-            #expect(output.property(forKey: .socketNativeHandleKey) == nil)
+            #expect(output.property(forKey: .socketDescriptorKey) == nil)
             // The number is its owner's again, and somebody else's at once.
             #expect(dup2(fresh.rawValue, other.rawValue) == other.rawValue)
             #expect(peer.receiveToEnd(by: 1000)?.count == sent)

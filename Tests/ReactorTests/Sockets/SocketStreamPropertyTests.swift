@@ -13,7 +13,9 @@ import Testing
 
     @Test func `Cocoa's keys have Cocoa's names`() {
         let names: [(Stream.PropertyKey, String)] = [
-            (.socketNativeHandleKey, "kCFStreamPropertySocketNativeHandle"),
+            (.socketSecurityLevelKey, "kCFStreamPropertySocketSecurityLevel"),
+            (.socksProxyConfigurationKey, "kCFStreamPropertySOCKSProxy"),
+            (.networkServiceType, "kCFStreamNetworkServiceType"),
             (.shouldCloseNativeSocketKey, "kCFStreamPropertyShouldCloseNativeSocket"),
             (.socketRemoteHostNameKey, "kCFStreamPropertySocketRemoteHostName"),
             (.socketRemotePortNumberKey, "kCFStreamPropertySocketRemotePortNumber"),
@@ -22,9 +24,11 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `the native handle is there with the socket, and goes with it`(origin: SocketOrigin) throws {
+    func `the descriptor is there with the socket, and goes with it`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
-        func handle(_ stream: Stream) -> CInt? { stream.property(forKey: .socketNativeHandleKey) as? CInt }
+        func handle(_ stream: Stream) -> CInt? {
+            (stream.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue
+        }
         for stream in fixture.streams { #expect((handle(stream) == nil) == (origin != .descriptor)) }
         try fixture.openBoth()
         let number = try #require(handle(fixture.input))
@@ -81,7 +85,8 @@ import Testing
         }
         #expect(!fixture.input.setProperty("yes", forKey: key))
         try fixture.openBoth()
-        let number = try #require(fixture.input.property(forKey: .socketNativeHandleKey) as? CInt)
+        let number = try #require(
+            (fixture.input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue)
         fixture.input.close()
         #expect(fixture.output.write([1]) == 1)
         fixture.output.close()
@@ -108,7 +113,8 @@ import Testing
                         && !fixture.output.setProperty(nil, forKey: key))
             }
             try fixture.openBoth()
-            let number = try #require(fixture.input.property(forKey: .socketNativeHandleKey) as? CInt)
+            let number = try #require(
+                (fixture.input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue)
             for (key, level, name) in options {
                 #expect(option(name, level, of: number) == isOn)
                 #expect(fixture.input.setProperty(!isOn, forKey: key))
@@ -121,7 +127,8 @@ import Testing
     @Test func `what the client has set on the socket itself is left alone`() throws {
         let fixture = try SocketFixture()
         try fixture.openBoth()
-        let number = try #require(fixture.input.property(forKey: .socketNativeHandleKey) as? CInt)
+        let number = try #require(
+            (fixture.input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue)
         var isOn: CInt = 1
         setsockopt(number, CInt(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<CInt>.size))
         #expect(fixture.input.setProperty(true, forKey: .socketKeepAliveKey))

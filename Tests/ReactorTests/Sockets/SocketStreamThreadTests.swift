@@ -105,7 +105,7 @@ import Testing
                 }
             }
             #expect(fixture.streams.allSatisfy { $0.streamStatus == .closed })
-            #expect(fixture.input.property(forKey: .socketNativeHandleKey) == nil)
+            #expect(fixture.input.property(forKey: .socketDescriptorKey) == nil)
         }
     }
 

@@ -52,7 +52,7 @@ import Testing
 
     @Test func `what was written to memory can be had before, during and after`() {
         let output = OutputStream.toMemory()
-        let key = Stream.PropertyKey.dataWrittenToMemoryStreamKey
+        let key = Stream.PropertyKey.writtenBytesKey
         #expect(output.property(forKey: key) as? [UInt8] == [])
         output.open()
         output.write([1, 2])

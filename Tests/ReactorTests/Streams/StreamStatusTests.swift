@@ -15,7 +15,7 @@ import Testing
         ]
         #expect(events.map(\.rawValue) == [1, 2, 4, 8, 16])
         #expect(Stream.PropertyKey.fileCurrentOffsetKey.rawValue == "kCFStreamPropertyFileCurrentOffset")
-        #expect(Stream.PropertyKey.dataWrittenToMemoryStreamKey.rawValue == "kCFStreamPropertyDataWritten")
+        #expect(Stream.PropertyKey.writtenBytesKey.rawValue == "ReactorWrittenBytes")
     }
 
     @Test(arguments: StreamKind.opensAtOnce)
