@@ -39,7 +39,15 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
-        .target(name: "ReactorFoundation", dependencies: ["Reactor"], swiftSettings: settings),
+        .target(
+            name: "ReactorFoundation",
+            dependencies: [
+                "CReactorLinux",
+                "Reactor",
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: settings
+        ),
         .systemLibrary(name: "CMalloc", path: "Examples/CMalloc"),
         .executableTarget(
             name: "line-reader",

@@ -15,3 +15,11 @@ public typealias InputStream = Reactor.InputStream
 public typealias OutputStream = Reactor.OutputStream
 /// What a stream tells of its events; see the module Reactor. It takes the place of Foundation's.
 public typealias StreamDelegate = Reactor.StreamDelegate
+/// How a socket's bytes are protected; see the module Reactor. It takes the place of Foundation's.
+public typealias StreamSocketSecurityLevel = Reactor.StreamSocketSecurityLevel
+/// The keys that describe a SOCKS proxy; see the module Reactor. It takes the place of Foundation's.
+public typealias StreamSOCKSProxyConfiguration = Reactor.StreamSOCKSProxyConfiguration
+/// The versions of SOCKS; see the module Reactor. It takes the place of Foundation's.
+public typealias StreamSOCKSProxyVersion = Reactor.StreamSOCKSProxyVersion
+/// What a socket is for; see the module Reactor. It takes the place of Foundation's.
+public typealias StreamNetworkServiceTypeValue = Reactor.StreamNetworkServiceTypeValue

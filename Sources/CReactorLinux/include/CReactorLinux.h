@@ -11,14 +11,17 @@
 #include <sys/types.h>
 #include <time.h>
 
-// MARK: The clock
+// MARK: The clocks
 
-/// CLOCK_MONOTONIC in nanoseconds.
-static inline int64_t reactor_monotonic_nanoseconds(void) {
+/// One of the system's clocks in nanoseconds (clock_gettime(2)).
+static inline int64_t reactor_clock_nanoseconds(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+/// CLOCK_MONOTONIC in nanoseconds.
+static inline int64_t reactor_monotonic_nanoseconds(void) { return reactor_clock_nanoseconds(CLOCK_MONOTONIC); }
 
 /// Arms `descriptor` at `nanoseconds` of CLOCK_MONOTONIC, or disarms it with zero. 0, or -1 with errno.
 static inline int reactor_timerfd_arm(int descriptor, int64_t nanoseconds) {

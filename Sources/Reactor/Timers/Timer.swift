@@ -109,6 +109,18 @@ public final class Timer: Sendable {
         }
     }
 
+    /// ``fireDate``, for ReactorFoundation, whose own property of that name hides this one's.
+    package var deadline: Deadline {
+        get { fireDate }
+        set { fireDate = newValue }
+    }
+
+    /// ``tolerance``, likewise.
+    package var leeway: Duration {
+        get { tolerance }
+        set { tolerance = newValue }
+    }
+
     /// Takes the timer out of its loop for good, and lets go of its closure.
     ///
     /// No callout begins after this returns when it is called on the loop's thread; called from another

@@ -1,0 +1,60 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+
+public import Foundation
+public import Reactor
+
+/// `RunLoop`.
+public typealias CFRunLoop = Reactor.RunLoop
+/// `RunLoop.Mode`.
+public typealias CFRunLoopMode = Reactor.RunLoop.Mode
+/// `RunLoop.RunResult`.
+public typealias CFRunLoopRunResult = Reactor.RunLoop.RunResult
+
+extension CFRunLoopMode {
+    /// ``default``.
+    public static var defaultMode: Self { .default }
+}
+
+extension CFRunLoop {
+    /// The loop itself.
+    public func getCFRunLoop() -> CFRunLoop { self }
+}
+
+/// `RunLoop.current`.
+public func CFRunLoopGetCurrent() -> CFRunLoop! { .current }
+/// `RunLoop.main`.
+public func CFRunLoopGetMain() -> CFRunLoop! { .main }
+
+/// Runs the calling thread's loop in the default mode until it is stopped, or has nothing left to run for.
+public func CFRunLoopRun() { CFRunLoop.current.run(in: .default) }
+
+/// Runs the calling thread's loop once, in one mode, for `seconds` at most.
+@discardableResult
+public func CFRunLoopRunInMode(
+    _ mode: CFRunLoopMode!, _ seconds: TimeInterval, _ returnAfterSourceHandled: Bool
+) -> CFRunLoopRunResult {
+    let deadline = Deadline.now.advanced(by: Duration(timeInterval: seconds))
+    return CFRunLoop.current.run(
+        in: mode, until: deadline, returnAfterSourceHandled: returnAfterSourceHandled)
+}
+
+/// `stop()`.
+public func CFRunLoopStop(_ runLoop: CFRunLoop!) { runLoop.stop() }
+/// `wakeUp()`.
+public func CFRunLoopWakeUp(_ runLoop: CFRunLoop!) { runLoop.wakeUp() }
+/// `isWaiting`.
+public func CFRunLoopIsWaiting(_ runLoop: CFRunLoop!) -> Bool { runLoop.isWaiting }
+/// `currentMode`.
+public func CFRunLoopCopyCurrentMode(_ runLoop: CFRunLoop!) -> CFRunLoopMode! { runLoop.currentMode }
+
+/// `perform(inModes:block:)`; a loop that sleeps wakes for it.
+///
+/// - Precondition: `mode` is a mode or the name of one.
+public func CFRunLoopPerformBlock(
+    _ runLoop: CFRunLoop!, _ mode: Any!, _ block: @escaping @Sendable () -> Void
+) {
+    guard let mode = mode as? CFRunLoopMode ?? (mode as? String).map({ CFRunLoopMode($0) }) else {
+        preconditionFailure("a block runs in a mode, or in one of a name")
+    }
+    runLoop.perform(inModes: [mode], block)
+}

@@ -1,0 +1,189 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+
+// Core Foundation's spellings, which clients of streams use beside Cocoa's. Foundation on Linux exports none of them.
+// What is a reference there is the object itself here, and a string is a `String`.
+
+public import Dispatch
+public import Reactor
+
+// MARK: Types
+
+/// A string.
+public typealias CFString = String
+/// Where memory comes from; there is no choice.
+public enum CFAllocator: Sendable {}
+/// No allocator in particular.
+public let kCFAllocatorDefault: CFAllocator? = nil
+/// True, as a property's value.
+public let kCFBooleanTrue: Bool! = true
+/// False, as a property's value.
+public let kCFBooleanFalse: Bool! = false
+
+/// `InputStream`.
+public typealias CFReadStream = Reactor.InputStream
+/// `OutputStream`.
+public typealias CFWriteStream = Reactor.OutputStream
+/// `Stream.PropertyKey`.
+public typealias CFStreamPropertyKey = Reactor.Stream.PropertyKey
+/// `Stream.Status`.
+public typealias CFStreamStatus = Reactor.Stream.Status
+
+// MARK: Pairs of streams
+
+/// `Stream.getStreamsToHost(withName:port:inputStream:outputStream:)`.
+public func CFStreamCreatePairWithSocketToHost(
+    _ allocator: CFAllocator?, _ host: CFString, _ port: UInt32,
+    _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
+    _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
+) {
+    guard let port = UInt16(exactly: port) else { preconditionFailure("a port is between 0 and 65535") }
+    unsafe hand(CFReadStream.socketPair(toHost: host, port: port), to: readStream, writeStream)
+}
+
+/// A pair over a connected socket, which stays open when both are closed, unless
+/// `kCFStreamPropertyShouldCloseNativeSocket` is set.
+public func CFStreamCreatePairWithSocket(
+    _ allocator: CFAllocator?, _ socket: CInt,
+    _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
+    _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
+) {
+    unsafe hand(
+        CFReadStream.socketPair(descriptor: FileDescriptor(rawValue: socket)), to: readStream, writeStream)
+}
+
+/// `Stream.getBoundStreams(withBufferSize:inputStream:outputStream:)`.
+public func CFStreamCreateBoundPair(
+    _ allocator: CFAllocator?,
+    _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
+    _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?, _ transferBufferSize: Int
+) {
+    unsafe hand(CFReadStream.boundPair(bufferSize: transferBufferSize), to: readStream, writeStream)
+}
+
+private func hand(
+    _ pair: (input: CFReadStream, output: CFWriteStream),
+    to readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
+    _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
+) {
+    // Retained only where somebody takes it over.
+    if let readStream = unsafe readStream { unsafe readStream.pointee = .passRetained(pair.input) }
+    if let writeStream = unsafe writeStream { unsafe writeStream.pointee = .passRetained(pair.output) }
+}
+
+// MARK: Reading
+
+/// Opens the stream; false if that has failed already.
+@discardableResult
+public func CFReadStreamOpen(_ stream: CFReadStream!) -> Bool { open(stream) }
+/// `close()`.
+public func CFReadStreamClose(_ stream: CFReadStream!) { stream.close() }
+/// `streamStatus`.
+public func CFReadStreamGetStatus(_ stream: CFReadStream!) -> CFStreamStatus { stream.streamStatus }
+/// `streamError`.
+public func CFReadStreamCopyError(_ stream: CFReadStream!) -> (any Error)! { stream.streamError }
+/// `hasBytesAvailable`.
+public func CFReadStreamHasBytesAvailable(_ stream: CFReadStream!) -> Bool { stream.hasBytesAvailable }
+/// `read(_:maxLength:)`.
+public func CFReadStreamRead(
+    _ stream: CFReadStream!, _ buffer: UnsafeMutablePointer<UInt8>!, _ bufferLength: Int
+) -> Int { unsafe stream.read(buffer, maxLength: bufferLength) }
+/// `property(forKey:)`.
+public func CFReadStreamCopyProperty(_ stream: CFReadStream!, _ propertyName: CFStreamPropertyKey!) -> Any! {
+    stream.property(forKey: propertyName)
+}
+/// `setProperty(_:forKey:)`.
+@discardableResult
+public func CFReadStreamSetProperty(
+    _ stream: CFReadStream!, _ propertyName: CFStreamPropertyKey!, _ propertyValue: Any!
+) -> Bool { stream.setProperty(propertyValue, forKey: propertyName) }
+/// `setDispatchQueue(_:)`.
+public func CFReadStreamSetDispatchQueue(_ stream: CFReadStream!, _ queue: DispatchQueue!) {
+    stream.setDispatchQueue(queue)
+}
+
+// MARK: Writing
+
+/// Opens the stream; false if that has failed already.
+@discardableResult
+public func CFWriteStreamOpen(_ stream: CFWriteStream!) -> Bool { open(stream) }
+/// `close()`.
+public func CFWriteStreamClose(_ stream: CFWriteStream!) { stream.close() }
+/// `streamStatus`.
+public func CFWriteStreamGetStatus(_ stream: CFWriteStream!) -> CFStreamStatus { stream.streamStatus }
+/// `streamError`.
+public func CFWriteStreamCopyError(_ stream: CFWriteStream!) -> (any Error)! { stream.streamError }
+/// `hasSpaceAvailable`.
+public func CFWriteStreamCanAcceptBytes(_ stream: CFWriteStream!) -> Bool { stream.hasSpaceAvailable }
+/// `write(_:maxLength:)`.
+@discardableResult
+public func CFWriteStreamWrite(
+    _ stream: CFWriteStream!, _ buffer: UnsafePointer<UInt8>!, _ bufferLength: Int
+) -> Int { unsafe stream.write(buffer, maxLength: bufferLength) }
+/// `property(forKey:)`.
+public func CFWriteStreamCopyProperty(_ stream: CFWriteStream!, _ propertyName: CFStreamPropertyKey!) -> Any!
+{
+    stream.property(forKey: propertyName)
+}
+/// `setProperty(_:forKey:)`.
+@discardableResult
+public func CFWriteStreamSetProperty(
+    _ stream: CFWriteStream!, _ propertyName: CFStreamPropertyKey!, _ propertyValue: Any!
+) -> Bool { stream.setProperty(propertyValue, forKey: propertyName) }
+/// `setDispatchQueue(_:)`.
+public func CFWriteStreamSetDispatchQueue(_ stream: CFWriteStream!, _ queue: DispatchQueue!) {
+    stream.setDispatchQueue(queue)
+}
+
+private func open(_ stream: Reactor.Stream) -> Bool {
+    let isNew = stream.streamStatus == .notOpen
+    stream.open()
+    return isNew && stream.streamStatus != .error
+}
+
+// MARK: Properties
+
+/// A dictionary of the settings of TLS, which this library has not: a stream that is asked for it does not open.
+public let kCFStreamPropertySSLSettings = "kCFStreamPropertySSLSettings"
+/// The key of the level among those settings.
+public let kCFStreamSSLLevel = "kCFStreamSSLLevel"
+/// `Stream.PropertyKey.socketSecurityLevelKey`.
+public let kCFStreamPropertySocketSecurityLevel = "kCFStreamPropertySocketSecurityLevel"
+/// `StreamSocketSecurityLevel.none`.
+public let kCFStreamSocketSecurityLevelNone = "kCFStreamSocketSecurityLevelNone"
+/// `StreamSocketSecurityLevel.tlSv1`.
+public let kCFStreamSocketSecurityLevelTLSv1 = "kCFStreamSocketSecurityLevelTLSv1"
+/// `StreamSocketSecurityLevel.negotiatedSSL`.
+public let kCFStreamSocketSecurityLevelNegotiatedSSL = "kCFStreamSocketSecurityLevelNegotiatedSSL"
+/// `Stream.PropertyKey.socksProxyConfigurationKey`.
+public let kCFStreamPropertySOCKSProxy = "kCFStreamPropertySOCKSProxy"
+/// `StreamSOCKSProxyConfiguration.hostKey`.
+public let kCFStreamPropertySOCKSProxyHost = "SOCKSProxy"
+/// `StreamSOCKSProxyConfiguration.portKey`.
+public let kCFStreamPropertySOCKSProxyPort = "SOCKSPort"
+/// `Stream.PropertyKey.networkServiceType`.
+public let kCFStreamNetworkServiceType = "kCFStreamNetworkServiceType"
+/// `StreamNetworkServiceTypeValue.voIP`.
+public let kCFStreamNetworkServiceTypeVoIP = "kCFStreamNetworkServiceTypeVoIP"
+/// `Stream.PropertyKey.shouldCloseNativeSocketKey`.
+public let kCFStreamPropertyShouldCloseNativeSocket = "kCFStreamPropertyShouldCloseNativeSocket"
+/// `Stream.PropertyKey.socketNativeHandleKey`.
+public let kCFStreamPropertySocketNativeHandle = "kCFStreamPropertySocketNativeHandle"
+/// `Stream.PropertyKey.socketRemoteHostNameKey`.
+public let kCFStreamPropertySocketRemoteHostName = "kCFStreamPropertySocketRemoteHostName"
+/// `Stream.PropertyKey.socketRemotePortNumberKey`.
+public let kCFStreamPropertySocketRemotePortNumber = "kCFStreamPropertySocketRemotePortNumber"
+
+extension CFStreamPropertyKey {
+    /// ``dataWrittenToMemoryStreamKey``.
+    public static var dataWritten: Self { .dataWrittenToMemoryStreamKey }
+    /// ``fileCurrentOffsetKey``.
+    public static var fileCurrentOffset: Self { .fileCurrentOffsetKey }
+    /// ``socketNativeHandleKey``.
+    public static var socketNativeHandle: Self { .socketNativeHandleKey }
+    /// ``shouldCloseNativeSocketKey``.
+    public static var shouldCloseNativeSocket: Self { .shouldCloseNativeSocketKey }
+    /// ``socketRemoteHostNameKey``.
+    public static var socketRemoteHostName: Self { .socketRemoteHostNameKey }
+    /// ``socketRemotePortNumberKey``.
+    public static var socketRemotePortNumber: Self { .socketRemotePortNumberKey }
+}
