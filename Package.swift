@@ -89,11 +89,13 @@ let package = Package(
             path: "Examples/timers",
             swiftSettings: settings
         ),
+        .target(name: "ReactorTestSupport", path: "Tests/Support", swiftSettings: testSettings),
         .testTarget(
             name: "ReactorTests",
             dependencies: [
                 "CReactorLinux",
                 "Reactor",
+                "ReactorTestSupport",
                 "main-loop-probe",
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
@@ -101,8 +103,19 @@ let package = Package(
         ),
         .testTarget(
             name: "ReactorFoundationTests",
-            dependencies: ["Reactor", "ReactorFoundation"],
+            dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport"],
             swiftSettings: testSettings
+        ),
+        // Cocoa's code as it is, in Swift 5, with another import; and with none but Foundation's, and aliases.
+        .testTarget(
+            name: "PortedCodeTests",
+            dependencies: ["ReactorFoundation", "ReactorTestSupport"],
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
+        .testTarget(
+            name: "AliasedCodeTests",
+            dependencies: ["ReactorFoundation", "ReactorTestSupport"],
+            swiftSettings: [.swiftLanguageMode(.v5)]
         ),
         // The main loop runs in a program with a synchronous main: the tests run this one as a child process.
         .executableTarget(

@@ -87,3 +87,16 @@ import SystemPackage
 }
 
 private func openDescriptors() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }
+
+/// The shared libraries of this program: those of a program on this library alone.
+func whatIsLoaded() throws {
+    let maps = try FileDescriptor.open("/proc/self/maps", .readOnly)
+    var text: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    while case let count = try buffer.withUnsafeMutableBytes({ try maps.read(into: $0) }), count > 0 {
+        text += buffer[..<count]
+    }
+    for name in ["libFoundation", "libevent", "libdispatch"] {
+        print(name, text.firstRange(of: Array(name.utf8)) != nil)
+    }
+}

@@ -9,6 +9,7 @@ let scenarios: [String: () throws -> Void] = [
     "nested in a timer": nestedInTimer,
     "main actor": mainActor,
     "never empty": neverEmpty,
+    "what is loaded": whatIsLoaded,
     "run never returns": runNeverReturns,
     "asleep after a drain": asleepAfterDrain,
     "a queue that never ends": endlessQueue,

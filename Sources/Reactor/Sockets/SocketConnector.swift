@@ -42,7 +42,7 @@ final class SocketConnector: Sendable {
     /// Begins, unless another thread has cancelled this already.
     func start() {
         do throws(Errno) {
-            let loop = try SocketThread.loop()
+            let loop = try StreamThread.loop()
             loop.perform { [self] in begin(on: loop) }
         } catch {
             finish(.failure(error))

@@ -1,3 +1,4 @@
+public import Dispatch
 import Synchronization
 
 /// Is told what happens on a stream, on the thread of a run loop that the stream is scheduled on.
@@ -83,6 +84,23 @@ open class Stream {
     open func remove(from aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
         engine.remove(from: aRunLoop, mode)
     }
+
+    /// Has the delegate told of events on `queue`, and on no run loop any longer: Core Foundation's
+    /// `CFReadStreamSetDispatchQueue`.
+    ///
+    /// They are told in order and one at a time, though the queue be concurrent. Nil takes the stream off its queue;
+    /// so does scheduling it on a run loop. No event is told on a queue that the stream has been taken off, nor after
+    /// ``close()``, unless another thread did that and the delegate was being called already.
+    ///
+    /// A thread of this library's own waits for the stream meanwhile. If there can be none (pthread_create(3)), the
+    /// stream fails.
+    open func setDispatchQueue(_ queue: DispatchQueue?) {
+        guard let queue else { return setQueue(nil) }
+        setQueue { callout in queue.async(execute: callout) }
+    }
+
+    /// As ``setDispatchQueue(_:)``, for queues of any kind.
+    package func setQueue(_ enqueue: StreamQueue.Enqueue?) { engine.setQueue(enqueue) }
 
     /// The value of a property; nil if the stream has no such property, or no value for it now.
     open func property(forKey key: PropertyKey) -> Any? { engine.property(key) }

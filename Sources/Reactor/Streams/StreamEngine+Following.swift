@@ -113,10 +113,12 @@ extension StreamEngine.State {
         if readying == .kernelWhenBlocked, !isBlocked { machine.raise(event) }
     }
 
-    /// Takes in what has come of the kernel's having room; returns what it has to watch for now.
+    /// Takes in what has come of the kernel's having room, unless another thread has written since there had been
+    /// `transfers` writes: then its finding is the newer one. Returns what the kernel has to watch for now.
     mutating func takeIn(
-        _ drainage: Drainage, on loop: LoopIdentity, _ event: Stream.Event
+        _ drainage: Drainage, unlessMovedSince transfers: UInt64, on loop: LoopIdentity, _ event: Stream.Event
     ) -> Readiness {
+        guard transfers == machine.transfers else { return setInterest(on: loop, event) }
         isDraining = !drainage.isDone
         if drainage.hasRoom, isBlocked {
             isBlocked = false

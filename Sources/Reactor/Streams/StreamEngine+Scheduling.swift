@@ -6,6 +6,12 @@ extension StreamEngine {
     var isScheduled: Bool { state.withLock { !$0.homes.isEmpty } }
 
     func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
+        leaveQueue()
+        join(loop, mode) { _ in }
+    }
+
+    /// Makes the stream's station on a loop, unless it is over; `change` happens together with that.
+    func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
         let common = loop.commonModes
         let isScheduled = state.withLock { state -> Bool in
             guard !state.machine.isReleased else { return false }
@@ -15,6 +21,7 @@ extension StreamEngine {
                 state.homes.insert(StreamHome(loop, station: DescriptorSource(ownedBy: self)))
             }
             state.homes.update(loop.identity) { $0.membership.add(mode, common: common) }
+            change(&state)
             return true
         }
         guard isScheduled else { return }
@@ -37,6 +44,7 @@ extension StreamEngine {
     func leaveLoops() {
         let left = state.withLock { state -> [StreamHome] in
             defer { state.homes = StreamHomes() }
+            state.dropQueue()
             return state.homes.all
         }
         for home in left { leave(home) }
@@ -87,12 +95,16 @@ extension StreamEngine {
     /// Has every loop that is behind follow. While the delegate is being called nothing is done: this happens
     /// again when it returns.
     private func followEverywhere() {
-        let behind = state.withLock { state -> [RunLoop] in
-            if state.isTelling { return [] }
+        let (behind, queue) = state.withLock { state -> ([RunLoop], StreamQueue?) in
+            if state.isTelling { return ([], nil) }
+            // What is to be told on a queue needs no loop.
             let isRaised = !state.machine.raised.isEmpty
-            return state.homes.all.filter { isRaised || state.isBehind($0, event) }.map(\.loop)
+            let queue = isRaised ? state.enqueueCallout() : nil
+            let isLoopNeeded = isRaised && queue == nil
+            return (state.homes.all.filter { isLoopNeeded || state.isBehind($0, event) }.map(\.loop), queue)
         }
         for loop in behind { summon(loop) }
+        if let queue { callOut(on: queue) }
     }
 
     /// Has `loop` follow: now if this is its thread, else when it next looks, for which it is woken.

@@ -51,7 +51,7 @@ extension StreamEngine {
             guard state.machine.isOpen else { return (-1, state.machine.status == .opening) }
             guard count > 0 else { return (0, false) }
             state.machine.begin(status, answering: event)
-            if !state.isTelling { state.hasMovedOutside = true }
+            if !state.isTelling || state.queue != nil { state.hasMovedOutside = true }
             return (nil, false)
         }
         guard answer.isOpening else { return answer.refusal }

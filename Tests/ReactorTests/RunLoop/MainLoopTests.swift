@@ -3,6 +3,11 @@ import Testing
 @testable import Reactor
 
 @Suite struct MainLoopTests {
+    @Test func `a program on this library alone does not load Foundation`() async throws {
+        let lines = try await probeMainLoop("what is loaded")
+        #expect(lines == ["libFoundation false", "libevent true", "libdispatch true"])
+    }
+
     @Test func `draining the main queue ends run before a date`() async throws {
         let lines = try await probeMainLoop("a drain ends an activation")
         #expect(lines == ["before the first run", "true", "while asleep", "handledSource"])

@@ -86,13 +86,6 @@ final class SocketFixture {
 /// How many descriptors of sockets the process has. Only of use in a process where nobody else opens any.
 func openSockets() -> Int { openPaths().count { $0.hasPrefix("socket:") } }
 
-/// Waits, off a loop, for what another thread does.
-func waitUntil(_ condition: () -> Bool) {
-    let deadline = Deadline.now.advanced(by: RunLoop.testPatience)
-    while !condition(), Deadline.now < deadline { sched_yield() }
-    #expect(condition())
-}
-
 /// A stream that a test hands from thread to thread, as its documentation allows.
 struct Handed<Value>: @unchecked Sendable {
     let value: Value

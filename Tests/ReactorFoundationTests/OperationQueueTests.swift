@@ -1,0 +1,93 @@
+import ReactorFoundation
+import ReactorTestSupport
+import Testing
+
+/// Reads in operations, and notes what it is told, and on which queue.
+private final class Reader: StreamDelegate, Sendable {
+    struct Record {
+        var bytes: [UInt8] = []
+        var events: [UInt] = []
+        var isElsewhere = false
+        var depth = 0
+        var overlaps = 0
+    }
+
+    let record = Shared(Record())
+    private let queue: OperationQueue
+
+    init(_ queue: OperationQueue) { self.queue = queue }
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        let isElsewhere = OperationQueue.current !== queue
+        record.update { record in
+            record.events.append(eventCode.rawValue)
+            record.isElsewhere = record.isElsewhere || isElsewhere
+            record.overlaps += record.depth
+            record.depth += 1
+        }
+        if eventCode == .hasBytesAvailable, let input = aStream as? InputStream {
+            let bytes = input.read(upTo: 3)
+            record.update { $0.bytes += bytes }
+        }
+        if eventCode == .endEncountered { aStream.close() }
+        record.update { $0.depth -= 1 }
+    }
+}
+
+@Suite struct OperationQueueTests {
+    @Test(arguments: [1, 4, OperationQueue.defaultMaxConcurrentOperationCount])
+    func `events are told in operations, one at a time, whatever the queue's width`(width: Int) async throws {
+        try await onItsOwnThread {
+            let queue = OperationQueue()
+            queue.maxConcurrentOperationCount = width
+            let (reader, data) = (Reader(queue), Data((0..<100).map { UInt8($0) }))
+            let input = InputStream(data: data)
+            input.delegate = reader
+            input.setDelegateQueue(queue)
+            input.open()
+            waitUntil { input.streamStatus == .closed }
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(reader.record.value.bytes == Array(data))
+            #expect(reader.record.value.events == [1] + Array(repeating: 2, count: 34) + [16])
+            #expect(!reader.record.value.isElsewhere && reader.record.value.overlaps == 0)
+        }
+    }
+
+    @Test func `a suspended queue holds events back, and those of a closed stream never come`() async throws {
+        try await onItsOwnThread {
+            let queue = OperationQueue()
+            queue.isSuspended = true
+            let (reader, other) = (Reader(queue), Reader(queue))
+            let (input, closed) = (InputStream(data: Data([1])), InputStream(data: Data([2])))
+            for (stream, delegate) in [(input, reader), (closed, other)] {
+                stream.delegate = delegate
+                stream.setDelegateQueue(queue)
+                stream.open()
+            }
+            waitUntil { queue.operationCount == 2 }
+            #expect(reader.record.value.events.isEmpty)
+            closed.close()
+            queue.isSuspended = false
+            waitUntil { input.streamStatus == .closed }
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(reader.record.value.events == [1, 2, 16] && other.record.value.events.isEmpty)
+        }
+    }
+
+    @Test func `taken off its queue, a stream is silent`() async throws {
+        try await onItsOwnThread {
+            let queue = OperationQueue()
+            let reader = Reader(queue)
+            let input = InputStream(data: Data([1]))
+            input.delegate = reader
+            queue.isSuspended = true
+            input.setDelegateQueue(queue)
+            input.open()
+            waitUntil { queue.operationCount == 1 }
+            input.setDelegateQueue(nil)
+            queue.isSuspended = false
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(reader.record.value.events.isEmpty && input.streamStatus == .open)
+        }
+    }
+}

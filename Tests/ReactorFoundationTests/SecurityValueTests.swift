@@ -1,0 +1,81 @@
+import ReactorFoundation
+import Testing
+
+@Suite struct SecurityValueTests {
+    private static let levels: [any Sendable] = [
+        StreamSocketSecurityLevel.negotiatedSSL, StreamSocketSecurityLevel.tlSv1.rawValue,
+        Foundation.StreamSocketSecurityLevel.negotiatedSSL,
+    ]
+
+    private func asked(_ value: Any?, forKey key: Stream.PropertyKey = .socketSecurityLevelKey) -> InputStream
+    {
+        let pair = Stream.socketPair(to: .ipv4Loopback(port: 9))
+        #expect(pair.output.setProperty(value, forKey: key))
+        return pair.input
+    }
+
+    @Test func `a level is understood as a value, a string, a string object, boxed, and among settings`()
+        throws
+    {
+        var values: [Any] = []
+        for level in Self.levels {
+            values += [level, level as AnyObject, [kCFStreamSSLLevel: level] as [String: Any]]
+        }
+        let name = StreamSocketSecurityLevel.ssLv3.rawValue as NSString
+        values += [
+            name, NSDictionary(dictionary: [kCFStreamSSLLevel: name]), NSNumber(value: true), NSNull(),
+        ]
+        for value in values {
+            for key in [Stream.PropertyKey.socketSecurityLevelKey, .init(kCFStreamPropertySSLSettings)] {
+                let stream = asked(value, forKey: key)
+                stream.open()
+                let error = try #require(stream.streamError)
+                #expect(error is StreamRequirementError)
+                #expect((error as NSError).domain == NSPOSIXErrorDomain)
+                #expect((error as NSError).code == Int(Errno.protocolNotSupported.rawValue))
+                #expect(error.localizedDescription.contains("has no TLS"))
+            }
+        }
+    }
+
+    @Test func `no security is understood in as many ways`() {
+        let none = StreamSocketSecurityLevel.none
+        let values: [Any?] = [
+            nil, none, none as AnyObject, none.rawValue as NSString,
+            [kCFStreamSSLLevel: none.rawValue] as NSDictionary,
+            Foundation.StreamSocketSecurityLevel.none,
+        ]
+        for value in values {
+            #expect(
+                asked(value).property(forKey: .socketSecurityLevelKey) as? NSString == none.rawValue
+                    as NSString)
+        }
+    }
+
+    @Test func `a proxy is refused, as a dictionary of any kind`() throws {
+        let proxies: [Any] = [
+            [StreamSOCKSProxyConfiguration.hostKey: "localhost"] as [StreamSOCKSProxyConfiguration: Any],
+            [kCFStreamPropertySOCKSProxyHost: "localhost", kCFStreamPropertySOCKSProxyPort: 1080]
+                as NSDictionary,
+            [StreamSOCKSProxyConfiguration.versionKey.rawValue: StreamSOCKSProxyVersion.version5.rawValue],
+        ]
+        for proxy in proxies {
+            let stream = asked(proxy, forKey: .socksProxyConfigurationKey)
+            stream.open()
+            let error = try #require(stream.streamError)
+            #expect(error as? StreamRequirementError == .proxyUnavailable)
+            #expect(error.localizedDescription.contains("SOCKS"))
+        }
+    }
+
+    @Test func `a type of service is taken as a value and as a string`() {
+        let pair = Stream.socketPair(to: .ipv4Loopback(port: 9))
+        let voice = StreamNetworkServiceTypeValue.voice
+        for value in [voice, voice.rawValue as NSString, voice as AnyObject] as [Any] {
+            #expect(pair.input.setProperty(value, forKey: .networkServiceType))
+            #expect(pair.output.property(forKey: .networkServiceType) as? String == voice.rawValue)
+        }
+        // Foundation on Linux: false, for every socket's property.
+        #expect(pair.input.setProperty(NSNumber(value: true), forKey: .shouldCloseNativeSocketKey))
+    }
+}

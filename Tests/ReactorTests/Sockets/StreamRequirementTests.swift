@@ -1,0 +1,150 @@
+import Glibc
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+@Suite struct StreamRequirementTests {
+    private static let tls = StreamSocketSecurityLevel.negotiatedSSL
+
+    @Test(arguments: SocketOrigin.allCases, [true, false])
+    func `a stream that is asked for security does not open, nor does its other half`(
+        origin: SocketOrigin, isInputAsked: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin)
+            let asked: Stream = isInputAsked ? fixture.input : fixture.output
+            #expect(asked.setProperty(Self.tls, forKey: .socketSecurityLevelKey))
+            for stream in fixture.streams {
+                stream.open()
+                #expect(stream.streamStatus == .error)
+                #expect(stream.streamError as? StreamRequirementError == .securityUnavailable(Self.tls))
+                #expect(stream.property(forKey: .socketSecurityLevelKey) as? String == Self.tls.rawValue)
+            }
+            #expect(fixture.output.write([1]) == 0 && fixture.input.read(upTo: 1).isEmpty)
+            #expect(fixture.server?.hasGuest != true)
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `an upgrade of an open stream ends it, and sends and reads nothing in plain`(
+        origin: SocketOrigin
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin)
+            try fixture.openBoth()
+            let recorder = Recorder()
+            fixture.output.start(recorder)
+            #expect(fixture.output.write([1, 2]) == 2)
+            try fixture.peer.send([3, 4])
+            #expect(fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey))
+            #expect(fixture.output.write([5]) == 0)
+            #expect(fixture.input.read(upTo: 10) == [])
+            for stream in fixture.streams {
+                #expect(stream.streamError as? StreamRequirementError == .securityUnavailable(Self.tls))
+                #expect(!stream.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey))
+            }
+            RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
+            fixture.closeBoth()
+            #expect(try fixture.peer.receive(10) == [1, 2])
+        }
+    }
+
+    @Test func `a thread that waits for bytes is let go of by an upgrade`() async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture()
+            try fixture.openBoth()
+            let handed = Handed(value: fixture.streams)
+            let asking = try JoinableThread(name: "asking") {
+                while handed.value[0].streamStatus != .reading { sched_yield() }
+                handed.value[1].setProperty(Self.tls, forKey: .socketSecurityLevelKey)
+            }
+            var byte: UInt8 = 0
+            #expect(fixture.input.read(&byte, maxLength: 1) == -1)
+            asking.join()
+            #expect(fixture.input.streamError is StreamRequirementError)
+        }
+    }
+
+    @Test(arguments: SocketOrigin.connected)
+    func `asked while it is opening, a stream does not open`(origin: SocketOrigin) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try SocketFixture(origin), Recorder())
+            fixture.input.start(recorder)
+            fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey)
+            RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
+            #expect(fixture.input.streamError is StreamRequirementError)
+            fixture.output.open()
+            #expect(fixture.output.streamError is StreamRequirementError)
+        }
+    }
+
+    @Test(arguments: SocketOrigin.connected)
+    func `a proxy that is asked for is not done without`(origin: SocketOrigin) throws {
+        let fixture = try SocketFixture(origin)
+        let proxy: [StreamSOCKSProxyConfiguration: Any] = [.hostKey: "localhost", .portKey: 1080]
+        #expect(fixture.input.setProperty(proxy, forKey: .socksProxyConfigurationKey))
+        for stream in fixture.streams {
+            stream.open()
+            #expect(stream.streamError as? StreamRequirementError == .proxyUnavailable)
+        }
+        #expect(fixture.server?.hasGuest == false)
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `what is taken back before opening, or asks for nothing, does not matter`(
+        origin: SocketOrigin
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin)
+            let isProxied = fixture.input.setProperty([String: Any](), forKey: .socksProxyConfigurationKey)
+            #expect(isProxied == (origin != .descriptor))
+            fixture.output.setProperty(nil, forKey: .socksProxyConfigurationKey)
+            fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey)
+            fixture.output.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey)
+            try fixture.openBoth()
+            #expect(!fixture.input.setProperty([String: Any](), forKey: .socksProxyConfigurationKey))
+            #expect(fixture.input.setProperty(nil, forKey: .socketSecurityLevelKey))
+            #expect(fixture.output.write([1]) == 1)
+            #expect(try fixture.peer.receive(1) == [1])
+        }
+    }
+
+    @Test func `a level is a name, a value, or among settings; what is not understood asks for one`() {
+        typealias Level = StreamSocketSecurityLevel
+        let none: [Any?] = [
+            nil, Level.none, Level.none.rawValue, ["kCFStreamSSLLevel": Level.none],
+            ["kCFStreamSSLLevel": Level.none.rawValue, "kCFStreamSSLPeerName": "x"],
+        ]
+        for value in none { #expect(Level(askedFor: value) == .none) }
+        for level in [Level.ssLv2, .ssLv3, .tlSv1, .negotiatedSSL] {
+            #expect(Level(askedFor: level) == level && Level(askedFor: level.rawValue) == level)
+            #expect(Level(askedFor: ["kCFStreamSSLLevel": level]) == level)
+        }
+        let unknown: [Any] = [
+            1, true, ["kCFStreamSSLValidatesCertificateChain": false], [String: Any](), "TLS 1.3",
+        ]
+        for value in unknown { #expect(Level(askedFor: value) != .none) }
+    }
+
+    @Test(arguments: [SocketOrigin.ipv4, .ipv6], [true, false])
+    func `a type of service marks the packets`(origin: SocketOrigin, isOpen: Bool) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin)
+            #expect(fixture.input.property(forKey: .networkServiceType) == nil)
+            if isOpen { try fixture.openBoth() }
+            #expect(!fixture.input.setProperty("fast", forKey: .networkServiceType))
+            #expect(
+                fixture.input.setProperty(StreamNetworkServiceTypeValue.voice, forKey: .networkServiceType))
+            if !isOpen { try fixture.openBoth() }
+            let descriptor = fixture.output.property(forKey: .socketDescriptorKey) as? FileDescriptor
+            let number = try #require(descriptor?.rawValue)
+            let (level, name) = origin == .ipv6 ? (IPPROTO_IPV6, IPV6_TCLASS) : (IPPROTO_IP, IP_TOS)
+            var (value, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
+            getsockopt(number, CInt(level), name, &value, &size)
+            #expect(value == 46 << 2)
+            let type = fixture.output.property(forKey: .networkServiceType) as? String
+            #expect(type == StreamNetworkServiceTypeValue.voice.rawValue)
+        }
+    }
+}

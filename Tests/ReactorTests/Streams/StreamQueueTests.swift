@@ -1,0 +1,203 @@
+import Dispatch
+import Glibc
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import Reactor
+
+/// A queue that knows whether one is on it.
+private struct MarkedQueue {
+    private static let key = DispatchSpecificKey<UInt64>()
+    private static let last = Shared<UInt64>(0)
+    let queue: DispatchQueue
+    private let number: UInt64
+
+    init(_ attributes: DispatchQueue.Attributes = []) {
+        queue = DispatchQueue(label: "events", attributes: attributes)
+        number = Self.last.update { last in
+            last += 1
+            return last
+        }
+        queue.setSpecific(key: Self.key, value: number)
+    }
+
+    var isCurrent: Bool { DispatchQueue.getSpecific(key: Self.key) == number }
+}
+
+/// Waits until the hidden loop has done what it was asked to.
+private func settle() throws {
+    for _ in 0..<3 { try StreamThread.loop().performAndWait {} }
+}
+
+@Suite struct StreamQueueTests {
+    @Test(arguments: StreamKind.allCases)
+    func `events are told on the queue, once for each answer`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
+            let isElsewhere = Shared(false)
+            let counter = Counter { _, _ in if !marked.isCurrent { isElsewhere.value = true } }
+            fixture.stream.delegate = counter
+            fixture.stream.setDispatchQueue(marked.queue)
+            fixture.stream.open()
+            waitUntil { counter.told.value.count == 2 }
+            try settle()
+            marked.queue.sync {}
+            #expect(counter.told.value == [1, kind.transferEvent.rawValue])
+            fixture.move(1)
+            waitUntil { counter.told.value.count == 3 }
+            fixture.stream.close()
+            marked.queue.sync {}
+            #expect(
+                counter.told.value.dropFirst(2).allSatisfy { $0 == kind.transferEvent.rawValue || $0 == 16 })
+            #expect(!isElsewhere.value)
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases, [true, false])
+    func `a stream opened before it gets its queue is told of`(kind: StreamKind, isOpen: Bool) async throws {
+        try await onItsOwnThread {
+            let (marked, fixture, counter) = (MarkedQueue(), try Fixture(kind), Counter())
+            if isOpen { fixture.stream.open() }
+            fixture.stream.setDispatchQueue(marked.queue)
+            if !isOpen { fixture.stream.open() }
+            fixture.stream.delegate = counter
+            fixture.stream.setDispatchQueue(marked.queue)
+            waitUntil { counter.told.value.contains(kind.transferEvent.rawValue) }
+            fixture.stream.close()
+            marked.queue.sync {}
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `closing in a callout ends the telling`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
+                let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
+                let counter = Counter { stream, told in if told == event { stream.close() } }
+                fixture.stream.delegate = counter
+                fixture.stream.setDispatchQueue(marked.queue)
+                fixture.stream.open()
+                waitUntil { fixture.stream.streamStatus == .closed }
+                try settle()
+                marked.queue.sync {}
+                #expect(counter.told.value.last == event.rawValue)
+            }
+        }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `taken off its queue in a callout, a stream is silent`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
+            let counter = Counter { stream, _ in stream.setDispatchQueue(nil) }
+            fixture.stream.delegate = counter
+            fixture.stream.setDispatchQueue(marked.queue)
+            fixture.stream.open()
+            waitUntil { !counter.told.value.isEmpty }
+            marked.queue.sync {}
+            try settle()
+            marked.queue.sync {}
+            #expect(counter.told.value == [1])
+            fixture.stream.close()
+        }
+    }
+
+    enum Ending: CaseIterable, Sendable {
+        case close, remove, release, schedule
+    }
+
+    @Test(arguments: [StreamKind.bytes, .socket, .memory], Ending.allCases)
+    func `an event that is on its way when the stream goes does not arrive`(
+        kind: StreamKind, ending: Ending
+    ) async throws {
+        try await onItsOwnThread {
+            let (marked, fixture, counter) = (MarkedQueue(), try Fixture(kind), Counter())
+            weak let stream = fixture.stream
+            weak let engine = fixture.stream.engine
+            fixture.stream.delegate = counter
+            fixture.stream.setDispatchQueue(marked.queue)
+            marked.queue.suspend()
+            fixture.stream.open()
+            try settle()
+            switch ending {
+            case .close: fixture.stream.close()
+            case .remove: fixture.stream.setDispatchQueue(nil)
+            case .release: fixture.releaseStream()
+            case .schedule:
+                fixture.stream.schedule(in: .current, forMode: .default)
+                // Nor does it hold up the loop.
+                RunLoop.current.serve { counter.told.value.count >= 2 }
+                #expect(counter.threads.value == [UInt(pthread_self())])
+                fixture.stream.close()
+            }
+            #expect((stream == nil) == (ending == .release))
+            let told = counter.told.value
+            marked.queue.resume()
+            marked.queue.sync {}
+            #expect(counter.told.value == told && (ending == .schedule) == (told.count == 2))
+            fixture.releaseStream()
+            try settle()
+            #expect(stream == nil && engine == nil)
+        }
+    }
+
+    @Test func `a stream may go in its own callout, the last to hold it`() async throws {
+        try await onItsOwnThread {
+            let marked = MarkedQueue()
+            let held = Shared<Handed<[Stream]>>(Handed(value: []))
+            let counter = Counter { _, _ in held.value = Handed(value: []) }
+            weak var weakStream: Stream?
+            do {
+                let stream = InputStream(bytes: [1])
+                weakStream = stream
+                held.value = Handed(value: [stream])
+                stream.delegate = counter
+                stream.setDispatchQueue(marked.queue)
+                stream.open()
+            }
+            waitUntil { weakStream == nil }
+            marked.queue.sync {}
+            #expect(counter.told.value == [1] || counter.told.value == [1, 2])
+        }
+    }
+
+    @Test func `from a loop to a queue, to another, and back to the loop, no byte is lost`() async throws {
+        try await onItsOwnThread {
+            let pipe = try FileDescriptor.pipe()
+            let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+            let queues = [MarkedQueue(), MarkedQueue(.concurrent)]
+            let (read, end) = (Shared<[UInt8]>([]), Answer<Void>())
+            let loop = RunLoop.current
+            let counter = Counter { stream, event in
+                guard event == .hasBytesAvailable else { return event == .endEncountered ? loop.stop() : () }
+                let count = read.update { bytes in
+                    bytes += (stream as! InputStream).read(upTo: 7)
+                    return bytes.count
+                }
+                switch count / 7 % 3 {
+                case 0: stream.schedule(in: loop, forMode: .default)
+                case let next:
+                    stream.remove(from: loop, forMode: .default)
+                    stream.setDispatchQueue(queues[next - 1].queue)
+                }
+            }
+            let writer = try JoinableThread(name: "writer") {
+                _ = try? pipe.writeEnd.closeAfter { try pipe.writeEnd.writeAll(pattern(20_000)) }
+                end.give(())
+            }
+            // So that the loop has something to run for while the stream is elsewhere.
+            let keepAlive = RunLoop.Source {}
+            loop.add(keepAlive, forMode: .default)
+            input.start(counter)
+            while read.value.count < 20_000 || input.streamStatus != .atEnd {
+                loop.run(in: .default, until: .now.advanced(by: .milliseconds(50)))
+            }
+            end.wait()
+            writer.join()
+            #expect(read.value == pattern(20_000))
+            #expect(counter.overlaps.load(ordering: .relaxed) == 0)
+            input.close()
+        }
+    }
+}
