@@ -12,8 +12,8 @@ extension Reactor.RunLoop.Mode {
     /// ``common``.
     public static var commonModes: Self { .common }
 
-    /// ``tracking``.
     // swift-format-ignore: AlwaysUseLowerCamelCase
+    /// ``tracking``.
     public static var UITrackingRunLoopMode: Self { .tracking }
 
     /// ``eventTracking``.

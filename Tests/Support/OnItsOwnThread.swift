@@ -5,7 +5,7 @@ import Glibc
 ///
 /// Swift Testing runs tests on a pool of as many threads as there are cores: a loop that waited there would
 /// starve the others.
-public func onItsOwnThread<Result: Sendable>(
+package func onItsOwnThread<Result: Sendable>(
     _ body: @escaping @Sendable () throws -> Result
 ) async throws -> Result {
     try await withCheckedThrowingContinuation { continuation in

@@ -4,11 +4,11 @@ import Glibc
 ///
 /// Behind a lock that the thread sanitizer can follow. `@unchecked Sendable` is right because the value is only touched
 /// while that is held.
-public final class Shared<Value: Sendable>: @unchecked Sendable {
+package final class Shared<Value: Sendable>: @unchecked Sendable {
     private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private var stored: Value
 
-    public init(_ value: Value) {
+    package init(_ value: Value) {
         stored = value
         pthread_mutex_init(lock, nil)
     }
@@ -18,13 +18,13 @@ public final class Shared<Value: Sendable>: @unchecked Sendable {
         lock.deallocate()
     }
 
-    public var value: Value {
+    package var value: Value {
         get { update { $0 } }
         set { update { $0 = newValue } }
     }
 
     @discardableResult
-    public func update<Answer: Sendable>(_ change: (inout Value) -> Answer) -> Answer {
+    package func update<Answer: Sendable>(_ change: (inout Value) -> Answer) -> Answer {
         pthread_mutex_lock(lock)
         defer { pthread_mutex_unlock(lock) }
         return change(&stored)

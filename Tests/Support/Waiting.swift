@@ -3,7 +3,7 @@ import Testing
 
 /// Waits, off a loop, for what another thread does. No test passes by waiting: what never comes makes it fail, after a
 /// quarter of an hour.
-public func waitUntil(_ condition: () -> Bool) {
+package func waitUntil(_ condition: () -> Bool) {
     let end = ContinuousClock.now + .seconds(900)
     while !condition(), ContinuousClock.now < end { sched_yield() }
     #expect(condition())

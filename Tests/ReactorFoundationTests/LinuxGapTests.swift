@@ -1,0 +1,223 @@
+import Glibc
+import ReactorFoundation
+import ReactorTestSupport
+import Testing
+
+/// Writes down what it is told, on its loop's thread.
+private class Recorder: StreamDelegate {
+    var events: [Stream.Event] = []
+    var onEvent: (Stream, Stream.Event) -> Void = { _, _ in }
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        events.append(eventCode)
+        onEvent(aStream, eventCode)
+    }
+}
+
+private final class OwnDelegate: InputStream, StreamDelegate {
+    var events: [Stream.Event] = []
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { events.append(eventCode) }
+}
+
+// What Foundation on Linux lacks, or does otherwise than on a Mac, stands before each test.
+
+@Suite struct LinuxGapTests {
+    // A delegate is never called.
+    @Test func `a delegate is told of what happens`() async throws {
+        try await onItsOwnThread {
+            let (input, recorder) = (InputStream(data: Data([1, 2, 3])), Recorder())
+            input.delegate = recorder
+            recorder.onEvent = { stream, event in
+                if event == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 2) }
+                if event == .endEncountered { stream.close() }
+            }
+            input.schedule(in: .current, forMode: .default)
+            input.open()
+            while RunLoop.current.run(mode: .default, before: .distantFuture) {}
+            #expect(
+                recorder.events == [.openCompleted, .hasBytesAvailable, .hasBytesAvailable, .endEncountered])
+        }
+    }
+
+    // The common mode is lost for streams: they are scheduled in a mode of that name, which never runs.
+    @Test func `a stream in the common modes is told of in each`() async throws {
+        try await onItsOwnThread {
+            for mode in [RunLoop.Mode.default, .tracking] {
+                let (input, recorder) = (InputStream(data: Data([1])), Recorder())
+                input.delegate = recorder
+                input.schedule(in: .current, forMode: .common)
+                input.open()
+                #expect(RunLoop.current.run(mode: mode, before: .distantFuture))
+                #expect(recorder.events.first == .openCompleted)
+                input.close()
+            }
+        }
+    }
+
+    // There are no modes but two, and no way to make one common.
+    @Test func `any mode may become a common one`() async throws {
+        try await onItsOwnThread {
+            let (panel, fired) = (RunLoop.Mode.modalPanel, Shared(0))
+            let timer = Timer(timeInterval: 0.001, repeats: false) { _ in fired.value += 1 }
+            RunLoop.current.add(timer, forMode: .common)
+            #expect(!RunLoop.current.run(mode: panel, before: .distantFuture))
+            RunLoop.current.addCommonMode(panel)
+            #expect(RunLoop.current.run(mode: panel, before: .distantFuture) && fired.value == 1)
+        }
+    }
+
+    // The first firing is at once.
+    @Test func `a timer made with an interval lets that pass first`() async throws {
+        try await onItsOwnThread {
+            let (start, fired) = (Date(), Shared<Date?>(nil))
+            let timer = Timer(timeInterval: 0.02, repeats: false) { _ in fired.value = Date() }
+            #expect(timer.fireDate >= start.addingTimeInterval(0.02 - 1e-6))
+            RunLoop.current.add(timer, forMode: .default)
+            RunLoop.current.run(mode: .default, before: .distantFuture)
+            let date = try #require(fired.value)
+            #expect(date >= timer.fireDate)
+        }
+    }
+
+    // It fires once, and is invalid then.
+    @Test(arguments: [0, -1] as [TimeInterval])
+    func `a repeating timer without an interval repeats`(interval: TimeInterval) async throws {
+        try await onItsOwnThread {
+            let fired = Shared(0)
+            let timer = Timer.scheduledTimer(withTimeInterval: interval, repeats: true) { timer in
+                fired.value += 1
+                if fired.value == 3 { timer.invalidate() }
+            }
+            #expect(timer.timeInterval == 0.000_1)
+            RunLoop.current.run(mode: .default, before: .distantFuture)
+            #expect(fired.value == 3)
+        }
+    }
+
+    // It is always zero.
+    @Test func `tolerance is kept`() {
+        let timer = Timer(timeInterval: 1, repeats: true) { _ in }
+        timer.tolerance = 0.25
+        #expect(timer.tolerance == 0.25)
+    }
+
+    // No timer is ever freed, nor its closure.
+    @Test(arguments: [true, false])
+    func `a timer that is over is freed, with its closure`(isFired: Bool) async throws {
+        try await onItsOwnThread {
+            weak var captured: Shared<Int>?
+            weak var timer: Timer?
+            do {
+                let object = Shared(0)
+                captured = object
+                let new = Timer.scheduledTimer(withTimeInterval: 0, repeats: false) { _ in object.value += 1 }
+                timer = new
+                if !isFired { new.invalidate() }
+            }
+            RunLoop.current.run(mode: .default, before: .distantFuture)
+            #expect(timer == nil && captured == nil)
+        }
+    }
+
+    // It is the beginning of 2001.
+    @Test func `an invalid timer's date is its last one`() {
+        let date = Date(timeIntervalSinceNow: 10)
+        let timer = Timer(fire: date, interval: 1, repeats: true) { _ in }
+        timer.invalidate()
+        #expect(timer.fireDate == date)
+    }
+
+    // A sleeping loop sleeps on.
+    @Test func `a block from another thread wakes the loop`() async throws {
+        try await onItsOwnThread {
+            let (loop, ran) = (RunLoop.current, Shared(false))
+            let timer = Timer.scheduledTimer(withTimeInterval: 3600, repeats: true) { _ in }
+            Thread {
+                while !loop.isWaiting { sched_yield() }
+                loop.perform {
+                    ran.value = true
+                    timer.invalidate()
+                }
+            }.start()
+            while RunLoop.current.run(mode: .default, before: .distantFuture) {}
+            #expect(ran.value)
+        }
+    }
+
+    // There is no way to stop or to wake a loop, nor a source or an observer of one's own.
+    @Test func `a loop can be stopped, woken, fed and watched`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            var activities: [RunLoop.Activities] = []
+            let observer = RunLoop.Observer(for: [.entry, .exit]) { _, activity in activities.append(activity)
+            }
+            loop.add(observer, forMode: .default)
+            let source = RunLoop.Source { RunLoop.current.stop() }
+            loop.add(source, forMode: .default)
+            Thread {
+                while !loop.isWaiting { sched_yield() }
+                source.signal()
+                loop.wakeUp()
+            }.start()
+            #expect(loop.run(in: .default) == .stopped)
+            #expect(activities == [.entry, .exit])
+            source.invalidate()
+        }
+    }
+
+    // There is no delayed perform, and none on another thread.
+    @Test func `a block is performed after a delay, unless it is taken back`() async throws {
+        try await onItsOwnThread {
+            var ran: [String] = []
+            RunLoop.current.perform(after: .milliseconds(1)) { ran.append("later") }
+            let token = RunLoop.current.perform(after: .zero) { ran.append("never") }
+            token.invalidate()
+            #expect(ran.isEmpty)
+            RunLoop.current.run(mode: .default, before: .distantFuture)
+            #expect(ran == ["later"])
+        }
+    }
+
+    // It is nil.
+    @Test func `a stream without a delegate is its own`() async throws {
+        try await onItsOwnThread {
+            let stream = OwnDelegate(data: Data([1]))
+            stream.schedule(in: .current, forMode: .default)
+            stream.open()
+            RunLoop.current.run(mode: .default, before: .distantFuture)
+            #expect(stream.events == [.openCompleted, .hasBytesAvailable])
+            stream.close()
+        }
+    }
+
+    // A FIFO counts as ready, and its read blocks the loop.
+    @Test func `a pipe without bytes does not hold up the loop`() async throws {
+        try await onItsOwnThread {
+            let (pipe, recorder, fired) = (Pipe(), Recorder(), Shared(0))
+            let input = InputStream(fileAtPath: "/dev/fd/\(pipe.fileHandleForReading.fileDescriptor)")!
+            input.delegate = recorder
+            input.schedule(in: .current, forMode: .default)
+            input.open()
+            recorder.onEvent = { stream, event in
+                guard event == .hasBytesAvailable else { return }
+                #expect((stream as! InputStream).read(upTo: 10) == [1])
+                stream.close()
+            }
+            Timer.scheduledTimer(withTimeInterval: 0.001, repeats: false) { _ in
+                fired.value += 1
+                pipe.fileHandleForWriting.write(Data([1]))
+            }
+            while RunLoop.current.run(mode: .default, before: .distantFuture) {}
+            #expect(recorder.events == [.openCompleted, .hasBytesAvailable] && fired.value == 1)
+        }
+    }
+
+    // It returns true, and no bytes.
+    @Test func `the bytes of data are lent whole`() {
+        let input = InputStream(data: Data([1, 2, 3]))
+        input.open()
+        var (bytes, count): (UnsafeMutablePointer<UInt8>?, Int) = (nil, 0)
+        #expect(input.getBuffer(&bytes, length: &count) && count == 3 && bytes?[2] == 3)
+    }
+}
