@@ -1,7 +1,7 @@
 public import Dispatch
 import Synchronization
 
-/// Is told what happens on a stream, on the thread of a run loop that the stream is scheduled on.
+/// Is told what happens on a stream, on the thread of a run loop that the stream is scheduled on, or on its queue.
 public protocol StreamDelegate: AnyObject {
     /// Called for one event of `aStream`.
     ///
@@ -20,6 +20,7 @@ extension StreamDelegate {
 /// A stream is opened once and closed once. Scheduled on a run loop, it tells its delegate there, in the
 /// modes it is scheduled in, that it has opened, that it can be read or written, that it has failed or come
 /// to its end. It tells of bytes, or of space, once; and again only after it has been read, or written.
+/// On a Dispatch queue it tells the same there (``setDispatchQueue(_:)``).
 /// Without a loop it is used by reading and writing, which wait.
 ///
 /// Every method may be called from any thread, one thread at a time for a stream; ``close()``,
@@ -68,7 +69,8 @@ open class Stream {
     /// What the stream is doing.
     open var streamStatus: Status { engine.status }
 
-    /// Why the stream failed: an `Errno`; nil unless the status is ``Status/error``.
+    /// Why the stream failed: an `Errno`, or for sockets a ``ResolverError`` or a ``StreamRequirementError``; nil unless
+    /// the status is ``Status/error``.
     open var streamError: (any Error)? { engine.error }
 
     /// Has the delegate told of events on `aRunLoop`'s thread while it runs in `mode`; any number of loops
