@@ -60,7 +60,9 @@ extension RunLoop {
             return unsafe index < states.count ? states[index] : nil
         }
 
-        var knownStates: [ModeState] { [commonItems] + (unsafe states.indices).compactMap { unsafe states[$0] } }
+        var knownStates: [ModeState] {
+            [commonItems] + (unsafe states.indices).compactMap { unsafe states[$0] }
+        }
 
         /// The groups that a pass in `mode` looks at: its own and, for a common mode, that of the common
         /// items.
