@@ -8,7 +8,7 @@
 static const struct timer_peer *peer;
 static char work;
 static size_t count, fired, capacity;
-static int64_t *due, *lateness, end;
+static int64_t *due, *lateness, end, seconds;
 
 void timer_fired(size_t index) {
     int64_t now = monotonic_ns();
@@ -26,10 +26,13 @@ static long resident_bytes(void) {
     return pages * sysconf(_SC_PAGESIZE);
 }
 
+static void within(void (*body)(void)) {
+    if (peer->within) peer->within(body);
+    else body();
+}
+
 static void add_and_cancel(void) {
-    for (size_t i = 0; i < count; i++) due[i] = 10000000000 + random_below(50000000000);
     long memory = resident_bytes();
-    peer->prepare(count);
     int64_t start = monotonic_ns();
     for (size_t i = 0; i < count; i++) peer->add(i, due[i]);
     int64_t added = monotonic_ns();
@@ -41,7 +44,7 @@ static void add_and_cancel(void) {
     printf("%.1f %.1f %.0f\n", (double)(added - start) / n, (double)(cancelled - cancelling) / n, (double)memory / n);
 }
 
-static void schedule(int64_t seconds) {
+static void schedule(void) {
     if (work == 'c') {
         end = monotonic_ns() + seconds * 1000000000;
         for (size_t i = 0; i < count; i++) {
@@ -55,12 +58,12 @@ static void schedule(int64_t seconds) {
     for (size_t i = 0; i < count; i++) peer->add(i, due[i] - monotonic_ns());
 }
 
-static void fire(int64_t seconds) {
+static void fire(void) {
     capacity = work == 'b' ? count : count * 100 * (size_t)(seconds + 1);
     lateness = malloc(capacity * sizeof *lateness);
     memset(lateness, 0, capacity * sizeof *lateness);
     peer->prepare(count);
-    schedule(seconds);
+    within(schedule);
     int64_t cost = processor_ns();
     peer->run();
     cost = processor_ns() - cost;
@@ -82,7 +85,10 @@ int run_timers(const struct timer_peer *timer_peer, int argc, char **argv) {
     work = argv[1][0];
     count = strtoull(argv[2], NULL, 0);
     due = calloc(count, sizeof *due);
-    if (work == 'a') add_and_cancel();
-    else fire(argc > 3 ? atoi(argv[3]) : 1);
+    seconds = argc > 3 ? atoi(argv[3]) : 1;
+    if (work != 'a') return fire(), 0;
+    for (size_t i = 0; i < count; i++) due[i] = 10000000000 + random_below(50000000000);
+    peer->prepare(count);
+    within(add_and_cancel);
     return 0;
 }

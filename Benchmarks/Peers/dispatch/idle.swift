@@ -1,0 +1,14 @@
+// idle-dispatch [SECONDS]  One block with a delay, and the end.
+
+import Dispatch
+import Glibc
+import Workloads
+
+@main
+enum Peer {
+    static func main() {
+        let wait = Int(idle_milliseconds(CommandLine.argc, CommandLine.unsafeArgv))
+        DispatchQueue.main.asyncAfter(deadline: .now() + .milliseconds(wait)) { exit(0) }
+        dispatchMain()
+    }
+}

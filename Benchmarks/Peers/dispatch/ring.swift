@@ -1,0 +1,26 @@
+// Dispatch's read sources, on one serial queue.
+
+import Dispatch
+import Glibc
+import Workloads
+
+@main
+enum Peer {
+    static let queue = DispatchQueue(label: "ring")
+    /// The main thread alone touches it.
+    nonisolated(unsafe) static var sources: [any DispatchSourceRead] = []
+
+    static func main() {
+        var peer = ring_peer(
+            prepare: { Peer.sources.reserveCapacity($0) },
+            watch: { index, descriptor in
+                let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: Peer.queue)
+                source.setEventHandler { ring_ready(index) }
+                source.activate()
+                Peer.sources.append(source)
+            },
+            run: { dispatchMain() }
+        )
+        exit(run_ring(&peer, CommandLine.argc, CommandLine.unsafeArgv))
+    }
+}
