@@ -43,7 +43,7 @@ let package = Package(
     ],
     targets: [
         .target(name: "Measuring", swiftSettings: settings),
-        .executableTarget(name: "tabulate", dependencies: ["Measuring"], swiftSettings: settings),
+        .executableTarget(name: "compare", dependencies: ["Measuring"], swiftSettings: settings),
         ours("timers"),
         ours("ring"),
         ours("cross"),

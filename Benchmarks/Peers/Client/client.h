@@ -14,10 +14,9 @@ enum { server_core = 0, client_core = 1 };
 extern int port; // at which the server listens
 
 // Starts the program, on its own core; the first line that it prints is the port that it listens at.
-void start_server(char **arguments, int counts_allocations);
+void start_server(char **arguments);
 void end_server(void);
 int64_t server_processor_ns(void);
-uint64_t server_allocations(void); // since it was started
 size_t server_memory(void);        // its own, not shared with files: heap and stacks, in bytes
 size_t server_descriptors(void);
 void stay_on(int core);
@@ -54,7 +53,7 @@ int start_exchange(size_t connections, size_t depth, size_t bytes);
 // Sends a message for each that has come back, and returns how many those are.
 size_t turn(struct connection *connection, struct samples *samples);
 
-void exchange(size_t connections, size_t depth, size_t bytes, size_t count, int counts_allocations);
+void exchange(size_t connections, size_t depth, size_t bytes, size_t count);
 void send_bulk(size_t bytes);
 void arrive(size_t busy, size_t count);
 void stay(size_t count);

@@ -69,19 +69,14 @@ static void go_round(int poller, size_t count, struct samples *samples) {
     }
 }
 
-void exchange(size_t number, size_t in_flight, size_t bytes, size_t count, int counts_allocations) {
+void exchange(size_t number, size_t in_flight, size_t bytes, size_t count) {
     struct samples none = {0}, samples = {.values = calloc(count, sizeof(int64_t)), .capacity = count};
     int poller = start_exchange(number, in_flight, bytes);
     go_round(poller, count / 10 + number * depth, &none);
     int64_t wall = monotonic_ns(), processor = server_processor_ns();
-    uint64_t allocations = server_allocations();
     go_round(poller, count, &samples);
     wall = monotonic_ns() - wall;
     processor = server_processor_ns() - processor;
-    if (counts_allocations) {
-        printf("%.3f\n", (double)(server_allocations() - allocations) / (double)count);
-        return;
-    }
     sort_numbers(samples.values, samples.count);
     printf("%.1f %.0f %.1f %.1f %.1f\n", (double)processor / (double)count, (double)count * 1e9 / (double)wall,
            microseconds_at(samples.values, count, 50), microseconds_at(samples.values, count, 99),

@@ -8,34 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static pid_t server;
 static clockid_t processor;
-static const volatile uint64_t *allocations;
 
 void stay_on(int core) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(core % (int)sysconf(_SC_NPROCESSORS_ONLN), &set);
     if (sched_setaffinity(0, sizeof set, &set)) die("sched_setaffinity");
-}
-
-// Has what this process starts count its allocations where this process sees the count.
-static void count_allocations(void) {
-    int counter = memfd_create("allocations", 0);
-    if (counter < 0 || ftruncate(counter, sizeof *allocations)) die("memfd_create");
-    allocations = mmap(NULL, sizeof *allocations, PROT_READ, MAP_SHARED, counter, 0);
-    if (allocations == MAP_FAILED) die("mmap");
-    char number[16], library[4096] = {0};
-    if (readlink("/proc/self/exe", library, sizeof library - 32) < 0) die("/proc/self/exe");
-    strcpy(strrchr(library, '/'), "/count-allocations.so");
-    snprintf(number, sizeof number, "%d", counter);
-    setenv("COUNT_ALLOCATIONS_IN", number, 1);
-    setenv("LD_PRELOAD", library, 1);
 }
 
 static _Noreturn void become(char **arguments, int output) {
@@ -47,10 +31,9 @@ static _Noreturn void become(char **arguments, int output) {
     die(arguments[0]);
 }
 
-void start_server(char **arguments, int counts_allocations) {
+void start_server(char **arguments) {
     int output[2];
     if (pipe2(output, O_CLOEXEC)) die("pipe2");
-    if (counts_allocations) count_allocations();
     if ((server = fork()) == 0) become(arguments, output[1]);
     close(output[1]);
     FILE *lines = fdopen(output[0], "r");
@@ -69,8 +52,6 @@ int64_t server_processor_ns(void) {
     if (clock_gettime(processor, &time)) die("the server's clock");
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
-
-uint64_t server_allocations(void) { return allocations ? *allocations : 0; }
 
 size_t server_memory(void) {
     char path[64], line[256];

@@ -20,7 +20,10 @@ final class Echo: ChannelInboundHandler {
 
 @main
 enum Peer {
-    static func main() throws {
+    static func main() throws { try run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() throws {
         let server = try ServerBootstrap(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelInitializer { channel in

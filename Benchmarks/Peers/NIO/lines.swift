@@ -7,7 +7,10 @@ import _NIOFileSystem
 
 @main
 enum Peer {
-    static func main() async throws {
+    static func main() async throws { try await run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    nonisolated static func run() async throws {
         lines_begin()
         try await FileSystem.shared.withFileHandle(forReadingAt: FilePath(CommandLine.arguments[1])) { file in
             for try await chunk in file.readChunks(chunkLength: .kibibytes(64)) {

@@ -33,7 +33,10 @@ enum Peer {
         channel.whenFailure { fatalError("\($0)") }
     }
 
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         var peer = ring_peer(
             prepare: { _ in },
             watch: { Peer.watch($0, $1) },

@@ -18,7 +18,10 @@ enum Peer {
         if !isOver { timer_fired(index) }
     }
 
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         var peer = timer_peer(
             prepare: { Peer.tasks.reserveCapacity($0) },
             add: { index, delay in

@@ -1,4 +1,4 @@
-// start RUNS PROGRAM [ARGUMENT]...  wall-ms p90-ms cpu-ms peak-KiB of a program from its start to its end.
+// start RUNS PROGRAM [ARGUMENT]...  wall-ms p90-ms cpu-ms peak-KiB wake-ups of a program from its start to its end.
 // In C: a process inherits the peak of the one that starts it, which must therefore be small.
 
 #include "workloads.h"
@@ -33,14 +33,15 @@ int main(int argc, char **argv) {
     int64_t *walls = calloc(runs + 1, sizeof *walls);
     struct rusage usage;
     double processor = 0;
-    long peak = 0;
-    for (int i = 0; i < 3; i++) run(argv + 2, &usage); // warms the page cache
+    long peak = 0, switches = 0;
+    if (runs > 1) run(argv + 2, &usage); // warms the page cache
     for (size_t i = 0; i < runs; i++) {
         walls[i] = run(argv + 2, &usage);
         processor += milliseconds(usage.ru_utime) + milliseconds(usage.ru_stime);
+        switches += usage.ru_nvcsw;
         if (usage.ru_maxrss > peak) peak = usage.ru_maxrss;
     }
     qsort(walls, runs, sizeof *walls, compare);
-    printf("%.2f %.2f %.2f %ld\n", (double)walls[runs / 2] / 1e6, (double)walls[runs * 9 / 10] / 1e6,
-           processor / (double)runs, peak);
+    printf("%.2f %.2f %.2f %ld %.1f\n", (double)walls[runs / 2] / 1e6, (double)walls[runs * 9 / 10] / 1e6,
+           processor / (double)runs, peak, (double)switches / (double)runs);
 }

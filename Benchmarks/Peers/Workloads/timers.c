@@ -75,7 +75,7 @@ static void fire(void) {
         printf("%.1f %.1f %.1f %.1f %zu\n", (double)cost / (double)fired, median, late,
                microseconds_at(lateness, fired, 100), early);
     else
-        printf("%.3f %.1f %.1f %.1f %zu\n", (double)cost / 1e9, (double)fired / ((double)count * (double)seconds), median,
+        printf("%.1f %.1f %.1f %.1f %zu\n", (double)cost / (double)fired, (double)fired / ((double)count * (double)seconds), median,
                late, early);
 }
 

@@ -62,7 +62,10 @@ final class Connection: @unchecked Sendable {
 
 @main
 enum Peer {
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         let listener = echo_listen(CommandLine.argc, CommandLine.unsafeArgv)
         let accepting = DispatchSource.makeReadSource(fileDescriptor: listener, queue: Connection.queue)
         accepting.setEventHandler {

@@ -6,7 +6,10 @@ import Workloads
 
 @main
 enum Peer {
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         let queue = DispatchQueue(label: "lines")
         let descriptor = open(CommandLine.arguments[1], O_RDONLY)
         let channel = DispatchIO(type: .stream, fileDescriptor: descriptor, queue: queue) { _ in }

@@ -10,7 +10,10 @@ enum Peer {
     /// The main thread alone touches it.
     nonisolated(unsafe) static var sources: [any DispatchSourceRead] = []
 
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         var peer = ring_peer(
             prepare: { Peer.sources.reserveCapacity($0) },
             watch: { index, descriptor in

@@ -20,7 +20,10 @@ enum Peer {
         sources.append(source)
     }
 
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         var peer = timer_peer(
             prepare: { Peer.sources.reserveCapacity($0) },
             add: { Peer.add($0, $1, repeating: .never) },

@@ -35,7 +35,10 @@ struct Argument: @unchecked Sendable {
 
 @main
 enum Peer {
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         var peer = cross_peer(
             make: { Unmanaged.passRetained(Loop()).toOpaque() },
             run: { _ in while true { sleep(1000) } },

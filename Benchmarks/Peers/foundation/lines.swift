@@ -5,7 +5,10 @@ import Workloads
 
 @main
 enum Peer {
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         let input = InputStream(fileAtPath: CommandLine.arguments[1])!
         let buffer = UnsafeMutablePointer<UInt8>.allocate(capacity: 65536)
         lines_begin()

@@ -21,7 +21,10 @@ enum Peer {
         timers.append(timer)
     }
 
-    static func main() {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
         var peer = timer_peer(
             prepare: { Peer.timers.reserveCapacity($0) },
             add: { Peer.add($0, $1, repeats: false) },

@@ -1,0 +1,32 @@
+/// What the peers' runs of one experiment at one size have printed, round by round.
+struct Results {
+    private(set) var peers: [String] = []
+    private var rounds: [String: [[Double]]] = [:]
+
+    mutating func append(_ numbers: [Double], of peer: String) {
+        if rounds[peer] == nil { peers.append(peer) }
+        rounds[peer, default: []].append(numbers)
+    }
+
+    /// The peer that the others are compared with: the first.
+    var limit: String { peers.first ?? "" }
+
+    /// Those that there are: a peer may print fewer columns, and what cannot be counted is not a number.
+    func numbers(_ column: Int, of peer: String) -> [Double] {
+        (rounds[peer] ?? []).compactMap { $0.indices.contains(column) ? $0[column] : nil }.filter {
+            !$0.isNaN
+        }
+    }
+
+    /// The ratios to the limit's runs of the same rounds, so that what disturbs a round cancels out.
+    func ratios(_ column: Int, of peer: String) -> [Double] {
+        zip(numbers(column, of: peer), numbers(column, of: limit)).filter { $1 > 0.001 }.map { $0 / $1 }
+    }
+}
+
+/// The middle of `numbers`, or nil if there are none.
+func median(_ numbers: [Double]) -> Double? {
+    guard !numbers.isEmpty else { return nil }
+    let sorted = numbers.sorted()
+    return (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
+}
