@@ -16,7 +16,7 @@ struct Chart {
 
     let groups: [Group]
 
-    private static let (label, width, row, head, value) = (90.0, 520.0, 18.0, 34.0, 150.0)
+    private static let (label, width, row, head, value) = (90.0, 520.0, 18.0, 34.0, 190.0)
 
     /// Colours for a light and for a dark background: the reader's.
     private static let style = """
