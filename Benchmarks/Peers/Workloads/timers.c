@@ -5,12 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { soon = 10000000 }; // when the timers are due that are all due when the loop is first run
+
 static const struct timer_peer *peer;
 static char work;
 static size_t count, fired, capacity;
 static int64_t *due, *lateness, end, seconds;
 
 void timer_fired(size_t index) {
+    if (work == 'd') {
+        if (++fired == count) peer->stop();
+        return;
+    }
     int64_t now = monotonic_ns();
     if (fired < capacity) lateness[fired++] = now - due[index];
     due[index] += timer_period;
@@ -70,13 +76,25 @@ static void fire(void) {
     sort_numbers(lateness, fired);
     size_t early = 0;
     while (early < fired && lateness[early] < 0) early++;
-    double median = microseconds_at(lateness, fired, 50), late = microseconds_at(lateness, fired, 99);
-    if (work == 'b')
-        printf("%.1f %.1f %.1f %.1f %zu\n", (double)cost / (double)fired, median, late,
-               microseconds_at(lateness, fired, 100), early);
-    else
-        printf("%.1f %.1f %.1f %.1f %zu\n", (double)cost / (double)fired, (double)fired / ((double)count * (double)seconds), median,
-               late, early);
+    printf("%.1f ", (double)cost / (double)fired);
+    if (work == 'c') printf("%.1f ", (double)fired / ((double)count * (double)seconds));
+    printf("%.1f %.1f ", microseconds_at(lateness, fired, 50), microseconds_at(lateness, fired, 99));
+    if (work == 'b') printf("%.1f ", microseconds_at(lateness, fired, 100));
+    printf("%zu\n", early);
+}
+
+static void add_all(void) {
+    for (size_t i = 0; i < count; i++) peer->add(i, due[i]);
+    usleep(soon / 1000 + 2000);
+}
+
+static void add_and_fire(void) {
+    for (size_t i = 0; i < count; i++) due[i] = random_below(soon);
+    peer->prepare(count);
+    int64_t cost = processor_ns();
+    within(add_all);
+    peer->run();
+    printf("%.1f\n", (double)(processor_ns() - cost) / (double)count);
 }
 
 int run_timers(const struct timer_peer *timer_peer, int argc, char **argv) {
@@ -86,6 +104,7 @@ int run_timers(const struct timer_peer *timer_peer, int argc, char **argv) {
     count = strtoull(argv[2], NULL, 0);
     due = calloc(count, sizeof *due);
     seconds = argc > 3 ? atoi(argv[3]) : 1;
+    if (work == 'd') return add_and_fire(), 0;
     if (work != 'a') return fire(), 0;
     for (size_t i = 0; i < count; i++) due[i] = 10000000000 + random_below(50000000000);
     peer->prepare(count);

@@ -14,8 +14,8 @@ extension Workload {
     static let timers = Workload(
         name: "timers",
         work: """
-            Add one-shot timers due in 10 to 60 s and cancel them again; let timers fire that are due within one window of \
-            100 ms; run timers of 10 ms for 2 s. Lateness is in µs, and `early` counts firings before their time. libuv and \
+            Add one-shot timers due in 10 to 60 s and cancel them again; let timers fire that are all due at once, and within one \
+            window of 100 ms; run timers of 10 ms for 2 s. Lateness is in µs, and `early` counts firings before their time. libuv and \
             GLib count whole milliseconds, and so need fewer wake-ups; Dispatch cancels asynchronously.
             """,
         experiments: [
@@ -29,6 +29,12 @@ extension Workload {
                 ],
                 ends: ["foundation": 10_000, "nio": 100_000],
                 command: { ["@timers-\(program($0))", "a", "\($1)"] }
+            ),
+            Experiment(
+                name: "all due at once, added and fired", unit: "timers", columns: ["cpu-ns/timer*"],
+                peers: cPeers + ["dispatch", "foundation", "nio", "reactor"],
+                sizes: [.few(1000), .few(10_000), .both(100_000), .few(1_000_000)],
+                command: { ["@timers-\(program($0))", "d", "\($1)"] }
             ),
             Experiment(
                 name: "fire within 100 ms", unit: "timers",

@@ -18,7 +18,8 @@ struct Counter {
     func cost(of operation: Operation, _ peer: String, _ kind: Kind) throws -> Double {
         let short = try count(operation.command(peer, operation.counts.short), kind)
         let long = try count(operation.command(peer, operation.counts.long), kind)
-        return (long - short) / Double(operation.counts.long - operation.counts.short) / operation.factor
+        return max(0, long - short) / Double(operation.counts.long - operation.counts.short)
+            / operation.factor
     }
 
     private func count(_ command: [String], _ kind: Kind) throws -> Double {

@@ -17,9 +17,9 @@ struct Operation {
             command: { ["@timers-\($0)", "a", "\($1)"] }
         ),
         Operation(
-            name: "timer-fire", work: "a timer added, and fired within 100 ms", peers: timerPeers,
+            name: "timer-fire", work: "a timer added and fired", peers: timerPeers,
             counts: (2000, 6000),
-            command: { ["@timers-\($0)", "b", "\($1)"] }
+            command: { ["@timers-\($0)", "d", "\($1)"] }
         ),
         Operation(
             name: "event", work: "an event of a descriptor, one of 10 pipes active", peers: peers,

@@ -1,26 +1,28 @@
 /// What the peers' runs of one experiment at one size have printed, round by round.
 struct Results {
     private(set) var peers: [String] = []
-    private var rounds: [String: [[Double]]] = [:]
+    private var runs: [String: [[Double]]] = [:]
 
     mutating func append(_ numbers: [Double], of peer: String) {
-        if rounds[peer] == nil { peers.append(peer) }
-        rounds[peer, default: []].append(numbers)
+        if runs[peer] == nil { peers.append(peer) }
+        runs[peer, default: []].append(numbers)
     }
+
+    var rounds: Int { runs.values.map(\.count).max() ?? 0 }
 
     /// The peer that the others are compared with: the first.
     var limit: String { peers.first ?? "" }
 
     /// Those that there are: a peer may print fewer columns, and what cannot be counted is not a number.
     func numbers(_ column: Int, of peer: String) -> [Double] {
-        (rounds[peer] ?? []).compactMap { $0.indices.contains(column) ? $0[column] : nil }.filter {
+        (runs[peer] ?? []).compactMap { $0.indices.contains(column) ? $0[column] : nil }.filter {
             !$0.isNaN
         }
     }
 
     /// The ratios to the limit's runs of the same rounds, so that what disturbs a round cancels out.
     func ratios(_ column: Int, of peer: String) -> [Double] {
-        zip(numbers(column, of: peer), numbers(column, of: limit)).filter { $1 > 0.001 }.map { $0 / $1 }
+        zip(numbers(column, of: peer), numbers(column, of: limit)).filter { $1 > 0.01 }.map { $0 / $1 }
     }
 }
 

@@ -31,7 +31,11 @@ struct Table {
 extension Table {
     /// The peers' medians, with how far their runs are apart, and their ratios to the limit; then the peers that cannot.
     init(_ results: Results, columns: [Column], absent: [String] = []) {
-        let heads = columns.map { $0.isCompared ? [$0.name, "±", "× \(results.limit)"] : [$0.name] }
+        let isSpread = results.rounds > 1
+        let heads = columns.map { column in
+            guard column.isCompared else { return [column.name] }
+            return [column.name] + (isSpread ? ["±"] : []) + ["× \(results.limit)"]
+        }
         self.init([""] + heads.joined())
         for peer in results.peers {
             append(["`\(peer)`"] + columns.indices.flatMap { Self.cells($0, columns[$0], peer, results) })
@@ -43,7 +47,8 @@ extension Table {
     {
         let numbers = results.numbers(index, of: peer)
         guard column.isCompared else { return [short(median(numbers))] }
-        return [short(median(numbers)), spread(numbers), ratio(results.ratios(index, of: peer))]
+        let spread = results.rounds > 1 ? [spread(numbers)] : []
+        return [short(median(numbers))] + spread + [ratio(results.ratios(index, of: peer))]
     }
 
     /// Half of the distance of the extremes, as a share of the median.
