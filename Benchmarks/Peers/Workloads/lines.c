@@ -14,7 +14,7 @@ void lines_take(const void *first, size_t count) {
 }
 
 int lines_end(void) {
-    printf("%f %f 0\n", (double)bytes / (double)(monotonic_ns() - begin), (double)processor_ns() / 1e9);
+    printf("%f %f\n", (double)processor_ns() / (double)bytes, (double)bytes / (double)(monotonic_ns() - begin));
     fflush(stdout);
     return lines > 0 ? 0 : 1;
 }

@@ -16,7 +16,7 @@ static void push(size_t index) {
 
 static void finish(void) {
     double wall = (double)(monotonic_ns() - begin), processor = (double)(processor_ns() - begin_processor);
-    printf("%.1f %.1f %.1f\n", wall / (double)measured, processor / (double)measured,
+    printf("%.1f %.1f %.1f\n", processor / (double)measured, wall / (double)measured,
            (double)(first - start) / (double)count);
     exit(0);
 }

@@ -94,7 +94,7 @@ void echo_writable(struct echo_connection *connection);
 
 void lines_begin(void);
 void lines_take(const void *bytes, size_t count); // counts the lines in them: memchr(3) for each
-int lines_end(void);                              // prints GB/s cpu-s 0
+int lines_end(void);                              // prints cpu-s/GB GB/s
 
 // MARK: Waiting
 

@@ -20,7 +20,8 @@ extension Workload {
             """,
         experiments: [
             Experiment(
-                name: "add and cancel", unit: "timers", columns: ["ns/add*", "ns/cancel*", "bytes/timer"],
+                name: "add and cancel", unit: "timers",
+                columns: ["cpu-ns/add*", "cpu-ns/cancel*", "bytes/timer"],
                 peers: cPeers + ["dispatch", "foundation", "nio", "reactor"],
                 sizes: [.both(1000), .all(10_000), .all(100_000), .all(1_000_000), .quick(100_000)],
                 absences: [
@@ -61,7 +62,7 @@ extension Workload {
             """,
         experiments: [
             Experiment(
-                name: "one pipe active", unit: "pipes", columns: ["ns/event*", "cpu-ns/event", "ns/watch"],
+                name: "one pipe active", unit: "pipes", columns: ["cpu-ns/event*", "ns/event", "ns/watch"],
                 peers: allPeers,
                 sizes: [.few(10), .few(100), .both(1000), .few(9000)], absences: ["foundation": foundation],
                 command: {
@@ -69,7 +70,7 @@ extension Workload {
                 }
             ),
             Experiment(
-                name: "1,000 pipes", unit: "active", columns: ["ns/event*", "cpu-ns/event"], peers: allPeers,
+                name: "1,000 pipes", unit: "active", columns: ["cpu-ns/event*", "ns/event"], peers: allPeers,
                 sizes: [.few(1), .few(10), .both(100), .few(1000)], absences: ["foundation": foundation],
                 command: {
                     ["taskset", "-c", "0", "@ring-\(program($0))", "1000", "\($1)", "\(events(300_000, $0))"]
@@ -87,7 +88,7 @@ extension Workload {
         experiments: [
             Experiment(
                 name: "a delegate reads a pipe", unit: "pipes",
-                columns: ["ns/event*", "cpu-ns/event", "ns/watch"],
+                columns: ["cpu-ns/event*", "ns/event", "ns/watch"],
                 peers: ["raw", "control", "libevent", "nio", "source", "reactor"],
                 sizes: [.both(1), .few(10), .few(100), .both(1000)], absences: ["foundation": foundation],
                 command: { peer, pipes in
@@ -108,13 +109,13 @@ extension Workload {
             """,
         experiments: [
             Experiment(
-                name: "post", unit: "posts", columns: ["ns/post*", "producer-ns", "cpu-ns/post"],
+                name: "post", unit: "posts", columns: ["cpu-ns/post*", "ns/post", "producer-ns"],
                 peers: cPeers + ["dispatch", "foundation", "nio", "reactor"],
                 sizes: [.few(10_000), .few(30_000), .few(100_000), .both(300_000), .few(1_000_000)],
                 command: { ["taskset", "-c", "0", "@cross-\(program($0))", "post", "\($1)"] }
             ),
             Experiment(
-                name: "there and back", unit: "round trips", columns: ["ns/trip*", "cpu-ns/trip"],
+                name: "there and back", unit: "round trips", columns: ["cpu-ns/trip*", "ns/trip"],
                 peers: cPeers + ["dispatch", "foundation", "nio", "reactor"],
                 sizes: [.few(1000), .quick(10_000), .few(10_000), .all(30_000), .few(100_000)],
                 command: { ["taskset", "-c", "0", "@cross-\(program($0))", "ping", "\($1)"] }

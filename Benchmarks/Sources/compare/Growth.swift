@@ -7,6 +7,8 @@ struct Growth {
     /// What growth with the logarithm of the size looks like as a power over the same sizes, the noise included.
     let bound: Double
 
+    static let worse = "**worse than log n**"
+
     /// Costs that double from run to run can look like this much of a power over three decades.
     private static let noise = 0.1
 
@@ -33,7 +35,7 @@ struct Growth {
         if exponent <= 0.05 { return "constant" }
         if exponent <= bound { return "≤ log n" }
         if let limit, exponent <= limit.exponent + Self.noise { return "as the limit" }
-        return "**worse than log n**"
+        return Self.worse
     }
 }
 
@@ -42,11 +44,11 @@ extension Growth {
     static func table(_ experiment: Experiment, _ results: [(size: Size, results: Results)]) -> Table? {
         guard results.count > 3 else { return nil }
         var table = Table([experiment.unit] + results.map { grouped($0.size.value) } + ["grows as", ""])
-        for (index, column) in experiment.columns.enumerated() where column.isCompared {
+        for (index, column) in experiment.columns.enumerated() where column.isCost {
             var limit: Growth?
             for peer in experiment.peers where Plan.growing.contains(peer) {
                 let costs = results.compactMap { size, results in
-                    median(results.numbers(index, of: peer)).map { (size.value, column.isRate ? 1 / $0 : $0) }
+                    median(results.numbers(index, of: peer)).map { (size.value, $0) }
                 }
                 guard costs.count == results.count, let growth = Growth(of: costs) else { continue }
                 let cells = results.map { short(median($0.results.numbers(index, of: peer))) }
@@ -55,6 +57,6 @@ extension Growth {
                 if limit == nil { limit = growth }
             }
         }
-        return table
+        return table.isEmpty ? nil : table
     }
 }

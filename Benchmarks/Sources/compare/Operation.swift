@@ -56,7 +56,7 @@ struct Operation {
         ),
         Operation(
             name: "second", work: "a second of waiting", peers: timerPeers, counts: (1, 3),
-            command: { ["@idle-\($0)", "\($1)"] }
+            command: { [waiting($0), "\($1)"] }
         ),
     ]
 

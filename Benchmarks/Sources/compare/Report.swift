@@ -5,6 +5,11 @@ struct Report {
     let name: String
     let text: String
     let chart: Chart?
+
+    /// The lines about costs of this library that grow too fast.
+    var warnings: [Substring] {
+        text.split(separator: "\n").filter { $0.contains("`reactor`") && $0.contains(Growth.worse) }
+    }
 }
 
 extension Report {
@@ -60,8 +65,9 @@ struct Page {
         Written by `scripts/bench`; how it measures is in [README.md](README.md). Programs take turns, \(plan.rounds) \
         rounds; a number is the median, `±` half the distance of the extremes, and a ratio to `raw`, the limit, the \
         median of those within each round, with the lowest and the highest. `control` is the limit once more: how far its \
-        ratio is from one is the noise. Processor time says more than wall time. Charts have a logarithmic scale. “Grows as” fits a power of the size to the \
-        costs; “≤ log n” allows what the logarithm looks like over the same sizes, and the noise.
+        ratio is from one is the noise. Processor time says more than wall time. \
+        Charts have a logarithmic scale. “Grows as” fits a power of the \
+        size to the costs; “≤ log n” allows what the logarithm looks like over the same sizes, and the noise.
 
         \(machine.table.text)
         """

@@ -6,6 +6,8 @@ struct Table {
 
     init(_ heads: [String]) { rows = [heads] }
 
+    var isEmpty: Bool { rows.count == 1 }
+
     mutating func append(_ row: [String]) { rows.append(row) }
 
     var text: String {
@@ -67,7 +69,13 @@ extension Table {
 /// A number in three or more digits.
 func short(_ number: Double?) -> String {
     guard let number else { return "–" }
-    return fixed(number, number.magnitude >= 100 ? 0 : number.magnitude >= 10 ? 1 : 2)
+    switch number.magnitude {
+    case 0: return "0"
+    case ..<1: return fixed(number, 3)
+    case ..<10: return fixed(number, 2)
+    case ..<100: return fixed(number, 1)
+    default: return fixed(number, 0)
+    }
 }
 
 /// A whole number with its thousands apart.

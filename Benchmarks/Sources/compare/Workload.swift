@@ -62,6 +62,9 @@ struct Column: ExpressibleByStringLiteral {
 
     /// Whether more is better: a rate, where the others are costs.
     var isRate: Bool { name.hasSuffix("/s") }
+
+    /// Whether it is what one operation, connection or byte costs: that may not grow.
+    var isCost: Bool { isCompared && name.contains("/") && !isRate }
 }
 
 /// What is to be run, and how often.

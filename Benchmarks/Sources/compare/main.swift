@@ -62,6 +62,7 @@ func run() throws {
         print("\n## \(name)\n\n\(report.text)")
         fflush(nil)
         reports.append(report)
+        for warning in report.warnings { say("Grows too fast: \(warning)") }
     }
     if let folder = request.page {
         try Page(folder: folder, machine: Machine(package: place.package), plan: request.plan).write(reports)

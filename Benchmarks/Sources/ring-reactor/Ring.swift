@@ -70,7 +70,7 @@ final class Ring {
     private func finish() -> Never {
         let (wall, processor) = (now() - begin.wall, processorTime() - begin.processor)
         report([
-            fixed(Double(wall) / Double(measured)), fixed(Double(processor) / Double(measured)),
+            fixed(Double(processor) / Double(measured)), fixed(Double(wall) / Double(measured)),
             fixed(Double(first - start) / Double(pipes.count)),
         ])
     }
