@@ -12,7 +12,7 @@ struct Machine {
             ("Memory", "awk '/MemTotal/ { printf \"%.0f GiB\", $2 / 1048576 }' /proc/meminfo"),
             (
                 "Virtual machine",
-                "systemd-detect-virt 2>/dev/null || sed -n 's/^Hypervisor vendor: *//p' <(lscpu)"
+                "lscpu | sed -n 's/^Hypervisor vendor: *//p'"
             ),
             ("Kernel", "uname -sr"),
             ("System", ". /etc/os-release && echo $PRETTY_NAME"),

@@ -1,4 +1,4 @@
-// compare PROGRAMS [--quick] [--rounds N] [--peers NAME,…] [--page FOLDER] [--check FILE] [WORKLOAD]…
+// compare PROGRAMS PACKAGE [--quick] [--rounds N] [--peers NAME,…] [--page FOLDER] [--check FILE] [WORKLOAD]…
 //
 // Runs the workloads, or all of them, and the costs; prints their tables, and writes a page and charts to FOLDER.
 // With --check only counts the operations of FILE, and fails when one costs more than it may. scripts/bench calls it.
@@ -40,8 +40,9 @@ struct Request {
 }
 
 func run() throws {
-    let request = try Request(CommandLine.arguments.dropFirst(2))
-    let place = Place(programs: URL(filePath: CommandLine.arguments[1]), package: URL(filePath: "."))
+    let request = try Request(CommandLine.arguments.dropFirst(3))
+    let place = Place(
+        programs: URL(filePath: CommandLine.arguments[1]), package: URL(filePath: CommandLine.arguments[2]))
     let folder = FileManager.default.temporaryDirectory.appending(path: "compare-\(getpid())")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: folder) }
