@@ -35,7 +35,7 @@ extension Table {
     init(_ results: Results, columns: [Column], absent: [String] = []) {
         let isSpread = results.rounds > 1
         let heads = columns.map { column in
-            guard column.isCompared else { return [column.name] }
+            guard column.isCompared, results.peers.count > 1 else { return [column.name] }
             return [column.name] + (isSpread ? ["±"] : []) + ["× \(results.limit)"]
         }
         self.init([""] + heads.joined())
@@ -48,7 +48,7 @@ extension Table {
     private static func cells(_ index: Int, _ column: Column, _ peer: String, _ results: Results) -> [String]
     {
         let numbers = results.numbers(index, of: peer)
-        guard column.isCompared else { return [short(median(numbers))] }
+        guard column.isCompared, results.peers.count > 1 else { return [short(median(numbers))] }
         let spread = results.rounds > 1 ? [spread(numbers)] : []
         return [short(median(numbers))] + spread + [ratio(results.ratios(index, of: peer))]
     }

@@ -11,6 +11,11 @@ struct Request {
     var thresholds: URL?
     var names: [String] = []
 
+    private static func number(_ text: String) throws -> Int {
+        guard let number = Int(text), number > 0 else { throw Failure(description: "\(text) is not a number of rounds.") }
+        return number
+    }
+
     init(_ arguments: ArraySlice<String>) throws {
         var arguments = arguments
         func value(_ option: String) throws -> String {
@@ -22,7 +27,7 @@ struct Request {
         while let argument = arguments.popFirst() {
             switch argument {
             case "--quick": plan.isQuick = true
-            case "--rounds": plan.rounds = Int(try value(argument)) ?? 0
+            case "--rounds": plan.rounds = try Self.number(value(argument))
             case "--peers": plan.only = Set(try value(argument).split(separator: ",").map(String.init))
             case "--page": page = URL(filePath: try value(argument))
             case "--check": thresholds = URL(filePath: try value(argument))
