@@ -60,6 +60,6 @@ let package = Package(
             swiftSettings: settings
         ),
     ] + theirs("dispatch", ["timers", "ring", "cross", "echo", "idle", "lines"])
-        + theirs("foundation", ["timers", "cross", "idle", "lines"]),
+        + theirs("foundation", ["timers", "cross", "idle", "lines", "modes"]),
     swiftLanguageModes: [.v6]
 )

@@ -2,9 +2,9 @@ extension Workload {
     static let lines = Workload(
         name: "lines",
         work: """
-            Deliver each line of a text (page cache warm), as bytes or as a `String`. The limit is `read` and `memchr` in C; \
-            the peers read 64 KiB at a time in their own way and do the same `memchr`, on their thread. `reactor` delivers each \
-            line on a queue while a 10 ms timer ticks on the loop: `tick-late-us` is its p99.
+            Deliver each line of a text (page cache warm), as bytes or as a `String`. The limit is `read` and `memchr` in \
+            C; the peers read 64 KiB at a time in their own way and do the same `memchr`, on their thread. `reactor` \
+            delivers each line on a queue while a 10 ms timer ticks on the loop: `tick-late-us` is its p99.
             """,
         experiments: [
             Experiment(
@@ -26,15 +26,18 @@ extension Workload {
 
     static let modes = Workload(
         name: "modes",
-        work:
-            "Enter another mode from a callout and leave it, with items in the default mode. On one core. No peer has modes but "
-            + "Foundation and GLib, whose nested loops are another thing.",
+        work: """
+            Enter another mode from a callout and leave it, with items in the default mode: timers, and for `reactor` as \
+            many signalled sources and descriptors. On one core. The other peers have no modes.
+            """,
         experiments: [
             Experiment(
-                name: "enter and leave", unit: "timers, sources and descriptors each",
+                name: "enter and leave", unit: "items of a kind",
                 columns: ["cpu-ns/entry*", "ns/entry"],
-                peers: ["reactor"], sizes: [.both(10), .few(100), .few(1000), .both(9000)],
-                command: { ["taskset", "-c", "0", "@modes-\($0)", "\($1)", "100000"] }
+                peers: ["reactor", "foundation"], sizes: [.both(10), .few(100), .few(1000), .both(9000)],
+                command: {
+                    ["taskset", "-c", "0", "@modes-\($0)", "\($1)", $0 == "reactor" ? "100000" : "10000"]
+                }
             )
         ]
     )
@@ -42,8 +45,8 @@ extension Workload {
     static let idle = Workload(
         name: "idle",
         work: """
-            The smallest program: start, wait with a timer, and end. `wake-ups` are the context switches of one run, its start \
-            included; what a second of waiting costs is among the costs below.
+            The smallest program: start, wait with a timer, and end. `wake-ups` are the context switches of one run, its \
+            start included; what a second of waiting costs is among the costs below.
             """,
         experiments: [
             Experiment(

@@ -14,9 +14,10 @@ extension Workload {
     static let timers = Workload(
         name: "timers",
         work: """
-            Add one-shot timers due in 10 to 60 s and cancel them again; let timers fire that are all due at once, and within one \
-            window of 100 ms; run timers of 10 ms for 2 s. Lateness is in µs, and `early` counts firings before their time. libuv and \
-            GLib count whole milliseconds, and so need fewer wake-ups; Dispatch cancels asynchronously.
+            Add one-shot timers due in 10 to 60 s and cancel them again; let timers fire that are all due at once, and \
+            within one window of 100 ms; run timers of 10 ms for 2 s. Lateness is in µs, and `early` counts firings before \
+            their time. libuv and GLib count whole milliseconds, and so need fewer wake-ups; Dispatch cancels \
+            asynchronously.
             """,
         experiments: [
             Experiment(

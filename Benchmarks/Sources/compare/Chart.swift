@@ -23,11 +23,13 @@ struct Chart {
         <style>
         svg { background: #ffffff; font: 12px system-ui, sans-serif }
         text { fill: #24292f } .title { font-weight: 600 } .value { fill: #57606a }
-        .raw { fill: #8c959f } .peer { fill: #6ea8d8 } .reactor { fill: #d9480f } .limit { stroke: #57606a; stroke-dasharray: 3 3 }
+        .raw { fill: #8c959f } .peer { fill: #6ea8d8 } .reactor { fill: #d9480f }
+        .limit { stroke: #57606a; stroke-dasharray: 3 3 }
         @media (prefers-color-scheme: dark) {
         svg { background: #0d1117 }
         text { fill: #e6edf3 } .value { fill: #9198a1 }
-        .raw { fill: #6e7681 } .peer { fill: #3b6fa0 } .reactor { fill: #f76707 } .limit { stroke: #9198a1 }
+        .raw { fill: #6e7681 } .peer { fill: #3b6fa0 } .reactor { fill: #f76707 }
+        .limit { stroke: #9198a1 }
         }
         </style>
         """
@@ -47,29 +49,33 @@ struct Chart {
         for group in groups {
             lines.append("<text class='title' x='8' y='\(place(y + 22))'>\(escaped(group.title))</text>")
             y += Self.head
-            let bottom = y + Double(group.bars.count) * Self.row
+            let top = y
             for bar in group.bars {
                 lines.append(contentsOf: shapes(of: bar, at: y))
                 y += Self.row
             }
-            let one = place(x(1))
-            lines.append(
-                "<line class='limit' x1='\(one)' x2='\(one)' y1='\(place(bottom))' y2='\(place(bottom - Double(group.bars.count) * Self.row))'/>"
-            )
+            lines.append(limit(from: top, to: y))
         }
         let (width, height) = (place(Self.label + Self.width + Self.value), place(y + 12))
-        let opening =
-            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 \(width) \(height)' width='\(width)' height='\(height)'>"
+        let size = "viewBox='0 0 \(width) \(height)' width='\(width)' height='\(height)'"
+        let opening = "<svg xmlns='http://www.w3.org/2000/svg' \(size)>"
         return ([opening, Self.style] + lines + ["</svg>"]).joined(separator: "\n") + "\n"
+    }
+
+    private func limit(from top: Double, to bottom: Double) -> String {
+        let x = place(x(1))
+        return "<line class='limit' x1='\(x)' x2='\(x)' y1='\(place(top))' y2='\(place(bottom))'/>"
     }
 
     private func shapes(of bar: Bar, at y: Double) -> [String] {
         let colour = bar.peer == "reactor" ? "reactor" : bar.peer == "raw" ? "raw" : "peer"
-        let (start, end) = (x(range.lowerBound), x(bar.ratio))
+        let (start, end, base) = (x(range.lowerBound), x(bar.ratio), place(y + 13))
+        let (left, width) = (place(start), place(max(1, end - start)))
+        let value = "\(fixed(bar.ratio, 2))×, \(escaped(bar.value))"
         return [
-            "<text x='\(place(Self.label - 8))' y='\(place(y + 13))' text-anchor='end'>\(escaped(bar.peer))</text>",
-            "<rect class='\(colour)' x='\(place(start))' y='\(place(y + 3))' width='\(place(max(1, end - start)))' height='12' rx='2'/>",
-            "<text class='value' x='\(place(end + 6))' y='\(place(y + 13))'>\(fixed(bar.ratio, 2))×, \(escaped(bar.value))</text>",
+            "<text x='\(place(Self.label - 8))' y='\(base)' text-anchor='end'>\(escaped(bar.peer))</text>",
+            "<rect class='\(colour)' x='\(left)' y='\(place(y + 3))' width='\(width)' height='12' rx='2'/>",
+            "<text class='value' x='\(place(end + 6))' y='\(base)'>\(value)</text>",
         ]
     }
 

@@ -25,10 +25,10 @@ struct Counter {
     private func count(_ command: [String], _ kind: Kind) throws -> Double {
         var command = try command.map { kind == .instructions && $0.hasPrefix("@") ? try stripped($0) : $0 }
         if !command.contains("TOOL") { command.insert("TOOL", at: 0) }
-        let place = command.firstIndex(of: "TOOL")!
-        command.replaceSubrange(place...place, with: tool(kind))
+        let position = command.firstIndex(of: "TOOL")!
+        command.replaceSubrange(position...position, with: tool(kind))
         try Data(count: kind == .allocations ? 8 : 0).write(to: URL(filePath: log))
-        let resolved = try self.place.resolved(command)
+        let resolved = try place.resolved(command)
         // Or Swift's dictionaries would differ from run to run.
         _ = try output(of: ["timeout", "300"] + resolved, environment: ["SWIFT_DETERMINISTIC_HASHING": "1"])
         return try reading(kind)
@@ -57,7 +57,7 @@ struct Counter {
         return count
     }
 
-    /// A copy without debugging information, over Swift's of which valgrind stumbles. An absolute path resolves to itself.
+    /// The path of a copy without debugging information: over Swift's, valgrind stumbles.
     private func stripped(_ program: String) throws -> String {
         let name = String(program.dropFirst())
         let copy = folder.appending(path: name)

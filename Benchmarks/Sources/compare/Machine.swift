@@ -33,7 +33,10 @@ struct Machine {
     }
 
     private var nioVersion: String {
-        "awk '/swift-nio\"/ { found = 1 } found && /\"version\"/ { gsub(/[\",]/, \"\"); print $3; exit }' Peers/NIO/Package.resolved"
+        """
+        awk '/swift-nio"/ { found = 1 } found && /"version"/ { gsub(/[",]/, ""); print $3; exit }' \
+        Peers/NIO/Package.resolved
+        """
     }
 
     var table: Table {

@@ -3,6 +3,7 @@ struct Results {
     private(set) var peers: [String] = []
     private var runs: [String: [[Double]]] = [:]
 
+    /// - Parameter numbers: None, if the run failed.
     mutating func append(_ numbers: [Double], of peer: String) {
         if runs[peer] == nil { peers.append(peer) }
         runs[peer, default: []].append(numbers)
@@ -14,15 +15,18 @@ struct Results {
     var limit: String { peers.first ?? "" }
 
     /// Those that there are: a peer may print fewer columns, and what cannot be counted is not a number.
-    func numbers(_ column: Int, of peer: String) -> [Double] {
-        (runs[peer] ?? []).compactMap { $0.indices.contains(column) ? $0[column] : nil }.filter {
-            !$0.isNaN
-        }
+    func numbers(_ column: Int, of peer: String) -> [Double] { entries(column, of: peer).compactMap(\.self) }
+
+    private func entries(_ column: Int, of peer: String) -> [Double?] {
+        (runs[peer] ?? []).map { $0.indices.contains(column) && !$0[column].isNaN ? $0[column] : nil }
     }
 
     /// The ratios to the limit's runs of the same rounds, so that what disturbs a round cancels out.
     func ratios(_ column: Int, of peer: String) -> [Double] {
-        zip(numbers(column, of: peer), numbers(column, of: limit)).filter { $1 > 0.01 }.map { $0 / $1 }
+        zip(entries(column, of: peer), entries(column, of: limit)).compactMap { number, limit in
+            guard let number, let limit, limit > 0.01 else { return nil }
+            return number / limit
+        }
     }
 }
 

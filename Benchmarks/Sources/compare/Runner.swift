@@ -2,11 +2,18 @@ import Foundation
 import Measuring
 
 /// Runs what is to be compared.
-struct Runner {
-    let place: Place
-    let plan: Plan
+final class Runner {
+    private let place: Place
+    private let plan: Plan
+    /// How many runs have failed: they are left out, and the rest goes on.
+    private(set) var failures = 0
 
-    func report(on workload: Workload) throws -> Report {
+    init(place: Place, plan: Plan) {
+        self.place = place
+        self.plan = plan
+    }
+
+    func report(on workload: Workload) -> Report {
         var measured = workload.experiments.map { experiment in
             (
                 experiment: experiment,
@@ -17,7 +24,7 @@ struct Runner {
             say("\(workload.name): round \(round) of \(plan.rounds)")
             for index in measured.indices {
                 for place in measured[index].results.indices {
-                    try runOnce(measured[index].experiment, &measured[index].results[place])
+                    runOnce(measured[index].experiment, &measured[index].results[place])
                 }
             }
         }
@@ -25,11 +32,15 @@ struct Runner {
     }
 
     /// Peers take turns, so that what disturbs one disturbs all.
-    private func runOnce(_ experiment: Experiment, _ entry: inout (size: Size, results: Results)) throws {
+    private func runOnce(_ experiment: Experiment, _ entry: inout (size: Size, results: Results)) {
         for peer in experiment.peers(at: entry.size, in: plan) {
             let command = experiment.command(peer, entry.size.value)
             guard isBuilt(command) else { continue }
-            entry.results.append(try numbers(of: try place.resolved(command)), of: peer)
+            do { entry.results.append(try numbers(of: place.resolved(command)), of: peer) } catch {
+                say("\(error)")
+                failures += 1
+                entry.results.append([], of: peer)
+            }
         }
     }
 
@@ -48,14 +59,15 @@ struct Runner {
     }
 
     /// What small operations cost, counted rather than timed.
-    func costs(with counter: Counter) throws -> Report {
+    func costs(with counter: Counter) -> Report {
         let kinds = Counter.Kind.allCases.filter(\.isAvailable)
         for kind in Counter.Kind.allCases where !kind.isAvailable {
             say("Not counted: \(kind.rawValue). There is no working \(kind.program ?? "tool").")
         }
         var text = """
-            What one operation costs a program in \(kinds.map(\.rawValue).joined(separator: ", ")), by valgrind, strace and \
-            a count of malloc's calls: the difference of a long and a short run, so that start-up falls out.
+            What one operation costs a program in \(kinds.map(\.rawValue).joined(separator: ", ")), by valgrind, strace \
+            and a count of malloc's calls: the difference of a long and a short run, so that start-up falls out. A dash: \
+            valgrind does not run the program.
 
             """
         for operation in Operation.all {

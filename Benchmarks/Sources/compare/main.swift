@@ -12,8 +12,8 @@ struct Request {
     var names: [String] = []
 
     private static func number(_ text: String) throws -> Int {
-        guard let number = Int(text), number > 0 else { throw Failure(description: "\(text) is not a number of rounds.") }
-        return number
+        if let number = Int(text), number > 0 { return number }
+        throw Failure(description: "\(text) is not a number of rounds.")
     }
 
     init(_ arguments: ArraySlice<String>) throws {
@@ -64,7 +64,7 @@ func run() throws {
     var reports: [Report] = []
     for name in request.names {
         let workload = Workload.all.first { $0.name == name }
-        let report = try workload.map(runner.report(on:)) ?? runner.costs(with: counter)
+        let report = workload.map(runner.report(on:)) ?? runner.costs(with: counter)
         print("\n## \(name)\n\n\(report.text)")
         fflush(nil)
         reports.append(report)
@@ -73,6 +73,7 @@ func run() throws {
     if let folder = request.page {
         try Page(folder: folder, machine: Machine(package: place.package), plan: request.plan).write(reports)
     }
+    if runner.failures > 0 { throw Failure(description: "\(runner.failures) runs failed.") }
 }
 
 do {
