@@ -101,6 +101,6 @@ extension Chart.Group {
         guard bars.count > 1 else { return nil }
         let better = column.isRate ? "longer" : "shorter"
         title =
-            "\(experiment.name), \(grouped(size.value)) \(experiment.unit): times the limit (\(better) is better)"
+            "\(experiment.name), \(grouped(size.value)) \(experiment.unit): times \(results.limit) (\(better) is better)"
     }
 }
