@@ -31,7 +31,7 @@ static void count_post(void *context) {
     double wall = (double)(monotonic_ns() - begin), processor = (double)(processor_ns() - begin_processor);
     while (!atomic_load(&posted)) usleep(100);
     double n = (double)goal;
-    printf("%.1f %.1f %.1f\n", wall / n, (double)(atomic_load(&posted) - begin) / n, processor / n);
+    printf("%.1f %.1f %.1f\n", processor / n, wall / n, (double)(atomic_load(&posted) - begin) / n);
     exit(0);
 }
 
@@ -40,7 +40,7 @@ static void pong(void *context) { peer->post(here, ping, context); }
 static void ping(void *context) {
     if (done++ < goal) return peer->post(there, pong, context);
     double wall = (double)(monotonic_ns() - begin), processor = (double)(processor_ns() - begin_processor);
-    printf("%.1f %.1f\n", wall / (double)goal, processor / (double)goal);
+    printf("%.1f %.1f\n", processor / (double)goal, wall / (double)goal);
     exit(0);
 }
 

@@ -11,10 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { buffer_size = 65536 };
-
 static const struct echo_peer *peer;
-static char shared[buffer_size];
+static char shared[echo_buffer_size];
 
 static void end(struct echo_connection *connection) {
     peer->forget(connection);
@@ -23,10 +21,15 @@ static void end(struct echo_connection *connection) {
     free(connection);
 }
 
-void echo_accept(int listener) {
+int echo_next(int listener) {
     int yes = 1, descriptor = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor >= 0) setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    return descriptor;
+}
+
+void echo_accept(int listener) {
+    int descriptor = echo_next(listener);
     if (descriptor < 0) return;
-    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     struct echo_connection *connection = calloc(1, sizeof *connection);
     connection->descriptor = descriptor;
     peer->watch(connection);
@@ -34,7 +37,7 @@ void echo_accept(int listener) {
 
 static void keep(struct echo_connection *connection, char *bytes, size_t begin, size_t end) {
     if (!connection->own) {
-        connection->own = malloc(buffer_size);
+        connection->own = malloc(echo_buffer_size);
         memcpy(connection->own + begin, bytes + begin, end - begin);
     }
     connection->begin = begin;
@@ -44,7 +47,7 @@ static void keep(struct echo_connection *connection, char *bytes, size_t begin, 
 
 void echo_readable(struct echo_connection *connection) {
     char *bytes = connection->own ? connection->own : shared;
-    ssize_t count = read(connection->descriptor, bytes, buffer_size);
+    ssize_t count = read(connection->descriptor, bytes, echo_buffer_size);
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) return end(connection);
     ssize_t written = write(connection->descriptor, bytes, (size_t)count);
@@ -61,11 +64,13 @@ void echo_writable(struct echo_connection *connection) {
     if (connection->begin == connection->end) peer->read_again(connection);
 }
 
-static int listen_at(uint16_t port) {
+int echo_listen(int argc, char **argv) {
     int yes = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(argc > 1 ? (uint16_t)atoi(argv[1]) : 0)};
     socklen_t length = sizeof address;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    signal(SIGPIPE, SIG_IGN);
+    allow_descriptors(20000);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (bind(listener, (struct sockaddr *)&address, length) || listen(listener, 1024) ||
         getsockname(listener, (struct sockaddr *)&address, &length)) {
@@ -79,9 +84,7 @@ static int listen_at(uint16_t port) {
 
 int run_echo(const struct echo_peer *echo_peer, int argc, char **argv) {
     peer = echo_peer;
-    signal(SIGPIPE, SIG_IGN);
-    allow_descriptors(20000);
-    peer->prepare(listen_at(argc > 1 ? (uint16_t)atoi(argv[1]) : 0));
+    peer->prepare(echo_listen(argc, argv));
     peer->run();
     return 1;
 }

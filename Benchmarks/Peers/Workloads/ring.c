@@ -16,25 +16,30 @@ static void push(size_t index) {
 
 static void finish(void) {
     double wall = (double)(monotonic_ns() - begin), processor = (double)(processor_ns() - begin_processor);
-    printf("%.1f %.1f %.1f\n", wall / (double)measured, processor / (double)measured,
+    printf("%.1f %.1f %.1f\n", processor / (double)measured, wall / (double)measured,
            (double)(first - start) / (double)count);
     exit(0);
 }
 
+void ring_read(size_t index, size_t bytes) {
+    if (events == 0) first = monotonic_ns();
+    for (; bytes > 0; bytes--) {
+        if (writes > 0) {
+            writes--;
+            push(index + 1 == count ? 0 : index + 1);
+        }
+        events++;
+        if (events == warm_up) {
+            begin = monotonic_ns();
+            begin_processor = processor_ns();
+        }
+        if (events == warm_up + measured) finish();
+    }
+}
+
 void ring_ready(size_t index) {
     char byte;
-    if (events == 0) first = monotonic_ns();
-    if (read(pipes[index][0], &byte, 1) != 1) return;
-    if (writes > 0) {
-        writes--;
-        push(index + 1 == count ? 0 : index + 1);
-    }
-    events++;
-    if (events == warm_up) {
-        begin = monotonic_ns();
-        begin_processor = processor_ns();
-    }
-    if (events == warm_up + measured) finish();
+    if (read(pipes[index][0], &byte, 1) == 1) ring_read(index, 1);
 }
 
 int run_ring(const struct ring_peer *peer, int argc, char **argv) {

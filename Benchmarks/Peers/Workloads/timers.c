@@ -5,12 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { soon = 10000000 }; // when the timers are due that are all due when the loop is first run
+
 static const struct timer_peer *peer;
 static char work;
 static size_t count, fired, capacity;
-static int64_t *due, *lateness, end;
+static int64_t *due, *lateness, end, seconds;
 
 void timer_fired(size_t index) {
+    if (work == 'd') {
+        if (++fired == count) peer->stop();
+        return;
+    }
     int64_t now = monotonic_ns();
     if (fired < capacity) lateness[fired++] = now - due[index];
     due[index] += timer_period;
@@ -26,22 +32,25 @@ static long resident_bytes(void) {
     return pages * sysconf(_SC_PAGESIZE);
 }
 
+static void within(void (*body)(void)) {
+    if (peer->within) peer->within(body);
+    else body();
+}
+
 static void add_and_cancel(void) {
-    for (size_t i = 0; i < count; i++) due[i] = 10000000000 + random_below(50000000000);
     long memory = resident_bytes();
-    peer->prepare(count);
-    int64_t start = monotonic_ns();
+    int64_t start = processor_ns();
     for (size_t i = 0; i < count; i++) peer->add(i, due[i]);
-    int64_t added = monotonic_ns();
+    int64_t added = processor_ns();
     memory = resident_bytes() - memory;
-    int64_t cancelling = monotonic_ns();
+    int64_t cancelling = processor_ns();
     for (size_t i = 0; i < count; i++) peer->cancel(i);
-    int64_t cancelled = monotonic_ns();
+    int64_t cancelled = processor_ns();
     double n = (double)count;
     printf("%.1f %.1f %.0f\n", (double)(added - start) / n, (double)(cancelled - cancelling) / n, (double)memory / n);
 }
 
-static void schedule(int64_t seconds) {
+static void schedule(void) {
     if (work == 'c') {
         end = monotonic_ns() + seconds * 1000000000;
         for (size_t i = 0; i < count; i++) {
@@ -55,25 +64,37 @@ static void schedule(int64_t seconds) {
     for (size_t i = 0; i < count; i++) peer->add(i, due[i] - monotonic_ns());
 }
 
-static void fire(int64_t seconds) {
+static void fire(void) {
     capacity = work == 'b' ? count : count * 100 * (size_t)(seconds + 1);
     lateness = malloc(capacity * sizeof *lateness);
     memset(lateness, 0, capacity * sizeof *lateness);
     peer->prepare(count);
-    schedule(seconds);
+    within(schedule);
     int64_t cost = processor_ns();
     peer->run();
     cost = processor_ns() - cost;
     sort_numbers(lateness, fired);
     size_t early = 0;
     while (early < fired && lateness[early] < 0) early++;
-    double median = microseconds_at(lateness, fired, 50), late = microseconds_at(lateness, fired, 99);
-    if (work == 'b')
-        printf("%.1f %.1f %.1f %.1f %zu\n", (double)cost / (double)fired, median, late,
-               microseconds_at(lateness, fired, 100), early);
-    else
-        printf("%.3f %.1f %.1f %.1f %zu\n", (double)cost / 1e9, (double)fired / ((double)count * (double)seconds), median,
-               late, early);
+    printf("%.1f ", (double)cost / (double)fired);
+    if (work == 'c') printf("%.1f ", (double)fired / ((double)count * (double)seconds));
+    printf("%.1f %.1f ", microseconds_at(lateness, fired, 50), microseconds_at(lateness, fired, 99));
+    if (work == 'b') printf("%.1f ", microseconds_at(lateness, fired, 100));
+    printf("%zu\n", early);
+}
+
+static void add_all(void) {
+    for (size_t i = 0; i < count; i++) peer->add(i, due[i]);
+    usleep(soon / 1000 + 2000);
+}
+
+static void add_and_fire(void) {
+    for (size_t i = 0; i < count; i++) due[i] = random_below(soon);
+    peer->prepare(count);
+    int64_t cost = processor_ns();
+    within(add_all);
+    peer->run();
+    printf("%.1f\n", (double)(processor_ns() - cost) / (double)count);
 }
 
 int run_timers(const struct timer_peer *timer_peer, int argc, char **argv) {
@@ -82,7 +103,11 @@ int run_timers(const struct timer_peer *timer_peer, int argc, char **argv) {
     work = argv[1][0];
     count = strtoull(argv[2], NULL, 0);
     due = calloc(count, sizeof *due);
-    if (work == 'a') add_and_cancel();
-    else fire(argc > 3 ? atoi(argv[3]) : 1);
+    seconds = argc > 3 ? atoi(argv[3]) : 1;
+    if (work == 'd') return add_and_fire(), 0;
+    if (work != 'a') return fire(), 0;
+    for (size_t i = 0; i < count; i++) due[i] = 10000000000 + random_below(50000000000);
+    peer->prepare(count);
+    within(add_and_cancel);
     return 0;
 }

@@ -10,12 +10,6 @@ public func residentBytes() -> Int64 {
     return Int64(fields[1])! * Int64(sysconf(CInt(_SC_PAGESIZE)))
 }
 
-/// How often this process has allocated memory; nil unless count-allocations.so has been preloaded.
-public func allocations() -> UInt64? {
-    guard let symbol = dlsym(nil, "allocation_count") else { return nil }
-    return unsafeBitCast(symbol, to: (@convention(c) () -> UInt64).self)()
-}
-
 /// Lets this process hold `count` descriptors; beyond the hard limit that needs root.
 public func allowDescriptors(_ count: Int) {
     var limit = rlimit()

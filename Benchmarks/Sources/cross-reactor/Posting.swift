@@ -28,6 +28,6 @@ final class Posting: Sendable {
         let (wall, processor) = (now() - begin.wall, processorTime() - begin.processor)
         while posted.load(ordering: .acquiring) == 0 { usleep(100) }
         let producer = posted.load(ordering: .acquiring) - begin.wall
-        report([wall, producer, processor].map { fixed(Double($0) / Double(count)) })
+        report([processor, wall, producer].map { fixed(Double($0) / Double(count)) })
     }
 }

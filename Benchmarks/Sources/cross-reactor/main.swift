@@ -1,5 +1,5 @@
-// cross-reactor post N  one thread posts N blocks to another's loop: ns/post producer-ns/post cpu-ns/post
-// cross-reactor ping N  N round trips between the loops of two threads: ns/round-trip cpu-ns/round-trip
+// cross-reactor post N  one thread posts N blocks to another's loop: cpu-ns/post ns/post producer-ns/post
+// cross-reactor ping N  N round trips between the loops of two threads: cpu-ns/trip ns/trip
 
 import Glibc
 import Measuring

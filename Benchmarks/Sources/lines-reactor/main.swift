@@ -1,5 +1,5 @@
 // lines-reactor FILE [string]  delivers every line of FILE, as borrowed bytes or as a String, while a 10 ms timer
-//                              ticks: GB/s cpu-s tick-lateness-p99-us
+//                              ticks: cpu-s/GB GB/s tick-lateness-p99-us
 
 import Dispatch
 import Glibc
@@ -21,9 +21,10 @@ let ticker = Timer.scheduled(every: .milliseconds(10), forMode: .common) { timer
 
 @MainActor
 func report(_ ending: String, _ totals: Totals) {
-    let gigabytesPerSecond = Double(totals.bytes) / Double(now() - begin)
+    let bytes = Double(totals.bytes)
+    let wall = Double(now() - begin)
     let late = percentile(99, of: lateness.sorted())
-    print(gigabytesPerSecond, Double(processorTime()) / 1e9, Double(late) / 1e3)
+    print(Double(processorTime()) / bytes, bytes / wall, Double(late) / 1e3)
     exit(ending == "finished" && totals.lines > 0 ? 0 : 1)
 }
 

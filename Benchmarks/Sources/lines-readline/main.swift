@@ -1,4 +1,4 @@
-// lines-readline FILE  the standard library's readLine(), a String for each line: GB/s cpu-s 0
+// lines-readline FILE  the standard library's readLine(), a String for each line: cpu-s/GB GB/s
 
 import Glibc
 import Measuring
@@ -7,4 +7,4 @@ guard dup2(open(CommandLine.arguments[1], O_RDONLY), STDIN_FILENO) == STDIN_FILE
 let begin = now()
 var bytes = 0
 while let line = readLine(strippingNewline: false) { bytes += line.utf8.count }
-print(Double(bytes) / Double(now() - begin), Double(processorTime()) / 1e9, 0)
+print(Double(processorTime()) / Double(bytes), Double(bytes) / Double(now() - begin))

@@ -12,7 +12,7 @@ final class Ring {
     private var events = 0
     private var writes: Int
     private var first: Int64 = 0
-    private var begin: (wall: Int64, processor: Int64, allocations: UInt64) = (0, 0, 0)
+    private var begin: (wall: Int64, processor: Int64) = (0, 0)
     private var links: [Link] = []
 
     init(count: Int, active: Int, events: Int) {
@@ -63,17 +63,14 @@ final class Ring {
             push(index + 1 == pipes.count ? 0 : index + 1)
         }
         events += 1
-        if events == warmUp { begin = (now(), processorTime(), allocations() ?? 0) }
+        if events == warmUp { begin = (now(), processorTime()) }
         if events == warmUp + measured { finish() }
     }
 
     private func finish() -> Never {
-        if let allocations = allocations() {
-            report([fixed(Double(allocations - begin.allocations) / Double(measured), 3)])
-        }
         let (wall, processor) = (now() - begin.wall, processorTime() - begin.processor)
         report([
-            fixed(Double(wall) / Double(measured)), fixed(Double(processor) / Double(measured)),
+            fixed(Double(processor) / Double(measured)), fixed(Double(wall) / Double(measured)),
             fixed(Double(first - start) / Double(pipes.count)),
         ])
     }

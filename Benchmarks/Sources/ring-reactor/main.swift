@@ -1,6 +1,6 @@
 // ring-reactor N A W [streams]  N pipes are watched, by sources or as streams, and A of them hold a byte; each
-//                               callout reads one and writes one to the next pipe, W times: ns/event
-//                               cpu-ns/event ns/registration, or, where they are counted, allocations/event
+//                               callout reads one and writes one to the next pipe, W times: cpu-ns/event
+//                               ns/event ns/watch
 
 import Measuring
 import Reactor

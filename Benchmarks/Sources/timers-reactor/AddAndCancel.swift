@@ -4,15 +4,15 @@ import Reactor
 func addAndCancel(_ count: Int) -> Never {
     var random = RandomNumbers()
     let delays = (0..<count).map { _ in 10_000_000_000 + random.next(below: 50_000_000_000) }
-    let (firstMemory, start) = (residentBytes(), now())
+    let (firstMemory, start) = (residentBytes(), processorTime())
     var timers: [Timer] = []
     for delay in delays { timers.append(Timer.scheduled(after: .nanoseconds(delay)) { _ in }) }
-    let (added, memory) = (now(), residentBytes())
+    let (added, memory) = (processorTime(), residentBytes())
 
-    let cancelling = now()
+    let cancelling = processorTime()
     for timer in timers { timer.invalidate() }
     timers.removeAll()
-    let cancelled = now()
+    let cancelled = processorTime()
 
     let each = 1 / Double(count)
     report([

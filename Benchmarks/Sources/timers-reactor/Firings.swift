@@ -39,7 +39,7 @@ final class Firings {
         let cost = runLoop()
         let all = lateness.sorted()
         let share = 100 * Double(all.count) / Double(count * 100 * seconds)
-        report([fixed(Double(cost) / 1e9, 3), fixed(share)] + late(all, 50, 99) + [early(all)])
+        report([fixed(Double(cost) / Double(all.count)), fixed(share)] + late(all, 50, 99) + [early(all)])
     }
 
     private func fired(_ index: Int, end: Int64) {

@@ -1,0 +1,30 @@
+// A serial queue for a loop.
+
+import Dispatch
+import Glibc
+import Workloads
+
+/// What the workload hands over: it touches it on one loop at a time.
+struct Argument: @unchecked Sendable {
+    let pointer: UnsafeMutableRawPointer?
+}
+
+@main
+enum Peer {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
+        var peer = cross_peer(
+            make: { Unmanaged.passRetained(DispatchQueue(label: "loop")).toOpaque() },
+            run: { _ in while true { sleep(1000) } },
+            post: { queue, function, argument in
+                let argument = Argument(pointer: argument)
+                Unmanaged<DispatchQueue>.fromOpaque(queue!).takeUnretainedValue().async {
+                    function!(argument.pointer)
+                }
+            }
+        )
+        exit(run_cross(&peer, CommandLine.argc, CommandLine.unsafeArgv))
+    }
+}

@@ -1,0 +1,35 @@
+// modes-foundation N W  with N timers in the default mode, for it takes nothing else, enter another mode from a
+//                       callout and leave it, W times: cpu-ns/entry ns/entry
+
+import Foundation
+import Workloads
+
+@main
+enum Peer {
+    static func main() { run() }
+
+    /// Not in `main`, whose closures would be the main actor's.
+    static func run() {
+        let (count, entries) = (Int(CommandLine.arguments[1])!, Int(CommandLine.arguments[2])!)
+        let dialog = RunLoop.Mode("dialog")
+        for _ in 0..<count { RunLoop.current.add(far(), forMode: .default) }
+        RunLoop.current.add(far(), forMode: dialog)  // an empty mode would not be entered
+        _ = Timer.scheduledTimer(withTimeInterval: 0.01, repeats: false) { _ in
+            enter(dialog, 100)
+            let (wall, processor) = (monotonic_ns(), processor_ns())
+            enter(dialog, entries)
+            let (time, cost) = (monotonic_ns() - wall, processor_ns() - processor)
+            print(Double(cost) / Double(entries), Double(time) / Double(entries))
+            exit(0)
+        }
+        RunLoop.current.run()
+    }
+
+    private static func far() -> Timer {
+        Timer(fire: Date(timeIntervalSinceNow: 1000), interval: 0, repeats: false) { _ in }
+    }
+
+    private static func enter(_ mode: RunLoop.Mode, _ count: Int) {
+        for _ in 0..<count { _ = RunLoop.current.run(mode: mode, before: .distantPast) }
+    }
+}

@@ -1,0 +1,68 @@
+import Foundation
+
+/// A program that did not do what was asked of it, as a sentence.
+struct Failure: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// Where the programs and the texts are.
+struct Place {
+    let programs: URL
+    let package: URL
+
+    func path(of program: String) -> String { programs.appending(path: program).path }
+
+    func has(_ program: String) -> Bool { FileManager.default.isExecutableFile(atPath: path(of: program)) }
+
+    /// The command with paths: `@name` is one of the programs, `%number` a text of so many bytes.
+    func resolved(_ command: [String]) throws -> [String] {
+        try command.map { word in
+            let rest = String(word.dropFirst())
+            return word.hasPrefix("@") ? path(of: rest) : word.hasPrefix("%") ? try text(of: rest) : word
+        }
+    }
+
+    /// Made once, and in the page cache then.
+    private func text(of bytes: String) throws -> String {
+        let file = FileManager.default.temporaryDirectory.appending(
+            path: "swift-reactor-\(getuid())-\(bytes).txt"
+        ).path
+        guard !FileManager.default.fileExists(atPath: file) else { return file }
+        let make = "\"$0\" \"$1\" >\"$2.part\" && mv \"$2.part\" \"$2\""
+        _ = try output(of: ["sh", "-c", make, path(of: "lines-text"), bytes, file])
+        return file
+    }
+}
+
+/// Runs a command to its end, and returns what it has written to standard output.
+func output(of command: [String], environment: [String: String] = [:]) throws -> String {
+    let (process, pipe) = (Process(), Pipe())
+    process.executableURL = URL(filePath: "/usr/bin/env")
+    process.arguments = command
+    process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+    process.standardInput = FileHandle.nullDevice
+    process.standardOutput = pipe
+    try process.run()
+    let bytes = pipe.fileHandleForReading.readDataToEndOfFile()
+    process.waitUntilExit()
+    guard process.terminationReason == .exit, process.terminationStatus == 0 else {
+        throw Failure(description: "\(command.joined(separator: " ")) failed (\(process.terminationStatus)).")
+    }
+    return String(decoding: bytes, as: UTF8.self)
+}
+
+/// Runs a program of a workload; returns the numbers that it has printed.
+func numbers(of command: [String], environment: [String: String] = [:]) throws -> [Double] {
+    let patience = ["timeout", "120"]  // a peer that hangs ends the comparison, not the evening
+    let text = try output(of: patience + command, environment: environment)
+    let numbers = text.split(whereSeparator: \.isWhitespace).compactMap { Double($0) }
+    guard !numbers.isEmpty else {
+        throw Failure(description: "\(command.joined(separator: " ")) printed no numbers.")
+    }
+    return numbers
+}
+
+/// Words for who waits: the tables go to standard output.
+func say(_ text: String) {
+    FileHandle.standardError.write(Data("\(text)\n".utf8))
+}
