@@ -58,6 +58,7 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             path: "Examples/line-reader",
+            packageAccess: false,
             swiftSettings: settings
         ),
         .executableTarget(
@@ -68,6 +69,7 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             path: "Examples/chat",
+            packageAccess: false,
             swiftSettings: settings
         ),
         .executableTarget(
@@ -78,6 +80,7 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             path: "Examples/echo-server",
+            packageAccess: false,
             swiftSettings: settings
         ),
         .executableTarget(
@@ -87,6 +90,7 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Examples/timers",
+            packageAccess: false,
             swiftSettings: settings
         ),
         .target(name: "ReactorTestSupport", path: "Tests/Support", swiftSettings: testSettings),
