@@ -165,7 +165,7 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
         didChangeValue(forKey: "isExecuting")
         if isCancelled { life.withLock { _ = $0.takeResult(.failure(CancellationError())) } }
         if life.withLock({ $0.hasResult }) { return complete() }
-        do { try enter(chosenLoop ?? ResidentRunLoop.get()) } catch {
+        do { try enter(chosenLoop ?? ResidentThread.operations.runLoop()) } catch {
             life.withLock { _ = $0.takeResult(.failure(error)) }
             complete()
         }

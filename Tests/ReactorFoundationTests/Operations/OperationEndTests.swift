@@ -147,7 +147,8 @@ import Testing
             let operations = (0..<3).map { _ in ScriptedOperation(runLoop: loop) }
             queue.addOperations(operations, waitUntilFinished: false)
             operations[0].begun.wait()
-            queue.cancelAllOperations()
+            // Here, so that the first does not make room before the others are cancelled.
+            loop.performAndWait { queue.cancelAllOperations() }
             queue.waitUntilAllOperationsAreFinished()
             #expect(operations[0].log.lines == ["start", "cancel", "finish"])
             #expect(operations[1].log.lines.isEmpty && operations[2].log.lines.isEmpty)
