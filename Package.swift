@@ -93,7 +93,12 @@ let package = Package(
             packageAccess: false,
             swiftSettings: settings
         ),
-        .target(name: "ReactorTestSupport", path: "Tests/Support", swiftSettings: testSettings),
+        .target(
+            name: "ReactorTestSupport",
+            dependencies: [.product(name: "SystemPackage", package: "swift-system")],
+            path: "Tests/Support",
+            swiftSettings: testSettings
+        ),
         .testTarget(
             name: "ReactorTests",
             dependencies: [
@@ -107,7 +112,7 @@ let package = Package(
         ),
         .testTarget(
             name: "ReactorFoundationTests",
-            dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport"],
+            dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport", "foundation-probe"],
             swiftSettings: testSettings
         ),
         // Cocoa's code as it is, in Swift 5, with another import; and with none but Foundation's, and aliases.
@@ -128,10 +133,17 @@ let package = Package(
             path: "Tests/MainLoopProbe",
             swiftSettings: testSettings
         ),
+        .executableTarget(
+            name: "foundation-probe",
+            dependencies: ["Reactor", "ReactorFoundation"],
+            path: "Tests/FoundationProbe",
+            packageAccess: false,
+            swiftSettings: testSettings
+        ),
         // Runs the example programs, which a build of the tests builds too.
         .testTarget(
             name: "ExampleTests",
-            dependencies: [.product(name: "SystemPackage", package: "swift-system")],
+            dependencies: ["ReactorTestSupport", .product(name: "SystemPackage", package: "swift-system")],
             swiftSettings: testSettings
         ),
     ],

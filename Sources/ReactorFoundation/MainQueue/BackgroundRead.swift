@@ -10,6 +10,7 @@ final class BackgroundRead: StreamDelegate {
 
     private let request: BackgroundRequest
     private let readsToEnd: Bool
+    private let descriptor: DuplicateDescriptor
     private let input: InputStream
     private var bytes = Data()
     private var keeper: RunLoop.Observer?
@@ -18,16 +19,17 @@ final class BackgroundRead: StreamDelegate {
         let name = toEnd ? .NSFileHandleReadToEndOfFileCompletion : FileHandle.readCompletionNotification
         let request = BackgroundRequest(handle: handle, name: name, modes: modes)
         do throws(Errno) {
-            BackgroundRead(request, try request.descriptor(), toEnd: toEnd).begin()
+            BackgroundRead(request, try request.duplicate(), toEnd: toEnd).begin()
         } catch {
             request.postLater(error)
         }
     }
 
-    private init(_ request: BackgroundRequest, _ descriptor: FileDescriptor, toEnd: Bool) {
+    private init(_ request: BackgroundRequest, _ descriptor: DuplicateDescriptor, toEnd: Bool) {
         self.request = request
         readsToEnd = toEnd
-        input = InputStream(descriptor: descriptor, closeWhenDone: true)
+        self.descriptor = descriptor
+        input = InputStream(descriptor: FileDescriptor(rawValue: descriptor.number))
     }
 
     private func begin() {

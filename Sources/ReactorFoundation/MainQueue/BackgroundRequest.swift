@@ -10,13 +10,13 @@ struct BackgroundRequest {
     let modes: [RunLoop.Mode]
 
     /// A duplicate of the handle's descriptor, which stays what it is when the handle is closed.
-    func descriptor() throws(Errno) -> FileDescriptor {
+    func duplicate() throws(Errno) -> DuplicateDescriptor {
         let number =
             handle === FileHandle.nullDevice
             ? unsafe open("/dev/null", O_RDWR | O_CLOEXEC) : fcntl(handle.fileDescriptor, F_DUPFD_CLOEXEC, 0)
         let code = errno
         guard number >= 0 else { throw Errno(rawValue: code) }
-        return FileDescriptor(rawValue: number)
+        return DuplicateDescriptor(number)
     }
 
     /// Whether somebody may still wait for the answer.
@@ -36,52 +36,11 @@ struct BackgroundRequest {
     }
 }
 
-/// Waits until a descriptor can be read, or a connection accepted.
-enum BackgroundWatch {
-    static func begin(_ handle: FileHandle, accepts: Bool, _ modes: [RunLoop.Mode]) {
-        let name = accepts ? Notification.Name.NSFileHandleConnectionAccepted : .NSFileHandleDataAvailable
-        let request = BackgroundRequest(handle: handle, name: name, modes: modes)
-        do throws(Errno) {
-            let descriptor = try request.descriptor()
-            let source = DescriptorSource(descriptor, for: .readable) { source, _ in
-                answer(request, source, accepts)
-            }
-            // Somebody else may be quicker to accept what both are told of.
-            if accepts { _ = fcntl(descriptor.rawValue, F_SETFL, O_NONBLOCK) }
-            do throws(Errno) {
-                for mode in modes { try RunLoop.current.add(source, forMode: mode) }
-            } catch {
-                source.cancel()
-                try? descriptor.close()
-                throw error
-            }
-        } catch {
-            // A regular file, which epoll refuses, can always be read.
-            request.postLater(error == .notPermitted && !accepts ? nil : error)
-        }
-    }
+/// A descriptor that is closed with its last owner.
+final class DuplicateDescriptor {
+    let number: CInt
 
-    private static func answer(_ request: BackgroundRequest, _ source: DescriptorSource, _ accepts: Bool) {
-        guard accepts, request.isOpen else {
-            end(source)
-            if request.isOpen { request.post() }
-            return
-        }
-        let connection = reactor_accept(source.descriptor.rawValue, nil, nil)
-        let code = Errno(rawValue: errno)
-        let isGone = [.resourceTemporarilyUnavailable, .wouldBlock, .interrupted, .connectionAbort].contains(
-            code)
-        if connection < 0, isGone { return }
-        end(source)
-        guard connection >= 0 else { return request.post(code) }
-        _ = fcntl(connection, F_SETFL, 0)  // those who read file handles expect to wait
-        let handle = FileHandle(fileDescriptor: connection, closeOnDealloc: true)
-        request.post([NSFileHandleNotificationFileHandleItem: handle])
-    }
+    init(_ number: CInt) { self.number = number }
 
-    private static func end(_ source: DescriptorSource) {
-        let descriptor = source.descriptor
-        source.cancel()
-        try? descriptor.close()
-    }
+    deinit { _ = close(number) }
 }

@@ -1,4 +1,5 @@
 import CReactorLinux
+import Dispatch
 import Foundation
 import Glibc
 import Reactor
@@ -10,7 +11,8 @@ final class PortLink: @unchecked Sendable {
     // `@unchecked Sendable` is right: `socket` is touched by the sender alone that holds the turn.
 
     private let signature: PortSignature
-    private let turn = NSLock()
+    /// A lock that can be waited for to a deadline. Foundation's traps on distant dates.
+    private let turn = DispatchSemaphore(value: 1)
     private var socket: OwnedSocket?
 
     /// Tells this link from a later one to the same address.
@@ -26,8 +28,9 @@ final class PortLink: @unchecked Sendable {
     /// Sends `bytes`, or says that it could not before the date.
     func send(_ bytes: [UInt8], before date: Date) -> Bool {
         let deadline = Deadline.now.advanced(by: date.patience)
-        guard turn.lock(before: date) else { return false }
-        defer { turn.unlock() }
+        let limit = DispatchTime(uptimeNanoseconds: UInt64(deadline.uptimeNanoseconds))
+        guard turn.wait(timeout: limit) == .success else { return false }
+        defer { turn.signal() }
         dropDeadSocket()
         if let socket {
             switch socket.send(bytes, before: deadline) {

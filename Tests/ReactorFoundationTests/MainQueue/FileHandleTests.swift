@@ -161,24 +161,4 @@ extension FileHandle {
             #expect(log.lines.isEmpty)
         }
     }
-
-    @Test func `requests end with their thread, and leave no descriptor behind`() async throws {
-        let pipe = Pipe()
-        try await onAThread {
-            let thread = try RunLoopThread(name: "requests")
-            thread.runLoop.performAndWait { pipe.fileHandleForReading.readInBackgroundAndNotify() }
-            thread.stop()
-        }
-        pipe.fileHandleForReading.closeFile()
-        // Nobody reads any more, and so a writer is told.
-        let written = pipe.fileHandleForWriting.fileDescriptor
-        #expect(OutputStream(descriptor: FileDescriptor(rawValue: written)).failsToWrite)
-    }
-}
-
-extension OutputStream {
-    fileprivate var failsToWrite: Bool {
-        open()
-        return write([0]) == 0 && streamError as? Errno == .brokenPipe
-    }
 }

@@ -10,23 +10,30 @@ final class RawSocket: Sendable {
 
     deinit { close(number) }
 
+    /// A socket that has an address of this machine, and does not listen.
+    static func bound() -> RawSocket {
+        let made = RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
+        let code = SocketAddress.ipv4Loopback(port: 0).withSockAddr { bind(made.number, $0, $1) }
+        precondition(code == 0)
+        return made
+    }
+
     /// A socket that listens on this machine.
     static func listening() -> RawSocket {
-        let made = RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))
-        let code = SocketAddress.ipv4Loopback(port: 0).withSockAddr { bind(made.number, $0, $1) }
-        precondition(code == 0 && listen(made.number, 8) == 0)
+        let made = bound()
+        precondition(listen(made.number, 8) == 0)
         return made
     }
 
     /// A socket that is connected to a port of this machine.
     static func connected(to port: UInt16) -> RawSocket {
-        let made = RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))
+        let made = RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         let code = SocketAddress.ipv4Loopback(port: port).withSockAddr { connect(made.number, $0, $1) }
         precondition(code == 0)
         return made
     }
 
-    /// What stands for the socket that listens.
+    /// What stands for the socket elsewhere.
     var remote: SocketPort {
         let address = try? SocketAddress.local(of: FileDescriptor(rawValue: number))
         return SocketPort(remoteWithTCPPort: address?.port ?? 0, host: "127.0.0.1")!
