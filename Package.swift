@@ -140,6 +140,12 @@ let package = Package(
             packageAccess: false,
             swiftSettings: testSettings
         ),
+        // Talks to servers that other people have written, where they are installed.
+        .testTarget(
+            name: "IntegrationTests",
+            dependencies: ["ReactorFoundation", "ReactorTestSupport"],
+            swiftSettings: testSettings
+        ),
         // Runs the example programs, which a build of the tests builds too.
         .testTarget(
             name: "ExampleTests",

@@ -92,6 +92,17 @@ package final class Child {
         return line.isEmpty ? nil : String(line.prefix { $0 != "\n" })
     }
 
+    /// Waits for a line of standard error; nil at its end.
+    package func readErrorLine() -> String? {
+        var bytes: [UInt8] = []
+        var byte: UInt8 = 0
+        while Glibc.read(errors, &byte, 1) == 1 {
+            if byte == UInt8(ascii: "\n") { return String(decoding: bytes, as: UTF8.self) }
+            bytes.append(byte)
+        }
+        return nil
+    }
+
     /// Waits for the end of standard error; less than a pipe holds has to be in it.
     package func readErrors() -> String {
         var bytes: [UInt8] = []

@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 /// Has `request` made, and runs the calling thread's loop until the notification comes.
@@ -34,7 +35,7 @@ extension FileHandle {
 
 @Suite struct FileHandleTests {
     @Test func `reading gets what there is, and nothing at the end`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let pipe = Pipe()
             pipe.fileHandleForWriting.write(Data("abc".utf8))
             #expect(pipe.fileHandleForReading.background() == Data("abc".utf8))
@@ -44,7 +45,7 @@ extension FileHandle {
     }
 
     @Test func `reading waits on the loop for what comes later`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let pipe = Pipe()
             let writer = pipe.fileHandleForWriting
             Timer.scheduled(after: .milliseconds(1)) { _ in writer.write(Data("late".utf8)) }
@@ -53,7 +54,7 @@ extension FileHandle {
     }
 
     @Test func `reading to the end gets all of it`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let pipe = Pipe()
             let all = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0) })
             let writer = pipe.fileHandleForWriting
@@ -66,7 +67,7 @@ extension FileHandle {
     }
 
     @Test func `a regular file is read on from where it is`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let path = NSTemporaryDirectory() + "reactor-\(UUID().uuidString)"
             defer { unlink(path) }
             try Data("0123456789".utf8).write(to: URL(fileURLWithPath: path))
@@ -82,7 +83,7 @@ extension FileHandle {
     }
 
     @Test func `waiting for data leaves it where it is`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let pipe = Pipe()
             let writer = pipe.fileHandleForWriting
             Timer.scheduled(after: .milliseconds(1)) { _ in writer.write(Data("x".utf8)) }
@@ -95,7 +96,7 @@ extension FileHandle {
     }
 
     @Test func `accepting hands over a connection, which can be read and written`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let listener = FileHandle(fileDescriptor: dup(port.socket), closeOnDealloc: true)
             port.invalidate()
@@ -113,7 +114,7 @@ extension FileHandle {
     }
 
     @Test func `the modes are those asked for, and a list of them may be optional`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let pipe = Pipe()
             let mode = RunLoop.Mode("reading")
             pipe.fileHandleForWriting.write(Data("abc".utf8))
@@ -136,7 +137,7 @@ extension FileHandle {
     }
 
     @Test func `what cannot be read is told of with its error`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let handle = FileHandle(fileDescriptor: open("/", O_RDONLY), closeOnDealloc: true)
             let told = answer(to: FileHandle.readCompletionNotification, of: handle) {
                 handle.readInBackgroundAndNotify()
@@ -146,7 +147,7 @@ extension FileHandle {
     }
 
     @Test func `a handle that is closed meanwhile posts nothing`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let pipe = Pipe()
             let log = Log()
             let token = NotificationCenter.default.addObserver(

@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test func `ports of two processes talk to each other`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let probe = try Child("foundation-probe", ["echo port"])
             let number = try #require(probe.readLine().flatMap(UInt16.init))
             let remote = try #require(SocketPort(remoteWithTCPPort: number, host: "localhost"))

@@ -1,5 +1,6 @@
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 /// A center of a test's own, whose notifications are written down.
@@ -51,7 +52,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
 @Suite struct NotificationQueueTests {
     @Test func `those as soon as possible come before those when idle, each kind in its order`() async throws
     {
-        try await onAThread {
+        try await onItsOwnThread {
             let board = Board()
             board.enqueue("idle 1", .whenIdle)
             board.enqueue("asap 1", .asap)
@@ -64,7 +65,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     }
 
     @Test func `what is enqueued in a callout is posted before the activation returns`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let board = Board()
             let source = RunLoop.Source {
                 NotificationQueue.default.enqueue(.init(name: .mark), postingStyle: .asap)
@@ -83,7 +84,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     }
 
     @Test func `one that an idle one brings about is posted before the loop waits`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let board = Board()
             let thread = RunLoop.current
             let token = board.on("idle") { thread.perform { thread.stop() } }
@@ -97,7 +98,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     }
 
     @Test func `idle ones wait until those as soon as possible have brought about no more`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let board = Board()
             nonisolated(unsafe) let same = board  // posted on this thread
             let token = board.on("asap 1") { same.enqueue("asap 2", .asap) }
@@ -111,7 +112,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     }
 
     @Test func `a notification waits for one of its modes`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let board = Board()
             let (mode, other) = (RunLoop.Mode("its own"), RunLoop.Mode("common later"))
             board.enqueue("own", .asap, .none, [mode])
@@ -130,7 +131,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     }
 
     @Test func `one to be posted now is dropped while its modes do not run`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let board = Board()
             board.enqueue("outside", .now, .none, [RunLoop.Mode("other")])
             let loop = RunLoop.current
@@ -144,7 +145,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     }
 
     @Test func `waiting ones of the same name and sender give way, whatever their style`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let board = Board()
             let (sender, other) = (NSObject(), NSObject())
             board.enqueue("a", .asap, from: sender)
@@ -167,7 +168,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     func `those that match in all that is asked for are dequeued`(
         mask: NotificationQueue.NotificationCoalescing
     ) async throws {
-        let left = try await onAThread {
+        let left = try await onItsOwnThread {
             let board = Board()
             board.enqueue("name", .asap, from: "sender")
             board.enqueue("name", .asap, from: "other")
@@ -188,12 +189,12 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
 
     @Test func `every thread has a queue of its own, which ends with it`() async throws {
         nonisolated(unsafe) weak var first: NotificationQueue?
-        try await onAThread {
+        try await onItsOwnThread {
             first = NotificationQueue.default
             #expect(first != nil && NotificationQueue.default === first)
             NotificationQueue.default.enqueue(.init(name: .mark, object: NSObject()), postingStyle: .whenIdle)
         }
-        let isAnother = try await onAThread { NotificationQueue.default !== first }
+        let isAnother = try await onItsOwnThread { NotificationQueue.default !== first }
         #expect(isAnother)
     }
 
@@ -220,7 +221,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
         await #expect(processExitsWith: .failure) {
             let queue = Held()
             queue.value = NotificationQueue.default
-            try await onAThread {
+            try await onItsOwnThread {
                 queue.value?.enqueue(.init(name: .mark), postingStyle: .asap)
             }
         }

@@ -1,6 +1,7 @@
 import Dispatch
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 @Suite struct OperationEndTests {
@@ -84,7 +85,7 @@ import Testing
     }
 
     @Test func `an operation that is cancelled before its loop has looked does not begin`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let operation = ScriptedOperation(runLoop: .current)
             operation.start()
             operation.cancel()
@@ -176,7 +177,7 @@ import Testing
     // MARK: The loop's end
 
     @Test func `an operation whose loop has ended already fails`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let thread = try RunLoopThread(name: "gone")
             thread.stop()
             let operation = ScriptedOperation(runLoop: thread.runLoop)
@@ -188,7 +189,7 @@ import Testing
     }
 
     @Test func `an operation whose loop ends under it lets go of its work and fails`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let thread = try RunLoopThread(name: "going")
             let operation = ScriptedOperation(runLoop: thread.runLoop)
             operation.start()
@@ -252,7 +253,7 @@ import Testing
                 ended.wait()
             }
         }
-        try await onAThread { freed.wait() }
+        try await onItsOwnThread { freed.wait() }
     }
 
     // MARK: Progress

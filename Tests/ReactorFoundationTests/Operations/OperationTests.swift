@@ -1,6 +1,7 @@
 import Dispatch
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 @Suite struct OperationTests {
@@ -26,7 +27,7 @@ import Testing
     }
 
     @Test func `a block operation, which is not concurrent, has finished when start returns`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let log = Log()
             let operations = ["a", "b"].map { name in BlockOperation { log.add(name) } }
             for operation in operations { operation.start() }
@@ -56,7 +57,7 @@ import Testing
     }
 
     @Test func `without a loop of its own an operation works on a thread that all such share`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let loops = Log()
             let operations = (0..<2).map { _ in
                 ScriptedOperation { operation in
@@ -71,7 +72,7 @@ import Testing
     }
 
     @Test func `the work waits for one of its modes`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mode = RunLoop.Mode("work")
             let operation = ScriptedOperation(runLoop: .current, modes: [mode]) { $0.finish() }
             operation.start()
@@ -83,7 +84,7 @@ import Testing
     }
 
     @Test func `an executing operation keeps its loop running, a finished one does not`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let operation = ScriptedOperation(runLoop: .current) { operation in
                 Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
             }

@@ -1,6 +1,7 @@
 import Dispatch
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 
 /// An operation that writes down what it is told, and does what a test wants it to when it is told of its start.
 class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
@@ -45,7 +46,7 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
 func withRunLoop<Result: Sendable>(
     _ body: @escaping @Sendable (RunLoop) throws -> Result
 ) async throws -> Result {
-    try await onAThread {
+    try await onItsOwnThread {
         let thread = try RunLoopThread(name: "loop")
         defer { thread.stop() }
         return try body(thread.runLoop)

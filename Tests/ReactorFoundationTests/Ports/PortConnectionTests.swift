@@ -2,13 +2,14 @@ import Dispatch
 import Glibc
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 @Suite struct PortConnectionTests {
     // MARK: Sending
 
     @Test func `ports of one address share a connection, which ends with the last of them`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let listener = RawSocket.listening()
             var ports = [listener.remote, listener.remote]
             #expect(ports[0] == ports[1] && ports[0].hash == ports[1].hash)
@@ -25,7 +26,7 @@ import Testing
     }
 
     @Test func `a connection that the receiver has closed is made anew`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let listener = RawSocket.listening()
             let port = listener.remote
             #expect(port.say("a"))
@@ -41,7 +42,7 @@ import Testing
     }
 
     @Test func `a receiver that does not read is waited for to the limit, and no longer`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let listener = RawSocket.listening()
             let port = listener.remote
             let patience = 0.05
@@ -58,7 +59,7 @@ import Testing
 
     @Test func `with a limit that has passed a message is sent if nothing has to be waited for`() async throws
     {
-        try await onAThread {
+        try await onItsOwnThread {
             let listener = RawSocket.listening()
             let port = listener.remote
             #expect(port.say("a"))
@@ -78,7 +79,7 @@ import Testing
             [0xD0, 0xCF, 0x50, 0xC0, 0, 0, 0, 17, 0, 0, 0, 0, 2, 1, 6, 1, 0],  // an address of one byte
         ] as [[UInt8]])
     func `garbage ends the connection that it comes on, and no other`(garbage: [UInt8]) async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
             let remote = port.remote
@@ -94,7 +95,7 @@ import Testing
     }
 
     @Test func `a sender that ends in the middle of a message loses that one alone`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
             do {
@@ -112,7 +113,7 @@ import Testing
     @Test func `what nobody takes is kept to a limit, senders wait, and all of it arrives in the end`()
         async throws
     {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try #require(SocketPort(tcpPort: 0))
             port.setDelegate(mailbox)
@@ -131,7 +132,7 @@ import Testing
     }
 
     @Test func `the connections of a port end with it`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let connection = RawSocket.connected(to: port.number)
             connection.send(PortBytes.message("unread"))
@@ -141,7 +142,7 @@ import Testing
     }
 
     @Test func `a port that is let go of closes its sockets`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             var port: SocketPort? = SocketPort(tcpPort: 0)
             let connection = RawSocket.connected(to: try #require(port).number)
             port = nil
@@ -152,7 +153,7 @@ import Testing
     // MARK: With Foundation's
 
     @Test func `Foundation's socket ports send to these`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
             let found = Foundation.SocketPort(remoteWithTCPPort: port.number, host: "127.0.0.1")

@@ -1,6 +1,7 @@
 import Dispatch
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 /// Writes down which modes it gets into and out of.
@@ -37,7 +38,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
 
 @Suite struct PortTests {
     @Test func `a port keeps a loop running until it is removed`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let (loop, port) = (RunLoop.current, Port())
             loop.add(port, forMode: .default)
             loop.add(port, forMode: .default)
@@ -50,7 +51,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
     }
 
     @Test func `a port that is invalidated leaves its loops, and joins no other`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let (loop, port) = (RunLoop.current, Port())
             loop.add(port, forMode: .common)
             port.invalidate()
@@ -63,7 +64,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
 
     @Test func `a loop keeps its ports alive, to its thread's end`() async throws {
         let freed = Happening()
-        try await onAThread {
+        try await onItsOwnThread {
             weak var port: Port?
             do {
                 let made = Port()
@@ -75,11 +76,11 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
             #expect(port == nil)
             RunLoop.current.add(EndingPort(AtTheEnd { freed.happened() }), forMode: .default)
         }
-        try await onAThread { freed.wait() }
+        try await onItsOwnThread { freed.wait() }
     }
 
     @Test func `a subclass is told of each mode once, in and out`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let (loop, port) = (RunLoop.current, ListeningPort())
             for mode in [.default, .default, RunLoop.Mode.common] { loop.add(port, forMode: mode) }
             for mode in [.default, .default, RunLoop.Mode("other")] { loop.remove(port, forMode: mode) }
@@ -93,7 +94,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
     }
 
     @Test func `invalidation is told of once, by whoever invalidates or lets go`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             #expect(
                 invalidations {
                     let port = Port()

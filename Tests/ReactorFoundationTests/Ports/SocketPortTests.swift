@@ -2,11 +2,12 @@ import Dispatch
 import Glibc
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 @Suite struct SocketPortTests {
     @Test func `a message arrives with its number and its components`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
             #expect(port.remote.say("one", "", "three", number: 0xFFFF_FFFF))
@@ -20,7 +21,7 @@ import Testing
     }
 
     @Test func `an answer goes to the port that the message is from`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let answers = Mailbox()
             let client = try SocketPort.listening(answers)
             let requests = Mailbox { message in
@@ -40,7 +41,7 @@ import Testing
     }
 
     @Test func `ports travel as components`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
             let other = try #require(SocketPort(remoteWithTCPPort: 4711, host: "::1"))
@@ -54,7 +55,7 @@ import Testing
     }
 
     @Test func `messages of one sender arrive in their order, those of many whole`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
             let remote = port.remote
@@ -77,7 +78,7 @@ import Testing
     }
 
     @Test func `a message that comes before the port is in a loop waits for it`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let mailbox = Mailbox()
             #expect(port.say("early"))
@@ -90,7 +91,7 @@ import Testing
     }
 
     @Test func `the delegate may run the loop, and is not called inside itself`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let (depth, port) = (Count(), try #require(SocketPort(tcpPort: 0)))
             let mailbox = Mailbox { _ in
                 depth.add(1)
@@ -107,7 +108,7 @@ import Testing
     }
 
     @Test func `the delegate may invalidate the port, and gets nothing more`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let mailbox = Mailbox { $0.receivePort?.invalidate() }
             let port = try SocketPort.listening(mailbox)
             for text in ["a", "b", "c"] { port.say(text) }
@@ -117,7 +118,7 @@ import Testing
     }
 
     @Test func `a delegate that has gone loses the message, and the next one gets the next`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let gone = Happening()
             let observer = RunLoop.Observer(for: .exit) { _, _ in gone.happened() }
@@ -136,7 +137,7 @@ import Testing
     }
 
     @Test func `a port of a Unix-domain path is sent to, and answers`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let path = NSTemporaryDirectory() + "reactor-\(getpid())-\(UInt32.random(in: 0 ... .max))"
             let address = Data(
                 try SocketAddress(unixPath: path).withSockAddr {
@@ -158,7 +159,7 @@ import Testing
     }
 
     @Test func `a socket that listens already is taken over`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
             listen(listener, 8)
             let port = try #require(
@@ -178,7 +179,7 @@ import Testing
     // MARK: What cannot be
 
     @Test func `ports that cannot be made are nil, ports that cannot be reached send nothing`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let taken = try #require(SocketPort(tcpPort: 0))
             #expect(SocketPort(tcpPort: taken.number) == nil)
             let stream = Int32(SOCK_STREAM.rawValue)
@@ -206,7 +207,7 @@ import Testing
     }
 
     @Test func `what is no component, and what is too long, is not sent`() async throws {
-        try await onAThread {
+        try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let strings = NSMutableArray(array: [NSString(string: "text")])
             #expect(!port.send(before: .distantFuture, components: strings, from: nil, reserved: 0))

@@ -2,7 +2,7 @@ import ReactorTestSupport
 
 /// Runs a scenario of the program `foundation-probe`, and answers the lines that it has printed.
 func probeFoundation(_ scenario: String) async throws -> [String] {
-    try await onAThread { try finish(Child("foundation-probe", [scenario])) }
+    try await onItsOwnThread { try finish(Child("foundation-probe", [scenario])) }
 }
 
 /// Waits for a probe's end, and answers the lines that are left.

@@ -1,14 +1,6 @@
 import Dispatch
 import ReactorFoundation
 
-/// Runs `body` on a new thread, which has a run loop of its own, and waits for its answer without blocking a
-/// test's: Swift Testing has as many threads for all tests as there are cores.
-func onAThread<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result {
-    try await withCheckedThrowingContinuation { continuation in
-        Thread { continuation.resume(with: Swift.Result { try body() }) }.start()
-    }
-}
-
 /// What threads wait for, until it has happened a number of times.
 final class Happening: Sendable {
     private let semaphore = DispatchSemaphore(value: 0)
