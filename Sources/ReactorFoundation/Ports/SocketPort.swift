@@ -33,7 +33,7 @@ open class SocketPort: Port, @unchecked Sendable {
 
     // `@unchecked Sendable` is right: all of it is either constant or a mutex.
 
-    private let signature: PortSignature
+    let signature: PortSignature
     private let receiver: PortReceiver?
     /// What messages to this port's address go over. Nil once the port is invalid.
     private let link: Mutex<PortLink?>
@@ -120,7 +120,8 @@ open class SocketPort: Port, @unchecked Sendable {
     ///   - hostName: A name, or an address in digits; nil or empty for this machine.
     public convenience init?(remoteWithTCPPort port: UInt16, host hostName: String?) {
         let host = hostName.flatMap { $0.isEmpty ? nil : $0 }
-        guard let address = host.map({ Self.lookUp($0, port) }) ?? .ipv4Loopback(port: port) else {
+        guard let address = host.map({ SocketAddress(lookingUp: $0, port) }) ?? .ipv4Loopback(port: port)
+        else {
             return nil
         }
         var kind = PortSignature.Kind.tcp
@@ -143,17 +144,6 @@ open class SocketPort: Port, @unchecked Sendable {
     }
 
     convenience init(remote signature: PortSignature) { self.init(signature, nil) }
-
-    /// Looks `host` up on the calling thread's loop, in a mode in which nothing else is served.
-    private static func lookUp(_ host: String, _ port: UInt16) -> SocketAddress? {
-        if let address = SocketAddress(host, port: port) { return address }
-        let mode = RunLoop.Mode("ReactorFoundation.SocketPort")
-        var answer: Resolver.Answer?
-        Resolver.resolve(host: host, port: port, inModes: [mode]) { answer = $0 }
-        while answer == nil, RunLoop.current.run(mode: mode, before: Deadline.distantFuture) {}
-        guard case .success(let addresses) = answer else { return nil }
-        return addresses.first { $0.ipv4 != nil } ?? addresses.first
-    }
 
     // MARK: What it is
 
@@ -179,6 +169,7 @@ open class SocketPort: Port, @unchecked Sendable {
 
     // MARK: Its end
 
+    /// Closes the port's sockets, and what waits to be delivered is lost; in all else as ``Port/invalidate()``.
     open override func invalidate() {
         closeSockets()
         super.invalidate()
@@ -235,43 +226,5 @@ open class SocketPort: Port, @unchecked Sendable {
             components: arrival.frame.components.map(\.object))
         message.msgid = arrival.frame.number
         delegate()?.handle(message)
-    }
-}
-
-extension PortFrame {
-    /// What an array of Cocoa's carries; nil if there is something in it that cannot be sent.
-    fileprivate static func components(_ array: NSMutableArray?) -> [Component]? {
-        var components: [Component] = []
-        for object in array ?? [] {
-            switch object {
-            case let data as Data: components.append(.data(Array(data)))
-            case let data as NSData: components.append(.data(Array(data as Data)))
-            case let port as SocketPort: components.append(.port(port.wireSignature))
-            default: return nil
-            }
-        }
-        return components
-    }
-}
-
-extension SocketPort {
-    fileprivate var wireSignature: PortSignature { signature }
-}
-
-extension PortFrame.Component {
-    /// What a delegate gets.
-    fileprivate var object: AnyObject {
-        switch self {
-        case .data(let bytes): NSData(data: Data(bytes))
-        case .port(let signature): SocketPort(remote: signature)
-        }
-    }
-}
-
-extension SocketAddress {
-    /// Reads a `sockaddr` in this system's form.
-    init?(sockaddr data: Data) {
-        let bytes = Array(data)
-        unsafe self.init(bytes.span.bytes)
     }
 }

@@ -16,7 +16,7 @@ import Testing
                 operation.log.add("\(operation.isFinished)")
             }
             operation.start()
-            operation.ended.wait()
+            operation.begun.wait()
             #expect(operation.log.lines == ["start", "finish", "true"])
             #expect(operation.error is Fault)
         }

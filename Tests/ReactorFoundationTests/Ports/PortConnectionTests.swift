@@ -150,6 +150,18 @@ import Testing
         }
     }
 
+    @Test func `a port may be let go of while messages come in`() async throws {
+        try await onItsOwnThread {
+            for _ in 0..<100 {
+                let port = try #require(SocketPort(tcpPort: 0))
+                RunLoop.current.add(port, forMode: .default)
+                let connection = RawSocket.connected(to: port.number)
+                for _ in 0..<5 { connection.send(PortBytes.message("early")) }
+                RunLoop.current.remove(port, forMode: .default)
+            }
+        }
+    }
+
     // MARK: With Foundation's
 
     @Test func `Foundation's socket ports send to these`() async throws {
