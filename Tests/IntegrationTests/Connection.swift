@@ -29,6 +29,10 @@ class Connection: NSObject, StreamDelegate {
         self.output = output
         for stream in [self.input, self.output] as [Stream] {
             stream.delegate = self
+            // As such code says it, with or without TLS.
+            stream.setProperty(
+                StreamSocketSecurityLevel.none.rawValue,
+                forKey: Stream.PropertyKey(rawValue: "kCFStreamPropertySocketSecurityLevel"))
             stream.schedule(in: .current, forMode: .default)
             stream.open()
         }

@@ -180,6 +180,34 @@ import Testing
             port.invalidate()
         }
     }
+
+    @Test func `these send to Foundation's socket ports`() async throws {
+        try await onItsOwnThread {
+            let mailbox = TheirMailbox()
+            let found = Foundation.SocketPort(tcpPort: 0)
+            let theirs = try #require(found)
+            theirs.setDelegate(mailbox)
+            let loop = Foundation.RunLoop.current
+            loop.add(theirs, forMode: .default)
+            let remote = SocketPort(
+                remoteWithProtocolFamily: theirs.protocolFamily, socketType: theirs.socketType,
+                protocol: theirs.protocol, address: theirs.address)
+            #expect(remote.say("to Foundation"))
+            while mailbox.texts.isEmpty, loop.run(mode: .default, before: Date.distantFuture) {}
+            #expect(mailbox.texts == ["to Foundation"])
+            loop.remove(theirs, forMode: .default)  // Foundation crashes when one ends that is in a loop
+        }
+    }
+}
+
+/// What one of Foundation's ports is handed.
+private final class TheirMailbox: NSObject, Foundation.PortDelegate {
+    private(set) var texts: [String] = []
+
+    func handle(_ message: Foundation.PortMessage) {
+        let bytes = (message.components ?? []).compactMap { ($0 as? NSData).map { $0 as Data } }
+        texts += bytes.map { String(decoding: $0, as: UTF8.self) }
+    }
 }
 
 /// Messages in bytes, written down once more.
