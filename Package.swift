@@ -58,6 +58,7 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             path: "Examples/line-reader",
+            packageAccess: false,
             swiftSettings: settings
         ),
         .executableTarget(
@@ -68,6 +69,7 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             path: "Examples/chat",
+            packageAccess: false,
             swiftSettings: settings
         ),
         .executableTarget(
@@ -78,6 +80,7 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             path: "Examples/echo-server",
+            packageAccess: false,
             swiftSettings: settings
         ),
         .executableTarget(
@@ -87,9 +90,15 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Examples/timers",
+            packageAccess: false,
             swiftSettings: settings
         ),
-        .target(name: "ReactorTestSupport", path: "Tests/Support", swiftSettings: testSettings),
+        .target(
+            name: "ReactorTestSupport",
+            dependencies: [.product(name: "SystemPackage", package: "swift-system")],
+            path: "Tests/Support",
+            swiftSettings: testSettings
+        ),
         .testTarget(
             name: "ReactorTests",
             dependencies: [
@@ -103,7 +112,7 @@ let package = Package(
         ),
         .testTarget(
             name: "ReactorFoundationTests",
-            dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport"],
+            dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport", "foundation-probe"],
             swiftSettings: testSettings
         ),
         // Cocoa's code as it is, in Swift 5, with another import; and with none but Foundation's, and aliases.
@@ -124,10 +133,23 @@ let package = Package(
             path: "Tests/MainLoopProbe",
             swiftSettings: testSettings
         ),
+        .executableTarget(
+            name: "foundation-probe",
+            dependencies: ["Reactor", "ReactorFoundation"],
+            path: "Tests/FoundationProbe",
+            packageAccess: false,
+            swiftSettings: testSettings
+        ),
+        // Talks to servers that other people have written, where they are installed.
+        .testTarget(
+            name: "IntegrationTests",
+            dependencies: ["ReactorFoundation", "ReactorTestSupport"],
+            swiftSettings: testSettings
+        ),
         // Runs the example programs, which a build of the tests builds too.
         .testTarget(
             name: "ExampleTests",
-            dependencies: [.product(name: "SystemPackage", package: "swift-system")],
+            dependencies: ["ReactorTestSupport", .product(name: "SystemPackage", package: "swift-system")],
             swiftSettings: testSettings
         ),
     ],

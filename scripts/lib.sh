@@ -56,3 +56,58 @@ need_packages() {
         "${as_root[@]}" install --yes --no-install-recommends "${missing[@]}"
     } </dev/null >&2 || fail "apt-get failed. Please run by hand: $by_hand"
 }
+
+# Fetches Debian packages, with what they need and this system lacks, and unpacks them in the folder $1: nothing is
+# installed, no service starts, root is not needed. Fails, with a word of why, where that cannot be.
+unpack_packages() {
+    local folder=$1 archive
+    shift
+    type -P apt-get dpkg-deb >/dev/null || {
+        say "There is no apt here."
+        return 1
+    }
+    mkdir -p "$folder/archives/partial"
+    # Not a warning worth seeing: the user that apt fetches as may be kept out of this folder.
+    apt-get -qq --yes --no-install-recommends --download-only -o Debug::NoLocking=1 -o APT::Sandbox::User=root \
+        -o Dir::Cache::archives="$folder/archives" install "$@" </dev/null >&2 || return 1
+    for archive in "$folder"/archives/*.deb; do
+        dpkg-deb --extract "$archive" "$folder" || return 1
+    done
+    rm -r "$folder/archives"
+}
+
+# The servers that some tests talk to, which are skipped without them. What is not installed is unpacked in
+# .build/servers, where the tests look too.
+want_servers() {
+    local folder=$package/.build/servers name missing=()
+    for name in redis-server mosquitto; do
+        PATH=$PATH:/usr/sbin:/usr/local/sbin:$folder/bin type -P "$name" >/dev/null || missing+=("$name")
+    done
+    ((${#missing[@]})) || return 0
+
+    say "Fetching for the tests, into $folder: ${missing[*]}"
+    rm -rf "$folder"
+    if ! unpack_packages "$folder" "${missing[@]}"; then
+        say "That failed. The tests that need them are skipped; they run where these are installed: ${missing[*]}"
+        return 0
+    fi
+    mkdir -p "$folder/bin"
+    for name in "${missing[@]}"; do wrap_program "$folder" "$name"; done
+}
+
+# Has $1/bin/$2 run the program $2 that was unpacked in $1, with the libraries that came along.
+wrap_program() {
+    local folder=$1 libraries='' path
+    for path in "$folder"/{usr/,}lib/*-linux-gnu*; do
+        [[ ! -d $path ]] || libraries+=${libraries:+:}\$folder/${path#"$folder/"}
+    done
+    for path in "$folder"/usr/{bin,sbin}/"$2"; do
+        [[ -x $path ]] || continue
+        cat >"$folder/bin/$2" <<END
+#!/bin/sh
+folder=\$(dirname "\$0")/..
+LD_LIBRARY_PATH=$libraries exec "\$folder/${path#"$folder/"}" "\$@"
+END
+        chmod +x "$folder/bin/$2"
+    done
+}

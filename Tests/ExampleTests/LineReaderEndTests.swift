@@ -1,4 +1,5 @@
 import Glibc
+import ReactorTestSupport
 import Testing
 
 /// How `line-reader` ends, whatever it is given to read and to write to.

@@ -1,4 +1,5 @@
 import Glibc
+import ReactorTestSupport
 import Testing
 
 /// What `line-reader` makes of what it reads.

@@ -1,3 +1,4 @@
+import ReactorTestSupport
 import Testing
 
 @Suite struct TimersTests {

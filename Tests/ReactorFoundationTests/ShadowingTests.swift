@@ -11,4 +11,12 @@ import Testing
         #expect(OutputStream.self == Reactor.OutputStream.self)
         #expect((any StreamDelegate).self == (any Reactor.StreamDelegate).self)
     }
+    @Test func `ports and notification queues are those that this library's loops serve`() {
+        #expect(ObjectIdentifier(Port.self) != ObjectIdentifier(Foundation.Port.self))
+        #expect(ObjectIdentifier(SocketPort.self) != ObjectIdentifier(Foundation.SocketPort.self))
+        #expect(ObjectIdentifier(PortMessage.self) != ObjectIdentifier(Foundation.PortMessage.self))
+        #expect(
+            ObjectIdentifier(NotificationQueue.self) != ObjectIdentifier(Foundation.NotificationQueue.self))
+        #expect(ObjectIdentifier(Operation.self) == ObjectIdentifier(Foundation.Operation.self))
+    }
 }

@@ -161,8 +161,8 @@ extension RunLoop.Source {
 // MARK: - Where it is
 
 extension RunLoop.Source {
-    /// The loops that the source is in.
-    var loops: [RunLoop] {
+    /// The loops that the source is in, which whoever signals it may want to wake.
+    package var loops: [RunLoop] {
         state.withLock { $0.stations.values.filter { !$0.membership.isEmpty }.map(\.loop) }
     }
 

@@ -101,6 +101,9 @@ public final class Listener {
         source = DescriptorSource(descriptor, for: .readable) { source, _ in acceptor.serve(source) }
     }
 
+    /// The socket that listens, for as long as the listener is not closed.
+    package var descriptor: FileDescriptor { source.descriptor }
+
     /// Whether the listener has not been closed.
     public var isValid: Bool { source.isValid }
 

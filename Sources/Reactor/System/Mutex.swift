@@ -1,19 +1,19 @@
 import Synchronization
 
-/// Synchronization's mutex, which this takes the place of in the whole module, as the thread sanitizer can follow
+/// Synchronization's mutex, which this takes the place of in the whole package, as the thread sanitizer can follow
 /// it.
 ///
 /// When threads contend, the kernel hands the lock over (futex(2), `FUTEX_LOCK_PI`) inside a library that the
 /// sanitizer has not seen compiled: it then reports what two threads did one after the other as a race. The
 /// store before unlocking and the load after locking tell it the order. On x86 both are plain moves.
-struct Mutex<Value: ~Copyable>: ~Copyable, Sendable {
+package struct Mutex<Value: ~Copyable>: ~Copyable, Sendable {
     private let mutex: Synchronization.Mutex<Value>
     private let order = Atomic(false)
 
-    init(_ value: consuming sending Value) { mutex = Synchronization.Mutex(value) }
+    package init(_ value: consuming sending Value) { mutex = Synchronization.Mutex(value) }
 
     /// Calls `body` with the value while no other thread can touch it.
-    func withLock<Result: ~Copyable, Failure: Error>(
+    package func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result {
         try mutex.withLock { (value: inout sending Value) throws(Failure) -> sending Result in

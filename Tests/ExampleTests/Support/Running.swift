@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import ReactorTestSupport
 import SystemPackage
 
 /// What has come of a program that ran to its end.

@@ -1,10 +1,10 @@
-import Glibc
+package import Glibc
 import SystemPackage
 
-/// An example program that runs as a process of its own.
-final class Child {
+/// A program that runs as a process of its own.
+package final class Child {
     /// What the child finds as its standard input or output.
-    enum End {
+    package enum End {
         /// A pipe, whose other end is the test's.
         case pipe
         case path(String)
@@ -12,20 +12,22 @@ final class Child {
     }
 
     /// How a process has ended.
-    enum Ending: Equatable {
+    package enum Ending: Equatable {
         case exit(Int32)
         case signal(Int32)
     }
 
-    let identifier: pid_t
+    package let identifier: pid_t
     /// The other end of its standard input; -1 if that is no pipe, or once it is closed.
     private var input: CInt = -1
     private let output: CInt
     private let errors: CInt
     private var isOutputOpen = true
 
-    /// Starts `program`, one of the executables beside the tests.
-    init(_ program: String, _ arguments: [String], input: End = .path("/dev/null"), output: End = .pipe)
+    /// Starts `program`: a path, or the name of one of the executables beside the tests.
+    package init(
+        _ program: String, _ arguments: [String], input: End = .path("/dev/null"), output: End = .pipe
+    )
         throws
     {
         let (outputPipe, errorPipe, inputPipe) = (try Pipe(), try Pipe(), try Pipe())
@@ -33,7 +35,8 @@ final class Child {
         actions.connect(STDIN_FILENO, to: input, inputPipe.readEnd, O_RDONLY)
         actions.connect(STDOUT_FILENO, to: output, outputPipe.writeEnd, O_WRONLY)
         actions.connect(STDERR_FILENO, to: .pipe, errorPipe.writeEnd, O_WRONLY)
-        identifier = try actions.spawn(Self.folder + "/" + program, [program] + arguments)
+        identifier = try actions.spawn(
+            program.hasPrefix("/") ? program : Self.folder + "/" + program, [program] + arguments)
         for end in [inputPipe.readEnd, outputPipe.writeEnd, errorPipe.writeEnd] { close(end) }
         if case .pipe = input { self.input = inputPipe.writeEnd } else { close(inputPipe.writeEnd) }
         (self.output, errors) = (outputPipe.readEnd, errorPipe.readEnd)
@@ -45,25 +48,25 @@ final class Child {
         close(errors)
     }
 
-    func write(_ text: String) { write(Array(text.utf8)) }
+    package func write(_ text: String) { write(Array(text.utf8)) }
 
-    func write(_ bytes: [UInt8]) {
+    package func write(_ bytes: [UInt8]) {
         let written = bytes.withUnsafeBytes { try? FileDescriptor(rawValue: input).writeAll($0) }
         precondition(written == bytes.count, "the child does not take its input")
     }
 
-    func closeInput() {
+    package func closeInput() {
         if input >= 0 { close(input) }
         input = -1
     }
 
-    func closeOutput() {
+    package func closeOutput() {
         if isOutputOpen { close(output) }
         isOutputOpen = false
     }
 
     /// Waits for standard output, up to `lineCount` lines or its end.
-    func readOutput(lines lineCount: Int = .max) -> String {
+    package func readOutput(lines lineCount: Int = .max) -> String {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
         var lines = 0
@@ -75,7 +78,7 @@ final class Child {
     }
 
     /// Waits until nobody reads so long that the child cannot write any more.
-    func waitUntilOutputIsFull() {
+    package func waitUntilOutputIsFull() {
         let writeEnd = open("/proc/self/fd/\(output)", O_WRONLY | O_CLOEXEC)
         precondition(writeEnd >= 0, "standard output is not a pipe")
         defer { close(writeEnd) }
@@ -83,25 +86,42 @@ final class Child {
         while poll(&state, 1, 0) > 0 { sched_yield() }
     }
 
+    /// Waits for a line of standard output; nil at its end.
+    package func readLine() -> String? {
+        let line = readOutput(lines: 1)
+        return line.isEmpty ? nil : String(line.prefix { $0 != "\n" })
+    }
+
+    /// Waits for a line of standard error; nil at its end.
+    package func readErrorLine() -> String? {
+        var bytes: [UInt8] = []
+        var byte: UInt8 = 0
+        while Glibc.read(errors, &byte, 1) == 1 {
+            if byte == UInt8(ascii: "\n") { return String(decoding: bytes, as: UTF8.self) }
+            bytes.append(byte)
+        }
+        return nil
+    }
+
     /// Waits for the end of standard error; less than a pipe holds has to be in it.
-    func readErrors() -> String {
+    package func readErrors() -> String {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
         while Glibc.read(errors, &byte, 1) == 1 { bytes.append(byte) }
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    func send(_ signal: CInt) { kill(identifier, signal) }
+    package func send(_ signal: CInt) { kill(identifier, signal) }
 
     /// Waits until the process has ended.
-    func wait() -> Ending {
+    package func wait() -> Ending {
         var status: CInt = 0
         while waitpid(identifier, &status, 0) == -1, errno == EINTR {}
         return ending(status)
     }
 
     /// Whether the process has ended; it can still be waited for.
-    var hasEnded: Bool {
+    package var hasEnded: Bool {
         var information = siginfo_t()
         let options = WEXITED | WNOHANG | WNOWAIT
         return waitid(P_PID, id_t(identifier), &information, options) == 0 && information.si_signo == SIGCHLD

@@ -1,0 +1,130 @@
+import Glibc
+import Reactor
+
+/// What a socket port is known by: its address, and what kind of socket it is.
+///
+/// It travels as Apple's systems have it, and Foundation on Linux: a byte each for family, type, protocol and the
+/// address's length, then the address, of which IPv4 and IPv6 have the form that Darwin gives them.
+struct PortSignature: Hashable, Sendable {
+    /// The kind of sockets that a port uses; socket(2).
+    struct Kind: Hashable, Sendable {
+        var family: Int32
+        var type: Int32
+        var transport: Int32
+
+        static let tcp = Kind(
+            family: PF_INET, type: Int32(SOCK_STREAM.rawValue), transport: Int32(IPPROTO_TCP))
+
+        /// Whether bytes of the kind arrive in order and whole.
+        var isStream: Bool { type == Int32(SOCK_STREAM.rawValue) }
+    }
+
+    var kind: Kind
+    var address: SocketAddress
+
+    /// Stands for no port, in a message whose sender has named none.
+    static let none = PortSignature(kind: .tcp, address: .ipv4Any(port: 0))
+
+    // MARK: On the wire
+
+    static let headerLength = 4
+    private static let ipv4 = (length: 16, family: UInt8(2))
+    private static let ipv6 = (length: 28, family: UInt8(30))
+
+    init(kind: Kind, address: SocketAddress) {
+        self.kind = kind
+        self.address = address
+    }
+
+    /// Reads a signature, which has to be of all of `bytes`.
+    init?(_ bytes: ArraySlice<UInt8>) {
+        let bytes = Array(bytes)
+        guard bytes.count >= Self.headerLength, bytes.count == Self.headerLength + Int(bytes[3]),
+            let address = Self.address(Array(bytes[Self.headerLength...]))
+        else { return nil }
+        self.init(
+            kind: Kind(family: Int32(bytes[0]), type: Int32(bytes[1]), transport: Int32(bytes[2])),
+            address: address)
+    }
+
+    /// The signature in bytes; nil for what has no such form.
+    var bytes: [UInt8]? {
+        let address = Self.bytes(address)
+        guard let family = UInt8(exactly: kind.family), let type = UInt8(exactly: kind.type),
+            let transport = UInt8(exactly: kind.transport), let length = UInt8(exactly: address.count)
+        else { return nil }
+        return [family, type, transport, length] + address
+    }
+
+    private static func address(_ bytes: [UInt8]) -> SocketAddress? {
+        guard bytes.count >= 2 else { return nil }
+        let port = bytes.count >= 4 ? UInt16(bytes[2]) << 8 | UInt16(bytes[3]) : 0
+        switch (bytes.count, bytes[1]) {
+        case (ipv4.length, ipv4.family) where Int(bytes[0]) == ipv4.length:
+            return .ipv4(UInt32(bigEndian: bytes[4..<8]), port: port)
+        case (ipv6.length, ipv6.family) where Int(bytes[0]) == ipv6.length:
+            return .ipv6(
+                UInt128(bigEndian: bytes[8..<24]), port: port,
+                scope: UInt32(bigEndian: bytes[24..<28].reversed()),
+                flowInformation: UInt32(bigEndian: bytes[4..<8]))
+        default:
+            // The kernel's form, of sockets that do not leave the machine.
+            guard let address = unsafe SocketAddress(bytes.span.bytes), address.family == .unix else {
+                return nil
+            }
+            return address
+        }
+    }
+
+    private static func bytes(_ address: SocketAddress) -> [UInt8] {
+        let port = (address.port ?? 0).bigEndianBytes
+        if let number = address.ipv4 {
+            return [UInt8(ipv4.length), ipv4.family] + port + number.bigEndianBytes
+                + [UInt8](repeating: 0, count: 8)
+        }
+        if let number = address.ipv6 {
+            return [UInt8(ipv6.length), ipv6.family] + port + (address.flowInformation ?? 0).bigEndianBytes
+                + number.bigEndianBytes + (address.scope ?? 0).bigEndianBytes.reversed()
+        }
+        return address.kernelBytes
+    }
+}
+
+extension PortSignature {
+    /// The signature with the address that a message has really come from: what its sender is bound to may be any
+    /// address of its machine.
+    func seen(from peer: SocketAddress) -> PortSignature {
+        var seen = self
+        let port = address.port ?? 0
+        if address.ipv4 != nil, let number = peer.ipv4 {
+            seen.address = .ipv4(number, port: port)
+        } else if address.ipv6 != nil, let number = peer.ipv6 {
+            seen.address = .ipv6(number, port: port, scope: peer.scope ?? 0)
+        }
+        return seen
+    }
+
+    /// Whether an answer can be sent there.
+    var isReachable: Bool { kind.isStream && address.port != 0 && address != .unixUnnamed }
+}
+
+extension SocketAddress {
+    /// The address in the kernel's form.
+    var kernelBytes: [UInt8] {
+        unsafe withSockAddr { address, length in
+            unsafe Array(UnsafeRawBufferPointer(start: address, count: Int(length)))
+        }
+    }
+}
+
+extension FixedWidthInteger where Self: UnsignedInteger {
+    /// The number of which `bytes` are the digits, the highest first.
+    init(bigEndian bytes: some Sequence<UInt8>) {
+        self = bytes.reduce(0) { $0 << 8 | Self($1) }
+    }
+
+    /// The number's bytes, the highest first.
+    var bigEndianBytes: [UInt8] {
+        (1...(Self.bitWidth / 8)).map { UInt8(truncatingIfNeeded: self >> (Self.bitWidth - 8 * $0)) }
+    }
+}

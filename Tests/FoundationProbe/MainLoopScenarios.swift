@@ -1,0 +1,95 @@
+import Dispatch
+import Reactor
+import ReactorFoundation
+
+/// Runs the main loop until `isDone`.
+@MainActor private func run(until isDone: () -> Bool) {
+    while !isDone(), RunLoop.main.run(mode: .default, before: Deadline.distantFuture) {}
+}
+
+@MainActor private var count = 0
+
+@MainActor func mainQueues() {
+    DispatchQueue.main.async { count += 1 }
+    OperationQueue.main.addOperation {
+        print("operation on main:", Thread.isMainThread, OperationQueue.current === OperationQueue.main)
+        MainActor.assumeIsolated { count += 1 }
+    }
+    Task { @MainActor in count += 1 }
+    DispatchQueue.global().async {
+        OperationQueue.main.addOperation { MainActor.assumeIsolated { count += 1 } }
+    }
+    run { count == 4 }
+    print("all four")
+}
+
+@MainActor func operationsInMainQueue() {
+    let operations = (0..<3).map { _ in
+        RunLoopOperation { operation in
+            operation.finish()
+            return NSNull()
+        }
+    }
+    let last = BlockOperation {
+        print("finished:", operations.allSatisfy { $0.isFinished })
+        MainActor.assumeIsolated { count += 1 }
+    }
+    for operation in operations { last.addDependency(operation) }
+    OperationQueue.main.addOperations(operations, waitUntilFinished: false)
+    OperationQueue.main.addOperation(last)
+    run { count == 1 }
+}
+
+@MainActor func operationsOnMainLoop() {
+    let queue = OperationQueue()
+    queue.maxConcurrentOperationCount = 1
+    for name in ["a", "b"] {
+        let operation = RunLoopOperation(runLoop: .main) { operation in
+            print(name, "on main:", Thread.isMainThread)
+            return Timer.scheduled(after: .milliseconds(1)) { _ in
+                operation.finish()
+                MainActor.assumeIsolated { count += 1 }
+                RunLoop.main.stop()  // a timer alone does not make it return
+            }
+        }
+        queue.addOperation(operation)
+    }
+    run { count == 2 }
+}
+
+@MainActor func notificationQueue() {
+    let name = Notification.Name("probe")
+    let token = NotificationCenter.default.addObserver(forName: name, object: nil, queue: nil) {
+        notification in
+        print(notification.object ?? "nil")
+        MainActor.assumeIsolated { count += 1 }
+        if notification.object as? String == "idle" { RunLoop.main.stop() }
+    }
+    DispatchQueue.main.async {
+        for (text, style) in [("idle", .whenIdle), ("soon", .asap), ("now", .now)]
+            as [(String, NotificationQueue.PostingStyle)]
+        {
+            NotificationQueue.default.enqueue(Notification(name: name, object: text), postingStyle: style)
+        }
+    }
+    run { count == 3 }
+    NotificationCenter.default.removeObserver(token)
+}
+
+@MainActor func fileHandles() {
+    let pipe = Pipe()
+    let token = NotificationCenter.default.addObserver(
+        forName: FileHandle.readCompletionNotification, object: pipe.fileHandleForReading, queue: .main
+    ) { notification in
+        let data = notification.userInfo?[NSFileHandleNotificationDataItem] as? Data
+        print(String(decoding: data ?? Data(), as: UTF8.self))
+        MainActor.assumeIsolated { count += 1 }
+    }
+    pipe.fileHandleForReading.readInBackgroundAndNotify()
+    DispatchQueue.global().async { pipe.fileHandleForWriting.write(Data("written".utf8)) }
+    run { count == 1 }
+    pipe.fileHandleForReading.readInBackgroundAndNotify(forModes: [.common])
+    pipe.fileHandleForWriting.write(Data("once more".utf8))
+    run { count == 2 }
+    NotificationCenter.default.removeObserver(token)
+}

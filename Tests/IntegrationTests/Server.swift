@@ -1,0 +1,89 @@
+import ReactorFoundation
+import ReactorTestSupport
+
+/// A server that somebody else has written, as a child process at a port of this machine.
+final class Server {
+    let port: Int
+    private let child: Child
+
+    private init(port: Int, child: Child) {
+        self.port = port
+        self.child = child
+    }
+
+    deinit { stop() }
+
+    func stop() {
+        child.send(SIGKILL)
+        _ = child.wait()
+    }
+
+    // MARK: Where they are
+
+    /// Where a server is installed, or `scripts/test` has unpacked it; nil if it is nowhere.
+    static func path(_ name: String) -> String? {
+        let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
+            "../..")
+        let unpacked = package.appendingPathComponent(".build/servers/bin").standardized.path
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(
+            String.init)
+        return (folders + ["/usr/sbin", "/usr/local/sbin", unpacked]).map { "\($0)/\(name)" }
+            .first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
+
+    // MARK: Starting
+
+    /// Starts Redis, and waits until it can be talked to.
+    static func redis() throws -> Server {
+        try start("redis-server") { port in
+            ["--port", "\(port)", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        } isReady: { child in
+            while let line = child.readLine() {
+                if line.contains("Ready to accept connections") { return true }
+            }
+            return false
+        }
+    }
+
+    /// Starts Mosquitto, and waits until it can be talked to.
+    static func mosquitto() throws -> Server {
+        let file = NSTemporaryDirectory() + "reactor-mosquitto-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        return try start("mosquitto") { port in
+            let lines = [
+                "listener \(port) 127.0.0.1", "allow_anonymous true", "user root", "log_dest stderr",
+            ]
+            try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: URL(fileURLWithPath: file))
+            return ["-c", file]
+        } isReady: { child in
+            while let line = child.readErrorLine() {
+                if line.contains("running") { return true }
+            }
+            return false
+        }
+    }
+
+    /// Another program may take the port that was free a moment ago: then it is tried with others.
+    private static func start(
+        _ name: String, arguments: (Int) throws -> [String], isReady: (Child) -> Bool
+    ) throws -> Server {
+        guard let path = path(name) else { throw Missing(name: name) }
+        for _ in 0..<10 {
+            let port = freePort()
+            // It ends with the thread that starts it, at the latest.
+            let command = ["--pdeathsig", "KILL", path] + (try arguments(port))
+            let child = try Child("/usr/bin/setpriv", command)
+            if isReady(child) { return Server(port: port, child: child) }
+            _ = child.wait()
+        }
+        throw Missing(name: name)
+    }
+
+    private static func freePort() -> Int {
+        let port = SocketPort()
+        defer { port.invalidate() }
+        return Int(port.address[2]) << 8 | Int(port.address[3])
+    }
+
+    struct Missing: Error { let name: String }
+}

@@ -1,0 +1,191 @@
+import Dispatch
+import Reactor
+import ReactorFoundation
+import ReactorTestSupport
+import Testing
+
+@Suite struct OperationTests {
+    // MARK: Started by hand
+
+    @Test func `two operations are under way at once on one thread`() async throws {
+        try await withRunLoop { loop in
+            let first = ScriptedOperation(runLoop: loop)
+            let second = ScriptedOperation(runLoop: loop)
+            first.start()
+            second.start()
+            first.begun.wait()
+            second.begun.wait()
+            #expect(first.isExecuting && second.isExecuting)
+            second.finish()
+            second.ended.wait()
+            #expect(first.isExecuting && !first.isFinished)
+            #expect(!second.isExecuting && second.isFinished)
+            first.finish()
+            first.ended.wait()
+            #expect(first.succeeded && second.succeeded)
+        }
+    }
+
+    @Test func `a block operation, which is not concurrent, has finished when start returns`() async throws {
+        try await onItsOwnThread {
+            let log = Log()
+            let operations = ["a", "b"].map { name in BlockOperation { log.add(name) } }
+            for operation in operations { operation.start() }
+            #expect(operations.allSatisfy { $0.isFinished })
+            #expect(log.lines == ["a", "b"])
+        }
+    }
+
+    @Test func `the work begins on the loop's thread, whichever thread starts it, and never inside start`()
+        async throws
+    {
+        try await withRunLoop { loop in
+            let fromOutside = ScriptedOperation(runLoop: loop) { $0.log.add("\(loop.isCurrent)") }
+            fromOutside.start()
+            fromOutside.begun.wait()
+            let fromInside = ScriptedOperation(runLoop: loop) { $0.log.add("\(loop.isCurrent)") }
+            loop.perform {
+                fromInside.start()
+                fromInside.log.add("started")
+            }
+            fromInside.begun.wait()
+            #expect(fromOutside.log.lines == ["start", "true"])
+            #expect(fromInside.log.lines == ["started", "start", "true"])
+            for operation in [fromOutside, fromInside] { operation.finish() }
+            for operation in [fromOutside, fromInside] { operation.ended.wait() }
+        }
+    }
+
+    @Test func `without a loop of its own an operation works on a thread that all such share`() async throws {
+        try await onItsOwnThread {
+            let loops = Log()
+            let operations = (0..<2).map { _ in
+                ScriptedOperation { operation in
+                    loops.add("\(ObjectIdentifier(RunLoop.current))")
+                    operation.finish()
+                }
+            }
+            for operation in operations { operation.start() }
+            for operation in operations { operation.ended.wait() }
+            #expect(Set(loops.lines).count == 1 && loops.lines.count == 2)
+        }
+    }
+
+    @Test func `the work waits for one of its modes`() async throws {
+        try await onItsOwnThread {
+            let mode = RunLoop.Mode("work")
+            let operation = ScriptedOperation(runLoop: .current, modes: [mode]) { $0.finish() }
+            operation.start()
+            RunLoop.current.run(mode: .default, before: Deadline.distantPast)
+            #expect(operation.log.lines.isEmpty && operation.isExecuting)
+            while !operation.isFinished, RunLoop.current.run(mode: mode, before: Deadline.distantFuture) {}
+            #expect(operation.succeeded)
+        }
+    }
+
+    @Test func `an executing operation keeps its loop running, a finished one does not`() async throws {
+        try await onItsOwnThread {
+            let operation = ScriptedOperation(runLoop: .current) { operation in
+                Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
+            }
+            operation.start()
+            RunLoop.current.run()
+            #expect(operation.log.lines == ["start", "finish"])
+        }
+    }
+
+    @Test func `an operation that nobody holds lives until it has finished`() async throws {
+        try await withRunLoop { loop in
+            let ended = Happening()
+            weak var weakOperation: ScriptedOperation?
+            do {
+                let operation = ScriptedOperation(runLoop: loop)
+                operation.completionBlock = { ended.happened() }
+                weakOperation = operation
+                operation.start()
+                operation.begun.wait()
+            }
+            try #require(weakOperation).finish()
+            ended.wait()
+        }
+    }
+
+    // MARK: In queues
+
+    @Test(arguments: [1, 3])
+    func `a queue has no more operations under way than its maximum`(most: Int) async throws {
+        try await withRunLoop { loop in
+            let underWay = Count()
+            let queue = OperationQueue()
+            queue.maxConcurrentOperationCount = most
+            let operations = (0..<12).map { _ in
+                ScriptedOperation(runLoop: loop) { operation in
+                    underWay.add(1)
+                    Timer.scheduled(after: .milliseconds(1)) { _ in
+                        underWay.add(-1)
+                        operation.finish()
+                    }
+                }
+            }
+            queue.addOperations(operations, waitUntilFinished: true)
+            #expect(operations.allSatisfy { $0.succeeded })
+            #expect(underWay.highest <= most)
+        }
+    }
+
+    @Test func `as many operations as a queue allows are under way together`() async throws {
+        try await withRunLoop { loop in
+            let queue = OperationQueue()
+            queue.maxConcurrentOperationCount = 4
+            let operations = (0..<4).map { _ in ScriptedOperation(runLoop: loop) }
+            queue.addOperations(operations, waitUntilFinished: false)
+            for operation in operations { operation.begun.wait() }
+            #expect(operations.allSatisfy { $0.isExecuting })
+            for operation in operations { operation.finish() }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+    }
+
+    @Test func `an operation begins when those that it depends on have finished, in whatever queue`()
+        async throws
+    {
+        try await withRunLoop { loop in
+            let log = Log()
+            func make(_ name: String) -> ScriptedOperation {
+                ScriptedOperation(runLoop: loop) { operation in
+                    log.add("begin \(name)")
+                    Timer.scheduled(after: .milliseconds(1)) { _ in
+                        log.add("end \(name)")
+                        operation.finish()
+                    }
+                }
+            }
+            let (first, second, last) = (make("1"), make("2"), BlockOperation { log.add("block") })
+            second.addDependency(first)
+            last.addDependency(second)
+            let (queue, other) = (OperationQueue(), OperationQueue())
+            other.addOperation(last)
+            queue.addOperations([second, first], waitUntilFinished: true)
+            other.waitUntilAllOperationsAreFinished()
+            #expect(log.lines == ["begin 1", "end 1", "begin 2", "end 2", "block"])
+        }
+    }
+
+    // MARK: Misuse
+
+    @Test func `starting an operation twice traps`() async {
+        await #expect(processExitsWith: .failure) {
+            let operation = ScriptedOperation()
+            operation.start()
+            operation.start()
+        }
+    }
+
+    @Test func `starting before those that it depends on have finished traps`() async {
+        await #expect(processExitsWith: .failure) {
+            let operation = ScriptedOperation()
+            operation.addDependency(ScriptedOperation())
+            operation.start()
+        }
+    }
+}

@@ -1,0 +1,219 @@
+import Dispatch
+import Glibc
+import Reactor
+import ReactorFoundation
+import ReactorTestSupport
+import Testing
+
+@Suite struct SocketPortTests {
+    @Test func `a message arrives with its number and its components`() async throws {
+        try await onItsOwnThread {
+            let mailbox = Mailbox()
+            let port = try SocketPort.listening(mailbox)
+            #expect(port.remote.say("one", "", "three", number: 0xFFFF_FFFF))
+            mailbox.wait(1)
+            #expect(mailbox.texts == ["one,,three"])
+            let message = try #require(mailbox.messages.first)
+            #expect(message.msgid == 0xFFFF_FFFF)
+            #expect(message.receivePort === port && message.sendPort == nil)
+            port.invalidate()
+        }
+    }
+
+    @Test func `an answer goes to the port that the message is from`() async throws {
+        try await onItsOwnThread {
+            let answers = Mailbox()
+            let client = try SocketPort.listening(answers)
+            let requests = Mailbox { message in
+                let answer = PortMessage(
+                    sendPort: message.sendPort, receivePort: message.receivePort,
+                    components: message.components)
+                answer.msgid = message.msgid + 1
+                #expect(answer.send(before: .distantFuture))
+            }
+            let server = try SocketPort.listening(requests)
+            #expect(server.remote.say("question", number: 1, from: client))
+            answers.wait(1)
+            #expect(answers.texts == ["question"] && answers.messages[0].msgid == 2)
+            #expect(answers.messages[0].sendPort == server.remote)
+            for port in [client, server] { port.invalidate() }
+        }
+    }
+
+    @Test func `ports travel as components`() async throws {
+        try await onItsOwnThread {
+            let mailbox = Mailbox()
+            let port = try SocketPort.listening(mailbox)
+            let other = try #require(SocketPort(remoteWithTCPPort: 4711, host: "::1"))
+            let components = NSMutableArray(array: [other, NSData(data: Data([1]))])
+            #expect(port.remote.send(before: .distantFuture, components: components, from: nil, reserved: 0))
+            mailbox.wait(1)
+            let arrived = try #require(mailbox.messages[0].components)
+            #expect(arrived[0] as? SocketPort == other && arrived[1] as? NSData == NSData(data: Data([1])))
+            port.invalidate()
+        }
+    }
+
+    @Test func `messages of one sender arrive in their order, those of many whole`() async throws {
+        try await onItsOwnThread {
+            let mailbox = Mailbox()
+            let port = try SocketPort.listening(mailbox)
+            let remote = port.remote
+            DispatchQueue.global().async {
+                DispatchQueue.concurrentPerform(iterations: 4) { sender in
+                    for index in 0..<50 {
+                        remote.say(String(repeating: "\(sender)", count: 1000), number: sender << 8 | index)
+                    }
+                }
+            }
+            mailbox.wait(200)
+            for sender in 0..<4 {
+                let numbers = mailbox.messages.map { Int($0.msgid) }.filter { $0 >> 8 == sender }
+                #expect(numbers == (0..<50).map { sender << 8 | $0 })
+            }
+            #expect(
+                mailbox.messages.allSatisfy { $0.text == String(repeating: "\($0.msgid >> 8)", count: 1000) })
+            port.invalidate()
+        }
+    }
+
+    @Test func `a message that comes before the port is in a loop waits for it`() async throws {
+        try await onItsOwnThread {
+            let port = try #require(SocketPort(tcpPort: 0))
+            let mailbox = Mailbox()
+            #expect(port.say("early"))
+            port.setDelegate(mailbox)
+            RunLoop.current.add(port, forMode: .default)
+            mailbox.wait(1)
+            #expect(mailbox.texts == ["early"])
+            port.invalidate()
+        }
+    }
+
+    @Test func `the delegate may run the loop, and is not called inside itself`() async throws {
+        try await onItsOwnThread {
+            let (depth, port) = (Count(), try #require(SocketPort(tcpPort: 0)))
+            let mailbox = Mailbox { _ in
+                depth.add(1)
+                RunLoop.current.run(mode: .default, before: Deadline.distantPast)
+                depth.add(-1)
+            }
+            port.setDelegate(mailbox)
+            RunLoop.current.add(port, forMode: .default)
+            for text in ["a", "b", "c"] { port.say(text) }
+            mailbox.wait(3)
+            #expect(mailbox.texts == ["a", "b", "c"] && depth.highest == 1)
+            port.invalidate()
+        }
+    }
+
+    @Test func `the delegate may invalidate the port, and gets nothing more`() async throws {
+        try await onItsOwnThread {
+            let mailbox = Mailbox { $0.receivePort?.invalidate() }
+            let port = try SocketPort.listening(mailbox)
+            for text in ["a", "b", "c"] { port.say(text) }
+            RunLoop.current.run()
+            #expect(mailbox.texts == ["a"])
+        }
+    }
+
+    @Test func `a delegate that has gone loses the message, and the next one gets the next`() async throws {
+        try await onItsOwnThread {
+            let port = try #require(SocketPort(tcpPort: 0))
+            let gone = Happening()
+            let observer = RunLoop.Observer(for: .exit) { _, _ in gone.happened() }
+            RunLoop.current.add(observer, forMode: .default)
+            RunLoop.current.add(port, forMode: .default)
+            port.say("nobody")
+            RunLoop.current.run(mode: .default, before: Deadline.distantFuture)
+            let mailbox = Mailbox()
+            port.setDelegate(mailbox)
+            port.say("somebody")
+            mailbox.wait(1)
+            #expect(mailbox.texts == ["somebody"])
+            observer.invalidate()
+            port.invalidate()
+        }
+    }
+
+    @Test func `a port of a Unix-domain path is sent to, and answers`() async throws {
+        try await onItsOwnThread {
+            let path = NSTemporaryDirectory() + "reactor-\(getpid())-\(UInt32.random(in: 0 ... .max))"
+            let address = Data(
+                try SocketAddress(unixPath: path).withSockAddr {
+                    Array(UnsafeRawBufferPointer(start: $0, count: Int($1)))
+                })
+            let (type, mailbox) = (Int32(SOCK_STREAM.rawValue), Mailbox())
+            let port = try #require(
+                SocketPort(protocolFamily: PF_UNIX, socketType: type, protocol: 0, address: address))
+            port.setDelegate(mailbox)
+            RunLoop.current.add(port, forMode: .default)
+            let remote = SocketPort(
+                remoteWithProtocolFamily: PF_UNIX, socketType: type, protocol: 0, address: address)
+            #expect(remote.say("local", from: port))
+            mailbox.wait(1)
+            #expect(mailbox.messages[0].sendPort == remote && remote.address == port.address)
+            port.invalidate()
+            #expect(access(path, F_OK) == -1)
+        }
+    }
+
+    @Test func `a socket that listens already is taken over`() async throws {
+        try await onItsOwnThread {
+            let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+            listen(listener, 8)
+            let port = try #require(
+                SocketPort(
+                    protocolFamily: PF_INET, socketType: Int32(SOCK_STREAM.rawValue), protocol: 6,
+                    socket: listener))
+            let mailbox = Mailbox()
+            port.setDelegate(mailbox)
+            RunLoop.current.add(port, forMode: .default)
+            #expect(port.remote.say("hello"))
+            mailbox.wait(1)
+            port.invalidate()
+            #expect(port.socket == -1)
+        }
+    }
+
+    // MARK: What cannot be
+
+    @Test func `ports that cannot be made are nil, ports that cannot be reached send nothing`() async throws {
+        try await onItsOwnThread {
+            let taken = try #require(SocketPort(tcpPort: 0))
+            #expect(SocketPort(tcpPort: taken.number) == nil)
+            let stream = Int32(SOCK_STREAM.rawValue)
+            #expect(
+                SocketPort(protocolFamily: PF_INET, socketType: stream, protocol: 6, address: Data([1]))
+                    == nil)
+            #expect(
+                SocketPort(
+                    protocolFamily: PF_INET, socketType: Int32(SOCK_DGRAM.rawValue), protocol: 17,
+                    address: taken.address) == nil)
+            #expect(SocketPort(protocolFamily: PF_INET, socketType: stream, protocol: 6, socket: -1) == nil)
+            #expect(SocketPort(remoteWithTCPPort: 1, host: "no such host.invalid") == nil)
+            #expect(
+                SocketPort(remoteWithTCPPort: 1, host: nil)?.address
+                    == SocketPort(remoteWithTCPPort: 1, host: "")?.address)
+            let nowhere = SocketPort(
+                remoteWithProtocolFamily: PF_INET, socketType: stream, protocol: 6, address: Data())
+            #expect(!nowhere.say("x"))
+            let (silent, remote) = (RawSocket.bound(), taken.remote)
+            #expect(!silent.remote.say("x"))
+            taken.invalidate()
+            remote.invalidate()
+            #expect(!remote.say("x") && !taken.say("x") && taken.socket == -1)
+        }
+    }
+
+    @Test func `what is no component, and what is too long, is not sent`() async throws {
+        try await onItsOwnThread {
+            let port = try #require(SocketPort(tcpPort: 0))
+            let strings = NSMutableArray(array: [NSString(string: "text")])
+            #expect(!port.send(before: .distantFuture, components: strings, from: nil, reserved: 0))
+            #expect(!port.send(before: .distantFuture, components: nil, from: Port(), reserved: 0))
+            #expect(!port.send(SocketPort.longestMessage, before: .distantFuture))
+            port.invalidate()
+        }
+    }
+}
