@@ -9,6 +9,20 @@ let testSettings: [SwiftSetting] = [
 ]
 let settings = testSettings + [.strictMemorySafety()]
 
+let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+
+/// A program of the folder Examples, which sees of the library what everybody sees.
+func example(_ name: String, _ dependencies: Target.Dependency...) -> Target {
+    .executableTarget(
+        name: name,
+        dependencies: ["Reactor", .product(name: "ArgumentParser", package: "swift-argument-parser")]
+            + dependencies,
+        path: "Examples/\(name)",
+        packageAccess: false,
+        swiftSettings: settings
+    )
+}
+
 let package = Package(
     name: "swift-reactor",
     products: [
@@ -35,7 +49,7 @@ let package = Package(
             dependencies: [
                 "CLibevent",
                 "CReactorLinux",
-                .product(name: "SystemPackage", package: "swift-system"),
+                system,
             ],
             swiftSettings: settings
         ),
@@ -44,58 +58,18 @@ let package = Package(
             dependencies: [
                 "CReactorLinux",
                 "Reactor",
-                .product(name: "SystemPackage", package: "swift-system"),
+                system,
             ],
             swiftSettings: settings
         ),
         .systemLibrary(name: "CMalloc", path: "Examples/CMalloc"),
-        .executableTarget(
-            name: "line-reader",
-            dependencies: [
-                "CMalloc",
-                "Reactor",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "SystemPackage", package: "swift-system"),
-            ],
-            path: "Examples/line-reader",
-            packageAccess: false,
-            swiftSettings: settings
-        ),
-        .executableTarget(
-            name: "chat",
-            dependencies: [
-                "Reactor",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "SystemPackage", package: "swift-system"),
-            ],
-            path: "Examples/chat",
-            packageAccess: false,
-            swiftSettings: settings
-        ),
-        .executableTarget(
-            name: "echo-server",
-            dependencies: [
-                "Reactor",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "SystemPackage", package: "swift-system"),
-            ],
-            path: "Examples/echo-server",
-            packageAccess: false,
-            swiftSettings: settings
-        ),
-        .executableTarget(
-            name: "timers",
-            dependencies: [
-                "Reactor",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Examples/timers",
-            packageAccess: false,
-            swiftSettings: settings
-        ),
+        example("line-reader", "CMalloc", system),
+        example("chat", system),
+        example("echo-server", system),
+        example("timers"),
         .target(
             name: "ReactorTestSupport",
-            dependencies: [.product(name: "SystemPackage", package: "swift-system")],
+            dependencies: [system],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),
@@ -106,7 +80,7 @@ let package = Package(
                 "Reactor",
                 "ReactorTestSupport",
                 "main-loop-probe",
-                .product(name: "SystemPackage", package: "swift-system"),
+                system,
             ],
             swiftSettings: testSettings
         ),
@@ -129,7 +103,7 @@ let package = Package(
         // The main loop runs in a program with a synchronous main: the tests run this one as a child process.
         .executableTarget(
             name: "main-loop-probe",
-            dependencies: ["Reactor", .product(name: "SystemPackage", package: "swift-system")],
+            dependencies: ["Reactor", system],
             path: "Tests/MainLoopProbe",
             swiftSettings: testSettings
         ),
@@ -149,7 +123,7 @@ let package = Package(
         // Runs the example programs, which a build of the tests builds too.
         .testTarget(
             name: "ExampleTests",
-            dependencies: ["ReactorTestSupport", .product(name: "SystemPackage", package: "swift-system")],
+            dependencies: ["ReactorTestSupport", system],
             swiftSettings: testSettings
         ),
     ],
