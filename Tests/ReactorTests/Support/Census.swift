@@ -1,15 +1,14 @@
 import Glibc
 
 /// How many descriptors the process has open. Only of use in a process where nobody else opens any.
-func ownDescriptors() -> Int { entries(of: "/proc/self/fd") }
+func ownDescriptors() -> Int { entries(of: "/proc/self/fd").count }
 
-/// How many threads the process has.
-func ownThreads() -> Int { entries(of: "/proc/self/task") }
-
-private func entries(of path: String) -> Int {
-    guard let directory = opendir(path) else { return 0 }
-    defer { closedir(directory) }
-    var count = 0
-    while readdir(directory) != nil { count += 1 }
-    return count
+/// How many threads the process has whose names begin with `prefix`: those of Dispatch come and go.
+func ownThreads(named prefix: String) -> Int {
+    entries(of: "/proc/self/task").count { task in
+        guard let file = fopen("/proc/self/task/\(task)/comm", "r") else { return false }
+        defer { fclose(file) }
+        var name = [CChar](repeating: 0, count: 17)
+        return fgets(&name, 17, file) != nil && strncmp(name, prefix, strlen(prefix)) == 0
+    }
 }
