@@ -19,6 +19,9 @@ public let kCFBooleanTrue: Bool! = true
 /// False, as a property's value.
 public let kCFBooleanFalse: Bool! = false
 
+/// Whatever is an object.
+public typealias CFTypeRef = AnyObject
+
 /// `InputStream`.
 public typealias CFReadStream = Reactor.InputStream
 /// `OutputStream`.
@@ -138,52 +141,4 @@ private func open(_ stream: Reactor.Stream) -> Bool {
     let isNew = stream.streamStatus == .notOpen
     stream.open()
     return isNew && stream.streamStatus != .error
-}
-
-// MARK: Properties
-
-/// A dictionary of the settings of TLS, which this library has not: a stream that is asked for it does not open.
-public let kCFStreamPropertySSLSettings = "kCFStreamPropertySSLSettings"
-/// The key of the level among those settings.
-public let kCFStreamSSLLevel = "kCFStreamSSLLevel"
-/// `Stream.PropertyKey.socketSecurityLevelKey`.
-public let kCFStreamPropertySocketSecurityLevel = "kCFStreamPropertySocketSecurityLevel"
-/// `StreamSocketSecurityLevel.none`.
-public let kCFStreamSocketSecurityLevelNone = "kCFStreamSocketSecurityLevelNone"
-/// `StreamSocketSecurityLevel.tlSv1`.
-public let kCFStreamSocketSecurityLevelTLSv1 = "kCFStreamSocketSecurityLevelTLSv1"
-/// `StreamSocketSecurityLevel.negotiatedSSL`.
-public let kCFStreamSocketSecurityLevelNegotiatedSSL = "kCFStreamSocketSecurityLevelNegotiatedSSL"
-/// `Stream.PropertyKey.socksProxyConfigurationKey`.
-public let kCFStreamPropertySOCKSProxy = "kCFStreamPropertySOCKSProxy"
-/// `StreamSOCKSProxyConfiguration.hostKey`.
-public let kCFStreamPropertySOCKSProxyHost = "SOCKSProxy"
-/// `StreamSOCKSProxyConfiguration.portKey`.
-public let kCFStreamPropertySOCKSProxyPort = "SOCKSPort"
-/// `Stream.PropertyKey.networkServiceType`.
-public let kCFStreamNetworkServiceType = "kCFStreamNetworkServiceType"
-/// `StreamNetworkServiceTypeValue.voIP`.
-public let kCFStreamNetworkServiceTypeVoIP = "kCFStreamNetworkServiceTypeVoIP"
-/// `Stream.PropertyKey.shouldCloseNativeSocketKey`.
-public let kCFStreamPropertyShouldCloseNativeSocket = "kCFStreamPropertyShouldCloseNativeSocket"
-/// `Stream.PropertyKey.socketNativeHandleKey`.
-public let kCFStreamPropertySocketNativeHandle = "kCFStreamPropertySocketNativeHandle"
-/// `Stream.PropertyKey.socketRemoteHostNameKey`.
-public let kCFStreamPropertySocketRemoteHostName = "kCFStreamPropertySocketRemoteHostName"
-/// `Stream.PropertyKey.socketRemotePortNumberKey`.
-public let kCFStreamPropertySocketRemotePortNumber = "kCFStreamPropertySocketRemotePortNumber"
-
-extension CFStreamPropertyKey {
-    /// ``dataWrittenToMemoryStreamKey``.
-    public static var dataWritten: Self { .dataWrittenToMemoryStreamKey }
-    /// ``fileCurrentOffsetKey``.
-    public static var fileCurrentOffset: Self { .fileCurrentOffsetKey }
-    /// ``socketNativeHandleKey``.
-    public static var socketNativeHandle: Self { .socketNativeHandleKey }
-    /// ``shouldCloseNativeSocketKey``.
-    public static var shouldCloseNativeSocket: Self { .shouldCloseNativeSocketKey }
-    /// ``socketRemoteHostNameKey``.
-    public static var socketRemoteHostName: Self { .socketRemoteHostNameKey }
-    /// ``socketRemotePortNumberKey``.
-    public static var socketRemotePortNumber: Self { .socketRemotePortNumberKey }
 }

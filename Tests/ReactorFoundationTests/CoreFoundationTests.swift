@@ -52,6 +52,33 @@ private final class Listening: StreamDelegate, Sendable {
         CFWriteStreamClose(writer)
     }
 
+    @Test func `constants are Cocoa's values by another name`() {
+        #expect(kCFStreamPropertySocketSecurityLevel == Stream.PropertyKey.socketSecurityLevelKey.rawValue)
+        #expect(kCFStreamPropertySOCKSProxy == Stream.PropertyKey.socksProxyConfigurationKey.rawValue)
+        #expect(kCFStreamNetworkServiceType == Stream.PropertyKey.networkServiceType.rawValue)
+        let levels: [(String, StreamSocketSecurityLevel)] = [
+            (kCFStreamSocketSecurityLevelNone, .none), (kCFStreamSocketSecurityLevelSSLv2, .ssLv2),
+            (kCFStreamSocketSecurityLevelSSLv3, .ssLv3), (kCFStreamSocketSecurityLevelTLSv1, .tlSv1),
+            (kCFStreamSocketSecurityLevelNegotiatedSSL, .negotiatedSSL),
+        ]
+        for (name, level) in levels { #expect(name == level.rawValue) }
+        let services: [(String, StreamNetworkServiceTypeValue)] = [
+            (kCFStreamNetworkServiceTypeVoIP, .voIP), (kCFStreamNetworkServiceTypeVideo, .video),
+            (kCFStreamNetworkServiceTypeBackground, .background),
+            (kCFStreamNetworkServiceTypeVoice, .voice),
+            (kCFStreamNetworkServiceTypeCallSignaling, .callSignaling),
+        ]
+        for (name, service) in services { #expect(name == service.rawValue) }
+        let keys: [(String, StreamSOCKSProxyConfiguration)] = [
+            (kCFStreamPropertySOCKSProxyHost, .hostKey), (kCFStreamPropertySOCKSProxyPort, .portKey),
+            (kCFStreamPropertySOCKSVersion, .versionKey), (kCFStreamPropertySOCKSUser, .userKey),
+            (kCFStreamPropertySOCKSPassword, .passwordKey),
+        ]
+        for (name, key) in keys { #expect(name == key.rawValue) }
+        #expect(kCFStreamSocketSOCKSVersion4 == StreamSOCKSProxyVersion.version4.rawValue)
+        #expect(kCFStreamSocketSOCKSVersion5 == StreamSOCKSProxyVersion.version5.rawValue)
+    }
+
     @Test func `events go to a queue, until that is taken away`() async throws {
         try await onItsOwnThread {
             let (input, listening) = (InputStream(data: Data([1])), Listening())
