@@ -4,6 +4,7 @@
 // What is a reference there is the object itself here, and a string is a `String`.
 
 public import Dispatch
+public import Foundation
 public import Reactor
 
 // MARK: Types
@@ -41,6 +42,16 @@ public func CFStreamCreatePairWithSocketToHost(
 ) {
     guard let port = UInt16(exactly: port) else { preconditionFailure("a port is between 0 and 65535") }
     unsafe hand(CFReadStream.socketPair(toHost: host, port: port), to: readStream, writeStream)
+}
+
+/// As with a `CFString`, which an `NSString` is on Apple's systems.
+@_disfavoredOverload
+public func CFStreamCreatePairWithSocketToHost(
+    _ allocator: CFAllocator?, _ host: NSString, _ port: UInt32,
+    _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
+    _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
+) {
+    unsafe CFStreamCreatePairWithSocketToHost(allocator, host as String, port, readStream, writeStream)
 }
 
 /// A pair over a connected socket, which stays open when both are closed, unless

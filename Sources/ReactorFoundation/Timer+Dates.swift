@@ -26,6 +26,12 @@ extension Reactor.Timer {
         self.init(interval: Duration(timeInterval: interval), repeats: repeats, handler: block)
     }
 
+    /// Makes a timer that is invalid from the start: what Cocoa code keeps in a variable until there is a real one.
+    public convenience init() {
+        self.init(interval: .zero) { _ in }
+        invalidate()
+    }
+
     /// Makes a timer as ``init(timeInterval:repeats:block:)`` does, and adds it to the default mode of the calling
     /// thread's loop.
     @discardableResult

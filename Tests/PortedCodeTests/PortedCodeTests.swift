@@ -18,6 +18,32 @@ import Testing
         return (thread, port)
     }
 
+    @Test(arguments: [true, false])
+    func `a client of Core Foundation's, with a queue, talks to a server, or fails rather than in plain text`(
+        isPlain: Bool
+    ) async throws {
+        let (server, port) = try serve { connection in
+            connection.input.open()
+            connection.output.open()
+            connection.output.write(connection.input.read(upTo: 5).reversed())
+            connection.output.close()
+            connection.input.close()
+        }
+        let outcome = try await onItsOwnThread { () -> (Data, Int?) in
+            let outcome = Shared<(Data, Int?)?>(nil)
+            let client = QueueClient()
+            client.onEnd = { data, error in outcome.value = (data, (error as NSError?)?.code) }
+            let level = [kCFStreamSSLLevel as NSString: kCFStreamSocketSecurityLevelNegotiatedSSL as NSString]
+            client.connect(host: "127.0.0.1", port: port, settings: isPlain ? [:] : level)
+            #expect(client.write("hello".data(using: .utf8)!) == isPlain)
+            waitUntil { outcome.value != nil }
+            return outcome.value!
+        }
+        #expect(outcome.0 == (isPlain ? "olleh".data(using: .utf8)! : Data()))
+        #expect((outcome.1 == nil) == isPlain)
+        server.stop()
+    }
+
     @Test func `a chat client of Cocoa's talks to a server`() async throws {
         let (server, port) = try serve { connection in
             connection.input.open()

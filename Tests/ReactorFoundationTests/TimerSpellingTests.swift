@@ -24,6 +24,13 @@ import Testing
         #expect(timer.fireDate == later + 10 && !timer.isValid)
     }
 
+    @Test func `a timer that is made of nothing is a placeholder`() {
+        let timer = Timer()
+        #expect(!timer.isValid)
+        timer.invalidate()
+        timer.fire()
+    }
+
     @Test func `a timer that does not repeat has no interval`() {
         #expect(Timer(fire: Date(), interval: 5, repeats: false) { _ in }.timeInterval == 0)
         #expect(Timer(timeInterval: 5, repeats: false) { _ in }.timeInterval == 0)
