@@ -71,9 +71,9 @@ struct SocketStreamNetworkTests {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
-                let (fixture, reader) = (try SocketFixture(.ipv4), Recorder())
+                let (fixture, reader, writer) = (try SocketFixture(.ipv4), Recorder(), Recorder())
                 fixture.input.start(reader)
-                fixture.output.start(nil)
+                fixture.output.start(writer)
                 let (loop, peer) = (RunLoop.current, try fixture.peer)
                 loop.serve { reader.events.count == 1 }
                 peer.send(pattern(10))
@@ -83,7 +83,7 @@ struct SocketStreamNetworkTests {
                     fixture.input.setProperty(Duration.milliseconds(100), forKey: .socketIdleTimeoutKey))
                 _ = fixture.output.write(pattern(10))
                 try #require(fixture.input.read(upTo: 10) == pattern(10))
-                loop.serve { reader.events.last == .errorOccurred }
+                loop.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
                 try #require(fixture.input.streamError as? Errno == .timedOut)
                 try #require(fixture.output.streamError as? Errno == .timedOut)
                 fixture.closeBoth()

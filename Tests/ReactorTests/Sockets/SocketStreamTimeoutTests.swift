@@ -48,29 +48,6 @@ import Testing
         }
     }
 
-    @Test func `the end comes no earlier than after a while in which nothing has moved`() async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder) = (try SocketFixture(), Recorder())
-            let patience = Duration.milliseconds(150)
-            try fixture.openBoth()
-            #expect(fixture.output.setProperty(patience, forKey: .socketIdleTimeoutKey))
-            recorder.onEvent = { stream, event in
-                if event == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 10) }
-            }
-            fixture.input.start(recorder)
-            let peer = try fixture.peer
-            let sender = try JoinableThread(name: "sender") {
-                for _ in 0..<8 {
-                    usleep(30_000)
-                    peer.send([1])
-                }
-            }
-            RunLoop.current.serve { recorder.events.last == .errorOccurred }
-            #expect(try Deadline.now - fixture.lastActivity >= patience)
-            sender.join()
-        }
-    }
-
     @Test(arguments: SocketOrigin.allCases)
     func `what had come before time was up is read before that is told`(origin: SocketOrigin) async throws {
         try await onItsOwnThread {
