@@ -18,17 +18,20 @@ import Testing
         return (thread, port)
     }
 
+    /// Sends the first five bytes back to front.
+    @Sendable private func answerReversed(_ connection: Listener.Connection) {
+        connection.input.open()
+        connection.output.open()
+        connection.output.write(connection.input.read(upTo: 5).reversed())
+        connection.output.close()
+        connection.input.close()
+    }
+
     @Test(arguments: [true, false])
     func `a client of Core Foundation's, with a queue, talks to a server, or fails rather than in plain text`(
         isPlain: Bool
     ) async throws {
-        let (server, port) = try serve { connection in
-            connection.input.open()
-            connection.output.open()
-            connection.output.write(connection.input.read(upTo: 5).reversed())
-            connection.output.close()
-            connection.input.close()
-        }
+        let (server, port) = try serve(answerReversed)
         let outcome = try await onItsOwnThread { () -> (Data, Int?) in
             let outcome = Shared<(Data, Int?)?>(nil)
             let client = QueueClient()
@@ -45,13 +48,7 @@ import Testing
     }
 
     @Test func `a chat client of Cocoa's talks to a server`() async throws {
-        let (server, port) = try serve { connection in
-            connection.input.open()
-            connection.output.open()
-            connection.output.write(connection.input.read(upTo: 5).reversed())
-            connection.output.close()
-            connection.input.close()
-        }
+        let (server, port) = try serve(answerReversed)
         try await onItsOwnThread {
             let client = ChatClient()
             client.connect(host: "127.0.0.1", port: port)

@@ -60,9 +60,10 @@ extension RunLoop {
             return unsafe index < states.count ? states[index] : nil
         }
 
-        var knownStates: [ModeState] {
-            [commonItems] + (unsafe states.indices).compactMap { unsafe states[$0] }
-        }
+        var knownStates: [ModeState] { [commonItems] + ownStates }
+
+        /// Those of the modes that run, without the common items.
+        private var ownStates: [ModeState] { (unsafe states.indices).compactMap { unsafe states[$0] } }
 
         /// The groups that a pass in `mode` looks at: its own and, for a common mode, that of the common
         /// items.
@@ -77,7 +78,7 @@ extension RunLoop {
             self.commonModes = commonModes
             knownState(of: mode)?.isCommon = true
             let states = knownStates
-            for timer in states.flatMap({ Array($0.timers.elements) }) {
+            for timer in states.flatMap({ $0.timers.elements }) {
                 timer.state.withLock { state in
                     if state.loop === loop { state.membership.modeBecameCommon(mode) }
                     file(timer, &state)
@@ -142,7 +143,7 @@ extension RunLoop {
             inbox.close()
             collect()
             let states = knownStates
-            for timer in states.flatMap({ Array($0.timers.elements) }) { forget(timer) }
+            for timer in states.flatMap({ $0.timers.elements }) { forget(timer) }
             for source in states.flatMap(\.sources.values) { source.change(in: loop) { $0 = Membership() } }
             for (_, observer) in states.flatMap(\.observers) { observer.invalidate() }
             for source in states.flatMap({ $0.descriptors.members }) {
@@ -154,7 +155,7 @@ extension RunLoop {
         }
 
         private func freeStates() {
-            let freed = knownStates.filter { $0.mode != .common }
+            let freed = ownStates
             unsafe states.removeAll()
             commonItems.clear()
             for state in freed { state.free() }

@@ -46,7 +46,7 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     private let life = Mutex(OperationLife())
     /// What wakes the loop for the operation, and tells of the loop's end; in the loop while the operation executes.
     private let source = Mutex<RunLoop.Source?>(nil)
-    private let makeWork: Mutex<(@Sendable (RunLoopOperation) -> AnyObject)?>
+    private let makeWork = Mutex<(@Sendable (RunLoopOperation) -> AnyObject)?>(nil)
     private var work: AnyObject?
 
     // MARK: Making
@@ -62,10 +62,10 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
         precondition(!modes.isEmpty, "an operation that works in no mode would never end")
         chosenLoop = runLoop
         runLoopModes = modes
-        makeWork = Mutex(nil)
         progress = .discreteProgress(totalUnitCount: 1)
         super.init()
-        adoptProgress()
+        progress.isCancellable = true
+        progress.cancellationHandler = { [weak self] in self?.cancel() }
     }
 
     /// Makes an operation whose work is that of an object of its own, which lives on the loop's thread.
@@ -83,22 +83,12 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     ///   - work: Called once, on the loop's thread, in place of ``operationDidStart()``; not at all if the operation
     ///     is cancelled before. What it returns is kept until the operation finishes.
     /// - Precondition: `modes` names at least one.
-    public init(
+    public convenience init(
         runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common],
         work: @escaping @Sendable (RunLoopOperation) -> AnyObject
     ) {
-        precondition(!modes.isEmpty, "an operation that works in no mode would never end")
-        chosenLoop = runLoop
-        runLoopModes = modes
-        makeWork = Mutex(work)
-        progress = .discreteProgress(totalUnitCount: 1)
-        super.init()
-        adoptProgress()
-    }
-
-    private func adoptProgress() {
-        progress.isCancellable = true
-        progress.cancellationHandler = { [weak self] in self?.cancel() }
+        self.init(runLoop: runLoop, modes: modes)
+        makeWork.withLock { $0 = work }
     }
 
     // MARK: To override
