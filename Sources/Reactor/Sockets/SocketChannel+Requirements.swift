@@ -14,11 +14,10 @@ struct SocketRequirements {
 
 extension SocketChannel {
     /// Why neither half opens, nor moves another byte.
-    ///
-    /// It can only come after the opening together with a fault, so looking for that spares the lock.
     var refusal: StreamRequirementError? { state.withLock { $0.requirements.refusal } }
 
-    /// As ``refusal``, for a half that is open.
+    /// Whether there is a ``refusal``, for a half that is open: then it came with a fault, and looking for that first
+    /// spares the lock.
     var isRefused: Bool { fault != nil && refusal != nil }
 
     /// Changes what is asked of the connection; one that is there, or under way, ends if it cannot do that. False if

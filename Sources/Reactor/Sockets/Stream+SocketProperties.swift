@@ -41,8 +41,8 @@ extension Stream.PropertyKey {
     /// opening.
     public static let socketConnectTimeoutKey = Self("ReactorSocketConnectTimeout")
 
-    /// A `Duration`: when nothing has come or gone for that long, both halves fail with `Errno.timedOut`. Nil, as
-    /// at first, for never. May be set at any time, for both halves.
+    /// A `Duration`: when nothing has come or gone for that long, both halves fail with `Errno.timedOut`, the one that is
+    /// read when all that had come has been read. Nil, as at first, for never. May be set at any time, for both halves.
     public static let socketIdleTimeoutKey = Self("ReactorSocketIdleTimeout")
 
     /// A `Duration`: when the peer has not taken a byte of those that wait for it for that long, or up to a quarter

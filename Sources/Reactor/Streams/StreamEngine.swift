@@ -14,9 +14,11 @@ final class StreamEngine: Sendable {
         /// The queue that events are told on, if that is no loop: the only home then is a hidden one.
         var queue: StreamQueue?
         var queueCount: UInt64 = 0
-        /// Whether the delegate is being called, or about to be on a queue: it is not called again inside that, nor by another loop.
+        /// Whether the delegate is being called, or about to be on a queue: it is not called again inside that, nor by
+        /// another loop.
         var isTelling = false
-        /// Whether bytes were moved outside the delegate's callout, or on another thread than the loop's: they may be what the kernel has told of.
+        /// Whether bytes were moved outside the delegate's callout, or on another thread than the loop's: they may be
+        /// what the kernel has told of.
         var hasMovedOutside = false
         /// How the backend lets know that bytes can be moved; known once it is open.
         var readying = Readying.backend
