@@ -42,7 +42,7 @@ final class SocketConnector: Sendable {
     /// Begins, unless another thread has cancelled this already.
     func start() {
         do throws(Errno) {
-            let loop = try StreamThread.loop()
+            let loop = try ResidentThread.streams.runLoop()
             loop.perform { [self] in begin(on: loop) }
         } catch {
             finish(.failure(error))

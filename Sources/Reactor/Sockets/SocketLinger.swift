@@ -14,7 +14,7 @@ final class SocketLinger {
     private var limit: Timer?
 
     static func begin(_ backlog: SocketBacklog, of channel: SocketChannel) {
-        guard let loop = try? StreamThread.loop() else { return channel.close(.output) }
+        guard let loop = try? ResidentThread.streams.runLoop() else { return channel.close(.output) }
         guard !channel.holder.closesWhenDone, let own = channel.duplicate() else {
             loop.perform { SocketLinger(backlog, of: channel).begin() }
             return

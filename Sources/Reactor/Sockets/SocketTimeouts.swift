@@ -44,7 +44,7 @@ extension SocketChannel {
         timeouts.isTimed.store(isTimed, ordering: .relaxed)
         timeouts.lastActivity.store(now, ordering: .relaxed)
         if !isTimed { return stopKeepingTime() }
-        guard let loop = try? StreamThread.loop() else { return }
+        guard let loop = try? ResidentThread.streams.runLoop() else { return }
         let timer = Timer(fireDate: nextCheck(options), interval: .seconds(3600), repeats: true) {
             [weak self] timer in
             if let self { check(timer) } else { timer.invalidate() }

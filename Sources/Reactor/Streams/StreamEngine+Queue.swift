@@ -22,7 +22,7 @@ extension StreamEngine {
         leaveLoops()
         guard let enqueue else { return }
         do throws(Errno) {
-            join(try StreamThread.loop(), .default) { $0.setQueue(enqueue) }
+            join(try ResidentThread.streams.runLoop(), .default) { $0.setQueue(enqueue) }
         } catch {
             fail(error)
         }

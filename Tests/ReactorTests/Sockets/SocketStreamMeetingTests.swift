@@ -8,7 +8,7 @@ import Testing
 @Suite struct SocketStreamMeetingTests {
     @Test func `closed at the moment at which the connection comes, it is not left open`() async {
         await #expect(processExitsWith: .success) {
-            let sockets = try StreamThread.loop()
+            let sockets = try ResidentThread.streams.runLoop()
             let before = openSockets()
             for _ in 0..<10 {
                 let (fixture, gate) = (try SocketFixture(), Gate())
@@ -35,7 +35,7 @@ import Testing
 
     @Test func `opened on one thread and closed on another, it leaves nothing behind`() async {
         await #expect(processExitsWith: .success) {
-            _ = try StreamThread.loop()
+            _ = try ResidentThread.streams.runLoop()
             let before = openSockets()
             struct Engine { weak var object: StreamEngine? }
             var engines: [Engine] = []
@@ -75,7 +75,7 @@ import Testing
         }
         connector.cancel()
         connector.start()
-        for _ in 0..<2 { try StreamThread.loop().performAndWait {} }
+        for _ in 0..<2 { try ResidentThread.streams.runLoop().performAndWait {} }
         #expect(!server.hasGuest)
     }
 

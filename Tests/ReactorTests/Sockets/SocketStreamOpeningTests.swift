@@ -34,7 +34,7 @@ import Testing
             }
             loop.poll()
             // The sockets' thread has nothing to do, or has done it.
-            try StreamThread.loop().performAndWait {}
+            try ResidentThread.streams.runLoop().performAndWait {}
             #expect(fixture.server?.hasGuest == false && recorder.events.isEmpty)
             #expect(fixture.streams.allSatisfy { $0.streamStatus == .notOpen })
         }

@@ -27,7 +27,7 @@ private struct MarkedQueue {
 
 /// Waits until the hidden loop has done what it was asked to.
 private func settle() throws {
-    for _ in 0..<3 { try StreamThread.loop().performAndWait {} }
+    for _ in 0..<3 { try ResidentThread.streams.runLoop().performAndWait {} }
 }
 
 @Suite struct StreamQueueTests {

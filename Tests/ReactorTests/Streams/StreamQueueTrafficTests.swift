@@ -123,7 +123,7 @@ import Testing
             input.setDispatchQueue(DispatchQueue(label: "silent"))
             input.open()
             waitUntil { counter.told.value.count == 2 }
-            let loop = try StreamThread.loop()
+            let loop = try ResidentThread.streams.runLoop()
             let passes = Shared(0)
             let observer = loop.performAndWait {
                 let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in passes.update { $0 += 1 } }
