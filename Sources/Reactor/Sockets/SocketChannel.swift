@@ -28,9 +28,9 @@ final class SocketChannel: Sendable {
         var fault: (error: Errno, half: Half?)?
         var options = SocketOptions()
         var peer: SocketAddress?
-        /// Tell the halves' engines that something has changed for them; nil until they are open.
-        var notifyInput: Callback?
-        var notifyOutput: Callback?
+        /// The halves' engines, which are told when something has changed for them; nil until they are open.
+        var input: StreamEngine?
+        var output: StreamEngine?
         var wakers = SocketWakers()
         var isInputClosed = false
         var isOutputClosed = false
@@ -75,14 +75,14 @@ final class SocketChannel: Sendable {
 
     // MARK: Opening
 
-    func open(_ half: Half, notify: @escaping @Sendable () -> Void) {
+    func open(_ half: Half, for engine: StreamEngine) {
         let connector = state.withLock { state -> SocketConnector? in
             state.hasOpened = true
             // One that another thread has closed meanwhile is not told of anything, and nobody would let go of the
-            // closure.
+            // engine.
             switch half {
-            case .input: if !state.isInputClosed { state.notifyInput = Callback(notify) }
-            case .output: if !state.isOutputClosed { state.notifyOutput = Callback(notify) }
+            case .input: if !state.isInputClosed { state.input = engine }
+            case .output: if !state.isOutputClosed { state.output = engine }
             }
             guard case .waiting = state.progress, state.connecting == nil else { return nil }
             state.connecting = makeConnector(timeout: state.options.connectTimeout)
@@ -128,8 +128,8 @@ final class SocketChannel: Sendable {
     func close(_ half: Half) {
         let (connector, waker, isOver) = state.withLock { state -> (SocketConnector?, SocketWaker?, Bool) in
             switch half {
-            case .input: (state.isInputClosed, state.notifyInput) = (true, nil)
-            case .output: (state.isOutputClosed, state.notifyOutput) = (true, nil)
+            case .input: (state.isInputClosed, state.input) = (true, nil)
+            case .output: (state.isOutputClosed, state.output) = (true, nil)
             }
             let isOver = state.isInputClosed && state.isOutputClosed
             if isOver, case .waiting = state.connection { state.connection = .failed(Errno.canceled) }
@@ -141,6 +141,12 @@ final class SocketChannel: Sendable {
         guard isOver else { return }
         stopKeepingTime()
         holder.close()
+    }
+
+    /// Lets go of a half's engine, though the half itself stays open.
+    func dismiss(_ half: Half) {
+        let dropped = state.withLock { half == .input ? $0.input.take() : $0.output.take() }
+        withExtendedLifetime(dropped) {}
     }
 
     // MARK: Faults
@@ -170,7 +176,7 @@ final class SocketChannel: Sendable {
     }
 
     func notify(_ half: Half) {
-        let notify = state.withLock { half == .input ? $0.notifyInput : $0.notifyOutput }
-        notify?()
+        let engine = state.withLock { half == .input ? $0.input : $0.output }
+        engine?.refresh()
     }
 }

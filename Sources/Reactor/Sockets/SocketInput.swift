@@ -17,7 +17,7 @@ final class SocketInput: InputBackend {
 
     var readying: Readying { .kernel }
 
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno) { channel.open(.input, notify: notify) }
+    func open(for engine: StreamEngine) throws(Errno) { channel.open(.input, for: engine) }
 
     func progress() -> Prospect { channel.progress }
 

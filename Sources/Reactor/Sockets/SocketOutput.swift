@@ -26,7 +26,7 @@ final class SocketOutput: OutputBackend {
 
     var readying: Readying { .kernelWhenBlocked }
 
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno) { channel.open(.output, notify: notify) }
+    func open(for engine: StreamEngine) throws(Errno) { channel.open(.output, for: engine) }
 
     func progress() -> Prospect { channel.progress }
 
@@ -137,6 +137,7 @@ final class SocketOutput: OutputBackend {
             return
         }
         isLingering.store(true, ordering: .releasing)
+        channel.dismiss(.output)
         SocketLinger.begin(rest, of: channel)
     }
 

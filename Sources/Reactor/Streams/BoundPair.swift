@@ -4,17 +4,15 @@ import SystemPackage
 
 /// The bytes between the two halves of a bound pair: a ring, and who waits at its ends.
 final class BoundBuffer: Sendable {
-    typealias Notify = @Sendable () -> Void
-
     struct State {
         var bytes: [UInt8]
         var start = 0
         var count = 0
         var isInputClosed = false
         var isOutputClosed = false
-        /// Tell the halves' engines that something has changed for them; nil until they are open.
-        var notifyInput: Notify?
-        var notifyOutput: Notify?
+        /// The halves' engines, which are told when something has changed for them; nil until they are open.
+        var input: StreamEngine?
+        var output: StreamEngine?
     }
 
     private let state: Mutex<State>
@@ -24,26 +22,26 @@ final class BoundBuffer: Sendable {
 
     func look<Answer>(_ question: (inout State) -> Answer) -> Answer { state.withLock { question(&$0) } }
 
-    /// Changes what is there, and tells whoever waits for it, and the half that `notify` is of.
-    func change(_ notify: (State) -> Notify?, _ change: (inout State) -> Void) {
-        let notify = state.withLock { state in
+    /// Changes what is there, and tells whoever waits for it, and `half`.
+    func change(_ half: (State) -> StreamEngine?, _ change: (inout State) -> Void) {
+        let engine = state.withLock { state in
             change(&state)
-            return notify(state)
+            return half(state)
         }
         changed.announce()
-        notify?()
+        engine?.refresh()
     }
 
     /// Tries `attempt` again after every change, until it does something.
     func move(
-        _ notify: (State) -> Notify?, _ attempt: (inout State) -> Result<Transfer, Errno>?
+        _ half: (State) -> StreamEngine?, _ attempt: (inout State) -> Result<Transfer, Errno>?
     ) throws(Errno) -> Transfer {
         while true {
             let generation = changed.generation
             var result: Result<Transfer, Errno>?
             let other = state.withLock { state in
                 result = attempt(&state)
-                return notify(state)
+                return half(state)
             }
             guard let transfer = try result?.get() else {
                 changed.wait(after: generation)
@@ -51,7 +49,7 @@ final class BoundBuffer: Sendable {
             }
             if transfer.count > 0 {
                 changed.announce()
-                other?()
+                other?.refresh()
             }
             return transfer
         }
@@ -64,14 +62,12 @@ final class BoundInput: InputBackend {
 
     init(_ buffer: BoundBuffer) { self.buffer = buffer }
 
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno) {
-        buffer.look { $0.notifyInput = notify }
-    }
+    func open(for engine: StreamEngine) throws(Errno) { buffer.look { $0.input = engine } }
 
     func close() throws(Errno) {
-        buffer.change(\.notifyOutput) { state in
+        buffer.change(\.output) { state in
             state.isInputClosed = true
-            state.notifyInput = nil
+            state.input = nil
         }
     }
 
@@ -79,7 +75,7 @@ final class BoundInput: InputBackend {
 
     /// The bytes that are there; the end once the other half is closed and all has been read.
     func read(into destination: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
-        try buffer.move(\.notifyOutput) { state in
+        try buffer.move(\.output) { state in
             if state.isInputClosed { return .failure(.badFileDescriptor) }
             if state.count > 0 { return .success(Transfer(count: unsafe state.take(destination))) }
             return state.isOutputClosed ? .success(Transfer(count: 0, isAtEnd: true)) : nil
@@ -93,14 +89,12 @@ final class BoundOutput: OutputBackend {
 
     init(_ buffer: BoundBuffer) { self.buffer = buffer }
 
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno) {
-        buffer.look { $0.notifyOutput = notify }
-    }
+    func open(for engine: StreamEngine) throws(Errno) { buffer.look { $0.output = engine } }
 
     func close() throws(Errno) {
-        buffer.change(\.notifyInput) { state in
+        buffer.change(\.input) { state in
             state.isOutputClosed = true
-            state.notifyOutput = nil
+            state.output = nil
         }
     }
 
@@ -108,7 +102,7 @@ final class BoundOutput: OutputBackend {
 
     /// Waits only when there is no room at all; an error once the other half is closed.
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
-        try buffer.move(\.notifyInput) { state in
+        try buffer.move(\.input) { state in
             if state.isOutputClosed { return .failure(.badFileDescriptor) }
             if state.isInputClosed { return .failure(.brokenPipe) }
             return state.room > 0 ? .success(Transfer(count: unsafe state.put(bytes))) : nil

@@ -71,17 +71,16 @@ final class FileInput: InputBackend {
 
     private var inner: (any InputBackend)? { state.withLock { $0.inner } }
 
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno) {
+    func open(for engine: StreamEngine) throws(Errno) {
         let holder = try origin.open()
         let kind = try FileKind(of: holder)
         let inner: any InputBackend
         switch kind {
         case .watchable: inner = DescriptorInput(holder)
         case .socket: inner = SocketInput(SocketChannel(holder, only: .input))
-        case .regular, .unwatchable:
-            inner = try ReadAheadInput(holder, isSeekable: kind == .regular, notify: notify)
+        case .regular, .unwatchable: inner = try ReadAheadInput(holder, isSeekable: kind == .regular)
         }
-        try inner.open(notify: notify)
+        try inner.open(for: engine)
         let offset = state.withLock { state in
             state.inner = inner
             return state.offset
@@ -142,15 +141,15 @@ final class FileOutput: OutputBackend {
 
     var inner: (any OutputBackend)? { state.withLock { $0.inner } }
 
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno) {
+    func open(for engine: StreamEngine) throws(Errno) {
         let holder = try origin.open()
         let inner: any OutputBackend
         switch try FileKind(of: holder) {
         case .watchable: inner = DescriptorOutput(holder)
         case .socket: inner = SocketOutput(SocketChannel(holder, only: .output))
-        case .regular, .unwatchable: inner = WriteBehindOutput(holder, notify: notify)
+        case .regular, .unwatchable: inner = WriteBehindOutput(holder)
         }
-        try inner.open(notify: notify)
+        try inner.open(for: engine)
         let offset = state.withLock { state in
             state.inner = inner
             return state.offset

@@ -100,7 +100,8 @@ open class InputStream: Stream {
     ///   failed.
     @discardableResult
     open func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
-        unsafe engine.read(source, UnsafeMutableRawBufferPointer(start: buffer, count: max(len, 0)))
+        let count = min(max(len, 0), StreamEngine.mostBytes)
+        return unsafe engine.read(source, UnsafeMutableRawBufferPointer(start: buffer, count: count))
     }
 
     /// The bytes that are left, without copying them, if the stream is one of bytes in memory; they count as

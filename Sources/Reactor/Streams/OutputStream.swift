@@ -88,7 +88,8 @@ open class OutputStream: Stream {
     ///   not positive); -1 if the stream is not open or has failed.
     @discardableResult
     open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
-        unsafe engine.write(sink, UnsafeRawBufferPointer(start: buffer, count: max(len, 0)))
+        let count = min(max(len, 0), StreamEngine.mostBytes)
+        return unsafe engine.write(sink, UnsafeRawBufferPointer(start: buffer, count: count))
     }
 
     /// Tells the peer of a socket that nothing more will come, and goes on reading: shutdown(2) with `SHUT_WR`.

@@ -3,6 +3,8 @@ import SystemPackage
 extension ReadAheadInput {
     /// What has been read ahead, and how far.
     struct State {
+        /// Who is told of what has been read; nil unless open.
+        var engine: StreamEngine?
         var chunks: [[UInt8]] = []
         var spare: [[UInt8]] = []
         /// How much of the first chunk has been taken.

@@ -15,16 +15,12 @@ final class ReadAheadInput: InputBackend {
 
     private let holder: DescriptorHolder
     private let isSeekable: Bool
-    private let notify: @Sendable () -> Void
     private let state: Mutex<State>
     private let fetch = DispatchGroup()
 
-    init(
-        _ holder: DescriptorHolder, isSeekable: Bool, notify: @escaping @Sendable () -> Void
-    ) throws(Errno) {
+    init(_ holder: DescriptorHolder, isSeekable: Bool) throws(Errno) {
         self.holder = holder
         self.isSeekable = isSeekable
-        self.notify = notify
         guard isSeekable else {
             state = Mutex(State())
             return
@@ -32,9 +28,12 @@ final class ReadAheadInput: InputBackend {
         state = Mutex(State(position: try holder.seek(to: 0, from: SEEK_CUR)))
     }
 
+    func open(for engine: StreamEngine) throws(Errno) { state.withLock { $0.engine = engine } }
+
     /// Gives back what was read ahead: whoever shares the descriptor goes on where the client stopped.
     func close() throws(Errno) {
-        let offset = state.withLock { $0.offset }
+        let (offset, dropped) = state.withLock { ($0.offset, $0.engine.take()) }
+        withExtendedLifetime(dropped) {}
         if isSeekable { _ = try? holder.seek(to: offset, from: SEEK_SET) }
         holder.close()
     }
@@ -116,7 +115,8 @@ final class ReadAheadInput: InputBackend {
                 state.position += count
             }
         }
-        notify()
+        let engine = state.withLock { $0.engine }
+        engine?.refresh()
     }
 
     /// Claims the file: one at a time reads from it.

@@ -4,9 +4,9 @@ import SystemPackage
 protocol StreamBackend: AnyObject, Sendable {
     /// The event that says that bytes can be moved.
     var event: Stream.Event { get }
-    /// Opens what the bytes come from or go to, or begins to. Changes that nobody asks for are told by calling
-    /// `notify`, with no lock held.
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno)
+    /// Opens what the bytes come from or go to, or begins to. Changes that nobody asks for are told by refreshing
+    /// `engine`, with no lock held; it is let go of when the backend is closed.
+    func open(for engine: StreamEngine) throws(Errno)
     /// How far the opening has come.
     func progress() -> Prospect
     /// Waits until the opening has come to an end, one way or the other.
@@ -45,7 +45,7 @@ enum Readying {
 
 /// What the next step of a stream can expect: its opening, its next read or write.
 enum Prospect {
-    /// To wait: the backend will notify, or the kernel tell.
+    /// To wait: the backend will tell, or the kernel.
     case waiting
     case ready
     case failed(any Error)
@@ -58,7 +58,7 @@ extension StreamBackend {
     var isAtEndWhenOpened: Bool { false }
     var descriptor: DescriptorHolder? { nil }
     var refusal: (any Error)? { nil }
-    func open(notify: @escaping @Sendable () -> Void) throws(Errno) {}
+    func open(for engine: StreamEngine) throws(Errno) {}
     func close() throws(Errno) {}
     func prepare() -> Prospect { isReady() ? .ready : .waiting }
     func drain() throws(Errno) -> Drainage { Drainage() }

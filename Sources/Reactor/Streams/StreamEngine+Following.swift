@@ -18,10 +18,11 @@ extension StreamEngine {
         state.withLock { state in
             let interest = state.setInterest(on: loop.identity, event)
             let isRaised = !state.isTelling && !state.machine.raised.isEmpty
-            return state.homes.update(loop.identity) { home in
-                home.isSummoned = false
+            guard let station = state.homes.station(on: loop.identity)?.value else { return nil }
+            return state.homes.update(loop.identity) { standing in
+                (standing.isSummoned, standing.isSettled) = (false, true)
                 return Plan(
-                    station: home.station.value, membership: home.membership, interest: interest,
+                    station: station, membership: standing.membership, interest: interest,
                     descriptor: interest.isEmpty ? nil : backend.descriptor, isRaised: isRaised)
             }
         }
@@ -77,14 +78,14 @@ extension StreamEngine.State {
     func errand(_ event: Stream.Event) -> StreamEngine.Errand {
         guard !isTelling, !homes.isEmpty else { return .none }
         if readying == .backend, machine.isOpen { return .refresh }
-        if homes.hasOthers || isBehind(homes.first!, event) { return .follow }
+        if homes.hasOthers || isBehind(homes.first!.standing, event) { return .follow }
         return machine.raised.isEmpty ? .none : .raise(homes.first!.station)
     }
 
     /// Whether what the loop has the kernel watch for is not what it should be.
     @inline(__always)
-    func isBehind(_ home: borrowing StreamHome, _ event: Stream.Event) -> Bool {
-        interest(isDisarmed: home.isDisarmed, event) != home.interest
+    func isBehind(_ standing: StreamHome.Standing, _ event: Stream.Event) -> Bool {
+        interest(isDisarmed: standing.isDisarmed, event) != standing.interest
     }
 
     /// What the kernel has to watch for. A loop that asks no longer, because the kernel told again of what has
@@ -102,7 +103,7 @@ extension StreamEngine.State {
     /// Takes as carried out what a loop has the kernel watch for now.
     fileprivate mutating func setInterest(on loop: LoopIdentity, _ event: Stream.Event) -> Readiness {
         if machine.unanswered.isDisjoint(with: event) { homes.update(loop) { $0.isDisarmed = false } }
-        let isDisarmed = homes.look(loop) { $0.isDisarmed } ?? false
+        let isDisarmed = homes[loop]?.isDisarmed ?? false
         let interest = interest(isDisarmed: isDisarmed, event)
         homes.update(loop) { $0.interest = interest }
         return interest

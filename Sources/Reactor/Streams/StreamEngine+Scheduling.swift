@@ -17,10 +17,13 @@ extension StreamEngine {
             guard !state.machine.isReleased else { return false }
             // A stream that is scheduled anew tells its new loop again.
             if state.homes.isEmpty { state.machine.forgetTold() }
-            if state.homes.update(loop.identity, { _ in }) == nil {
+            if state.homes[loop.identity] == nil {
                 state.homes.insert(StreamHome(loop, station: DescriptorSource(ownedBy: self)))
             }
-            state.homes.update(loop.identity) { $0.membership.add(mode, common: common) }
+            state.homes.update(loop.identity) { standing in
+                standing.membership.add(mode, common: common)
+                standing.isSettled = false
+            }
             change(&state)
             return true
         }
@@ -32,9 +35,10 @@ extension StreamEngine {
     func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
         let common = loop.commonModes
         let (isKnown, left) = state.withLock { state -> (Bool, StreamHome?) in
-            let isLeft = state.homes.update(loop.identity) { home in
-                home.membership.remove(mode, common: common)
-                return home.membership.isEmpty
+            let isLeft = state.homes.update(loop.identity) { standing in
+                standing.membership.remove(mode, common: common)
+                standing.isSettled = false
+                return standing.membership.isEmpty
             }
             return (isLeft != nil, isLeft == true ? state.homes.remove(loop.identity) : nil)
         }
@@ -101,7 +105,8 @@ extension StreamEngine {
             let isRaised = !state.machine.raised.isEmpty
             let queue = isRaised ? state.enqueueCallout() : nil
             let isLoopNeeded = isRaised && queue == nil
-            return (state.homes.all.filter { isLoopNeeded || state.isBehind($0, event) }.map(\.loop), queue)
+            let behind = state.homes.all.filter { isLoopNeeded || state.isBehind($0.standing, event) }
+            return (behind.map(\.loop), queue)
         }
         for loop in behind { summon(loop) }
         if let queue { callOut(on: queue) }
@@ -115,7 +120,7 @@ extension StreamEngine {
     }
 }
 
-extension StreamHome {
+extension StreamHome.Standing {
     /// True if the loop has to be asked: it has not been asked already.
     fileprivate mutating func beginSummons() -> Bool {
         defer { isSummoned = true }

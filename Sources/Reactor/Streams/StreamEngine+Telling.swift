@@ -3,6 +3,20 @@ import SystemPackage
 // From a loop's attention to the delegate's callout.
 
 extension StreamEngine {
+    /// What is to be told now. What the answers raise waits for its turn: others want to be served too.
+    struct News {
+        /// Taken already; empty if there was nothing to tell.
+        let first: Stream.Event
+        /// Those that were raised beside it.
+        let rest: Stream.Event
+
+        init(taking machine: inout StreamMachine) {
+            let raised = machine.raised
+            first = machine.nextToTell(of: raised) ?? []
+            rest = raised.subtracting(first)
+        }
+    }
+
     /// What a station's loop finds when it turns to the stream.
     private enum Finding {
         /// There is nothing to tell.
@@ -14,26 +28,25 @@ extension StreamEngine {
         case doubt(since: UInt64)
         /// The kernel has room again, which the backend may need itself.
         case room
-        case events(Stream.Event, first: Stream.Event)
-        /// There are events, to be told elsewhere.
+        case news(News)
+        /// There is something to tell, elsewhere.
         case queue(StreamQueue)
     }
 
     /// Tells the delegate, on the thread of `station`'s loop, what has been raised, and what the kernel has
     /// told.
     func serve(_ station: DescriptorSource, _ readiness: Readiness) {
-        guard let loop = station.loop else { return }
         let isTold = !readiness.isDisjoint(with: [.readable, .writable])
-        var finding = find(on: loop, isTold: isTold)
+        var finding = find(isTold: isTold)
         if case .doubt(let transfers) = finding {
-            finding = find(on: loop, isTold: backend.isReady(), unlessMovedSince: transfers)
+            finding = find(isTold: backend.isReady(), unlessMovedSince: transfers)
         }
         if case .room = finding {
-            drain(station, on: loop)
-            finding = find(on: loop, isTold: false)
+            drain(station)
+            finding = find(isTold: false)
         }
         switch finding {
-        case .events(let events, let first): tell(events, first: first) { $0.isAtHome(on: loop) }
+        case .news(let news): tell(news) { $0.isAtHome }
         case .queue(let queue): callOut(on: queue)
         case .again:
             station.isHandled = false
@@ -43,12 +56,12 @@ extension StreamEngine {
     }
 
     /// Has the backend use the room that the kernel has told of, which is perhaps enough for the delegate.
-    private func drain(_ station: DescriptorSource, on loop: RunLoop) {
+    private func drain(_ station: DescriptorSource) {
         let transfers = state.withLock { $0.machine.transfers }
         do throws(Errno) {
             let drainage = try backend.drain()
             let interest = state.withLock {
-                $0.takeIn(drainage, unlessMovedSince: transfers, on: loop.identity, event)
+                $0.takeIn(drainage, unlessMovedSince: transfers, on: .current, event)
             }
             try station.setInterest(interest)
         } catch {
@@ -56,7 +69,7 @@ extension StreamEngine {
         }
     }
 
-    private func find(on loop: RunLoop, isTold: Bool, unlessMovedSince transfers: UInt64? = nil) -> Finding {
+    private func find(isTold: Bool, unlessMovedSince transfers: UInt64? = nil) -> Finding {
         state.withLock { state in
             if isTold, state.machine.isOpen || state.isDraining {
                 if state.readying == .kernelWhenBlocked { return .room }
@@ -73,48 +86,53 @@ extension StreamEngine {
                 let canTell = !state.isTelling && state.machine.unanswered.isDisjoint(with: event)
                 state.machine.raise(event)
                 if !canTell {
-                    state.homes.update(loop.identity) { ($0.isDisarmed, $0.interest) = (true, []) }
+                    state.homes.update(.current) { ($0.isDisarmed, $0.interest) = (true, []) }
                     return .again
                 }
             }
-            let events = state.machine.raised
-            guard !state.isTelling, !events.isEmpty, state.isAtHome(on: loop) else { return .nothing }
+            guard !state.isTelling, !state.machine.raised.isEmpty, state.isServed else { return .nothing }
             if let queue = state.enqueueCallout() { return .queue(queue) }
-            guard let first = state.machine.nextToTell(of: events) else { return .nothing }
             state.isTelling = true
-            return .events(events, first: first)
+            return .news(News(taking: &state.machine))
         }
     }
 
-    /// Calls the delegate, once for each of `events`, of which `first` is taken already, for as long as `isWanted`
-    /// says so. What the answer raises at once waits for its turn: others want to be served too.
-    func tell(_ events: Stream.Event, first: Stream.Event?, while isWanted: (State) -> Bool) {
-        let stream = stream
-        var (rest, next) = (events, first)
-        while true {
-            if next == nil {
-                next = state.withLock { isWanted($0) ? $0.machine.nextToTell(of: rest) : nil }
-            }
-            guard let event = next.take() else { break }
-            rest.subtract(event)
-            if let stream {
-                (stream.delegate ?? stream as? any StreamDelegate)?.stream(stream, handle: event)
-            }
-            if rest.isEmpty { break }
+    /// Calls the delegate, once for each event, for as long as `isWanted` says so.
+    func tell(_ news: News, while isWanted: (borrowing State) -> Bool) {
+        if !news.first.isEmpty { call(news.first) }
+        var rest = news.rest
+        while !rest.isEmpty {
+            let next = state.withLock { isWanted($0) ? $0.machine.nextToTell(of: rest) : nil }
+            guard let next else { break }
+            rest.subtract(next)
+            call(next)
         }
-        run(
-            state.withLock { state in
-                state.isTelling = false
-                return state.errand(self.event)
-            })
+        run(state.withLock { $0.finishTelling(self.event) })
+    }
+
+    private func call(_ event: Stream.Event) {
+        guard let stream else { return }
+        if let delegate = stream.delegate {
+            delegate.stream(stream, handle: event)
+        } else if let delegate = stream as? any StreamDelegate {
+            delegate.stream(stream, handle: event)
+        }
     }
 }
 
 extension StreamEngine.State {
-    /// Whether the stream is still scheduled in the mode that `loop` is running in, on whose thread this is.
-    fileprivate func isAtHome(on loop: RunLoop) -> Bool {
-        guard let mode = loop.currentMode else { return false }
-        let common = loop.core.commonModes
-        return homes.look(loop.identity) { $0.membership.contains(mode, common: common) } ?? false
+    /// Whether the station that this thread's loop is serving is where the stream is scheduled.
+    fileprivate var isServed: Bool { homes[.current].map { $0.isSettled || isAtHome } ?? false }
+
+    /// Whether the stream is scheduled in the mode that this thread's loop is running in.
+    fileprivate var isAtHome: Bool {
+        let loop = RunLoop.current
+        guard let mode = loop.currentMode, let standing = homes[loop.identity] else { return false }
+        return standing.membership.contains(mode, common: loop.core.commonModes)
+    }
+
+    fileprivate mutating func finishTelling(_ event: Stream.Event) -> StreamEngine.Errand {
+        isTelling = false
+        return errand(event)
     }
 }

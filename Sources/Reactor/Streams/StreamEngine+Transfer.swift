@@ -6,8 +6,8 @@ extension StreamEngine {
     static let mostBytes = 0x7fff_f000
 
     func read(_ source: any InputBackend, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
-        if let refusal = beginTransfer(.reading, count: buffer.count) { return refusal }
-        let buffer = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(Self.mostBytes))
+        let beginning = beginTransfer(.reading, count: buffer.count)
+        if case .refused(let answer) = beginning { return answer }
         do throws(Errno) {
             return finishTransfer(try unsafe source.read(into: buffer))
         } catch {
@@ -16,12 +16,14 @@ extension StreamEngine {
     }
 
     func write(_ sink: any OutputBackend, _ bytes: UnsafeRawBufferPointer) -> Int {
-        if let refusal = beginTransfer(.writing, count: bytes.count) { return refusal }
-        let bytes = unsafe UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.mostBytes))
-        do throws(Errno) {
-            return finishTransfer(try unsafe sink.write(bytes, isScheduled: isScheduled))
-        } catch {
-            return failTransfer(error)
+        switch beginTransfer(.writing, count: bytes.count) {
+        case .refused(let answer): return answer
+        case .begun(let isScheduled):
+            do throws(Errno) {
+                return finishTransfer(try unsafe sink.write(bytes, isScheduled: isScheduled))
+            } catch {
+                return failTransfer(error)
+            }
         }
     }
 
@@ -44,19 +46,30 @@ extension StreamEngine {
         }
     }
 
-    /// Begins a read or a write; what it has to return instead, if it may not be made.
-    private func beginTransfer(_ status: Stream.Status, count: Int) -> Int? {
-        let answer = state.withLock { state -> (refusal: Int?, isOpening: Bool) in
-            if state.machine.status == .atEnd { return (0, false) }
-            guard state.machine.isOpen else { return (-1, state.machine.status == .opening) }
-            guard count > 0 else { return (0, false) }
+    /// How a read or a write begins.
+    private enum Beginning {
+        case begun(isScheduled: Bool)
+        /// It may not be made, and returns this.
+        case refused(Int)
+    }
+
+    private func beginTransfer(_ status: Stream.Status, count: Int) -> Beginning {
+        let beginning = state.withLock { state -> Beginning? in
+            guard state.machine.isOpen else { return state.machine.status == .atEnd ? .refused(0) : nil }
+            guard count > 0 else { return .refused(0) }
             state.machine.begin(status, answering: event)
             if !state.isTelling || state.queue != nil { state.hasMovedOutside = true }
-            return (nil, false)
+            return .begun(isScheduled: !state.homes.isEmpty)
         }
-        guard answer.isOpening else { return answer.refusal }
+        return beginning ?? beginUnopened(status, count: count)
+    }
+
+    /// As ``beginTransfer(_:count:)``, once the stream is open.
+    @inline(never)
+    private func beginUnopened(_ status: Stream.Status, count: Int) -> Beginning {
+        guard self.status == .opening else { return .refused(-1) }
         backend.waitUntilOpen()
-        return advanceOpening() ? -1 : beginTransfer(status, count: count)
+        return advanceOpening() ? .refused(-1) : beginTransfer(status, count: count)
     }
 
     @discardableResult

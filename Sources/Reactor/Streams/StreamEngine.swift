@@ -7,13 +7,14 @@ import SystemPackage
 /// descriptor, through which the kernel tells of bytes, and by which the engine itself asks for the loop's
 /// attention. Both come to ``serve(_:_:)``, the only place that calls the delegate.
 final class StreamEngine: Sendable {
-    struct State {
+    struct State: ~Copyable {
         var machine = StreamMachine()
         /// The loops that the stream is scheduled on. None when it is over.
         var homes = StreamHomes()
         /// The queue that events are told on, if that is no loop: the only home then is a hidden one.
         var queue: StreamQueue?
-        var queueCount: UInt64 = 0
+        /// Whether a callout is on the queue, and has not begun.
+        var isEnqueued = false
         /// Whether the delegate is being called, or about to be on a queue: it is not called again inside that, nor by
         /// another loop.
         var isTelling = false
@@ -31,7 +32,6 @@ final class StreamEngine: Sendable {
     let backend: any StreamBackend
     let event: Stream.Event
     let state = Mutex(State())
-    private let link = StreamLink()
     /// The stream, which owns the engine.
     ///
     /// `nonisolated(unsafe)` is right because the reference is written once, before the engine is shared, and
@@ -57,17 +57,9 @@ final class StreamEngine: Sendable {
 
     func open() {
         guard state.withLock({ $0.machine.beginOpening() }) else { return }
-        do throws(Errno) {
-            link.connect(self)
-            try backend.open { [link] in link.refresh() }
-        } catch {
-            fail(error)
-        }
+        do throws(Errno) { try backend.open(for: self) } catch { fail(error) }
         // Closed from another thread meanwhile, which found nothing to release yet.
-        if state.withLock({ $0.machine.isReleased }) {
-            link.disconnect()
-            try? backend.close()
-        }
+        if state.withLock({ $0.machine.isReleased }) { try? backend.close() }
         refresh()
     }
 
@@ -97,7 +89,6 @@ final class StreamEngine: Sendable {
 
     func close() {
         guard state.withLock({ $0.machine.close() }) else { return }
-        link.disconnect()
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.fail(error) } }
     }
@@ -119,24 +110,5 @@ final class StreamEngine: Sendable {
         guard backend.setProperty(value, key) else { return false }
         refresh()
         return true
-    }
-}
-
-/// What a backend holds of its stream's engine until that is closed.
-///
-/// Not a weak reference: an object that has one counts all its references the slow way, with every event.
-private final class StreamLink: Sendable {
-    private let engine = Mutex<StreamEngine?>(nil)
-
-    func connect(_ engine: StreamEngine) { self.engine.withLock { $0 = engine } }
-
-    func disconnect() {
-        let dropped = engine.withLock { $0.take() }
-        withExtendedLifetime(dropped) {}
-    }
-
-    func refresh() {
-        let engine = engine.withLock { $0 }
-        engine?.refresh()
     }
 }

@@ -1,28 +1,33 @@
 /// One run loop that a stream is scheduled on.
 struct StreamHome {
-    let identity: LoopIdentity
     let loop: RunLoop
     /// What the loop serves for the stream.
     let station: LoopBound<DescriptorSource>
-    var membership = Membership()
-    /// What the loop has the kernel watch for.
-    var interest: Readiness = []
-    /// Whether the kernel is not asked until the delegate answers: it told again of what was told already.
-    var isDisarmed = false
-    /// Whether the loop has been asked to follow, and has not done so yet.
-    var isSummoned = false
+    var standing = Standing()
+
+    /// How things stand there: a plain value, as every event looks at it.
+    struct Standing {
+        var membership = Membership()
+        /// What the loop has the kernel watch for.
+        var interest: Readiness = []
+        /// Whether the kernel is not asked until the delegate answers: it told again of what was told already.
+        var isDisarmed = false
+        /// Whether the station is in the modes that it should be in.
+        var isSettled = false
+        /// Whether the loop has been asked to follow, and has not done so yet.
+        var isSummoned = false
+    }
 
     init(_ loop: RunLoop, station: DescriptorSource) {
-        identity = loop.identity
         self.loop = loop
         self.station = LoopBound(station, home: loop.identity)
     }
+
+    var identity: LoopIdentity { station.home }
 }
 
 /// The run loops that a stream is scheduled on: nearly always one, which needs no memory of its own.
-///
-/// Found by their identities, and looked at in place: every event does, and would count references otherwise.
-struct StreamHomes {
+struct StreamHomes: ~Copyable {
     private(set) var first: StreamHome?
     private var others: [StreamHome] = []
 
@@ -32,20 +37,27 @@ struct StreamHomes {
 
     var all: [StreamHome] { (first.map { [$0] } ?? []) + others }
 
-    /// Asks something of the home on a loop, if there is one.
-    @inline(__always)
-    func look<Answer>(_ loop: LoopIdentity, _ question: (borrowing StreamHome) -> Answer) -> Answer? {
-        if let first, first.identity == loop { return question(first) }
-        return others.isEmpty ? nil : others.first { $0.identity == loop }.map { question($0) }
+    /// How things stand on a loop; nil if it is none of these.
+    subscript(loop: LoopIdentity) -> StreamHome.Standing? {
+        if first?.identity == loop { return first?.standing }
+        return others.isEmpty ? nil : others.first { $0.identity == loop }?.standing
     }
 
-    /// Changes the home on a loop, if there is one.
+    /// Changes how things stand on a loop, if it is one of these.
     @discardableResult
     @inline(__always)
-    mutating func update<Answer>(_ loop: LoopIdentity, _ change: (inout StreamHome) -> Answer) -> Answer? {
-        if first?.identity == loop { return change(&first!) }
+    mutating func update<Answer>(
+        _ loop: LoopIdentity, _ change: (inout StreamHome.Standing) -> Answer
+    ) -> Answer? {
+        if first?.identity == loop { return change(&first!.standing) }
         guard let index = others.firstIndex(where: { $0.identity == loop }) else { return nil }
-        return change(&others[index])
+        return change(&others[index].standing)
+    }
+
+    /// What the loop serves for the stream.
+    func station(on loop: LoopIdentity) -> LoopBound<DescriptorSource>? {
+        if first?.identity == loop { return first?.station }
+        return others.first { $0.identity == loop }?.station
     }
 
     mutating func insert(_ home: StreamHome) {

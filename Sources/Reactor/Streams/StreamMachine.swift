@@ -5,17 +5,28 @@ import SystemPackage
 /// An event is *raised* when it should be told, and *told* when the delegate gets it. A stream that has told
 /// of bytes or of space tells again only after it has been read or written.
 struct StreamMachine {
-    private(set) var status = Stream.Status.notOpen
     private(set) var error: (any Error)?
-    /// Raised, and not told yet.
-    private(set) var raised: Stream.Event = []
-    /// Told, and not answered yet by a read or a write.
-    private(set) var unanswered: Stream.Event = []
-    private var isEndRaised = false
     /// How many reads or writes have been finished.
     private(set) var transfers: UInt64 = 0
+    private(set) var status = Stream.Status.notOpen
+    // All bits are in the first byte: there are two of these for every connection.
+    private var raisedBits: UInt8 = 0
+    private var unansweredBits: UInt8 = 0
+    private var isEndRaised = false
     /// Whether the stream has been closed, whatever its status says.
     private(set) var isReleased = false
+
+    /// Raised, and not told yet.
+    private(set) var raised: Stream.Event {
+        get { Stream.Event(rawValue: UInt(raisedBits)) }
+        set { raisedBits = UInt8(truncatingIfNeeded: newValue.rawValue) }
+    }
+
+    /// Told, and not answered yet by a read or a write.
+    private(set) var unanswered: Stream.Event {
+        get { Stream.Event(rawValue: UInt(unansweredBits)) }
+        set { unansweredBits = UInt8(truncatingIfNeeded: newValue.rawValue) }
+    }
 
     /// Whether bytes can be moved.
     var isOpen: Bool { status == .open || status == .reading || status == .writing }

@@ -12,6 +12,8 @@ final class WriteBehindOutput: OutputBackend {
     static let mostBytes = 262_144
 
     private struct State {
+        /// Who is told of room, and of faults; nil unless open.
+        var engine: StreamEngine?
         var waiting: [UInt8] = []
         var spare: [UInt8] = []
         /// How many bytes the writer has in hand.
@@ -25,17 +27,17 @@ final class WriteBehindOutput: OutputBackend {
     private let holder: DescriptorHolder
     private let state = Mutex(State())
     private let writer = DispatchGroup()
-    private let notify: @Sendable () -> Void
 
-    init(_ holder: DescriptorHolder, notify: @escaping @Sendable () -> Void) {
-        self.holder = holder
-        self.notify = notify
-    }
+    init(_ holder: DescriptorHolder) { self.holder = holder }
+
+    func open(for engine: StreamEngine) throws(Errno) { state.withLock { $0.engine = engine } }
 
     func close() throws(Errno) {
         writer.wait()
         holder.close()
-        if let fault = state.withLock({ $0.fault }) { throw fault }
+        let (fault, dropped) = state.withLock { ($0.fault, $0.engine.take()) }
+        withExtendedLifetime(dropped) {}
+        if let fault { throw fault }
     }
 
     func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
@@ -84,12 +86,13 @@ final class WriteBehindOutput: OutputBackend {
             let result = unsafe batch.withUnsafeBytes { bytes in
                 Result { () throws(Errno) in try unsafe writeAll(bytes) }
             }
-            state.withLock { state in
+            let engine = state.withLock { state in
                 state.spare = batch
                 state.inHand = 0
                 if case .failure(let fault) = result { state.fault = fault }
+                return state.engine
             }
-            notify()
+            engine?.refresh()
         }
         writer.leave()
     }

@@ -11,6 +11,9 @@ struct LoopIdentity: Sendable, Hashable {
         LoopIdentity(number: last.add(1, ordering: .relaxed).newValue)
     }
 
+    /// That of the calling thread's loop.
+    static var current: LoopIdentity { LoopIdentity(number: reactor_current_loop()) }
+
     /// Whether the calling thread is the one that the loop belongs to.
     var isCurrent: Bool { reactor_current_loop() == number }
 }
