@@ -14,13 +14,13 @@ extension SocketChannel {
         case .socketRemotePortNumberKey:
             if case .host(_, let port) = origin { return Int(port) }
             return peer?.port.map { Int($0) }
-        case .socketSecurityLevelKey: return state.withLock { $0.requirements.securityLevel.rawValue }
+        case .socketSecurityLevelKey: return state.withLock { $0.details.requirements.securityLevel.rawValue }
         case .socketRemoteAddressKey: return peer
         case .socketLocalAddressKey:
             return try? holder.use { (number) throws(Errno) in
                 try SocketAddress.local(of: FileDescriptor(rawValue: number))
             }
-        default: return state.withLock { $0.options.property(key) }
+        default: return state.withLock { $0.details.options.property(key) }
         }
     }
 
@@ -42,17 +42,17 @@ extension SocketChannel {
         let isSet = state.withLock { state in
             // What only matters before the connection is made cannot be changed any more.
             if key == .socketConnectTimeoutKey, !state.isUnopened { return false }
-            return state.options.setProperty(value, key)
+            return state.details.options.setProperty(value, key)
         }
         guard isSet else { return false }
-        try? holder.use { (number) throws(Errno) in state.withLock { $0.options }.apply(to: number) }
+        try? holder.use { (number) throws(Errno) in state.withLock { $0.details.options }.apply(to: number) }
         keepTime()
         return true
     }
 
     /// Who is at the other end.
     private var peer: SocketAddress? {
-        if let known = state.withLock({ $0.peer }) { return known }
+        if let known = state.withLock({ $0.details.peer }) { return known }
         if case .address(let address) = origin { return address }
         return try? holder.use { (number) throws(Errno) in
             try SocketAddress.peer(of: FileDescriptor(rawValue: number))
@@ -62,7 +62,7 @@ extension SocketChannel {
 
 extension SocketChannel.State {
     var isUnopened: Bool {
-        if case .waiting = connection { connecting == nil } else { false }
+        if case .waiting = connection { details.connecting == nil } else { false }
     }
 }
 

@@ -14,7 +14,7 @@ struct SocketRequirements {
 
 extension SocketChannel {
     /// Why neither half opens, nor moves another byte.
-    var refusal: StreamRequirementError? { state.withLock { $0.requirements.refusal } }
+    var refusal: StreamRequirementError? { state.withLock { $0.refusal } }
 
     /// Whether there is a ``refusal``, for a half that is open: then it came with a fault, and looking for that first
     /// spares the lock.
@@ -24,10 +24,10 @@ extension SocketChannel {
     /// it has ended so already.
     func require(_ change: (inout SocketRequirements) -> Void) -> Bool {
         let (isTaken, isLate, connector) = state.withLock { state -> (Bool, Bool, SocketConnector?) in
-            guard !state.hasOpened || state.requirements.refusal == nil else { return (false, false, nil) }
-            change(&state.requirements)
-            let isLate = state.hasOpened && state.requirements.refusal != nil
-            return (true, isLate, isLate ? state.connecting.take() : nil)
+            guard !state.hasOpened || state.refusal == nil else { return (false, false, nil) }
+            change(&state.details.requirements)
+            let isLate = state.hasOpened && state.refusal != nil
+            return (true, isLate, isLate ? state.takeConnector() : nil)
         }
         guard isLate else { return isTaken }
         connector?.cancel()

@@ -70,7 +70,9 @@ extension SocketChannel.State {
 
     /// Nil if there is no descriptor for it.
     fileprivate mutating func waker(of half: SocketChannel.Half) -> SocketWaker? {
-        if wakers[half] == nil { wakers[half] = try? SocketWaker() }
-        return wakers[half]
+        if let known = details.wakers[half] { return known }
+        let waker = try? SocketWaker()
+        details.wakers[half] = waker
+        return waker
     }
 }

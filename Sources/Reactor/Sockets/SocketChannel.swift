@@ -9,8 +9,8 @@ final class SocketChannel: Sendable {
         case output
     }
 
-    /// Where the socket comes from.
-    enum Origin: Sendable {
+    /// Where the socket comes from: a word, as most are there.
+    indirect enum Origin: Sendable {
         /// It is there.
         case descriptor
         case address(SocketAddress)
@@ -18,28 +18,33 @@ final class SocketChannel: Sendable {
     }
 
     struct State {
-        /// Nil until the first half is opened.
-        var connecting: SocketConnector?
-        var hasOpened = false
+        var box = SocketDetailsBox.usual
         /// How far connecting has come.
         var connection = Prospect.waiting
-        var requirements = SocketRequirements()
+        var hasOpened = false
         /// Why the connection is no more; what had arrived before that can still be read.
         var fault: (error: Errno, half: Half?)?
-        var options = SocketOptions()
-        var peer: SocketAddress?
         /// The halves' engines, which are told when something has changed for them; nil until they are open.
         var input: StreamEngine?
         var output: StreamEngine?
-        var wakers = SocketWakers()
         var isInputClosed = false
         var isOutputClosed = false
 
         /// Whether a connection would come too late.
-        var isOver: Bool { isInputClosed && isOutputClosed || requirements.refusal != nil }
+        var isOver: Bool { isInputClosed && isOutputClosed || refusal != nil }
 
         /// How far the opening of a half has come.
-        var progress: Prospect { requirements.refusal.map { .failed($0) } ?? connection }
+        var progress: Prospect { refusal.map { .failed($0) } ?? connection }
+
+        /// Why neither half opens, nor moves another byte.
+        var refusal: StreamRequirementError? {
+            if case .own(let details) = box { details.requirements.refusal } else { nil }
+        }
+
+        var details: SocketDetails {
+            get { box.details }
+            set { box.details = newValue }
+        }
     }
 
     let holder: DescriptorHolder
@@ -49,14 +54,15 @@ final class SocketChannel: Sendable {
     private let hasFault = Atomic(false)
     /// Tells those who wait for the connection; nil for a socket that is there.
     let changed: Condition?
-    let timeouts = SocketTimeouts()
+    /// Whether anybody has set a timeout: else no clock is read.
+    let isTimed = Atomic(false)
 
     /// Shares a socket that is there, and known to be one.
-    init(_ holder: DescriptorHolder, peer: SocketAddress? = nil) {
+    init(_ holder: DescriptorHolder) {
         self.holder = holder
         origin = .descriptor
         changed = nil
-        state = Mutex(State(connection: .ready, peer: peer))
+        state = Mutex(State(connection: .ready))
     }
 
     /// Takes a socket for a stream that goes one way only.
@@ -84,9 +90,10 @@ final class SocketChannel: Sendable {
             case .input: if !state.isInputClosed { state.input = engine }
             case .output: if !state.isOutputClosed { state.output = engine }
             }
-            guard case .waiting = state.progress, state.connecting == nil else { return nil }
-            state.connecting = makeConnector(timeout: state.options.connectTimeout)
-            return state.connecting
+            guard case .waiting = state.progress, state.details.connecting == nil else { return nil }
+            let connector = makeConnector(timeout: state.details.options.connectTimeout)
+            state.details.connecting = connector
+            return connector
         }
         if let connector { connector.start() } else { keepTime() }
     }
@@ -105,14 +112,14 @@ final class SocketChannel: Sendable {
 
     private func finishConnecting(_ result: Result<ConnectedSocket, any Error>) {
         state.withLock { state in
-            state.connecting = nil
+            state.details.connecting = nil
             switch result {
             case .failure(let error): state.connection = .failed(error)
             case .success(let socket) where state.isOver: socket.close()
             case .success(let socket):
                 holder.adopt(socket.number)
-                state.options.apply(to: socket.number)
-                state.peer = socket.peer
+                state.details.options.apply(to: socket.number)
+                state.details.peer = socket.peer
                 state.connection = .ready
             }
         }
@@ -133,7 +140,8 @@ final class SocketChannel: Sendable {
             }
             let isOver = state.isInputClosed && state.isOutputClosed
             if isOver, case .waiting = state.connection { state.connection = .failed(Errno.canceled) }
-            return (isOver ? state.connecting.take() : nil, state.wakers[half], isOver)
+            let waker = state.details.wakers[half]
+            return (isOver ? state.takeConnector() : nil, waker, isOver)
         }
         connector?.cancel()
         waker?.wake()
@@ -149,6 +157,14 @@ final class SocketChannel: Sendable {
         withExtendedLifetime(dropped) {}
     }
 
+    // MARK: Moving bytes
+
+    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int { try unsafe holder.send(bytes) }
+
+    func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
+        try unsafe holder.receive(into: buffer)
+    }
+
     // MARK: Faults
 
     /// Remembers what has become of the connection, and tells the other half; or both, if neither found it
@@ -158,7 +174,7 @@ final class SocketChannel: Sendable {
             guard state.fault == nil else { return nil }
             state.fault = (error, half)
             hasFault.store(true, ordering: .releasing)
-            return state.wakers
+            return state.details.wakers
         }
         guard let wakers else { return }
         for half in [Half.input, .output] { wakers[half]?.wake() }

@@ -4,12 +4,10 @@ import SystemPackage
 /// The half of a socket that is read.
 final class SocketInput: InputBackend {
     let channel: SocketChannel
-    private let holder: DescriptorHolder
 
-    init(_ channel: SocketChannel) {
-        self.channel = channel
-        holder = channel.holder
-    }
+    init(_ channel: SocketChannel) { self.channel = channel }
+
+    private var holder: DescriptorHolder { channel.holder }
 
     var descriptor: DescriptorHolder? { holder }
 
@@ -37,7 +35,7 @@ final class SocketInput: InputBackend {
         while true {
             if channel.isRefused { throw .protocolNotSupported }
             let count: Int?
-            do throws(Errno) { count = try unsafe holder.receive(into: buffer) } catch {
+            do throws(Errno) { count = try unsafe channel.receive(into: buffer) } catch {
                 channel.fail(error, on: .input)
                 throw channel.fault ?? error
             }

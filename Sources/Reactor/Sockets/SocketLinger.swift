@@ -27,7 +27,7 @@ final class SocketLinger {
     private init(_ backlog: SocketBacklog, of channel: SocketChannel) {
         self.backlog = backlog
         self.channel = channel
-        patience = channel.state.withLock { $0.options.writeTimeout } ?? Self.usualPatience
+        patience = channel.state.withLock { $0.details.options.writeTimeout } ?? Self.usualPatience
     }
 
     private func begin() {
@@ -68,8 +68,8 @@ extension SocketChannel {
         }
         guard let number else { return nil }
         let copy = SocketChannel(DescriptorHolder(number, closesWhenDone: true), only: .output)
-        let options = state.withLock { $0.options }
-        copy.state.withLock { $0.options = options }
+        let options = state.withLock { $0.details.options }
+        copy.state.withLock { $0.details.options = options }
         return copy
     }
 }

@@ -8,17 +8,15 @@ import SystemPackage
 /// that does not read costs that much memory and no more, and does not hold up the loop's thread.
 final class SocketOutput: OutputBackend {
     private let channel: SocketChannel
-    private let holder: DescriptorHolder
     private let backlog = Mutex(SocketBacklog())
     /// Whether anything is kept: spares a write that finds room the lock.
     private let hasBacklog = Atomic(false)
     /// Whether what was kept is being sent though the stream is closed, and the half will be closed after that.
     private let isLingering = Atomic(false)
 
-    init(_ channel: SocketChannel) {
-        self.channel = channel
-        holder = channel.holder
-    }
+    init(_ channel: SocketChannel) { self.channel = channel }
+
+    private var holder: DescriptorHolder { channel.holder }
 
     var descriptor: DescriptorHolder? { holder }
 
@@ -63,7 +61,7 @@ final class SocketOutput: OutputBackend {
 
     private func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
         do throws(Errno) {
-            let sent = try unsafe holder.send(bytes)
+            let sent = try unsafe channel.send(bytes)
             channel.noteSent(sent, isBlocked: sent < bytes.count)
             return sent
         } catch {
@@ -75,7 +73,7 @@ final class SocketOutput: OutputBackend {
     // MARK: What is kept
 
     private var limits: (low: Int, high: Int) {
-        channel.state.withLock { ($0.options.lowWatermark, $0.options.highWatermark) }
+        channel.state.withLock { ($0.details.options.lowWatermark, $0.details.options.highWatermark) }
     }
 
     var keptCount: Int { backlog.withLock { $0.count } }
