@@ -70,7 +70,7 @@ extension SocketChannel {
         if isTimed.load(ordering: .relaxed) { timeouts?.noteSent(count, isBlocked: isBlocked) }
     }
 
-    private var timeouts: SocketTimeouts? { state.withLock { $0.details.timeouts } }
+    var timeouts: SocketTimeouts? { state.withLock { $0.details.timeouts } }
 
     /// Begins to keep the time, anew if need be, from when the connection is there.
     func keepTime() {
@@ -89,9 +89,7 @@ extension SocketChannel {
         loop.add(timer, forMode: .default)
     }
 
-    func stopKeepingTime() {
-        if isTimed.load(ordering: .relaxed) { timeouts?.replaceTimer(by: nil) }
-    }
+    func stopKeepingTime() { timeouts?.replaceTimer(by: nil) }
 
     private func check(_ timer: Timer) {
         let (options, timeouts) = state.withLock { ($0.details.options, $0.details.timeouts) }

@@ -58,14 +58,14 @@ import Testing
     func `a half that is closed before it has begun to open holds nothing`(isInput: Bool) throws {
         let channel = SocketChannel(connectingTo: .address(.ipv4Loopback(port: 1)))
         let half: SocketChannel.Half = isInput ? .input : .output
-        let fate: Fate
+        weak var engine: StreamEngine?
         do {
-            let witness = Witness()
-            fate = Fate(witness)
+            let opening = StreamEngine(isInput ? SocketInput(channel) : SocketOutput(channel))
+            engine = opening
             for half in [SocketChannel.Half.input, .output] { channel.close(half) }
-            channel.open(half) { withExtendedLifetime(witness) {} }
+            channel.open(half, for: opening)
         }
-        #expect(fate.isFreed)
+        #expect(engine == nil)
     }
 
     @Test func `given up before it has begun, an attempt does not begin`() throws {

@@ -124,11 +124,11 @@ import Testing
         let channel = (fixture.input.engine.backend as! SocketInput).channel
         #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
         try fixture.openBoth()
-        #expect(channel.timeouts.timer.withLock { $0 != nil })
+        #expect(channel.timeouts?.timer.withLock { $0 } != nil)
         fixture.closeBoth()
-        #expect(channel.timeouts.timer.withLock { $0 == nil })
+        #expect(channel.timeouts?.timer.withLock { $0 } == nil)
         #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
-        #expect(channel.timeouts.timer.withLock { $0 == nil })
+        #expect(channel.timeouts?.timer.withLock { $0 } == nil)
     }
 }
 
@@ -137,7 +137,8 @@ extension SocketFixture {
     fileprivate var lastActivity: Deadline {
         get throws {
             let channel = try #require(input.engine.backend as? SocketInput).channel
-            return Deadline(uptimeNanoseconds: channel.timeouts.lastActivity.load(ordering: .relaxed))
+            let timeouts = try #require(channel.timeouts)
+            return Deadline(uptimeNanoseconds: timeouts.lastActivity.load(ordering: .relaxed))
         }
     }
 }
