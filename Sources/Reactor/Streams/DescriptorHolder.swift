@@ -35,8 +35,11 @@ final class DescriptorHolder: Sendable {
         set { isClosing.store(newValue, ordering: .relaxed) }
     }
 
-    /// Takes the descriptor that was still to come. Not after ``close()``.
-    func adopt(_ number: CInt) { descriptor.store(number, ordering: .releasing) }
+    /// Takes the descriptor that was still to come; one that comes too late is closed.
+    func adopt(_ number: CInt) {
+        descriptor.store(number, ordering: .sequentiallyConsistent)
+        if uses.load(ordering: .sequentiallyConsistent) == 1 { closeNow() }
+    }
 
     /// Calls `body` with the descriptor's number, which stays open meanwhile; throws `badFileDescriptor` before it
     /// has come, and once it is closed.
@@ -49,17 +52,17 @@ final class DescriptorHolder: Sendable {
     }
 
     func close() {
-        if uses.bitwiseOr(1, ordering: .acquiringAndReleasing).oldValue == 0 { closeNow() }
+        if uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 { closeNow() }
     }
 
     private func release() {
         // The last one out closes; a call that came too late is not the last one of anything.
-        if uses.subtract(2, ordering: .acquiringAndReleasing).newValue == 1 { closeNow() }
+        if uses.subtract(2, ordering: .sequentiallyConsistent).newValue == 1 { closeNow() }
     }
 
     /// Only once, though a late call may be followed by another.
     private func closeNow() {
-        let number = descriptor.exchange(-1, ordering: .acquiringAndReleasing)
+        let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         if number >= 0, closesWhenDone { _ = Glibc.close(number) }
     }
 }

@@ -27,33 +27,38 @@ enum FileKind {
     }
 }
 
-/// Where a file comes from.
-enum FileOrigin {
-    /// A path, and the flags to open it with.
-    case path(FilePath, CInt)
-    case descriptor(DescriptorHolder)
+/// Where a file comes from, and what it is used by.
+struct FileOrigin {
+    /// The path, and the flags to open it with; nil for a descriptor that was given.
+    private let path: (FilePath, flags: CInt)?
+    let holder: DescriptorHolder
 
-    func open() throws(Errno) -> DescriptorHolder {
-        switch self {
-        case .descriptor(let holder): return holder
-        case .path(let path, let flags):
-            // Non-blocking, so that a FIFO opens at once; this file description is nobody else's.
+    init(_ path: FilePath, _ flags: CInt) {
+        self.path = (path, flags)
+        holder = DescriptorHolder()
+    }
+
+    init(_ holder: DescriptorHolder) {
+        path = nil
+        self.holder = holder
+    }
+
+    /// Opens the file, and finds out what it is.
+    func open() throws(Errno) -> FileKind {
+        guard let (path, flags) = path else { return try FileKind(of: holder) }
+        // Non-blocking, so that a FIFO opens at once; this file description is nobody else's.
+        let number = try SystemCall.make {
             let flags = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
-            let number = try SystemCall.make {
-                unsafe path.withPlatformString { unsafe Glibc.open($0, flags, 0o666) }
-            }
-            return DescriptorHolder(number, closesWhenDone: true)
+            return unsafe path.withPlatformString { unsafe Glibc.open($0, flags, 0o666) }
+        }
+        holder.adopt(number)
+        do throws(Errno) { return try FileKind(of: holder) } catch {
+            holder.close()
+            throw error
         }
     }
 
-    /// Lets go of a descriptor that came to nothing.
-    func close() {
-        if case .descriptor(let holder) = self { holder.close() }
-    }
-
-    var isAppending: Bool {
-        if case .path(_, let flags) = self { flags & O_APPEND != 0 } else { false }
-    }
+    var isAppending: Bool { path.map { $0.flags & O_APPEND != 0 } ?? false }
 }
 
 /// A file to be read, by path or descriptor; what kind of file it is shows when it is opened.
@@ -66,17 +71,24 @@ final class FileInput: InputBackend {
 
     private let origin: FileOrigin
     private let state = Mutex(State())
+    /// What reads a file that the kernel tells of: found without a lock, as each read answers an event.
+    private let watched: DescriptorInput
+    private let isWatched = Atomic(false)
 
-    init(_ origin: FileOrigin) { self.origin = origin }
+    init(_ origin: FileOrigin) {
+        self.origin = origin
+        watched = DescriptorInput(origin.holder)
+    }
 
     private var inner: (any InputBackend)? { state.withLock { $0.inner } }
 
     func open(for engine: StreamEngine) throws(Errno) {
-        let holder = try origin.open()
-        let kind = try FileKind(of: holder)
+        let (kind, holder) = (try origin.open(), origin.holder)
         let inner: any InputBackend
         switch kind {
-        case .watchable: inner = DescriptorInput(holder)
+        case .watchable:
+            isWatched.store(true, ordering: .releasing)
+            inner = watched
         case .socket: inner = SocketInput(SocketChannel(holder, only: .input))
         case .regular, .unwatchable: inner = try ReadAheadInput(holder, isSeekable: kind == .regular)
         }
@@ -90,7 +102,7 @@ final class FileInput: InputBackend {
 
     func close() throws(Errno) {
         try inner?.close()
-        origin.close()
+        origin.holder.close()
     }
 
     var descriptor: DescriptorHolder? { inner?.descriptor }
@@ -106,6 +118,7 @@ final class FileInput: InputBackend {
     func prepare() -> Prospect { inner?.prepare() ?? .waiting }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+        if isWatched.load(ordering: .acquiring) { return try unsafe watched.read(into: buffer) }
         guard let inner else { throw .badFileDescriptor }
         return try unsafe inner.read(into: buffer)
     }
@@ -136,15 +149,15 @@ final class FileOutput: OutputBackend {
     init(_ origin: FileOrigin) { self.origin = origin }
 
     convenience init(_ path: FilePath, append: Bool) {
-        self.init(.path(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)))
+        self.init(FileOrigin(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)))
     }
 
     var inner: (any OutputBackend)? { state.withLock { $0.inner } }
 
     func open(for engine: StreamEngine) throws(Errno) {
-        let holder = try origin.open()
+        let (kind, holder) = (try origin.open(), origin.holder)
         let inner: any OutputBackend
-        switch try FileKind(of: holder) {
+        switch kind {
         case .watchable: inner = DescriptorOutput(holder)
         case .socket: inner = SocketOutput(SocketChannel(holder, only: .output))
         case .regular, .unwatchable: inner = WriteBehindOutput(holder)
@@ -158,7 +171,7 @@ final class FileOutput: OutputBackend {
     }
 
     func close() throws(Errno) {
-        defer { origin.close() }
+        defer { origin.holder.close() }
         try inner?.close()
     }
 

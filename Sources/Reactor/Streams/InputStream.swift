@@ -55,14 +55,14 @@ open class InputStream: Stream {
     /// A stream of the file at `path`: regular, FIFO, terminal or device. It is opened by ``Stream/open()``,
     /// which fails if it is missing, a directory, or not to be read.
     public init(path: FilePath) {
-        let file = FileInput(.path(path, O_RDONLY))
+        let file = FileInput(FileOrigin(path, O_RDONLY))
         source = file
         super.init(StreamEngine(file))
     }
 
     /// As ``init(path:)``; never nil, optional as in Cocoa.
     public init?(fileAtPath path: String) {
-        let file = FileInput(.path(FilePath(path), O_RDONLY))
+        let file = FileInput(FileOrigin(FilePath(path), O_RDONLY))
         source = file
         super.init(StreamEngine(file))
     }
@@ -79,7 +79,7 @@ open class InputStream: Stream {
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
         precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        let file = FileInput(.descriptor(holder))
+        let file = FileInput(FileOrigin(holder))
         source = file
         super.init(StreamEngine(file))
     }

@@ -72,7 +72,7 @@ open class OutputStream: Stream {
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
         precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        let file = FileOutput(.descriptor(holder))
+        let file = FileOutput(FileOrigin(holder))
         sink = file
         super.init(StreamEngine(file))
     }

@@ -1,5 +1,4 @@
 public import Dispatch
-import Synchronization
 
 /// Is told what happens on a stream, on the thread of a run loop that the stream is scheduled on, or on its queue.
 public protocol StreamDelegate: AnyObject {
@@ -31,8 +30,6 @@ extension StreamDelegate {
 /// there is none.
 open class Stream {
     let engine: StreamEngine
-    private let delegateLock = Mutex(())
-    private weak var storedDelegate: (any StreamDelegate)?
 
     init(_ engine: StreamEngine) {
         self.engine = engine
@@ -44,12 +41,8 @@ open class Stream {
     /// Who is told of events; not kept alive. Nil, as at first, means the stream itself, if it is a
     /// ``StreamDelegate``.
     open weak var delegate: (any StreamDelegate)? {
-        get {
-            var delegate: (any StreamDelegate)?
-            delegateLock.withLock { _ in delegate = storedDelegate }
-            return delegate
-        }
-        set { delegateLock.withLock { _ in storedDelegate = newValue } }
+        get { engine.delegate }
+        set { engine.delegate = newValue }
     }
 
     /// Opens the stream; does nothing unless its status is ``Status/notOpen``.

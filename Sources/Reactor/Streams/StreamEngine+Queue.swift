@@ -35,8 +35,11 @@ extension StreamEngine {
     /// Puts a callout on the queue. It finds out only there whether it is still wanted, and what there is to tell.
     func callOut(on queue: StreamQueue) {
         queue.enqueue { [self] in
-            guard let news = state.withLock({ $0.beginCallout(on: queue) }) else { return }
-            tell(news) { $0.queue === queue }
+            var news: News?
+            state.withLock { state in
+                if state.beginCallout(on: queue) { news = takeNews(&state, of: state.machine.raised) }
+            }
+            if let news = news.take() { tell(news) { $0.queue === queue } }
         }
     }
 }
@@ -55,10 +58,10 @@ extension StreamEngine.State {
         return queue
     }
 
-    /// What a callout has to tell, if anything; nil if it is no longer wanted.
-    fileprivate mutating func beginCallout(on queue: StreamQueue) -> StreamEngine.News? {
-        guard self.queue === queue else { return nil }
+    /// Whether a callout is still wanted.
+    fileprivate mutating func beginCallout(on queue: StreamQueue) -> Bool {
+        guard self.queue === queue else { return false }
         isEnqueued = false
-        return StreamEngine.News(taking: &machine)
+        return true
     }
 }

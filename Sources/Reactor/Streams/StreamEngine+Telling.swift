@@ -3,18 +3,16 @@ import SystemPackage
 // From a loop's attention to the delegate's callout.
 
 extension StreamEngine {
-    /// What is to be told now. What the answers raise waits for its turn: others want to be served too.
-    struct News {
-        /// Taken already; empty if there was nothing to tell.
-        let first: Stream.Event
-        /// Those that were raised beside it.
+    /// An event that is to be told now, and to whom.
+    struct News: ~Copyable {
+        /// Taken already; nil if there was nothing to tell.
+        let event: Stream.Event?
+        /// Those that were raised beside it, and are told after it. What the answers raise waits for its turn: others
+        /// want to be served too.
         let rest: Stream.Event
-
-        init(taking machine: inout StreamMachine) {
-            let raised = machine.raised
-            first = machine.nextToTell(of: raised) ?? []
-            rest = raised.subtracting(first)
-        }
+        fileprivate let stream: Stream?
+        /// Nil if the stream has to be asked.
+        fileprivate let delegate: (any StreamDelegate)?
     }
 
     /// What a station's loop finds when it turns to the stream.
@@ -28,7 +26,7 @@ extension StreamEngine {
         case doubt(since: UInt64)
         /// The kernel has room again, which the backend may need itself.
         case room
-        case news(News)
+        case news
         /// There is something to tell, elsewhere.
         case queue(StreamQueue)
     }
@@ -37,16 +35,17 @@ extension StreamEngine {
     /// told.
     func serve(_ station: DescriptorSource, _ readiness: Readiness) {
         let isTold = !readiness.isDisjoint(with: [.readable, .writable])
-        var finding = find(isTold: isTold)
+        var news: News?
+        var finding = find(&news, isTold: isTold)
         if case .doubt(let transfers) = finding {
-            finding = find(isTold: backend.isReady(), unlessMovedSince: transfers)
+            finding = find(&news, isTold: backend.isReady(), unlessMovedSince: transfers)
         }
         if case .room = finding {
             drain(station)
-            finding = find(isTold: false)
+            finding = find(&news, isTold: false)
         }
         switch finding {
-        case .news(let news): tell(news) { $0.isAtHome }
+        case .news: if let news = news.take() { tell(news) { $0.isAtHome } }
         case .queue(let queue): callOut(on: queue)
         case .again:
             station.isHandled = false
@@ -69,7 +68,9 @@ extension StreamEngine {
         }
     }
 
-    private func find(isTold: Bool, unlessMovedSince transfers: UInt64? = nil) -> Finding {
+    private func find(
+        _ news: inout News?, isTold: Bool, unlessMovedSince transfers: UInt64? = nil
+    ) -> Finding {
         state.withLock { state in
             if isTold, state.machine.isOpen || state.isDraining {
                 if state.readying == .kernelWhenBlocked { return .room }
@@ -93,30 +94,44 @@ extension StreamEngine {
             guard !state.isTelling, !state.machine.raised.isEmpty, state.isServed else { return .nothing }
             if let queue = state.enqueueCallout() { return .queue(queue) }
             state.isTelling = true
-            return .news(News(taking: &state.machine))
+            news = takeNews(&state, of: state.machine.raised)
+            return .news
         }
+    }
+
+    /// Takes the first of `events` that is raised. For use with `state` locked.
+    func takeNews(_ state: inout State, of events: Stream.Event) -> News {
+        let event = state.machine.nextToTell(of: events)
+        let (stream, delegate) = audience
+        return News(
+            event: event, rest: events.subtracting(event ?? []), stream: stream,
+            delegate: state.isSubclassed ? nil : delegate)
     }
 
     /// Calls the delegate, once for each event, for as long as `isWanted` says so.
-    func tell(_ news: News, while isWanted: (borrowing State) -> Bool) {
-        if !news.first.isEmpty { call(news.first) }
-        var rest = news.rest
-        while !rest.isEmpty {
-            let next = state.withLock { isWanted($0) ? $0.machine.nextToTell(of: rest) : nil }
-            guard let next else { break }
-            rest.subtract(next)
-            call(next)
+    func tell(_ first: consuming News, while isWanted: (borrowing State) -> Bool) {
+        var next: News? = first
+        while let news = next.take() {
+            let rest = news.tell()
+            guard !rest.isEmpty else { break }
+            state.withLock { if isWanted($0) { next = takeNews(&$0, of: rest) } }
         }
         run(state.withLock { $0.finishTelling(self.event) })
     }
+}
 
-    private func call(_ event: Stream.Event) {
-        guard let stream else { return }
-        if let delegate = stream.delegate {
-            delegate.stream(stream, handle: event)
-        } else if let delegate = stream as? any StreamDelegate {
-            delegate.stream(stream, handle: event)
+extension StreamEngine.News {
+    /// Calls the delegate, and lets go of it; what there is to tell after that.
+    ///
+    /// It is looked at in place: giving names to what is here would count references.
+    fileprivate consuming func tell() -> Stream.Event {
+        guard let event, stream != nil else { return [] }
+        if delegate != nil {
+            delegate!.stream(stream!, handle: event)
+        } else if let delegate = stream!.delegate ?? stream! as? any StreamDelegate {
+            delegate.stream(stream!, handle: event)
         }
+        return rest
     }
 }
 

@@ -27,25 +27,44 @@ final class StreamEngine: Sendable {
         var isBlocked = false
         /// Whether the kernel has to tell of room, though there may be some.
         var isDraining = false
+        /// Whether the stream is of a subclass, which may have a delegate of its own making.
+        var isSubclassed = false
     }
 
     let backend: any StreamBackend
     let event: Stream.Event
     let state = Mutex(State())
-    /// The stream, which owns the engine.
+    /// The stream, which owns the engine, and the delegate that it has been given.
     ///
-    /// `nonisolated(unsafe)` is right because the reference is written once, before the engine is shared, and
-    /// is only loaded then, which is atomic.
+    /// `nonisolated(unsafe)` is right because both are only touched with `state` locked.
     private nonisolated(unsafe) weak var owner: Stream?
+    private nonisolated(unsafe) weak var givenDelegate: (any StreamDelegate)?
 
     init(_ backend: any StreamBackend) {
         self.backend = backend
         event = backend.event
     }
 
-    func serve(_ stream: Stream) { unsafe owner = stream }
+    func serve(_ stream: Stream) {
+        let isSubclassed = type(of: stream) != InputStream.self && type(of: stream) != OutputStream.self
+        state.withLock { state in
+            unsafe owner = stream
+            state.isSubclassed = isSubclassed
+        }
+    }
 
-    var stream: Stream? { unsafe owner }
+    /// The delegate that the stream has been given.
+    var delegate: (any StreamDelegate)? {
+        get {
+            var delegate: (any StreamDelegate)?
+            state.withLock { _ in delegate = unsafe givenDelegate }
+            return delegate
+        }
+        set { state.withLock { _ in unsafe givenDelegate = newValue } }
+    }
+
+    /// Who is to be told. For use with `state` locked.
+    var audience: (Stream?, (any StreamDelegate)?) { unsafe (owner, givenDelegate) }
 
     var status: Stream.Status { state.withLock { $0.machine.status } }
 

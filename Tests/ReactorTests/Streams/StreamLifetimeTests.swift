@@ -79,7 +79,7 @@ import Testing
                 recorder = nil
             }
             fixture.stream.start(recorder)
-            RunLoop.current.serve { told == 1 }
+            RunLoop.current.serve { told > 0 }
             RunLoop.current.poll()
             #expect(told == 1 && recorder == nil)
         }
