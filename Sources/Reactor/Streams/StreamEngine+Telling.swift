@@ -15,9 +15,8 @@ extension StreamEngine {
         fileprivate let delegate: (any StreamDelegate)?
     }
 
-    /// What a station's loop finds when it turns to the stream.
+    /// What a station's loop finds when it turns to the stream, besides news.
     private enum Finding {
-        /// There is nothing to tell.
         case nothing
         /// The kernel tells again of what has been told: it should be quiet until the delegate answers.
         case again
@@ -26,7 +25,6 @@ extension StreamEngine {
         case doubt(since: UInt64)
         /// The kernel has room again, which the backend may need itself.
         case room
-        case news
         /// There is something to tell, elsewhere.
         case queue(StreamQueue)
     }
@@ -34,23 +32,24 @@ extension StreamEngine {
     /// Tells the delegate, on the thread of `station`'s loop, what has been raised, and what the kernel has
     /// told.
     func serve(_ station: DescriptorSource, _ readiness: Readiness) {
-        let isTold = !readiness.isDisjoint(with: [.readable, .writable])
+        turn(to: station, isTold: !readiness.isDisjoint(with: [.readable, .writable]))
+    }
+
+    /// As ``serve(_:_:)``; `isTold` says whether bytes can be moved, unless that was found out before the last transfer.
+    private func turn(to station: DescriptorSource, isTold: Bool, unlessMovedSince transfers: UInt64? = nil) {
         var news: News?
-        var finding = find(&news, isTold: isTold)
-        if case .doubt(let transfers) = finding {
-            finding = find(&news, isTold: backend.isReady(), unlessMovedSince: transfers)
-        }
-        if case .room = finding {
-            drain(station)
-            finding = find(&news, isTold: false)
-        }
+        let finding = find(&news, isTold: isTold, unlessMovedSince: transfers)
+        if let news = news.take() { return tell(news) { $0.isAtHome } }
         switch finding {
-        case .news: if let news = news.take() { tell(news) { $0.isAtHome } }
-        case .queue(let queue): callOut(on: queue)
+        case .nothing: station.isHandled = false
         case .again:
             station.isHandled = false
             try? station.setInterest([])
-        case .nothing, .doubt, .room: station.isHandled = false
+        case .doubt(let transfers): turn(to: station, isTold: backend.isReady(), unlessMovedSince: transfers)
+        case .room:
+            drain(station)
+            turn(to: station, isTold: false)
+        case .queue(let queue): callOut(on: queue)
         }
     }
 
@@ -69,7 +68,7 @@ extension StreamEngine {
     }
 
     private func find(
-        _ news: inout News?, isTold: Bool, unlessMovedSince transfers: UInt64? = nil
+        _ news: inout News?, isTold: Bool, unlessMovedSince transfers: UInt64?
     ) -> Finding {
         state.withLock { state in
             if isTold, state.machine.isOpen || state.isDraining {
@@ -95,17 +94,16 @@ extension StreamEngine {
             if let queue = state.enqueueCallout() { return .queue(queue) }
             state.isTelling = true
             news = takeNews(&state, of: state.machine.raised)
-            return .news
+            return .nothing
         }
     }
 
     /// Takes the first of `events` that is raised. For use with `state` locked.
     func takeNews(_ state: inout State, of events: Stream.Event) -> News {
         let event = state.machine.nextToTell(of: events)
-        let (stream, delegate) = audience
+        let (stream, delegate) = audience(state)
         return News(
-            event: event, rest: events.subtracting(event ?? []), stream: stream,
-            delegate: state.isSubclassed ? nil : delegate)
+            event: event, rest: events.subtracting(event ?? []), stream: stream, delegate: delegate)
     }
 
     /// Calls the delegate, once for each event, for as long as `isWanted` says so.

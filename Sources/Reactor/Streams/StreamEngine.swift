@@ -63,8 +63,13 @@ final class StreamEngine: Sendable {
         set { state.withLock { _ in unsafe givenDelegate = newValue } }
     }
 
-    /// Who is to be told. For use with `state` locked.
-    var audience: (Stream?, (any StreamDelegate)?) { unsafe (owner, givenDelegate) }
+    /// Who is to be told: the stream, and its delegate unless the stream has to be asked.
+    ///
+    /// For use with `state` locked, and so nothing that is looked up may be let go of here: it might be the last
+    /// reference.
+    func audience(_ state: borrowing State) -> (Stream?, (any StreamDelegate)?) {
+        unsafe (owner, state.isSubclassed ? nil : givenDelegate)
+    }
 
     var status: Stream.Status { state.withLock { $0.machine.status } }
 
