@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import SystemPackage
 import Testing
@@ -34,5 +35,36 @@ import Testing
         holder.close()
         #expect(throws: Errno.badFileDescriptor) { try holder.use { _ in } }
         #expect(holder.number == -1)
+    }
+
+    @Test func `a descriptor that comes to a closed holder is closed, however late`() throws {
+        let holders = (0..<100).map { _ in DescriptorHolder() }
+        let pairs = try holders.map { _ in try connectedPair() }
+        let begun = Atomic(-1)
+        onThreads(2) { index in
+            for (turn, holder) in holders.enumerated() {
+                if index == 0 {
+                    begun.store(turn, ordering: .relaxed)
+                    holder.adopt(pairs[turn].own)
+                } else {
+                    while begun.load(ordering: .relaxed) < turn {}
+                    holder.close()
+                }
+            }
+        }
+        for (own:_, peer:peer) in pairs {
+            var byte: UInt8 = 0
+            #expect(read(peer, &byte, 1) == 0)
+            close(peer)
+        }
+        #expect(holders.allSatisfy { $0.number == -1 })
+    }
+
+    private func connectedPair() throws -> (own: CInt, peer: CInt) {
+        var pair: [CInt] = [-1, -1]
+        try SystemCall.make {
+            socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &pair)
+        }
+        return (pair[0], pair[1])
     }
 }
