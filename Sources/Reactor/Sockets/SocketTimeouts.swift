@@ -74,8 +74,7 @@ extension SocketChannel {
 
     /// Begins to keep the time, anew if need be, from when the connection is there.
     func keepTime() {
-        let (options, timeouts) = state.withLock { $0.beginKeepingTime() }
-        guard let timeouts else { return }
+        guard let (options, timeouts) = state.withLock({ $0.beginKeepingTime() }) else { return }
         let isNeeded = options.idleTimeout != nil || options.writeTimeout != nil
         isTimed.store(isNeeded, ordering: .relaxed)
         guard isNeeded else { return timeouts.replaceTimer(by: nil) }
@@ -104,13 +103,16 @@ extension SocketChannel {
 }
 
 extension SocketChannel.State {
-    /// The options, and where the time is kept if there is a connection to keep it of and anybody has ever asked for it.
-    fileprivate mutating func beginKeepingTime() -> (SocketOptions, SocketTimeouts?) {
-        let options = details.options
-        guard case .ready = progress, !(isInputClosed && isOutputClosed) else { return (options, nil) }
-        if details.timeouts == nil, options.idleTimeout != nil || options.writeTimeout != nil {
-            details.timeouts = SocketTimeouts()
+    /// The options, and where the time is kept; nil if there is no connection to keep it of, or nobody has ever asked.
+    fileprivate mutating func beginKeepingTime() -> (SocketOptions, SocketTimeouts)? {
+        guard case .own(let details) = box, case .ready = progress, !(isInputClosed && isOutputClosed) else {
+            return nil
         }
-        return (options, details.timeouts)
+        let options = details.options
+        if let timeouts = details.timeouts { return (options, timeouts) }
+        guard options.idleTimeout != nil || options.writeTimeout != nil else { return nil }
+        let timeouts = SocketTimeouts()
+        self.details.timeouts = timeouts
+        return (options, timeouts)
     }
 }

@@ -99,16 +99,17 @@ extension StreamEngine {
     /// Has every loop that is behind follow. While the delegate is being called nothing is done: this happens
     /// again when it returns.
     private func followEverywhere() {
-        let (behind, queue) = state.withLock { state -> ([RunLoop], StreamQueue?) in
-            if state.isTelling { return ([], nil) }
+        let (behind, queue) = state.withLock {
+            state -> ((first: RunLoop?, others: [RunLoop]), StreamQueue?) in
+            if state.isTelling { return ((nil, []), nil) }
             // What is to be told on a queue needs no loop.
             let isRaised = !state.machine.raised.isEmpty
             let queue = isRaised ? state.enqueueCallout() : nil
             let isLoopNeeded = isRaised && queue == nil
-            let behind = state.homes.all.filter { isLoopNeeded || state.isBehind($0.standing, event) }
-            return (behind.map(\.loop), queue)
+            return (state.homes.loops { isLoopNeeded || state.isBehind($0, event) }, queue)
         }
-        for loop in behind { summon(loop) }
+        if let loop = behind.first { summon(loop) }
+        for loop in behind.others { summon(loop) }
         if let queue { callOut(on: queue) }
     }
 

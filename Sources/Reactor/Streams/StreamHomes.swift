@@ -60,6 +60,12 @@ struct StreamHomes: ~Copyable {
         return others.first { $0.identity == loop }?.station
     }
 
+    /// The loops that things stand on as `isWanted` says.
+    func loops(_ isWanted: (StreamHome.Standing) -> Bool) -> (first: RunLoop?, others: [RunLoop]) {
+        let first = first.map { isWanted($0.standing) } ?? false ? self.first?.loop : nil
+        return (first, others.isEmpty ? [] : others.filter { isWanted($0.standing) }.map(\.loop))
+    }
+
     mutating func insert(_ home: StreamHome) {
         if first == nil { first = home } else { others.append(home) }
     }
