@@ -38,13 +38,6 @@ open class InputStream: Stream {
         super.init(StreamEngine(empty))
     }
 
-    /// A stream of `bytes`.
-    public init(bytes: [UInt8]) {
-        let memory = MemoryInput(bytes)
-        source = memory
-        super.init(StreamEngine(memory))
-    }
-
     /// A stream of a copy of `data`: of Foundation's `Data`, or of any other collection of bytes.
     public init(data: some Collection<UInt8>) {
         let memory = MemoryInput(data)

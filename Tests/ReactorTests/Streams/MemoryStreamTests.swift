@@ -7,7 +7,7 @@ import Testing
         try await onItsOwnThread {
             let recorder = Recorder()
             var counts: [Int] = []
-            let input = InputStream(bytes: [1, 2, 3])
+            let input = InputStream(data: [1, 2, 3])
             recorder.onEvent = { _, event in
                 if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
             }
@@ -19,17 +19,17 @@ import Testing
     }
 
     @Test func `a request that is longer than memory gets what there is`() {
-        let input = InputStream(bytes: pattern(100))
+        let input = InputStream(data: pattern(100))
         input.open()
         var buffer = [UInt8](repeating: 0, count: 100)
         #expect(input.read(&buffer, maxLength: .max) == 100 && buffer == pattern(100))
-        let other = InputStream(bytes: [1])
+        let other = InputStream(data: [1])
         other.open()
         #expect(other.read(upTo: .max) == [1])
     }
 
     @Test func `the rest of the bytes is lent without copying, and counts as read`() throws {
-        let input = InputStream(bytes: [1, 2, 3, 4])
+        let input = InputStream(data: [1, 2, 3, 4])
         var (bytes, count): (UnsafeMutablePointer<UInt8>?, Int) = (nil, 0)
         #expect(!input.getBuffer(&bytes, length: &count))
         input.open()

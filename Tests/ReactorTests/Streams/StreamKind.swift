@@ -63,7 +63,7 @@ final class Fixture {
         switch kind {
         case .file: return InputStream(path: try playground.file(Self.content))
         case .device: return InputStream(path: "/dev/zero")
-        case .bytes: return InputStream(bytes: Self.content)
+        case .bytes: return InputStream(data: Self.content)
         case .fifo:
             let path = playground.fifo()
             let reader = try FileDescriptor.open(path, .readOnly, options: [.nonBlocking])

@@ -149,7 +149,7 @@ private func settle() throws {
             let counter = Counter { _, _ in held.value = Handed(value: []) }
             weak var weakStream: Stream?
             do {
-                let stream = InputStream(bytes: [1])
+                let stream = InputStream(data: [1])
                 weakStream = stream
                 held.value = Handed(value: [stream])
                 stream.delegate = counter

@@ -102,8 +102,8 @@ import Testing
     }
 
     @Test func `streams are equal when they are the same`() {
-        let one: Stream = InputStream(bytes: [1])
-        let other: Stream = InputStream(bytes: [1])
+        let one: Stream = InputStream(data: [1])
+        let other: Stream = InputStream(data: [1])
         #expect(one == one && one != other && Set([one, other, one]).count == 2)
     }
 }

@@ -104,7 +104,7 @@ private final class Sink: OutputStream {
 
     @Test func `a stream without a delegate is its own, if it is one`() async throws {
         try await onItsOwnThread {
-            let (stream, recorder) = (SelfReader(bytes: [1, 2, 3]), Recorder())
+            let (stream, recorder) = (SelfReader(data: [1, 2, 3]), Recorder())
             #expect(stream.delegate == nil)
             stream.delegate = recorder
             stream.delegate = nil
@@ -117,7 +117,7 @@ private final class Sink: OutputStream {
 
     @Test func `a subclass may wrap another stream`() async throws {
         try await onItsOwnThread {
-            let (stream, recorder) = (Doubling(InputStream(bytes: [1, 2, 3])), Recorder())
+            let (stream, recorder) = (Doubling(InputStream(data: [1, 2, 3])), Recorder())
             recorder.readsEverything(by: 4)
             stream.start(recorder)
             #expect(RunLoop.current.run(in: .default) == .finished)

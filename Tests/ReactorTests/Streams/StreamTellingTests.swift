@@ -9,7 +9,7 @@ import Testing
     @Test func `a stream counts as a handled source, one stream at a time`() async throws {
         try await onItsOwnThread {
             let (one, two) = (Recorder(), Recorder())
-            let streams = [InputStream(bytes: [1]), InputStream(bytes: [2])]
+            let streams = [InputStream(data: [1]), InputStream(data: [2])]
             streams[0].start(one)
             streams[1].start(two)
             #expect(RunLoop.current.run(mode: .default, before: .distantFuture))
@@ -96,7 +96,7 @@ import Testing
     @Test func `empty bytes are at their end as soon as they are open`() async throws {
         try await onItsOwnThread {
             let recorder = Recorder()
-            let input = InputStream(bytes: [])
+            let input = InputStream(data: [])
             input.start(recorder)
             #expect(input.streamStatus == .atEnd && !input.hasBytesAvailable && input.read(upTo: 1).isEmpty)
             RunLoop.current.serve { recorder.events.count == 2 }

@@ -179,7 +179,7 @@ final class Counter: StreamDelegate, Sendable {
             let thread = try RunLoopThread(name: "streams")
             let mode = RunLoop.Mode("fought over")
             for _ in 0..<200 {
-                let input = InputStream(bytes: [1])
+                let input = InputStream(data: [1])
                 let handed = Handed(value: input)
                 input.open()
                 let start = Shared(false)

@@ -125,7 +125,7 @@ import Testing
         let waiter = try JoinableThread(name: "waiter") {
             ChunkHandoff(InputStream(path: file.path), to: Collector(), on: .global(), limits: limits)
                 .start { _ in Issue.record("completed without a loop") }
-            ChunkHandoff(InputStream(bytes: [1]), to: Collector(), on: .global(), limits: limits)
+            ChunkHandoff(InputStream(data: [1]), to: Collector(), on: .global(), limits: limits)
                 .start { _ in Issue.record("completed without a loop") }
             for _ in 0..<3 { RunLoop.current.poll() }
         }

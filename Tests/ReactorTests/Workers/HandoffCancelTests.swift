@@ -10,7 +10,7 @@ import Testing
         let file = try TemporaryFile(sample(1000))
         let reports = try await onItsOwnThread { () -> [HandoffReport<[UInt8]>] in
             var reports: [HandoffReport<[UInt8]>] = []
-            for stream in [InputStream(path: file.path), InputStream(bytes: [1])] {
+            for stream in [InputStream(path: file.path), InputStream(data: [1])] {
                 let handoff = ChunkHandoff(stream, to: Collector(), on: DispatchQueue(label: "early"))
                 handoff.cancel()
                 handoff.start { reports.append($0) }
@@ -80,7 +80,7 @@ import Testing
         let count = try await onItsOwnThread { () -> Int in
             var count = 0
             let handoff = ChunkHandoff(
-                InputStream(bytes: [1, 2]), to: Collector(), on: DispatchQueue(label: "late"))
+                InputStream(data: [1, 2]), to: Collector(), on: DispatchQueue(label: "late"))
             handoff.start { report in
                 #expect(report.ending.name == "finished")
                 count += 1
@@ -160,7 +160,7 @@ import Testing
     @Test func `a stream that is closed already is a fault`() async throws {
         let file = try TemporaryFile([1])
         let reports = try await onItsOwnThread {
-            [InputStream(path: file.path), InputStream(bytes: [1])].map { stream in
+            [InputStream(path: file.path), InputStream(data: [1])].map { stream in
                 stream.open()
                 stream.close()
                 return collect(stream)?.ending.name

@@ -150,7 +150,7 @@ private final class Token: Sendable {}
         await #expect(processExitsWith: .failure) {
             try await onItsOwnThread {
                 let handoff = ChunkHandoff(
-                    InputStream(bytes: [1]), to: Collector(), on: DispatchQueue(label: "twice"))
+                    InputStream(data: [1]), to: Collector(), on: DispatchQueue(label: "twice"))
                 handoff.start { _ in }
                 handoff.start { _ in }
             }

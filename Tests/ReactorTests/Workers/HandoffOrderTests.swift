@@ -37,7 +37,7 @@ import Testing
 
     @Test func `memory arrives whole`() async throws {
         let bytes = sample(100_000)
-        let report = try await onItsOwnThread { collect(InputStream(bytes: bytes)) }
+        let report = try await onItsOwnThread { collect(InputStream(data: bytes)) }
         #expect(report?.output == bytes)
     }
 
@@ -71,7 +71,7 @@ import Testing
     @Test func `an empty stream finishes`() async throws {
         let file = try TemporaryFile([])
         let reports = try await onItsOwnThread {
-            [collect(InputStream(bytes: [])), collect(InputStream(path: file.path)), collect(InputStream())]
+            [collect(InputStream(data: [])), collect(InputStream(path: file.path)), collect(InputStream())]
         }
         #expect(reports.map { $0?.ending.name } == ["finished", "finished", "finished"])
         #expect(reports.allSatisfy { $0?.byteCount == 0 })

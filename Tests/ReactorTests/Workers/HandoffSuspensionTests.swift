@@ -13,7 +13,7 @@ import Testing
         try await onItsOwnThread {
             let pipe = try TestPipe()
             for stream in [
-                InputStream(path: file.path), InputStream(bytes: [1, 2]),
+                InputStream(path: file.path), InputStream(data: [1, 2]),
                 InputStream(descriptor: pipe.readEnd),
             ] {
                 let queue = DispatchQueue(label: "still")

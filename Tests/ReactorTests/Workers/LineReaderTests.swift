@@ -23,7 +23,7 @@ import Testing
         return try await onItsOwnThread { [options] in
             var report: Report?
             let reader = LineReader(
-                InputStream(bytes: bytes), text: policy, into: [Seen](), on: DispatchQueue(label: "lines"),
+                InputStream(data: bytes), text: policy, into: [Seen](), on: DispatchQueue(label: "lines"),
                 options: options
             ) { seen, line, place in
                 seen.append(Seen(text: line, number: place.number, offset: place.offset))
