@@ -7,32 +7,129 @@ import SystemPackage
 ///
 /// It never calls user code, so it is never entered twice (`event_base_loop` is not re-entrant). Only the
 /// thread of the run loop that owns it may use it, except for writing `wakeUpCounter`.
+///
+/// A handle: whoever makes it frees it, after the watches that are on it. Not a class, because every pass would
+/// count references to it.
 @safe
-final class Poller {
-    /// How long a poll may wait.
-    enum Patience: Equatable {
-        case none
-        case until(Int64)
-        case forever
+struct Poller {
+    @unsafe private struct Contents: ~Copyable {
+        let base: OpaquePointer
+        var ready = ReadyQueue()
+        var hasLeftovers = false
+        let number: Int32
+        /// When the alarm rings; `.max` when it is not set, or has rung.
+        var alarmTime = Int64.max
+        let counter: OwnedDescriptor
+        let alarm: OwnedDescriptor
+        var counterEvent: OpaquePointer?
+        var alarmEvent: OpaquePointer?
+
+        deinit {
+            if let event = unsafe counterEvent { unsafe event_free(event) }
+            if let event = unsafe alarmEvent { unsafe event_free(event) }
+            unsafe event_base_free(base)
+        }
     }
 
-    /// What became ready and has not been served yet.
-    var ready = ReadyQueue()
-    /// Whether an activation has ended before it had served all that the kernel had told.
-    var hasLeftovers = false
-    /// What its owner knows it by.
-    let number: Int32
-    private let base: OpaquePointer
-    private let counter: OwnedDescriptor
-    private let alarm: OwnedDescriptor
-    private var counterEvent: OpaquePointer?
-    private var alarmEvent: OpaquePointer?
-    /// When the alarm is set for; nil when it is not, or has rung.
-    private var alarmTime: Int64?
+    private let contents: UnsafeMutablePointer<Contents>
 
     init(number: Int32) throws(Errno) {
-        self.number = number
         silenceLibevent
+        let counter = try OwnedDescriptor.eventCounter()
+        let alarm = try OwnedDescriptor.alarm()
+        let base = try unsafe Self.makeBase()
+        unsafe contents = .allocate(capacity: 1)
+        unsafe contents.initialize(to: Contents(base: base, number: number, counter: counter, alarm: alarm))
+        do throws(Errno) { try watchOwn() } catch {
+            free()
+            throw error
+        }
+    }
+
+    /// Ends what this and all its copies stand for.
+    func free() {
+        unsafe contents.deinitialize(count: 1)
+        unsafe contents.deallocate()
+    }
+
+    /// What its owner knows it by.
+    var number: Int32 { unsafe contents.pointee.number }
+
+    /// The event counter (eventfd(2)) that ends a wait of this poller when one is added to it.
+    var wakeUpCounter: CInt { unsafe contents.pointee.counter.number }
+
+    /// What became ready and has not been served yet.
+    var ready: ReadyQueue {
+        @inline(__always) _read { yield unsafe contents.pointee.ready }
+        @inline(__always) nonmutating _modify { yield unsafe &contents.pointee.ready }
+    }
+
+    /// Whether an activation has ended before it had served all that the kernel had told.
+    var hasLeftovers: Bool {
+        get { unsafe contents.pointee.hasLeftovers }
+        nonmutating set { unsafe contents.pointee.hasLeftovers = newValue }
+    }
+
+    func isSame(as other: Poller) -> Bool { unsafe contents == other.contents }
+
+    /// Asks the kernel once, waiting until `time` at the latest, and records what is ready. It does not wait for
+    /// `.min`, and without end for `.max`.
+    @inline(always)
+    func poll(until time: Int64) {
+        if time == .min { return loop(EVLOOP_ONCE | EVLOOP_NONBLOCK) }
+        if unsafe time != contents.pointee.alarmTime { setAlarm(time) }
+        loop(EVLOOP_ONCE)
+    }
+
+    @inline(__always)
+    private func loop(_ flags: CInt) { unsafe event_base_loop(contents.pointee.base, flags) }
+
+    /// Arming is dear on virtual machines (from 0.6 to 15 µs), so it happens only when the time is another.
+    @inline(never)
+    private func setAlarm(_ time: Int64) {
+        unsafe contents.pointee.alarmTime = time
+        _ = unsafe reactor_timerfd_arm(contents.pointee.alarm.number, time == .max ? 0 : max(time, 1))
+    }
+}
+
+// MARK: - Events
+
+extension Poller {
+    /// How many bytes an event takes, which the libevent that is loaded says.
+    static let eventSize = event_get_struct_event_size()
+
+    /// Registers `descriptor` by an event in `memory`, or in memory of its own when that is nil. The caller ends
+    /// it before the poller ends.
+    func register(
+        _ descriptor: CInt, _ kind: CInt, _ callback: event_callback_fn, context: UnsafeMutableRawPointer,
+        in memory: OpaquePointer? = nil
+    ) throws(Errno) -> OpaquePointer {
+        let (base, kind) = unsafe (contents.pointee.base, Int16(kind | EV_PERSIST))
+        var event = unsafe memory
+        if let memory = unsafe memory {
+            unsafe event_assign(memory, base, descriptor, kind, callback, context)
+        } else {
+            unsafe event = event_new(base, descriptor, kind, callback, context)
+        }
+        guard let event = unsafe event else { throw .noMemory }
+        guard unsafe event_add(event, nil) == 0 else {
+            let code = errno
+            if unsafe memory == nil { unsafe event_free(event) } else { unsafe event_debug_unassign(event) }
+            throw Errno(rawValue: code)
+        }
+        return unsafe event
+    }
+
+    /// Edge-triggered: neither the counter nor the alarm has to be read to be quiet again.
+    private func watchOwn() throws(Errno) {
+        let kind = EV_READ | EV_ET
+        unsafe contents.pointee.counterEvent = try unsafe register(
+            contents.pointee.counter.number, kind, ignoreReadiness, context: contents)
+        unsafe contents.pointee.alarmEvent = try unsafe register(
+            contents.pointee.alarm.number, kind, noteAlarm, context: contents)
+    }
+
+    private static func makeBase() throws(Errno) -> OpaquePointer {
         guard let configuration = unsafe event_config_new() else { throw .noMemory }
         defer { unsafe event_config_free(configuration) }
         // No cached time: libevent has no timers here, and would ask for the time in every pass.
@@ -42,71 +139,22 @@ final class Poller {
         unsafe event_config_set_flag(configuration, CInt(flags))
         unsafe event_config_require_features(
             configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_O1.rawValue))
-        let counter = try OwnedDescriptor.eventCounter()
-        let alarm = try OwnedDescriptor.alarm()
         guard let base = unsafe event_base_new_with_config(configuration) else { throw .noMemory }
-        unsafe self.base = base
-        self.counter = counter
-        self.alarm = alarm
-        unsafe counterEvent = try unsafe watchOwn(self.counter.number, ignoreReadiness)
-        unsafe alarmEvent = try unsafe watchOwn(self.alarm.number, noteAlarm)
+        return unsafe base
     }
 
-    deinit {
-        if let event = unsafe counterEvent { unsafe event_free(event) }
-        if let event = unsafe alarmEvent { unsafe event_free(event) }
-        unsafe event_base_free(base)
+    /// What libevent hands back.
+    fileprivate init(_ context: UnsafeMutableRawPointer) {
+        unsafe contents = context.assumingMemoryBound(to: Contents.self)
     }
 
-    /// The event counter (eventfd(2)) that ends a wait of this poller when one is added to it.
-    var wakeUpCounter: CInt { counter.number }
-
-    /// Asks the kernel once, waiting as long as `patience` allows, and records what is ready.
-    func poll(_ patience: Patience) {
-        if case .until(let time) = patience { setAlarm(time) } else if patience == .forever { setAlarm(nil) }
-        let flags = patience == .none ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE
-        unsafe event_base_loop(base, flags)
-    }
-
-    /// Registers `descriptor`; the caller owns the event and frees it before the poller ends.
-    func register(
-        _ descriptor: CInt, _ events: CInt, _ callback: event_callback_fn,
-        context: UnsafeMutableRawPointer
-    ) throws(Errno) -> OpaquePointer {
-        guard let event = unsafe event_new(base, descriptor, Int16(events), callback, context) else {
-            throw .noMemory
-        }
-        guard unsafe event_add(event, nil) == 0 else {
-            let code = errno
-            unsafe event_free(event)
-            throw Errno(rawValue: code)
-        }
-        return unsafe event
-    }
-
-    fileprivate func alarmRang() { alarmTime = nil }
-
-    /// Arming is dear on virtual machines (from 0.6 to 15 µs), so it happens only when the time is another.
-    private func setAlarm(_ time: Int64?) {
-        guard time != alarmTime else { return }
-        alarmTime = time
-        _ = reactor_timerfd_arm(alarm.number, max(time ?? 0, time == nil ? 0 : 1))
-    }
-
-    /// Edge-triggered: neither a counter nor an alarm has to be read to be quiet again.
-    private func watchOwn(
-        _ descriptor: CInt, _ callback: event_callback_fn
-    ) throws(Errno) -> OpaquePointer {
-        let context = unsafe Unmanaged.passUnretained(self).toOpaque()
-        return try unsafe register(descriptor, EV_READ | EV_PERSIST | EV_ET, callback, context: context)
-    }
+    fileprivate func alarmRang() { unsafe contents.pointee.alarmTime = .max }
 }
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
 
 private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
-    guard let context = unsafe context else { return }
-    unsafe Unmanaged<Poller>.fromOpaque(context).takeUnretainedValue().alarmRang()
+    if let context = unsafe context { unsafe Poller(context).alarmRang() }
 }
 
 /// libevent would print a refused descriptor to standard error; here it is an error of the call that asked.

@@ -51,6 +51,7 @@ struct ReadyQueue {
     }
 
     /// Drops from the front what has been served, or withdrawn, in another way; true if anything is left.
+    @inline(always)
     mutating func hasUnserved() -> Bool {
         while let watch = first, unsafe watch.contents.pointee.readiness.isEmpty { remove(watch) }
         return first != nil

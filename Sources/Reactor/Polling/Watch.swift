@@ -1,44 +1,44 @@
 import CLibevent
 import SystemPackage
 
-/// Whoever serves a watch that became ready.
-protocol WatchTarget: AnyObject {
-    /// Serves `readiness`. Returns whether that has handled a source: whether anybody was called.
-    func serve(_ readiness: Readiness, of watch: Watch) -> Bool
-}
-
 /// One descriptor's registration in one poller, and its place among those that wait to be served.
 ///
-/// A handle: the target makes what it stands for, and must `free()` it before it ends itself. Not a class,
+/// A handle: whoever makes it frees it, before the poller and before what it stands for end. Not a class,
 /// because every event goes through here, and a class would count references and check each access for
 /// overlapping ones. There is nothing to find: one thread uses it, and no access calls user code.
 ///
-/// Reading and writing are registered apart, so that changing one of them is one system call.
+/// Reading and writing are registered apart, so that changing one of them is one system call. Most descriptors
+/// are watched for one of the two: its event is in the same piece of memory, next to what an event goes through.
 @safe
 struct Watch {
     @unsafe struct Contents {
-        unowned(unsafe) let target: any WatchTarget
         let poller: Poller
+        /// What its maker knows it by.
+        let context: UnsafeRawPointer
         var descriptor: CInt
+        /// The round of serving in which it was queued.
+        var round: UInt32 = 0
         /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
         var readiness: Readiness = []
         var isQueued = false
-        /// The round of serving in which it was queued.
-        var round: UInt32 = 0
         /// The neighbours in the queue.
         var previous: Watch?
         var next: Watch?
-        /// The next registration of the same target, in another poller.
+        /// The next registration of the same descriptor, in another poller.
         var sibling: Watch?
         var readEvent: OpaquePointer?
         var writeEvent: OpaquePointer?
     }
 
+    /// The room for an event follows.
     let contents: UnsafeMutablePointer<Contents>
 
-    init(_ descriptor: CInt, on poller: Poller, target: any WatchTarget) {
-        unsafe contents = .allocate(capacity: 1)
-        unsafe contents.initialize(to: Contents(target: target, poller: poller, descriptor: descriptor))
+    init(_ descriptor: CInt, on poller: Poller, context: UnsafeRawPointer) {
+        let size = unsafe MemoryLayout<Contents>.stride + Poller.eventSize
+        let alignment = unsafe MemoryLayout<Contents>.alignment
+        let memory = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: alignment)
+        unsafe contents = memory.bindMemory(to: Contents.self, capacity: 1)
+        unsafe contents.initialize(to: Contents(poller: poller, context: context, descriptor: descriptor))
     }
 
     /// What libevent hands back.
@@ -48,63 +48,80 @@ struct Watch {
 
     /// Ends the registration, drops what was recorded, and ends what this and all its copies stand for.
     func free() {
-        freeEvents()
-        unsafe contents.pointee.poller.ready.remove(self)
+        endEvents()
+        poller.ready.remove(self)
         unsafe contents.deinitialize(count: 1)
         unsafe contents.deallocate()
     }
 
     func isSame(as other: Watch) -> Bool { unsafe contents == other.contents }
 
-    var target: any WatchTarget { unsafe contents.pointee.target }
-
     var poller: Poller { unsafe contents.pointee.poller }
+
+    @unsafe var context: UnsafeRawPointer { unsafe contents.pointee.context }
 
     var sibling: Watch? {
         get { unsafe contents.pointee.sibling }
         nonmutating set { unsafe contents.pointee.sibling = newValue }
     }
+}
 
+// MARK: - What is watched
+
+extension Watch {
     /// Takes another descriptor; what was watched is watched no longer.
     func adopt(_ descriptor: CInt) {
-        freeEvents()
+        endEvents()
         unsafe contents.pointee.descriptor = descriptor
     }
 
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
     func setInterest(_ interest: Readiness) throws(Errno) {
-        try unsafe change(&contents.pointee.readEvent, to: interest.contains(.readable), EV_READ)
-        try unsafe change(&contents.pointee.writeEvent, to: interest.contains(.writable), EV_WRITE)
+        unsafe contents.pointee.readEvent = try unsafe change(
+            contents.pointee.readEvent, EV_READ, isWanted: interest.contains(.readable))
+        unsafe contents.pointee.writeEvent = try unsafe change(
+            contents.pointee.writeEvent, EV_WRITE, isWanted: interest.contains(.writable))
     }
 
-    private func change(_ event: inout OpaquePointer?, to wanted: Bool, _ kind: CInt) throws(Errno) {
-        if !wanted {
-            if let old = unsafe event { unsafe event_free(old) }
-            unsafe event = nil
-        } else if unsafe event == nil {
-            let (poller, number) = unsafe (contents.pointee.poller, contents.pointee.descriptor)
-            unsafe event = try unsafe poller.register(
-                number, kind | EV_PERSIST, recordReadiness, context: UnsafeMutableRawPointer(contents))
+    private func change(_ event: OpaquePointer?, _ kind: CInt, isWanted: Bool) throws(Errno) -> OpaquePointer?
+    {
+        guard isWanted else {
+            unsafe end(event)
+            return nil
         }
+        if let event = unsafe event { return unsafe event }
+        let isTaken = unsafe contents.pointee.readEvent == room || contents.pointee.writeEvent == room
+        return try unsafe poller.register(
+            contents.pointee.descriptor, kind, recordReadiness, context: contents, in: isTaken ? nil : room)
     }
 
-    private func freeEvents() {
-        if let event = unsafe contents.pointee.readEvent { unsafe event_free(event) }
-        if let event = unsafe contents.pointee.writeEvent { unsafe event_free(event) }
+    private func endEvents() {
+        unsafe end(contents.pointee.readEvent)
+        unsafe end(contents.pointee.writeEvent)
         unsafe (contents.pointee.readEvent, contents.pointee.writeEvent) = (nil, nil)
     }
+
+    private func end(_ event: OpaquePointer?) {
+        guard let event = unsafe event else { return }
+        guard unsafe event == room else { return unsafe event_free(event) }
+        unsafe event_del(event)
+        unsafe event_debug_unassign(event)
+    }
+
+    private var room: OpaquePointer { unsafe OpaquePointer(contents + 1) }
 }
 
 // MARK: - What is ready
 
 extension Watch {
     /// Keeps `readiness` for the loop to serve.
+    @inline(__always)
     func record(_ readiness: Readiness) {
         unsafe contents.pointee.readiness.formUnion(readiness)
-        unsafe contents.pointee.poller.ready.append(self)
+        poller.ready.append(self)
     }
 
-    /// Keeps only what the target still wants of what was recorded.
+    /// Keeps only what is still wanted of what was recorded.
     func narrow(to interest: Readiness) { unsafe contents.pointee.readiness.formIntersection(interest) }
 
     /// Takes what was recorded, so that it is not served once more.
@@ -116,6 +133,7 @@ extension Watch {
 }
 
 /// libevent's callback: records, and leaves the serving to the loop.
+@inline(__always)
 private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
     guard let context = unsafe context else { return }
     unsafe Watch(context).record(Readiness(libevent: events))

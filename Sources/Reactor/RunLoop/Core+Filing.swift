@@ -79,13 +79,19 @@ extension RunLoop.Core {
 
     private func moveToGroups(_ source: DescriptorSource) {
         let wanted = source.membership.groups
-        for mode in source.filed.subtracting(wanted).members {
-            state(of: mode).descriptors.remove(source, of: mode)
-        }
-        for mode in wanted.subtracting(source.filed).members {
+        let groups = source.places.groups
+        takeFromRosters(source, groups.subtracting(wanted))
+        for mode in wanted.subtracting(groups).members {
             state(of: mode).descriptors.insert(source, of: mode)
         }
-        source.filed = wanted
+    }
+
+    /// Takes `source` out of the rosters of `groups`.
+    func takeFromRosters(_ source: DescriptorSource, _ groups: ModeSet) {
+        for mode in groups.members {
+            source.outliveCallout()
+            state(of: mode).descriptors.remove(source, of: mode)
+        }
     }
 
     /// The mode's poller, which gets all the mode's descriptors when it is made.
@@ -97,12 +103,19 @@ extension RunLoop.Core {
         return poller
     }
 
+    /// The mode's poller, if there is one or one can be made.
+    @inline(__always)
+    func poller(of state: ModeState) -> Poller? { state.poller ?? newPoller(for: state) }
+
+    @inline(never)
+    private func newPoller(for state: ModeState) -> Poller? { try? poller(for: state) }
+
     /// Registers what `poller` does not watch yet.
     func watchAll(in state: ModeState, on poller: Poller) {
         state.lacksWatches = false
         let groups = groups(state)
         groups.own.descriptors.visit { _ = watch($0, in: state, on: poller) }
-        groups.common?.descriptors.visit { _ = watch($0, in: state, on: poller) }
+        groups.common.descriptors.visit { _ = watch($0, in: state, on: poller) }
     }
 
     /// Has every mode's next pass try again what the kernel has refused.

@@ -7,9 +7,8 @@ extension RunLoop.Core {
 
     @inline(__always)
     func notify(_ activity: RunLoop.Activities, _ groups: RunLoop.Groups) {
-        let own = groups.own.observedActivities.contains(activity)
-        let common = groups.common?.observedActivities.contains(activity) ?? false
-        if own || common { callObservers(of: activity, groups) }
+        let observed = groups.own.observedActivities.union(groups.common.observedActivities)
+        if observed.contains(activity) { callObservers(of: activity, groups) }
     }
 
     /// Calls the observers of one activity. The list is taken first: one that is added meanwhile waits for
@@ -17,8 +16,8 @@ extension RunLoop.Core {
     @inline(never)
     private func callObservers(of activity: RunLoop.Activities, _ groups: RunLoop.Groups) {
         var observers = groups.own.observers
-        if let more = groups.common?.observers, !more.isEmpty {
-            observers += more
+        if !groups.common.observers.isEmpty {
+            observers += groups.common.observers
             observers.sort { ($0.observer.order, $0.sequence) < ($1.observer.order, $1.sequence) }
         }
         for (_, observer) in observers where observer.activities.contains(activity) {
@@ -32,18 +31,16 @@ extension RunLoop.Core {
     @inline(__always)
     func runBlocks(_ groups: RunLoop.Groups) -> Bool {
         collect()
-        let hasCommon = groups.common?.blocks.entries.isEmpty == false
-        guard hasCommon || !groups.own.blocks.entries.isEmpty else { return false }
-        return runWaitingBlocks(groups, hasCommon)
+        return groups.haveBlocks && runWaitingBlocks(groups)
     }
 
     @inline(never)
-    private func runWaitingBlocks(_ groups: RunLoop.Groups, _ hasCommon: Bool) -> Bool {
+    private func runWaitingBlocks(_ groups: RunLoop.Groups) -> Bool {
         var batch: [BlockQueue.Entry] = []
         swap(&batch, &spareBatch)
-        let isMixed = hasCommon && !groups.own.blocks.entries.isEmpty
+        let isMixed = !groups.own.blocks.entries.isEmpty && !groups.common.blocks.entries.isEmpty
         groups.own.blocks.drain(into: &batch)
-        groups.common?.blocks.drain(into: &batch)
+        groups.common.blocks.drain(into: &batch)
         if isMixed { batch.sort { $0.sequence < $1.sequence } }
         let handled = run(&batch)
         batch.removeAll(keepingCapacity: batch.capacity <= BlockQueue.keptCapacity)
@@ -67,14 +64,13 @@ extension RunLoop.Core {
     @inline(__always)
     func performSignalledSources(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
         collect()
-        guard groups.own.hasSignals || (groups.common?.hasSignals ?? false) else { return false }
-        return performAgenda(groups, onlyFirst: onlyFirst)
+        return groups.haveSignals && performAgenda(groups, onlyFirst: onlyFirst)
     }
 
     @inline(never)
     private func performAgenda(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
         groups.own.makeAgenda()
-        groups.common?.makeAgenda()
+        groups.common.makeAgenda()
         let limit = nextSequence()
         var performed = false
         while let group = groupOfNextSource(groups), let (sequence, source) = group.agenda.popLast() {
@@ -89,7 +85,7 @@ extension RunLoop.Core {
     }
 
     private func groupOfNextSource(_ groups: RunLoop.Groups) -> ModeState? {
-        guard let common = groups.common?.agenda.last else {
+        guard let common = groups.common.agenda.last else {
             return groups.own.agenda.isEmpty ? nil : groups.own
         }
         guard let own = groups.own.agenda.last else { return groups.common }
@@ -100,13 +96,13 @@ extension RunLoop.Core {
     // MARK: Descriptors
 
     /// Serves what the kernel has told, or the first of it; true if any handler was called.
+    @inline(always)
     func serveReady(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
         guard let poller = groups.own.poller, !poller.ready.isEmpty else { return false }
         let round = poller.ready.beginRound()
         var handled = false
         while let watch = poller.ready.takeFirst(before: round) {
-            let readiness = watch.takeReadiness()
-            guard !readiness.isEmpty, watch.target.serve(readiness, of: watch) else { continue }
+            guard DescriptorSource.serve(watch) else { continue }
             handled = true
             if onlyFirst { break }
         }

@@ -79,8 +79,13 @@ extension RunLoop.Core {
     // MARK: Firing
 
     /// Fires the timers that are due, in the order of their dates. Those that get their date meanwhile wait.
+    @inline(__always)
     func fireTimers(_ groups: RunLoop.Groups) {
-        if groups.own.timers.isEmpty, groups.common?.timers.isEmpty ?? true { return }
+        if groups.haveTimers { fireDueTimers(groups) }
+    }
+
+    @inline(never)
+    private func fireDueTimers(_ groups: RunLoop.Groups) {
         let now = Deadline.now.uptimeNanoseconds
         let limit = nextSequence()
         while let timer = setAsideNext(groups, at: now, filedBefore: limit) { fire(timer, at: now) }
@@ -89,9 +94,10 @@ extension RunLoop.Core {
     /// The next timer to fire: while its callout is under way, it neither fires in a nested activation nor wakes
     /// one.
     private func setAsideNext(_ groups: RunLoop.Groups, at now: Int64, filedBefore limit: UInt64) -> Timer? {
-        guard let common = groups.common, !common.timers.isEmpty,
-            let other = common.timers.firstDue(at: now, filedBefore: limit)
-        else { return groups.own.timers.setAsideFirstDue(at: now, filedBefore: limit) }
+        let common = groups.common
+        guard !common.timers.isEmpty, let other = common.timers.firstDue(at: now, filedBefore: limit) else {
+            return groups.own.timers.setAsideFirstDue(at: now, filedBefore: limit)
+        }
         guard let own = groups.own.timers.firstDue(at: now, filedBefore: limit),
             (own.date, groups.own.timers.sequence(of: own.slot))
                 < (other.date, common.timers.sequence(of: other.slot))

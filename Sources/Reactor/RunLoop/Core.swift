@@ -13,6 +13,8 @@ extension RunLoop {
         @exclusivity(unchecked) private var states = Vector<ModeState?>()
         /// What all common modes share.
         private let commonItems: ModeState
+        /// What the other modes share: nothing, ever.
+        private let noItems: ModeState
         /// The common set, as far as it has come home: a pass asks for it without a lock.
         private(set) var commonModes = RunLoop.firstCommonModes
         /// Numbers everything that has an order of arrival.
@@ -31,6 +33,7 @@ extension RunLoop {
             self.home = home
             self.inbox = inbox
             commonItems = ModeState(.common, isCommon: false)
+            noItems = ModeState(.nowhere, isCommon: false)
         }
 
         func adopt(_ loop: RunLoop) {
@@ -65,11 +68,10 @@ extension RunLoop {
         /// Those of the modes that run, without the common items.
         private var ownStates: [ModeState] { (unsafe states.indices).compactMap { unsafe states[$0] } }
 
-        /// The groups that a pass in `mode` looks at: its own and, for a common mode, that of the common
-        /// items.
+        /// The groups that a pass looks at: the mode's own and, for a common mode, that of the common items.
         @inline(__always)
         func groups(_ own: ModeState) -> Groups {
-            Groups(own: own, common: own.isCommon ? commonItems : nil)
+            Groups(own: own, common: own.isCommon ? commonItems : noItems)
         }
 
         func modeBecameCommon(_ mode: Mode) {
@@ -164,12 +166,7 @@ extension RunLoop {
         deinit {
             freeStates()
             commonItems.free()
+            noItems.free()
         }
-    }
-
-    /// The groups that a pass looks at.
-    struct Groups {
-        let own: ModeState
-        let common: ModeState?
     }
 }

@@ -176,6 +176,7 @@ final class Inbox: Sendable {
 
     /// Announces that the loop sleeps until `counter` is written. False if it owes a pass: then it must not
     /// sleep.
+    @inline(always)
     func fallAsleep(on counter: CInt) -> Bool {
         sleepingOn.store(counter, ordering: .sequentiallyConsistent)
         // A stop may have come after the last pass looked for one and before this one took its wake-up.

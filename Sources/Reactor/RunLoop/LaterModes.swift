@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A set of modes that came after the first sixty-four of the process, as its number: equal sets have one
+/// A set of modes that came after the first thirty-two of the process, as its number: equal sets have one
 /// number.
 ///
 /// Sets are remembered for the life of the process, as the modes' names are. Few programs ever make one.

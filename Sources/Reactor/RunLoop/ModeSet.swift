@@ -1,9 +1,9 @@
-/// A set of modes: a word of bits for the first sixty-four names of the process, and the number of a set for
-/// later ones.
+/// A set of modes: half a word of bits for the first thirty-two names of the process, and the number of a set
+/// for later ones.
 ///
 /// A plain value, free to copy: it travels with every timer, source and posted block.
 struct ModeSet: Equatable {
-    private var low: UInt64 = 0
+    private var low: UInt32 = 0
     private var later: LaterModes = .none
 
     init() {}
@@ -23,15 +23,15 @@ struct ModeSet: Equatable {
     }
 
     func contains(_ mode: RunLoop.Mode) -> Bool {
-        if mode.index < 64 { return low & (1 << UInt64(mode.index)) != 0 }
+        if mode.index < 32 { return low & (1 << UInt32(mode.index)) != 0 }
         return later != .none && later.indices.contains(mode.index)
     }
 
     @discardableResult
     mutating func insert(_ mode: RunLoop.Mode) -> Bool {
         guard !contains(mode) else { return false }
-        if mode.index < 64 {
-            low |= 1 << UInt64(mode.index)
+        if mode.index < 32 {
+            low |= 1 << UInt32(mode.index)
         } else {
             later = LaterModes(later.indices.union([mode.index]))
         }
@@ -65,7 +65,7 @@ struct ModeSet: Equatable {
     var members: Members { Members(low: low, later: later == .none ? [] : later.indices.sorted(by: >)) }
 
     struct Members: Sequence, IteratorProtocol {
-        fileprivate var low: UInt64
+        fileprivate var low: UInt32
         /// The last one first.
         fileprivate var later: [Int32]
 

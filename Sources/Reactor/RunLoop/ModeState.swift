@@ -29,60 +29,57 @@ struct ModeState {
         var agenda: [(sequence: UInt64, source: RunLoop.Source)] = []
     }
 
-    /// Apart, as no key path leads to what cannot be copied.
-    private struct Files: ~Copyable {
+    /// Timers and descriptors are apart, as no key path leads to what cannot be copied.
+    private struct Storage: ~Copyable {
+        var contents: Contents
         var timers = TimerQueue<Timer>()
         var descriptors = Roster()
     }
 
-    private let contents: UnsafeMutablePointer<Contents>
-    private let files: UnsafeMutablePointer<Files>
+    private let storage: UnsafeMutablePointer<Storage>
 
     init(_ mode: RunLoop.Mode, isCommon: Bool) {
-        unsafe contents = .allocate(capacity: 1)
-        unsafe files = .allocate(capacity: 1)
-        unsafe contents.initialize(to: Contents(mode: mode, isCommon: isCommon))
-        unsafe files.initialize(to: Files())
+        unsafe storage = .allocate(capacity: 1)
+        unsafe storage.initialize(to: Storage(contents: Contents(mode: mode, isCommon: isCommon)))
     }
 
     /// Lets go of all that is filed here.
     func clear() {
-        unsafe contents.pointee = Contents(mode: self.mode, isCommon: self.isCommon)
-        unsafe files.pointee = Files()
+        unsafe storage.pointee = Storage(contents: Contents(mode: self.mode, isCommon: self.isCommon))
     }
 
     /// Ends what this and all its copies stand for.
     func free() {
-        unsafe contents.deinitialize(count: 1)
-        unsafe contents.deallocate()
-        unsafe files.deinitialize(count: 1)
-        unsafe files.deallocate()
+        let poller = self.poller
+        unsafe storage.deinitialize(count: 1)
+        unsafe storage.deallocate()
+        poller?.free()
     }
 
     var timers: TimerQueue<Timer> {
-        @inline(__always) _read { yield unsafe files.pointee.timers }
-        @inline(__always) nonmutating _modify { yield unsafe &files.pointee.timers }
+        @inline(__always) _read { yield unsafe storage.pointee.timers }
+        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.timers }
     }
 
     var descriptors: Roster {
-        @inline(__always) _read { yield unsafe files.pointee.descriptors }
-        @inline(__always) nonmutating _modify { yield unsafe &files.pointee.descriptors }
+        @inline(__always) _read { yield unsafe storage.pointee.descriptors }
+        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.descriptors }
     }
 
     subscript<Value>(dynamicMember property: KeyPath<Contents, Value>) -> Value {
-        @inline(__always) get { unsafe contents.pointee[keyPath: property] }
+        @inline(__always) get { unsafe storage.pointee.contents[keyPath: property] }
     }
 
     subscript<Value>(dynamicMember property: WritableKeyPath<Contents, Value>) -> Value {
-        @inline(__always) get { unsafe contents.pointee[keyPath: property] }
-        @inline(__always) nonmutating _modify { yield unsafe &contents.pointee[keyPath: property] }
+        @inline(__always) get { unsafe storage.pointee.contents[keyPath: property] }
+        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.contents[keyPath: property] }
     }
 }
 
 extension ModeState {
     /// Whether there is something to run for. Observers do not count; nor do blocks, which only start an
     /// activation.
-    var hasItems: Bool { !self.timers.isEmpty || !self.sources.isEmpty || !self.descriptors.isEmpty }
+    var hasItems: Bool { !self.descriptors.isEmpty || !self.timers.isEmpty || !self.sources.isEmpty }
 
     /// Whether a source may wait to be served.
     var hasSignals: Bool { !self.signalled.isEmpty || !self.agenda.isEmpty }

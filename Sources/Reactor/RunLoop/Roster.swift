@@ -6,30 +6,41 @@ struct Roster: ~Copyable {
     /// Where a source is in the roster of one group.
     struct Place {
         let group: RunLoop.Mode
-        var index: Int
+        let index: Int32
+
+        static var none: Place { Place(group: .nowhere, index: -1) }
+
+        var isNone: Bool { index < 0 }
     }
 
     /// Where a source is in the rosters: nearly always in one, which needs no memory of its own.
     struct Places {
-        private var first: Place?
+        private var first = Place.none
         private var others: [Place] = []
 
+        /// The groups in whose rosters it is.
+        var groups: ModeSet {
+            var groups = ModeSet(others.map(\.group))
+            if !first.isNone { groups.insert(first.group) }
+            return groups
+        }
+
         mutating func insert(_ place: Place) {
-            if first == nil { first = place } else { others.append(place) }
+            if first.isNone { first = place } else { others.append(place) }
         }
 
         /// Takes out the place in the roster of `group`.
         mutating func remove(_ group: RunLoop.Mode) -> Int? {
-            if let place = first, place.group == group {
-                first = others.popLast()
-                return place.index
+            if !first.isNone, first.group == group {
+                defer { first = others.popLast() ?? .none }
+                return Int(first.index)
             }
-            return others.firstIndex { $0.group == group }.map { others.remove(at: $0).index }
+            return others.firstIndex { $0.group == group }.map { Int(others.remove(at: $0).index) }
         }
 
         mutating func move(_ group: RunLoop.Mode, to index: Int) {
             guard remove(group) != nil else { return }
-            insert(Place(group: group, index: index))
+            insert(Place(group: group, index: Int32(index)))
         }
     }
 
@@ -45,7 +56,7 @@ struct Roster: ~Copyable {
     }
 
     mutating func insert(_ source: DescriptorSource, of group: RunLoop.Mode) {
-        source.places.insert(Place(group: group, index: sources.count))
+        source.places.insert(Place(group: group, index: Int32(sources.count)))
         sources.append(source)
     }
 

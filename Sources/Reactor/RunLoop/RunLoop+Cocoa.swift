@@ -43,7 +43,7 @@ extension RunLoop {
         let groups = core.groups(core.state(of: mode))
         guard core.canGoOn(groups) else { return nil }
         let own = groups.own.timers.earliestDate ?? .max
-        let common = groups.common?.timers.earliestDate ?? .max
+        let common = groups.common.timers.earliestDate ?? .max
         return Deadline(uptimeNanoseconds: min(own, common))
     }
 

@@ -58,6 +58,10 @@ extension RunLoop.Core {
     }
 
     /// One pass: everything that a loop does, in the order in which it does it.
+    ///
+    /// What it calls in every pass is inlined, this too: a system call leaves the processor without a memory of
+    /// where to return to, and each frame that outlasts one costs some fifty instructions.
+    @inline(always)
     private func pass(_ groups: RunLoop.Groups, until deadline: Int64, returnAfterSource: Bool) -> RunResult?
     {
         inbox.beginPass()
@@ -85,43 +89,43 @@ extension RunLoop.Core {
     ///
     /// It does not sleep while something waits to be served. What an earlier activation has left over is served
     /// without asking the kernel: that is the expensive part of a pass.
+    @inline(always)
     private func wait(_ groups: RunLoop.Groups, until limit: Int64) {
-        guard let poller = groups.own.poller ?? (try? poller(for: groups.own)) else {
-            return nap(until: limit)
-        }
+        guard let poller = poller(of: groups.own) else { return nap(until: limit) }
         let hasUnserved = poller.ready.hasUnserved()
         if hasUnserved, poller.hasLeftovers { return }
         if groups.own.lacksWatches { watchAll(in: groups.own, on: poller) }
-        if hasUnserved { return poller.poll(.none) }
-        guard limit == .max || limit > Deadline.now.uptimeNanoseconds else { return poller.poll(.none) }
+        if hasUnserved || isOver(limit) { return poller.poll(until: .min) }
         notify(.beforeWaiting, groups)
         inbox.setWaiting(true)
-        let patience = patience(groups, until: limit)
-        let maySleep = patience != .none && inbox.fallAsleep(on: poller.wakeUpCounter)
-        poller.poll(maySleep ? patience : .none)
+        let wakeTime = wakeTime(groups, until: limit)
+        let maySleep = wakeTime != .min && inbox.fallAsleep(on: poller.wakeUpCounter)
+        poller.poll(until: maySleep ? wakeTime : .min)
         inbox.awake()
         inbox.setWaiting(false)
         notify(.afterWaiting, groups)
     }
 
-    /// How long the kernel may wait: until the limit or the first timer, whichever comes first.
-    private func patience(_ groups: RunLoop.Groups, until limit: Int64) -> Poller.Patience {
-        let first = min(limit, wakeDate(groups) ?? .max)
-        if first == .max { return .forever }
-        return first > Deadline.now.uptimeNanoseconds ? .until(first) : .none
+    /// Until when the kernel may wait: the limit or the first timer, whichever comes first; `.min` when that is
+    /// over.
+    @inline(__always)
+    private func wakeTime(_ groups: RunLoop.Groups, until limit: Int64) -> Int64 {
+        let first = groups.haveTimers ? min(limit, wakeDate(groups)) : limit
+        return isOver(first) ? .min : first
     }
 
+    @inline(__always)
+    private func isOver(_ time: Int64) -> Bool { time != .max && time <= Deadline.now.uptimeNanoseconds }
+
     /// When to wake for timers; those of the mode and the common ones share wake-ups too.
-    private func wakeDate(_ groups: RunLoop.Groups) -> Int64? {
-        guard let common = groups.common, !common.timers.isEmpty else {
-            if groups.own.timers.isEmpty { return nil }
-            return groups.own.timers.wakeDate(leastTolerance: timerSlack)
-        }
-        return groups.own.timers.wakeDate(leastTolerance: timerSlack, with: common.timers)
+    @inline(never)
+    private func wakeDate(_ groups: RunLoop.Groups) -> Int64 {
+        groups.own.timers.wakeDate(leastTolerance: timerSlack, with: groups.common.timers) ?? .max
     }
 
     /// Waits without a poller, for which the process has no descriptors left: timers and blocks go on, a
     /// little late.
+    @inline(never)
     private func nap(until limit: Int64) {
         guard limit > Deadline.now.uptimeNanoseconds else { return }
         _ = usleep(Self.napMicroseconds)
@@ -132,14 +136,18 @@ extension RunLoop.Core {
     // MARK: Whether there is anything to run for
 
     private func canStart(_ groups: RunLoop.Groups) -> Bool {
-        canGoOn(groups) || !groups.own.blocks.isEmpty || !(groups.common?.blocks.isEmpty ?? true)
+        canGoOn(groups) || !groups.own.blocks.isEmpty || !groups.common.blocks.isEmpty
     }
 
     /// Observers and blocks do not count. The main queue does, unless it is being drained further up the
     /// stack.
+    @inline(__always)
     func canGoOn(_ groups: RunLoop.Groups) -> Bool {
-        if groups.own.hasItems { return true }
-        guard let common = groups.common, common.hasItems else { return false }
+        groups.own.hasItems || canGoOn(for: groups.common)
+    }
+
+    private func canGoOn(for common: ModeState) -> Bool {
+        guard common.hasItems else { return false }
         guard let mainQueue, mainQueue.isCalling else { return true }
         return !common.timers.isEmpty || !common.sources.isEmpty || common.descriptors.count > 1
     }

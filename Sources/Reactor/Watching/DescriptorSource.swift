@@ -31,32 +31,35 @@ public final class DescriptorSource {
     public var interest: Readiness { wanted }
 
     /// Whether the source can still call its handler.
-    public var isValid: Bool { handler != nil || owner != nil }
+    public var isValid: Bool { !isOver }
 
+    // What an event goes through comes first, and together.
+
+    /// Whom to call. It does not change while a callout is under way, which so need not count references to it:
+    /// that, and that one thread uses it, is why accesses need no check.
+    @exclusivity(unchecked) private var callee: Callee
+    private var wanted: Readiness
+    private var isInCallout = false
+    /// Whether the callout counts as handling a source; a handler of this module's own may say that it does
+    /// not.
+    var isHandled = true
+    /// Whether somebody has asked for a callout that the kernel knows nothing of.
+    private var isRaised = false
+    /// Whether it has been cancelled.
+    private var isOver = false
+    /// Whether the kernel is not asked for as long as the callout lasts, because the descriptor became ready in
+    /// a nested activation.
+    private var isDisarmed = false
+    /// The registrations, one for each mode that has run.
+    private var firstWatch: Watch?
+    private var number: CInt
     var membership = Membership()
-    var filed = ModeSet()
     /// Where it is in the rosters of the groups that it is filed in.
     var places = Roster.Places()
     fileprivate var joined: RunLoop?
     var loop: RunLoop? { joined }
-    // Private, all that a callout looks at: then the compiler sees that no two accesses overlap, and checks none.
-
-    private var number: CInt
-    private var wanted: Readiness
-    private var isInCallout = false
-    private var handler: ((DescriptorSource, Readiness) -> Void)?
-    /// Called in the handler's place.
-    private(set) var owner: (any DescriptorSourceOwner)?
-    /// Whether the callout counts as handling a source; a handler of this module's own may say that it does
-    /// not.
-    var isHandled = true
-    /// The registrations, one for each mode that has run.
-    private var firstWatch: Watch?
-    /// Whether the kernel is not asked for as long as the callout lasts, because the descriptor became ready in
-    /// a nested activation.
-    private var isDisarmed = false
-    /// Whether somebody has asked for a callout that the kernel knows nothing of.
-    private var isRaised = false
+    /// Itself, while it is in a callout in which a roster has let go of it.
+    private var itself: DescriptorSource?
 
     /// Makes a source; it does nothing until it is added to a loop.
     ///
@@ -71,17 +74,17 @@ public final class DescriptorSource {
         handler: @escaping (DescriptorSource, Readiness) -> Void
     ) {
         precondition(descriptor.rawValue >= 0, "a descriptor source needs an open descriptor")
-        number = descriptor.rawValue
+        unsafe callee = .handler(handler)
         wanted = interest
-        self.handler = handler
+        number = descriptor.rawValue
     }
 
     /// Makes a source that has no descriptor yet, and calls its owner, which it keeps alive until it is
     /// cancelled.
     init(ownedBy owner: any DescriptorSourceOwner) {
-        number = -1
+        unsafe callee = .owner(owner)
         wanted = []
-        self.owner = owner
+        number = -1
     }
 
     /// Changes what the descriptor is watched for, in all the source's modes; takes effect at once.
@@ -98,19 +101,39 @@ public final class DescriptorSource {
     /// Takes the source out of its loop for good and lets go of its closure. No callout begins after this.
     public func cancel() {
         loop?.assertCurrent()
+        isOver = true
         membership = Membership()
-        let dropped = (handler, owner)
-        (handler, owner) = (nil, nil)
-        if let core = loop?.core {
-            for mode in filed.members { core.state(of: mode).descriptors.remove(self, of: mode) }
-        }
-        filed = ModeSet()
+        if let core = loop?.core { core.takeFromRosters(self, places.groups) }
         cancelWatches(except: ModeSet())
         joined = nil
-        withExtendedLifetime(dropped) {}
+        if !isInCallout { forgetCallee() }
+    }
+
+    private func forgetCallee() {
+        var forgotten = Callee.nobody
+        unsafe swap(&forgotten, &callee)
+        _ = consume forgotten
     }
 
     deinit { cancelWatches(except: ModeSet()) }
+}
+
+extension DescriptorSource {
+    /// Whom a source calls. It cannot be copied: a call borrows it, where it would retain a copy.
+    private enum Callee: ~Copyable {
+        case handler((DescriptorSource, Readiness) -> Void)
+        case owner(any DescriptorSourceOwner)
+        case nobody
+    }
+
+    /// Who is called in a handler's place.
+    var owner: (any DescriptorSourceOwner)? {
+        switch unsafe callee {
+        case .owner(let owner): isOver ? nil : owner
+        case .handler: nil
+        case .nobody: nil
+        }
+    }
 }
 
 /// Whoever keeps a descriptor source of its own on a loop. Everything is called on the loop's thread.
@@ -148,10 +171,10 @@ extension DescriptorSource {
 
     /// Registers the descriptor in one more poller, or once more where a change has failed.
     func watch(on poller: Poller) throws(Errno) {
-        if let known = watches.first(where: { $0.poller === poller }) {
+        if let known = watches.first(where: { $0.poller.isSame(as: poller) }) {
             return try known.setInterest(wanted)
         }
-        let watch = Watch(number, on: poller, target: self)
+        let watch = unsafe Watch(number, on: poller, context: Unmanaged.passUnretained(self).toOpaque())
         do throws(Errno) { try watch.setInterest(wanted) } catch {
             watch.free()
             throw error
@@ -201,19 +224,36 @@ extension DescriptorSource {
 
 // MARK: - Being served
 
-extension DescriptorSource: WatchTarget {
+extension DescriptorSource {
     /// Has the handler called in the next pass of any of the source's modes, as if the kernel had told.
     func raise() {
         isRaised = true
         for watch in watches { watch.record(.raised) }
     }
 
-    func serve(_ readiness: Readiness, of watch: Watch) -> Bool {
+    /// Serves what `watch` has recorded. Returns whether that has handled a source: whether anybody was called.
+    ///
+    /// A source that is watched is in a roster, which keeps it alive: nothing needs to be retained.
+    @inline(always)
+    static func serve(_ watch: Watch) -> Bool {
+        let readiness = watch.takeReadiness()
+        guard !readiness.isEmpty else { return false }
+        let source = unsafe Unmanaged<DescriptorSource>.fromOpaque(watch.context)
+        return unsafe source._withUnsafeGuaranteedRef { $0.serve(readiness, of: watch) }
+    }
+
+    /// Keeps itself alive until its callout, if there is one, has returned.
+    func outliveCallout() {
+        if isInCallout { itself = self }
+    }
+
+    @inline(always)
+    private func serve(_ readiness: Readiness, of watch: Watch) -> Bool {
         if watch.sibling != nil || firstWatch?.isSame(as: watch) != true {
             for other in watches { _ = other.takeReadiness() }
         }
         let readiness = readiness.intersection(wanted.union(.raised))
-        guard isValid, !readiness.isEmpty else { return false }
+        guard !isOver, !readiness.isEmpty else { return false }
         guard !isInCallout else {
             disarm(unless: readiness == .raised)
             return false
@@ -221,10 +261,23 @@ extension DescriptorSource: WatchTarget {
         isRaised = false
         isHandled = true
         isInCallout = true
-        if let owner { owner.serve(self, readiness) } else { handler?(self, readiness) }
+        switch unsafe callee {
+        case .handler(let handler): handler(self, readiness)
+        case .owner(let owner): owner.serve(self, readiness)
+        case .nobody: break
+        }
         isInCallout = false
-        if isDisarmed { rearm() }
+        let isHandled = isHandled
+        if isOver || isDisarmed || itself != nil { settle() }
         return isHandled
+    }
+
+    /// Makes up for what had to wait for the callout's return.
+    @inline(never)
+    private func settle() {
+        if isDisarmed { rearm() }
+        if isOver { forgetCallee() }
+        itself = nil
     }
 
     /// Level-triggered and not answered while its callout is on the stack: it would keep a nested loop from

@@ -92,7 +92,7 @@ import Testing
         #expect(mode == .custom)
     }
 
-    @Test func `more than sixty-four modes are as good as a few`() async throws {
+    @Test func `more than thirty-two modes are as good as a few`() async throws {
         let modes = (0..<200).map { RunLoop.Mode("one of many \($0)") }
         let trace = try await traced { loop, trace in
             for mode in modes { loop.perform(inModes: [mode]) { trace(mode.rawValue) } }

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import SystemPackage
 import Testing
@@ -101,8 +102,8 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
     }
 
     @Test func `a poller with something unserved ends with its loop`() async throws {
-        let isFreed = try await onItsOwnThread { () -> Bool in
-            let box = PollerBox()
+        let isSame = try await onItsOwnThread { () -> Bool in
+            let counter = Answer<EventCounter?>()
             let thread = try JoinableThread(name: "unserved") {
                 let pipes = (0..<2).compactMap { _ in try? TestPipe() }
                 for pipe in pipes {
@@ -111,12 +112,14 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
                     try? RunLoop.current.add(source, forMode: .default)
                 }
                 RunLoop.current.run(mode: .default, before: .distantFuture)
-                box.note(RunLoop.current.core.state(of: .default).poller)
+                let poller = RunLoop.current.core.state(of: .default).poller
+                counter.give(poller.flatMap { EventCounter($0.wakeUpCounter) })
             }
             thread.join()
-            return box.isFreed
+            let before = try #require(counter.wait())
+            return EventCounter(before.number) == before
         }
-        #expect(isFreed)
+        #expect(!isSame)
     }
 
     @Test func `threads may post while the loop's thread ends`() async throws {
@@ -146,11 +149,22 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
     }
 }
 
-/// Sees the end of a poller, which belongs to another thread.
-private final class PollerBox: @unchecked Sendable {
-    private weak var poller: Poller?
-    func note(_ poller: Poller?) { self.poller = poller }
-    var isFreed: Bool { poller == nil }
+/// Tells an eventfd(2) from others that get its number later.
+private struct EventCounter: Equatable {
+    let number: CInt
+    private let identity: Substring
+
+    /// Nil if `number` is not an open eventfd's.
+    init?(_ number: CInt) {
+        guard let file = fopen("/proc/self/fdinfo/\(number)", "r") else { return nil }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1024)
+        let count = fread(&bytes, 1, bytes.count, file)
+        let lines = String(decoding: bytes[..<count], as: UTF8.self).split(separator: "\n")
+        guard let identity = lines.first(where: { $0.hasPrefix("eventfd-id:") }) else { return nil }
+        self.number = number
+        self.identity = identity
+    }
 }
 
 /// An item of some kind whose closure holds something.
