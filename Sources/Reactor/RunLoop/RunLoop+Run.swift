@@ -64,6 +64,7 @@ extension RunLoop.Core {
     @inline(always)
     private func pass(_ groups: RunLoop.Groups, until deadline: Int64, returnAfterSource: Bool) -> RunResult?
     {
+        let hasItems = canGoOn(groups)
         inbox.beginPass()
         notify(.beforeTimers, groups)
         notify(.beforeSources, groups)
@@ -72,7 +73,7 @@ extension RunLoop.Core {
             handled = true
             _ = runBlocks(groups)
         }
-        wait(groups, until: handled ? .min : deadline)
+        wait(groups, until: handled ? .min : deadline, unlessEmptied: hasItems)
         fireTimers(groups)
         handled = serveReady(groups, onlyFirst: returnAfterSource) || handled
         handled = runBlocks(groups) || handled
@@ -87,10 +88,11 @@ extension RunLoop.Core {
     /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or somebody wakes the
     /// loop.
     ///
-    /// It does not sleep while something waits to be served. What an earlier activation has left over is served
+    /// It does not sleep while something waits to be served, nor when this pass has seen the last item go; for the
+    /// sake of blocks alone it does, as in Core Foundation. What an earlier activation has left over is served
     /// without asking the kernel: that is the expensive part of a pass.
     @inline(always)
-    private func wait(_ groups: RunLoop.Groups, until limit: Int64) {
+    private func wait(_ groups: RunLoop.Groups, until limit: Int64, unlessEmptied hadItems: Bool) {
         guard let poller = poller(of: groups.own) else { return nap(until: limit) }
         let hasUnserved = poller.ready.hasUnserved()
         if hasUnserved, poller.hasLeftovers { return }
@@ -98,7 +100,7 @@ extension RunLoop.Core {
         if hasUnserved || isOver(limit) { return poller.poll(until: .min) }
         notify(.beforeWaiting, groups)
         inbox.setWaiting(true)
-        let wakeTime = wakeTime(groups, until: limit)
+        let wakeTime = hadItems && !canGoOn(groups) ? .min : wakeTime(groups, until: limit)
         let maySleep = wakeTime != .min && inbox.fallAsleep(on: poller.wakeUpCounter)
         poller.poll(until: maySleep ? wakeTime : .min)
         inbox.awake()

@@ -53,6 +53,41 @@ import Testing
         #expect(trace == ["timer", "finished"])
     }
 
+    @Test(arguments: [RunLoop.Activities.beforeTimers, .beforeSources, .beforeWaiting])
+    func `an activation whose last item is taken away before it sleeps ends at once`(
+        activity: RunLoop.Activities
+    ) async throws {
+        let result = try await onItsOwnThread {
+            let held = RunLoop.current.hold(.default)
+            RunLoop.current.observe(activity) { _ in held.invalidate() }
+            return RunLoop.current.run(in: .default, until: .minutesAway)
+        }
+        #expect(result == .finished)
+    }
+
+    @Test func `an activation whose last item a block takes away ends at once`() async throws {
+        let result = try await onItsOwnThread {
+            let held = RunLoop.current.hold(.default)
+            RunLoop.current.perform { held.invalidate() }
+            return RunLoop.current.run(in: .default, until: .minutesAway)
+        }
+        #expect(result == .finished)
+    }
+
+    @Test func `an activation whose last item another thread takes away before its first pass ends`()
+        async throws
+    {
+        let result = try await onItsOwnThread {
+            let held = RunLoop.current.hold(.default)
+            RunLoop.current.observe(.entry) { _ in
+                let thread = try? JoinableThread(name: "taking away") { held.invalidate() }
+                thread?.join()
+            }
+            return RunLoop.current.run(in: .default, until: .minutesAway)
+        }
+        #expect(result == .finished)
+    }
+
     @Test func `an activation lasts until its limit and not less`() async throws {
         let time = try await onItsOwnThread {
             RunLoop.current.hold(.default)
