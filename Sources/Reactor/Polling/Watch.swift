@@ -8,7 +8,7 @@ import SystemPackage
 /// overlapping ones. There is nothing to find: one thread uses it, and no access calls user code.
 ///
 /// Reading and writing are registered apart, so that changing one of them is one system call. Most descriptors
-/// are watched for one of the two: its event is in the same piece of memory, next to what an event goes through.
+/// are watched for one of the two: where that is known from the start, its event is in the same piece of memory.
 @safe
 struct Watch {
     @unsafe struct Contents {
@@ -21,6 +21,7 @@ struct Watch {
         /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
         var readiness: Readiness = []
         var isQueued = false
+        let hasRoom: Bool
         /// The neighbours in the queue.
         var previous: Watch?
         var next: Watch?
@@ -30,15 +31,16 @@ struct Watch {
         var writeEvent: OpaquePointer?
     }
 
-    /// The room for an event follows.
+    /// Room for an event follows, or none.
     let contents: UnsafeMutablePointer<Contents>
 
-    init(_ descriptor: CInt, on poller: Poller, context: UnsafeRawPointer) {
-        let size = unsafe MemoryLayout<Contents>.stride + Poller.eventSize
+    init(_ descriptor: CInt, on poller: Poller, context: UnsafeRawPointer, hasRoom: Bool) {
+        let size = unsafe MemoryLayout<Contents>.stride + (hasRoom ? Poller.eventSize : 0)
         let alignment = unsafe MemoryLayout<Contents>.alignment
         let memory = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: alignment)
         unsafe contents = memory.bindMemory(to: Contents.self, capacity: 1)
-        unsafe contents.initialize(to: Contents(poller: poller, context: context, descriptor: descriptor))
+        unsafe contents.initialize(
+            to: Contents(poller: poller, context: context, descriptor: descriptor, hasRoom: hasRoom))
     }
 
     /// What libevent hands back.
@@ -90,9 +92,8 @@ extension Watch {
             return nil
         }
         if let event = unsafe event { return unsafe event }
-        let isTaken = unsafe contents.pointee.readEvent == room || contents.pointee.writeEvent == room
         return try unsafe poller.register(
-            contents.pointee.descriptor, kind, recordReadiness, context: contents, in: isTaken ? nil : room)
+            contents.pointee.descriptor, kind, recordReadiness, context: contents, in: freeRoom)
     }
 
     private func endEvents() {
@@ -109,6 +110,11 @@ extension Watch {
     }
 
     private var room: OpaquePointer { unsafe OpaquePointer(contents + 1) }
+
+    private var freeRoom: OpaquePointer? {
+        let isTaken = unsafe contents.pointee.readEvent == room || contents.pointee.writeEvent == room
+        return unsafe contents.pointee.hasRoom && !isTaken ? room : nil
+    }
 }
 
 // MARK: - What is ready

@@ -56,11 +56,7 @@ extension RunLoop.Core {
     func file(_ source: DescriptorSource) throws(Errno) {
         let modes = source.membership.modes(common: commonModes)
         source.cancelWatches(except: modes)
-        var refusal: Errno?
-        for mode in modes.members {
-            guard let state = knownState(of: mode), let poller = state.poller else { continue }
-            refusal = watch(source, in: state, on: poller) ?? refusal
-        }
+        let refusal = watch(source, in: modes)
         moveToGroups(source)
         if let refusal { throw refusal }
         if !source.isWatched, !source.interest.isEmpty,
@@ -121,6 +117,20 @@ extension RunLoop.Core {
     /// Has every mode's next pass try again what the kernel has refused.
     func noteLackingWatches() {
         for state in knownStates where state.poller != nil { state.lacksWatches = true }
+    }
+
+    /// Registers `source` wherever its modes have pollers.
+    func watch(_ source: DescriptorSource) {
+        _ = watch(source, in: source.membership.modes(common: commonModes))
+    }
+
+    private func watch(_ source: DescriptorSource, in modes: ModeSet) -> Errno? {
+        var refusal: Errno?
+        for mode in modes.members {
+            guard let state = knownState(of: mode), let poller = state.poller else { continue }
+            refusal = watch(source, in: state, on: poller) ?? refusal
+        }
+        return refusal
     }
 
     /// Registers `source`; one that is refused does not keep the mode's others from being served, and is

@@ -50,7 +50,9 @@ public final class DescriptorSource {
     /// Whether the kernel is not asked for as long as the callout lasts, because the descriptor became ready in
     /// a nested activation.
     private var isDisarmed = false
-    /// The registrations, one for each mode that has run.
+    /// Whether it has retained itself, in a callout in which a roster has let go of it.
+    private var isRetained = false
+    /// The registrations, one for each mode that has run; none as long as there is nothing to register.
     private var firstWatch: Watch?
     private var number: CInt
     var membership = Membership()
@@ -58,8 +60,6 @@ public final class DescriptorSource {
     var places = Roster.Places()
     fileprivate var joined: RunLoop?
     var loop: RunLoop? { joined }
-    /// Itself, while it is in a callout in which a roster has let go of it.
-    private var itself: DescriptorSource?
 
     /// Makes a source; it does nothing until it is added to a loop.
     ///
@@ -94,8 +94,14 @@ public final class DescriptorSource {
     public func setInterest(_ interest: Readiness) throws(Errno) {
         loop?.assertCurrent()
         guard interest != wanted else { return }
-        if !isDisarmed { try setWatchedInterest(interest) }
+        if isWatched, !isDisarmed { try setWatchedInterest(interest) }
+        let before = wanted
         wanted = interest
+        guard !isWatched, !interest.isEmpty, let core = loop?.core else { return }
+        do throws(Errno) { try core.file(self) } catch {
+            wanted = before
+            throw error
+        }
     }
 
     /// Takes the source out of its loop for good and lets go of its closure. No callout begins after this.
@@ -169,12 +175,15 @@ extension DescriptorSource {
         for watch in watches { watch.adopt(number) }
     }
 
-    /// Registers the descriptor in one more poller, or once more where a change has failed.
+    /// Registers the descriptor in one more poller, or once more where a change has failed. Where there is nothing
+    /// to be told of, that is left until there is: then it is done in all pollers.
     func watch(on poller: Poller) throws(Errno) {
+        guard isWatched || isRaised || !wanted.isEmpty else { return }
         if let known = watches.first(where: { $0.poller.isSame(as: poller) }) {
             return try known.setInterest(wanted)
         }
-        let watch = unsafe Watch(number, on: poller, context: Unmanaged.passUnretained(self).toOpaque())
+        let context = unsafe Unmanaged.passUnretained(self).toOpaque()
+        let watch = unsafe Watch(number, on: poller, context: context, hasRoom: !wanted.isEmpty)
         do throws(Errno) { try watch.setInterest(wanted) } catch {
             watch.free()
             throw error
@@ -228,6 +237,7 @@ extension DescriptorSource {
     /// Has the handler called in the next pass of any of the source's modes, as if the kernel had told.
     func raise() {
         isRaised = true
+        if !isWatched { loop?.core.watch(self) }
         for watch in watches { watch.record(.raised) }
     }
 
@@ -244,7 +254,9 @@ extension DescriptorSource {
 
     /// Keeps itself alive until its callout, if there is one, has returned.
     func outliveCallout() {
-        if isInCallout { itself = self }
+        guard isInCallout, !isRetained else { return }
+        isRetained = true
+        _ = unsafe Unmanaged.passRetained(self)
     }
 
     @inline(always)
@@ -268,7 +280,7 @@ extension DescriptorSource {
         }
         isInCallout = false
         let isHandled = isHandled
-        if isOver || isDisarmed || itself != nil { settle() }
+        if isOver || isDisarmed || isRetained { settle() }
         return isHandled
     }
 
@@ -277,7 +289,9 @@ extension DescriptorSource {
     private func settle() {
         if isDisarmed { rearm() }
         if isOver { forgetCallee() }
-        itself = nil
+        guard isRetained else { return }
+        isRetained = false
+        unsafe Unmanaged.passUnretained(self).release()
     }
 
     /// Level-triggered and not answered while its callout is on the stack: it would keep a nested loop from

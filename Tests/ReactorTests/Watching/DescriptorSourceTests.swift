@@ -55,6 +55,61 @@ import Testing
         }
     }
 
+    @Test func `interest that comes later counts in every mode of the source`() async throws {
+        let trace = try await traced { loop, trace in
+            let pipe = try TestPipe()
+            pipe.put()
+            let source = DescriptorSource(pipe.readEnd, for: []) { _, _ in trace("called") }
+            let held = [loop.hold(.default), loop.hold(.custom), loop.hold(.inner)]
+            for mode in [RunLoop.Mode.default, .custom] { loop.poll(mode) }
+            for mode in [RunLoop.Mode.default, .custom, .inner] { try loop.add(source, forMode: mode) }
+            try source.setInterest(.readable)
+            for mode in [RunLoop.Mode.default, .custom, .inner] {
+                trace(mode.rawValue)
+                loop.poll(mode)
+            }
+            source.cancel()
+            for source in held { source.invalidate() }
+        }
+        let modes = [RunLoop.Mode.default, .custom, .inner].map(\.rawValue)
+        #expect(trace == [modes[0], "called", modes[1], "called", modes[2], "called"])
+    }
+
+    @Test func `what is raised without interest calls once, in a mode that has run or not`() async throws {
+        let trace = try await traced { loop, trace in
+            let owner = Raising(trace)
+            let source = DescriptorSource(ownedBy: owner)
+            source.raise()
+            for mode in [RunLoop.Mode.default, .custom] { try loop.add(source, forMode: mode) }
+            loop.poll()
+            source.raise()
+            loop.poll(.custom)
+            loop.poll()
+            source.raise()
+            loop.poll()
+            loop.poll(.custom)
+            source.cancel()
+        }
+        #expect(trace == ["raised", "raised", "raised"])
+    }
+
+    @Test func `interest that the kernel refuses leaves a source as it was`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
+            let source = DescriptorSource(file, for: []) { _, _ in Issue.record("called") }
+            try loop.add(source, forMode: .default)
+            for _ in 0..<2 {
+                #expect(throws: Errno.notPermitted) { try source.setInterest(.readable) }
+                #expect(source.interest == [])
+                #expect(loop.contains(source, forMode: .default))
+                loop.poll()
+            }
+            source.cancel()
+            try file.close()
+        }
+    }
+
     @Test func `interest that a callout takes away counts in the same pass`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
@@ -108,4 +163,15 @@ import Testing
             for source in sources { source.cancel() }
         }
     }
+}
+
+/// Owns a source, and notes when it is served.
+private final class Raising: DescriptorSourceOwner {
+    private let trace: Trace
+
+    init(_ trace: Trace) { self.trace = trace }
+
+    func serve(_: DescriptorSource, _ readiness: Readiness) { if readiness == .raised { trace("raised") } }
+    func modeBecameCommon(_: RunLoop.Mode, on _: RunLoop) {}
+    func loopEnded(_: RunLoop) {}
 }
