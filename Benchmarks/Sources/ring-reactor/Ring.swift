@@ -8,7 +8,7 @@ final class Ring {
     private let active: Int
     private let warmUp: Int
     private let measured: Int
-    private var pipes: [(read: CInt, write: CInt)] = []
+    private let pipes: [(read: CInt, write: CInt)]
     private var events = 0
     private var writes: Int
     private var first: Int64 = 0
@@ -21,11 +21,11 @@ final class Ring {
         warmUp = max(active, 100)
         writes = warmUp + measured
         allowDescriptors(2 * count + 200)
-        for _ in 0..<count {
+        pipes = (0..<count).map { _ in
             var ends: [CInt] = [0, 0]
             precondition(pipe(&ends) == 0, "there are not enough descriptors")
             for end in ends { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
-            pipes.append((ends[0], ends[1]))
+            return (ends[0], ends[1])
         }
     }
 

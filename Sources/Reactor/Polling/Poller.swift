@@ -60,8 +60,8 @@ struct Poller {
 
     /// What became ready and has not been served yet.
     var ready: ReadyQueue {
-        @inline(__always) _read { yield unsafe contents.pointee.ready }
-        @inline(__always) nonmutating _modify { yield unsafe &contents.pointee.ready }
+        @inline(always) _read { yield unsafe contents.pointee.ready }
+        @inline(always) nonmutating _modify { yield unsafe &contents.pointee.ready }
     }
 
     /// Whether an activation has ended before it had served all that the kernel had told.
