@@ -35,8 +35,8 @@ public final class DescriptorSource {
 
     // What an event goes through comes first, and together.
 
-    /// Whom to call. It does not change while a callout is under way, which so need not count references to it:
-    /// that, and that one thread uses it, is why accesses need no check.
+    /// Whom to call. It does not change while a callout is under way, so that a callout need not retain it. That,
+    /// and that one thread uses it, is why accesses need no check.
     @exclusivity(unchecked) private var callee: Callee
     private var wanted: Readiness
     private var isInCallout = false
@@ -140,16 +140,6 @@ extension DescriptorSource {
         case .nobody: nil
         }
     }
-}
-
-/// Whoever keeps a descriptor source of its own on a loop. Everything is called on the loop's thread.
-protocol DescriptorSourceOwner: AnyObject {
-    /// Serves what the descriptor is ready for, or what the owner itself has raised.
-    func serve(_ source: DescriptorSource, _ readiness: Readiness)
-    /// Brings the source's modes up to date with the loop's common set, which has just got `mode`.
-    func modeBecameCommon(_ mode: RunLoop.Mode, on loop: RunLoop)
-    /// Lets go of the source, which the loop has ended with itself.
-    func loopEnded(_ loop: RunLoop)
 }
 
 // MARK: - In a loop
