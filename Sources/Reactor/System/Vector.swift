@@ -7,24 +7,24 @@ import Glibc
 /// are moved as bits, which every type but one with weak references is fit for.
 @safe
 struct Vector<Element>: ~Copyable {
-    private var start: UnsafeMutablePointer<Element>?
+    private var storage: UnsafeMutablePointer<Element>?
     private var capacity = 0
     private(set) var count = 0
 
     init() {}
 
     deinit {
-        unsafe start?.deinitialize(count: count)
-        unsafe free(start)
+        unsafe storage?.deinitialize(count: count)
+        unsafe free(storage)
     }
 
     var isEmpty: Bool { count == 0 }
     var indices: Range<Int> { 0..<count }
     var first: Element? { isEmpty ? nil : self[0] }
 
-    /// The elements; until the vector next changes.
-    @unsafe var buffer: UnsafeMutableBufferPointer<Element> {
-        @inline(__always) get { unsafe UnsafeMutableBufferPointer(start: start, count: count) }
+    /// Where the elements are, in a vector that is not empty and until it next grows. Nothing is checked there.
+    @unsafe var start: UnsafeMutablePointer<Element> {
+        @inline(__always) mutating get { unsafe storage.unsafelyUnwrapped }
     }
 
     subscript(index: Int) -> Element {
@@ -35,23 +35,23 @@ struct Vector<Element>: ~Copyable {
     @inline(__always)
     private func place(of index: Int) -> UnsafeMutablePointer<Element> {
         precondition(UInt(bitPattern: index) < UInt(bitPattern: count), "no such element")
-        return unsafe start.unsafelyUnwrapped + index
+        return unsafe storage.unsafelyUnwrapped + index
     }
 
     mutating func append(_ element: consuming Element) {
         if count == capacity { grow() }
-        unsafe (start.unsafelyUnwrapped + count).initialize(to: element)
+        unsafe (storage.unsafelyUnwrapped + count).initialize(to: element)
         count += 1
     }
 
     mutating func removeLast() -> Element {
         precondition(count > 0, "nothing to remove")
         count -= 1
-        return unsafe (start.unsafelyUnwrapped + count).move()
+        return unsafe (storage.unsafelyUnwrapped + count).move()
     }
 
     mutating func removeAll() {
-        unsafe start?.deinitialize(count: count)
+        unsafe storage?.deinitialize(count: count)
         count = 0
     }
 
@@ -59,8 +59,8 @@ struct Vector<Element>: ~Copyable {
     private mutating func grow() {
         let wanted = max(4, capacity * 2)
         let (bytes, isTooMany) = wanted.multipliedReportingOverflow(by: MemoryLayout<Element>.stride)
-        guard !isTooMany, let memory = unsafe realloc(start, bytes) else { fatalError("out of memory") }
-        unsafe start = memory.assumingMemoryBound(to: Element.self)
+        guard !isTooMany, let memory = unsafe realloc(storage, bytes) else { fatalError("out of memory") }
+        unsafe storage = memory.assumingMemoryBound(to: Element.self)
         capacity = wanted
     }
 }

@@ -24,6 +24,7 @@ struct DateHeap<Element>: ~Copyable {
     private var places = Vector<Int32>()
     /// By slot.
     private var records = Vector<Record>()
+    /// The head of a list of the slots that are free again.
     private var firstFree: Slot = -1
 
     subscript(slot: Slot) -> Element? { records[Int(slot)].element }
@@ -43,31 +44,33 @@ struct DateHeap<Element>: ~Copyable {
 
     // MARK: Changing
 
-    /// Adds an element, under a slot that is free: the next after all that were ever used, or one of those.
-    mutating func insert(_ element: Element, date: Int64, leeway: Leeway, sequence: UInt64) -> Slot {
+    /// Adds an element, under a slot that is free: ``nextSlot``.
+    mutating func insert(_ element: consuming Element, date: Int64, leeway: Leeway, sequence: UInt64) {
         let slot = takeSlot(for: Record(element: element, sequence: sequence))
         let node = Node(date: date, slot: slot, leeway: leeway)
         nodes.append(node)
-        rise(node, from: nodes.count - 1)
-        return slot
+        unsafe lanes.rise(node, from: nodes.count - 1)
     }
 
-    private mutating func takeSlot(for record: Record) -> Slot {
-        let slot = firstFree
-        guard slot >= 0 else {
+    /// The slot that the next element gets: one that is free again, or the next after all that were ever used.
+    var nextSlot: Slot { firstFree >= 0 ? firstFree : Slot(truncatingIfNeeded: records.count) }
+
+    private mutating func takeSlot(for record: consuming Record) -> Slot {
+        let slot = nextSlot
+        if slot == firstFree {
+            firstFree = places[Int(slot)]
+            records[Int(slot)] = record
+        } else {
             places.append(0)
             records.append(record)
-            return Slot(truncatingIfNeeded: records.count - 1)
         }
-        firstFree = places[Int(slot)]
-        records[Int(slot)] = record
         return slot
     }
 
     mutating func remove(_ slot: Slot) -> Element? {
         let place = Int(places[Int(slot)])
         let last = nodes.removeLast()
-        if place < nodes.count { settle(last, at: place) }
+        if place < nodes.count { replaceNode(at: place, with: last) }
         places[Int(slot)] = firstFree
         firstFree = slot
         return records[Int(slot)].element.take()
@@ -75,7 +78,7 @@ struct DateHeap<Element>: ~Copyable {
 
     mutating func move(_ slot: Slot, date: Int64, leeway: Leeway, sequence: UInt64) {
         records[Int(slot)].sequence = sequence
-        settle(Node(date: date, slot: slot, leeway: leeway), at: Int(places[Int(slot)]))
+        replaceNode(at: Int(places[Int(slot)]), with: Node(date: date, slot: slot, leeway: leeway))
     }
 
     /// Moves an element that was set aside, and sets it back.
@@ -86,7 +89,7 @@ struct DateHeap<Element>: ~Copyable {
         guard node.date != date else { return }
         node.date = date
         records[Int(slot)].sequence = sequence
-        settle(node, at: place)
+        replaceNode(at: place, with: node)
     }
 
     mutating func setLeeway(_ leeway: Leeway, of slot: Slot) {
@@ -97,89 +100,27 @@ struct DateHeap<Element>: ~Copyable {
         nodes[Int(places[Int(slot)])].leeway.isSetAside = isSetAside
     }
 
-    private mutating func settle(_ node: Node, at place: Int) {
-        if place > 0, precedes(node, nodes[(place - 1) / 4]) {
-            rise(node, from: place)
-        } else {
-            sink(node, from: place)
-        }
-    }
-
     // MARK: Order
 
     func precedes(_ left: Node, _ right: Node) -> Bool {
-        Self.precedes(left, right, unsafe records.buffer.span)
-    }
-
-    @inline(__always)
-    private static func precedes(_ left: Node, _ right: Node, _ records: Span<Record>) -> Bool {
-        if left.date == right.date {
-            return records[Int(left.slot)].sequence < records[Int(right.slot)].sequence
-        }
+        if left.date == right.date { return sequence(of: left.slot) < sequence(of: right.slot) }
         return left.date < right.date
     }
 
-    // The spans are taken once, and nothing grows while they are used.
-
-    private mutating func rise(_ node: Node, from start: Int) {
-        let records = unsafe self.records.buffer.span
-        var nodes = unsafe self.nodes.buffer.mutableSpan
-        var places = unsafe self.places.buffer.mutableSpan
-        var hole = start
-        while hole > 0 {
-            let above = (hole - 1) / 4
-            let parent = nodes[above]
-            guard Self.precedes(node, parent, records) else { break }
-            nodes[hole] = parent
-            places[Int(parent.slot)] = Int32(truncatingIfNeeded: hole)
-            hole = above
-        }
-        nodes[hole] = node
-        places[Int(node.slot)] = Int32(truncatingIfNeeded: hole)
-    }
-
-    private mutating func sink(_ node: Node, from start: Int) {
-        let records = unsafe self.records.buffer.span
-        var nodes = unsafe self.nodes.buffer.mutableSpan
-        var places = unsafe self.places.buffer.mutableSpan
-        var hole = start
-        while 4 &* hole &+ 1 < nodes.count {
-            Self.fetchGrandchildren(of: hole, nodes.span)
-            let place = Self.firstChild(of: hole, nodes, records)
-            let child = nodes[place]
-            guard Self.precedes(child, node, records) else { break }
-            nodes[hole] = child
-            places[Int(child.slot)] = Int32(truncatingIfNeeded: hole)
-            Self.fetchAhead(child.slot, for: hole, records)
-            hole = place
-        }
-        nodes[hole] = node
-        places[Int(node.slot)] = Int32(truncatingIfNeeded: hole)
-    }
-
-    /// The place of the child that precedes its siblings.
-    ///
-    /// Of four with different dates it is found by conditional moves: no processor could foretell the branches.
+    /// What precedes the old node precedes all that is below it, and what does not follows all that is above.
     @inline(__always)
-    private static func firstChild(
-        of place: Int, _ nodes: borrowing MutableSpan<Node>, _ records: Span<Record>
-    ) -> Int {
-        let start = 4 &* place &+ 1
-        let children = nodes.span.extracting(start..<min(start &+ 4, nodes.count))
-        if children.count == 4 {
-            let (first, second) = (children[0].date, children[1].date)
-            let (third, fourth) = (children[2].date, children[3].date)
-            let (left, right) = (min(first, second), min(third, fourth))
-            if first != second, third != fourth, left != right {
-                let isRight = right < left
-                let isSecond = isRight ? fourth < third : second < first
-                return start &+ (isRight ? 2 : 0) &+ (isSecond ? 1 : 0)
-            }
+    private mutating func replaceNode(at place: Int, with node: Node) {
+        if precedes(node, nodes[place]) {
+            unsafe lanes.rise(node, from: place)
+        } else {
+            unsafe lanes.sink(node, from: place)
         }
-        var best = 0
-        for other in 1..<children.count where precedes(children[other], children[best], records) {
-            best = other
+    }
+
+    private var lanes: Lanes {
+        @inline(__always) mutating get {
+            unsafe Lanes(
+                nodes: nodes.start, count: nodes.count, places: places.start, records: records.start)
         }
-        return start &+ best
     }
 }

@@ -8,6 +8,7 @@ struct Leeway: Equatable {
     private static var mantissaBits: Int { 25 }
 
     /// - Parameter nanoseconds: Zero or more.
+    @inline(__always)
     init(nanoseconds: Int64, isSetAside: Bool = false) {
         let exponent = max(0, Int64.bitWidth - nanoseconds.leadingZeroBitCount - Self.mantissaBits)
         let mantissa = UInt32(truncatingIfNeeded: nanoseconds >> Int64(exponent))

@@ -15,11 +15,18 @@ struct TimerQueue<Element>: ~Copyable {
 
     // MARK: Filing
 
+    /// The slot of the element that is inserted next.
+    var nextSlot: Slot { heap.nextSlot }
+
+    @discardableResult
     mutating func insert(
-        _ element: Element, date: Int64, tolerance: Int64, isSetAside: Bool = false, sequence: UInt64
+        _ element: consuming Element, date: Int64, tolerance: Int64, isSetAside: Bool = false,
+        sequence: UInt64
     ) -> Slot {
+        let slot = heap.nextSlot
         let leeway = Leeway(nanoseconds: tolerance, isSetAside: isSetAside)
-        return heap.insert(element, date: date, leeway: leeway, sequence: sequence)
+        heap.insert(element, date: date, leeway: leeway, sequence: sequence)
+        return slot
     }
 
     @discardableResult
