@@ -6,9 +6,15 @@
 #include <unistd.h>
 
 static _Thread_local uint64_t current_loop;
+static _Thread_local void *current_loop_object;
 
 uint64_t reactor_current_loop(void) { return current_loop; }
-void reactor_set_current_loop(uint64_t identity) { current_loop = identity; }
+void *reactor_current_loop_object(void) { return current_loop_object; }
+
+void reactor_set_current_loop(uint64_t identity, void *object) {
+    current_loop = identity;
+    current_loop_object = object;
+}
 
 // Asked with every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {

@@ -49,7 +49,9 @@ void _dispatch_main_queue_callback_4CF(void *message);
 
 /// The number of the run loop of the calling thread; zero when it has none.
 uint64_t reactor_current_loop(void);
-void reactor_set_current_loop(uint64_t identity);
+/// The loop itself; NULL when the thread has none.
+void *reactor_current_loop_object(void);
+void reactor_set_current_loop(uint64_t identity, void *object);
 /// Names the calling thread; the kernel keeps 15 bytes.
 void reactor_set_thread_name(const char *name);
 /// Whether the calling thread is the process's first.

@@ -8,7 +8,7 @@ extension RunLoop.Core {
     /// Brings the filing of a timer up to date with its modes and its date.
     func file(_ timer: Timer, _ state: inout Timer.State) {
         if state.hasStrays(of: home) { for place in state.takeStrays(of: home) { remove(place) } }
-        guard state.loop?.identity == home else { return }
+        guard state.isIn(home) else { return }
         guard let group = state.soleGroup, !state.hasMorePlaces else { return fileInEach(timer, &state) }
         guard let place = state.place else {
             state.place = insert(timer, state, in: group)
@@ -34,17 +34,6 @@ extension RunLoop.Core {
         state.morePlaces = places
     }
 
-    /// Takes a timer out of every queue. The caller holds it: what it captured is not let go of here, under its
-    /// lock.
-    func unfile(_ state: inout Timer.State) {
-        guard let place = state.place else { return }
-        remove(place)
-        state.place = nil
-        guard state.hasMorePlaces else { return }
-        for place in state.morePlaces { remove(place) }
-        state.morePlaces = []
-    }
-
     private func insert(_ timer: Timer, _ state: borrowing Timer.State, in group: RunLoop.Mode) -> Timer.Place
     {
         let slot = self.state(of: group).timers.insert(
@@ -68,12 +57,12 @@ extension RunLoop.Core {
     func forget(_ timer: Timer) {
         let remains = timer.state.withLock { state -> Timer.Remains in
             for place in state.takeStrays(of: home) { remove(place) }
-            guard state.loop?.identity == home else { return Timer.Remains(nil) }
+            guard state.isIn(home) else { return Timer.Remains() }
             if state.isConfined { return state.retire() }
             state.leave()
-            return Timer.Remains(nil)
+            return Timer.Remains()
         }
-        Timer.letGo(of: remains)
+        remains.letGo()
     }
 
     // MARK: Firing
@@ -114,17 +103,16 @@ extension RunLoop.Core {
     /// Begins a firing, unless the timer has been moved or invalidated meanwhile: then it is filed anew.
     private func begin(_ timer: Timer, at now: Int64) -> Timer.Handler? {
         timer.state.withLock { state in
-            guard state.loop?.identity == home, state.due <= now, !state.isFiring, !state.hasStrays(of: home),
-                let handler = state.handler
+            guard state.isIn(home), state.due <= now, !state.isFiring, !state.hasStrays(of: home),
+                state.isValid
             else {
                 file(timer, &state)
                 return nil
             }
-            precondition(state.home?.identity ?? home == home, "used off its run loop's thread")
             state.isFiring = true
             state.isMoved = false
             if state.hasMorePlaces { setAsideElsewhere(state) }
-            return handler
+            return state.handlerToCall()
         }
     }
 
@@ -136,14 +124,14 @@ extension RunLoop.Core {
             state.advance(by: timer.period, now: now)
             setBack(timer, &state)
             // The callout may have moved the timer to another loop, which sets it aside until now.
-            return state.loop?.identity == home ? nil : state.loop
+            return state.isIn(home) ? nil : state.loop
         }
         elsewhere?.refile(timer)
     }
 
     /// As ``file(_:_:)``, the short way for a timer that is where it was.
     private func setBack(_ timer: Timer, _ state: inout Timer.State) {
-        guard state.loop?.identity == home, let place = state.solePlace else { return file(timer, &state) }
+        guard state.isIn(home), let place = state.solePlace else { return file(timer, &state) }
         self.state(of: place.group).timers.setBack(place.slot, date: state.due, sequence: nextSequence())
     }
 

@@ -49,8 +49,11 @@ extension RunLoop {
 
         // MARK: Modes
 
-        func state(of mode: Mode) -> ModeState {
-            if let known = knownState(of: mode) { return known }
+        @inline(__always)
+        func state(of mode: Mode) -> ModeState { knownState(of: mode) ?? makeState(of: mode) }
+
+        @inline(never)
+        private func makeState(of mode: Mode) -> ModeState {
             let state = ModeState(mode, isCommon: commonModes.contains(mode))
             while unsafe states.count <= Int(mode.index) { unsafe states.append(nil) }
             unsafe states[Int(mode.index)] = state

@@ -32,16 +32,17 @@ final class HomeBound<Closure>: @unchecked Sendable {
 /// Has `value` destroyed on the loop's thread, or here when that has ended.
 ///
 /// Only the number of its box travels, as for a ``HomeBound``.
-func destroyAtHome<Value>(_ value: consuming Value, of inbox: Inbox) {
+@inline(never)
+func destroyAtHome<Value: ~Copyable>(_ value: consuming Value, of inbox: Inbox) {
     let box = unsafe Unmanaged.passRetained(Box(value))
     let address = unsafe UInt(bitPattern: box.toOpaque())
     if !inbox.post({ _ in release(address) }) { unsafe box.release() }
 }
 
-private final class Box<Value> {
+private final class Box<Value: ~Copyable> {
     let value: Value
 
-    init(_ value: Value) { self.value = value }
+    init(_ value: consuming Value) { self.value = value }
 }
 
 private func release(_ address: UInt) {

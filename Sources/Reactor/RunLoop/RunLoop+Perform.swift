@@ -61,10 +61,9 @@ extension RunLoop {
         after delay: Duration, inModes modes: [Mode] = [.default], _ block: @escaping () -> Void
     ) -> Timer {
         precondition(isCurrent, "a delayed block without @Sendable is given to the calling thread's own loop")
-        let timer = Timer(
-            delay: delay.wholeNanoseconds, period: 0, tolerance: .zero, handler: .home { _ in block() },
-            home: self)
-        for mode in modes { add(timer, forMode: mode) }
+        let timer = Timer.scheduled(
+            delay: delay.wholeNanoseconds, period: 0, modes.first, .zero, .home { _ in block() })
+        for mode in modes.dropFirst() { add(timer, forMode: mode) }
         return timer
     }
 

@@ -39,7 +39,7 @@ public final class RunLoop: Sendable {
     ///
     /// In asynchronous code this is the loop of whatever thread happens to run the task, which nobody runs.
     public static var current: RunLoop {
-        if let loop = ThreadLoop.get() { return loop }
+        if let held = HeldLoop.current { return held.loop }
         let loop = reactor_is_main_thread() ? main : RunLoop()
         ThreadLoop.set(loop)
         loop.core.adopt(loop)
@@ -117,22 +117,16 @@ private enum ThreadLoop {
         return key
     }()
 
-    static func get() -> RunLoop? {
-        guard reactor_current_loop() != 0, let pointer = unsafe pthread_getspecific(key) else { return nil }
-        return unsafe Unmanaged<RunLoop>.fromOpaque(pointer).takeUnretainedValue()
-    }
-
     static func set(_ loop: RunLoop) {
-        unsafe pthread_setspecific(key, Unmanaged.passRetained(loop).toOpaque())
-        reactor_set_current_loop(loop.identity.number)
+        let pointer = unsafe Unmanaged.passRetained(loop).toOpaque()
+        unsafe pthread_setspecific(key, pointer)
+        unsafe reactor_set_current_loop(loop.identity.number, pointer)
     }
 
     /// Whatever is let go of may still ask for its thread's loop, and gets the one that is ending.
     static func end(_ loop: RunLoop) {
-        unsafe pthread_setspecific(key, Unmanaged.passUnretained(loop).toOpaque())
         loop.core.end()
-        pthread_setspecific(key, nil)
-        reactor_set_current_loop(0)
+        reactor_set_current_loop(0, nil)
     }
 }
 

@@ -50,13 +50,12 @@ extension Duration {
     /// This duration in nanoseconds, rounded up, and kept within what 64 bits hold.
     var wholeNanoseconds: Int64 {
         let attoseconds = self.attoseconds
-        let perNanosecond: Int128 = 1_000_000_000
-        // 2^63 attoseconds are nine seconds: most durations need no 128-bit division.
-        if let small = Int64(exactly: attoseconds) {
-            let (whole, rest) = small.quotientAndRemainder(dividingBy: 1_000_000_000)
+        // A nanosecond has 2^9 * 5^9 attoseconds. Most durations, being less than 78 minutes, need no 128-bit division.
+        if let part = Int64(exactly: (attoseconds &+ 511) >> 9) {
+            let (whole, rest) = part.quotientAndRemainder(dividingBy: 1_953_125)
             return rest > 0 ? whole + 1 : whole
         }
-        let (whole, rest) = attoseconds.quotientAndRemainder(dividingBy: perNanosecond)
+        let (whole, rest) = attoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
         return Int64(clamping: rest > 0 ? whole + 1 : whole)
     }
 }

@@ -15,9 +15,9 @@ extension Timer {
     @discardableResult
     public static func scheduled(
         after delay: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
-        handler: @escaping (Timer) -> Void
+        handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
-        scheduled(delay: delay.wholeNanoseconds, period: 0, mode, tolerance, handler)
+        scheduled(delay: delay.wholeNanoseconds, period: 0, mode, tolerance, .home(handler))
     }
 
     /// Makes a timer that fires every `interval`, first one interval from now, and adds it to the calling
@@ -38,20 +38,31 @@ extension Timer {
     @discardableResult
     public static func scheduled(
         every interval: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
-        handler: @escaping (Timer) -> Void
+        handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
         let period = period(interval)
-        return scheduled(delay: period, period: period, mode, tolerance, handler)
+        return scheduled(delay: period, period: period, mode, tolerance, .home(handler))
     }
 
-    private static func scheduled(
-        delay: Int64, period: Int64, _ mode: RunLoop.Mode, _ tolerance: Duration,
-        _ handler: @escaping (Timer) -> Void
+    /// Makes a timer whose closure belongs to this thread, and which is in a mode of its loop from the start, unless
+    /// that is at its end.
+    static func scheduled(
+        delay: Int64, period: Int64, _ mode: RunLoop.Mode?, _ tolerance: Duration,
+        _ handler: consuming Handler
     ) -> Timer {
-        let loop = RunLoop.current
-        let timer = Timer(
-            delay: delay, period: period, tolerance: tolerance, handler: .home(handler), home: loop)
-        loop.add(timer, forMode: mode)
+        let due = date(after: delay)
+        let loop = HeldLoop.current ?? HeldLoop(RunLoop.current)
+        guard let mode, !loop.isAtItsEnd else {
+            return Timer(
+                date: due, due: due, period: period, tolerance: tolerance, handler: handler, home: loop.loop)
+        }
+        let group = loop.state(of: mode)
+        let place = Place(group: mode, slot: group.timers.nextSlot)
+        let tolerance = clamp(tolerance, period: period)
+        let state = State(due: due, tolerance: tolerance, handler: handler, place: place, in: loop)
+        let window = state.window(of: period)
+        let timer = Timer(period: period, state)
+        group.timers.insert(timer, date: due, tolerance: window, sequence: loop.nextSequence())
         return timer
     }
 }

@@ -1,12 +1,4 @@
 extension Timer {
-    /// A place in the queue of one group of modes of the timer's loop.
-    struct Place {
-        let group: RunLoop.Mode
-        let slot: TimerQueue<Timer>.Slot
-
-        static var none: Place { Place(group: RunLoop.Mode(-1), slot: -1) }
-    }
-
     /// What a timer's lock guards.
     ///
     /// A program may have a million timers, so this has room for what every timer has, and ``Details`` for the
@@ -16,8 +8,9 @@ extension Timer {
         var due: Int64
         /// The closure, as long as the timer is valid.
         private(set) var handler: Handler?
-        /// The loop that it is in; outside of all loops, the home of its closure.
-        private var owner: RunLoop?
+        /// The loop that it is in. That is held: a loop lets go of its timers before it ends, and whoever adds one
+        /// from another thread holds the loop until the timer is in its queues, or out of it again.
+        private var owner: HeldLoop?
         private var details: Details?
         private var group = Group.none
         private var queued = Place.none
@@ -33,42 +26,56 @@ extension Timer {
             /// Or else as its details say.
             static var several: Int32 { -2 }
         }
-    }
 
-    /// What few timers have.
-    ///
-    /// `@unchecked Sendable` is right because each timer has its own, and touches it with its lock held.
-    final class Details: @unchecked Sendable {
-        /// What ``Timer/fireDate`` answers, if that is not the date that is served.
-        var date: Int64?
-        var tolerance: Int64 = 0
-        var membership = Membership()
-        /// Where it is queued besides its first place.
-        var morePlaces: [Place] = []
-        /// Places in loops that it has left, until those take it out of their queues.
-        var strays: [(home: LoopIdentity, place: Place)] = []
-        /// The closure's home, while the timer is in another loop.
-        var home: RunLoop?
+        /// The closure goes home also when the timer's last owner lets go. The timer is in no loop then: that would
+        /// hold it.
+        deinit {
+            guard isValid, let home = details?.home else { return }
+            Timer.Remains(handler, home: home).letGo()
+        }
     }
 }
 
 extension Timer.State {
-    init(due: Int64, date: Int64, tolerance: Int64, handler: Timer.Handler, home: RunLoop?) {
+    init(due: Int64, date: Int64, tolerance: Int64, handler: consuming Timer.Handler, home: RunLoop?) {
         self.due = due
-        self.handler = handler
-        owner = home
+        self.handler = consume handler
         isConfined = home != nil
+        if let home { needDetails().home = home }
         if date != due { needDetails().date = date }
+        if tolerance > 0 { self.tolerance = tolerance }
+    }
+
+    /// In a loop from the start, which is the closure's home.
+    init(
+        due: Int64, tolerance: Int64, handler: consuming Timer.Handler, place: Timer.Place, in loop: HeldLoop
+    ) {
+        self.due = due
+        self.handler = consume handler
+        isConfined = true
+        owner = loop
+        group = place.group.index
+        queued = place
         if tolerance > 0 { self.tolerance = tolerance }
     }
 
     var isValid: Bool { handler != nil }
 
     /// The loop that it is in.
-    var loop: RunLoop? { group == Group.none ? nil : owner }
+    var loop: RunLoop? { owner?.loop }
 
-    /// The loop whose thread the closure belongs to.
-    var home: RunLoop? { isConfined ? details?.home ?? owner : nil }
+    func isIn(_ loop: LoopIdentity) -> Bool { owner?.identity == loop }
+
+    /// The closure, to be called on this thread: it must be one that it may be called on.
+    func handlerToCall() -> Timer.Handler? {
+        if isConfined, let home = details?.home?.identity ?? owner?.identity {
+            precondition(home.isCurrent, "fired off its run loop's thread")
+        }
+        return switch handler {
+        case .some(let handler): handler.copy
+        case .none: nil
+        }
+    }
 
     /// What ``Timer/fireDate`` answers: the date as it was given, even if that was in the past.
     var date: Int64 { details?.date ?? due }
@@ -92,15 +99,9 @@ extension Timer.State {
 
     /// Ends the timer.
     mutating func retire() -> Timer.Remains {
-        guard let handler = handler.take() else { return Timer.Remains(nil) }
-        // Taken, not copied: counting references is a good part of what a timer costs.
-        guard let owner = owner.take() else { return Timer.Remains(handler) }
-        let isIn = group != Group.none
-        let isHere = owner.isCurrent
-        if isIn { leave(owner, isHere) }
-        if isHere, details == nil { return Timer.Remains(handler) }
-        return Timer.Remains(
-            handler, home: isConfined ? details?.home ?? owner : nil, loop: isIn && !isHere ? owner : nil)
+        guard let handler = handler.take() else { return Timer.Remains() }
+        guard let owner, !leaveQueues(of: owner) else { return Timer.Remains(handler, home: details?.home) }
+        return Timer.Remains(handler, home: isConfined ? details?.home ?? owner.loop : nil, loop: owner.loop)
     }
 
     // MARK: Modes
@@ -114,9 +115,7 @@ extension Timer.State {
             return group == Group.several ? details?.membership ?? Membership() : Membership()
         }
         set {
-            if newValue.isEmpty {
-                group = Group.none
-            } else if let only = newValue.groups.single, newValue == Membership(only) {
+            if let only = newValue.groups.single, newValue == Membership(only) {
                 group = only.index
             } else {
                 group = Group.several
@@ -127,15 +126,14 @@ extension Timer.State {
 
     /// Adds it to a mode; false if it may not join that loop.
     mutating func add(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
-        guard isValid, group == Group.none || owner === loop else { return false }
-        if owner !== loop {
-            if let owner { needDetails().home = owner }
-            owner = loop
-        }
-        if group == Group.none {
-            group = mode.index
-        } else {
+        guard isValid else { return false }
+        if let current = self.loop {
+            guard current === loop else { return false }
             membership.add(mode, common: loop.commonModes)
+        } else {
+            owner = HeldLoop(loop)
+            group = mode.index
+            if let details, details.home === loop { details.home = nil }
         }
         return true
     }
@@ -152,19 +150,30 @@ extension Timer.State {
     /// Takes it out of its loop. On another thread than the loop's its places become strays, which the loop has
     /// to be told of.
     mutating func leave() {
-        guard let loop else { return }
-        leave(loop, loop.isCurrent)
-        if !isConfined {
-            owner = nil
-        } else if let home = details?.home {
-            owner = home
-            details?.home = nil
-        }
+        guard let owner else { return }
+        if isConfined, details?.home == nil { needDetails().home = owner.loop }
+        leaveQueues(of: owner)
     }
 
-    private mutating func leave(_ loop: RunLoop, _ isHere: Bool) {
+    /// As ``leave()``; whether the loop need not be told.
+    @discardableResult
+    private mutating func leaveQueues(of loop: HeldLoop) -> Bool {
+        owner = nil
         group = Group.none
-        if isHere { loop.core.unfile(&self) } else { strand(loop.identity) }
+        let isHere = loop.isCurrent
+        if isHere { takePlaces(from: loop) } else { strand(loop.identity) }
+        return isHere
+    }
+
+    /// Takes it out of every queue. The caller holds the timer: what it captured is not let go of here, under its
+    /// lock.
+    private mutating func takePlaces(from loop: HeldLoop) {
+        guard let place else { return }
+        loop.state(of: place.group).timers.remove(place.slot)
+        self.place = nil
+        guard hasMorePlaces else { return }
+        for place in morePlaces { loop.state(of: place.group).timers.remove(place.slot) }
+        morePlaces = []
     }
 
     // MARK: Places

@@ -23,22 +23,19 @@ public final class Timer: Sendable {
     let period: Int64
     let state: Mutex<State>
 
-    /// - Parameter home: The calling thread's loop, if the closure belongs to this thread.
-    init(
-        date: Int64, due: Int64, period: Int64, tolerance: Duration, handler: Handler, home: RunLoop? = nil
-    ) {
+    init(period: Int64, _ state: consuming sending State) {
         self.period = period
-        let tolerance = Self.clamp(tolerance, period: period)
-        state = Mutex(State(due: due, date: date, tolerance: tolerance, handler: handler, home: home))
+        self.state = Mutex(state)
     }
 
-    /// Makes a timer whose first date is `delay` nanoseconds from now.
+    /// - Parameter home: The calling thread's loop, if the closure belongs to this thread.
     convenience init(
-        delay: Int64, period: Int64, tolerance: Duration, handler: Handler, home: RunLoop? = nil
+        date: Int64, due: Int64, period: Int64, tolerance: Duration, handler: consuming Handler,
+        home: RunLoop? = nil
     ) {
-        let date = Deadline.now.uptimeNanoseconds.addingSaturated(max(delay, 0))
+        let tolerance = Self.clamp(tolerance, period: period)
         self.init(
-            date: date, due: date, period: period, tolerance: tolerance, handler: handler, home: home)
+            period: period, State(due: due, date: date, tolerance: tolerance, handler: handler, home: home))
     }
 
     /// Makes a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
@@ -68,9 +65,8 @@ public final class Timer: Sendable {
         handler: @escaping @Sendable (Timer) -> Void
     ) {
         let period = repeats ? Self.period(interval) : 0
-        self.init(
-            delay: repeats ? period : interval.wholeNanoseconds, period: period, tolerance: tolerance,
-            handler: .anywhere(handler))
+        let due = Self.date(after: repeats ? period : interval.wholeNanoseconds)
+        self.init(date: due, due: due, period: period, tolerance: tolerance, handler: .anywhere(handler))
     }
 
     /// Whether the timer can still fire.
@@ -128,17 +124,13 @@ public final class Timer: Sendable {
     /// until it returns.
     public func invalidate() { settle(state.withLock { $0.retire() }) }
 
-    deinit { Self.letGo(of: state.withLock { $0.retire() }) }
-
     /// Calls the closure now, on this thread.
     ///
     /// A repeating timer's dates stay as they are; any other is invalidated. An invalid one does nothing.
     /// - Precondition: A timer whose closure was given on a loop's thread
     ///   (``scheduled(every:forMode:tolerance:handler:)``) is fired on that thread.
     public func fire() {
-        let (handler, home) = state.withLock { ($0.handler, $0.home) }
-        guard let handler else { return }
-        precondition(home?.identity.isCurrent ?? true, "fired off its run loop's thread")
+        guard let handler = state.withLock({ $0.handlerToCall() }) else { return }
         handler(self)
         if period == 0 { invalidate() }
     }
@@ -157,10 +149,14 @@ public final class Timer: Sendable {
     /// A date that has passed begins its phase now.
     private static func effective(_ date: Int64) -> Int64 { max(date, Deadline.now.uptimeNanoseconds) }
 
+    static func date(after delay: Int64) -> Int64 {
+        Deadline.now.uptimeNanoseconds.addingSaturated(max(delay, 0))
+    }
+
     static func period(_ interval: Duration) -> Int64 { max(interval.wholeNanoseconds, leastInterval) }
 
-    private static func clamp(_ tolerance: Duration, period: Int64) -> Int64 {
-        guard tolerance > .zero else { return 0 }
+    static func clamp(_ tolerance: Duration, period: Int64) -> Int64 {
+        guard tolerance.attoseconds > 0 else { return 0 }
         return min(tolerance.wholeNanoseconds, period > 0 ? period / 2 : .max)
     }
 }

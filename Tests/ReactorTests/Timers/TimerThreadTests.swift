@@ -133,6 +133,30 @@ import Testing
         destroyed.wait()
     }
 
+    @Test func `threads may move and invalidate timers whose loop is just ending`() {
+        for _ in 0..<200 {
+            let timers = Shared<[Timer]>([])
+            let (made, destroyed) = (Countdown(1), Countdown(2))
+            onThreads(3) { thread in
+                if thread == 0 {
+                    let (first, second) = (AtEnd { destroyed.count() }, AtEnd { destroyed.count() })
+                    let own = Timer.scheduled(after: .seconds(3600)) { _ in _ = first }
+                    let free = Timer(fireDate: .distantFuture) { _ in _ = second }
+                    RunLoop.current.add(free, forMode: .default)
+                    timers.value = [own, free]
+                    made.count()
+                } else {
+                    made.wait()
+                    for timer in timers.value {
+                        for _ in 0..<20 { timer.fireDate = .distantFuture }
+                        if thread == 1 { timer.invalidate() }
+                    }
+                }
+            }
+            destroyed.wait()
+        }
+    }
+
     @Test func `closures that go home while the loop is busy with them are destroyed there all the same`()
         throws
     {
