@@ -34,6 +34,7 @@ extension Timer {
         }
 
         /// Destroys the closure where it belongs.
+        @inline(__always)
         consuming func letGo() {
             guard let home, !home.identity.isCurrent else { return }
             // Moved, not copied: a reference that is kept here a moment longer may be the last one.
@@ -41,6 +42,7 @@ extension Timer {
         }
     }
 
+    @inline(__always)
     func settle(_ remains: consuming Remains) {
         remains.loop?.refile(self)
         remains.letGo()
