@@ -29,9 +29,9 @@ func report(_ ending: String, _ totals: Totals) {
 }
 
 if CommandLine.arguments.count > 2 {
-    let reader = LineReader(path: path, into: Totals(), on: queue) { totals, line, place in
+    let reader = LineReader(path: path, text: .repair, into: Totals(), on: queue) { totals, line, place in
         totals.lines += 1
-        totals.bytes += try place.text(line).utf8.count + place.terminatorLength
+        totals.bytes += line.utf8.count + place.terminatorLength
     }
     reader.start { report("\($0.ending)", $0.output.value) }
 } else {

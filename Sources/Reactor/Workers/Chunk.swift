@@ -8,6 +8,8 @@ final class Chunk: Sendable {
         /// Not initialised: a large chunk of a small stream takes no more pages than have been read into.
         var memory: UnsafeMutableRawBufferPointer
         var count = 0
+        /// What has been found out about the bytes, if they are lines of text.
+        var survey: LineSurvey?
         /// What the memory takes of a budget.
         private var credit: ByteCredit?
 
@@ -16,11 +18,14 @@ final class Chunk: Sendable {
             self.credit = credit
         }
 
+        var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(rebasing: memory[..<count]) }
+
         /// Frees the memory, for which there is no use any more, and hands out what it took of the budget.
         mutating func free() -> ByteCredit? {
             unsafe memory.deallocate()
             unsafe memory = UnsafeMutableRawBufferPointer(start: nil, count: 0)
             count = 0
+            survey = nil
             return credit.take()
         }
 
@@ -41,10 +46,19 @@ final class Chunk: Sendable {
         }
     }
 
-    /// Calls `body` with the bytes; how many they are.
-    func process(_ body: (RawSpan) throws -> Void) rethrows -> Int {
+    /// Finds the lines of text that `byte` ends, for whoever processes the chunk.
+    func survey(endingAt byte: UInt8) {
+        content.withLock { content in
+            var survey = unsafe content.survey.take() ?? LineSurvey(upTo: content.memory.count)
+            unsafe survey.update(content.bytes.bytes, endingAt: byte)
+            content.survey = survey
+        }
+    }
+
+    /// Calls `body` with the bytes, and what is known of their lines; how many they are.
+    func process(_ body: (RawSpan, LineSurvey?) throws -> Void) rethrows -> Int {
         try content.withLock { content in
-            try unsafe body(UnsafeRawBufferPointer(rebasing: content.memory[..<content.count]).bytes)
+            try unsafe body(content.bytes.bytes, content.survey)
             return content.count
         }
     }

@@ -30,6 +30,7 @@ final class ChunkFetcher<Processor: ChunkProcessor>: Sendable {
                 // A stream that is not read, and has no error, has been closed by somebody else.
                 return worker.end(count < 0 ? engine.error as? Errno ?? .badFileDescriptor : nil)
             }
+            if let lineEnd = worker.lineEnd { chunk.survey(endingAt: lineEnd) }
             worker.put(chunk)
         }
     }

@@ -12,7 +12,13 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
     /// Chunks that one job processes before it lets others on the queue.
     private static var chunksPerJob: Int { 64 }
 
+    /// Has the processor take a chunk, and what is known of its lines.
+    typealias Process = @Sendable (inout Processor, RawSpan, LineSurvey?) throws -> Void
+
     let pipe: ChunkPipe
+    /// What ends the lines that the processor wants to know of, if any: an ASCII character.
+    let lineEnd: UInt8?
+    private let process: Process
     private let queue: DispatchQueue
     /// Nil once the hand-off is over.
     private let processor: Mutex<Processor?>
@@ -22,8 +28,13 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
     /// Has the loop ask for the news.
     private let announce = Bell()
 
-    init(_ processor: sending Processor, on queue: DispatchQueue, _ limits: HandoffLimits) {
+    init(
+        _ processor: sending Processor, on queue: DispatchQueue, _ limits: HandoffLimits, lineEnd: UInt8?,
+        _ process: @escaping Process
+    ) {
         pipe = ChunkPipe(limits)
+        self.lineEnd = lineEnd
+        self.process = process
         self.queue = queue
         self.processor = Mutex(processor)
     }
@@ -101,8 +112,8 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
         var count = 0
         var fault: (any Error)?
         do {
-            count = try chunk.process { bytes in
-                try processor.withLock { processor in try processor?.process(bytes) }
+            count = try chunk.process { bytes, survey in
+                try processor.withLock { processor in try processor?.process(bytes, survey, process) }
             }
         } catch { fault = error }
         if pipe.giveBack(chunk) { pipe.resumeReading.ring() }
@@ -133,4 +144,10 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
         if fault == nil, !isOver { do { try last.finish() } catch { fault = error } }
         return last.output
     }
+}
+
+extension ChunkProcessor {
+    fileprivate mutating func process(
+        _ bytes: RawSpan, _ survey: LineSurvey?, _ process: ChunkWorker<Self>.Process
+    ) throws { try process(&self, bytes, survey) }
 }

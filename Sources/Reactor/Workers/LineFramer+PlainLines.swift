@@ -4,7 +4,8 @@ extension LineFramer {
     /// Delivers the lines that end at `offsets` from `base`, where the last byte of the terminator was found.
     @inlinable
     mutating func endLines(
-        at offsets: Span<UInt32>, from base: Int, in bytes: RawSpan, _ body: (RawSpan, Line) throws -> Demand
+        at offsets: Span<UInt32>, from base: Int, in bytes: RawSpan,
+        _ body: (RawSpan, Line, LineEnd) throws -> Demand
     ) throws -> Demand {
         var next = 0
         while next < offsets.count {
@@ -13,7 +14,10 @@ extension LineFramer {
             }
             guard next < offsets.count else { break }
             next += 1
-            if try endLine(at: base + Int(offsets[next - 1]), in: bytes, body) == .enough { return .enough }
+            let demand = try endLine(at: base + LineEnd(offsets[next - 1]).offset, in: bytes) { bytes, line in
+                try body(bytes, line, .unknown)
+            }
+            if demand == .enough { return .enough }
         }
         return .more
     }
@@ -29,7 +33,7 @@ extension LineFramer {
     @inlinable
     mutating func endPlainLines(
         at offsets: Span<UInt32>, _ next: inout Int, from base: Int, in bytes: RawSpan,
-        _ body: (RawSpan, Line) throws -> Demand
+        _ body: (RawSpan, Line, LineEnd) throws -> Demand
     ) throws -> Demand {
         var start = progress.position
         defer {
@@ -37,17 +41,18 @@ extension LineFramer {
             progress.lineStart = progress.byteCount + start
         }
         while next < offsets.count {
-            let index = base &+ Int(offsets[next])
+            let found = LineEnd(offsets[next])
+            let index = base &+ found.offset  // they ascend, and lie in these bytes
             let mayReturn = carriageReturn != .ordinary && index > start
-            let hasReturn = mayReturn && bytes[index &- 1] == .carriageReturn
+            let hasReturn = unsafe mayReturn && bytes[unchecked: index &- 1] == .carriageReturn
             let end = hasReturn ? index &- 1 : index
             guard end &- start <= limit else { break }
             next += 1
             if !hasReturn, carriageReturn == .required { continue }
-            let content = unsafe bytes.extracting(unchecked: start..<end)  // offsets ascend in these bytes
+            let content = unsafe bytes.extracting(unchecked: Range(uncheckedBounds: (start, end)))
             let line = countLine(from: start, to: end, index &+ 1)
             start = index &+ 1
-            if try body(content, line) == .enough { return .enough }
+            if try body(content, line, found) == .enough { return .enough }
         }
         return .more
     }

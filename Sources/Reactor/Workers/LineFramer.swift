@@ -73,14 +73,35 @@ public struct LineFramer: Sendable {
     public mutating func push(_ bytes: RawSpan, _ body: (RawSpan, Line) throws -> Demand) throws -> Int {
         try beginPush()
         defer { endPush() }
-        var finder = ByteFinder(lastByte)
+        return try push(bytes, from: 0) { bytes, line, _ in try body(bytes, line) }
+    }
+
+    /// As `push`, when the first ends may have been found already.
+    mutating func push(
+        _ bytes: RawSpan, _ survey: LineSurvey?, _ body: (RawSpan, Line, LineEnd) throws -> Demand
+    ) throws -> Int {
+        try beginPush()
+        defer { endPush() }
+        if let survey {
+            let ends = survey.ends.span.extracting(first: survey.count)
+            if try endLines(at: ends, from: 0, in: bytes, body) == .enough { return progress.position }
+        }
+        return try push(bytes, from: survey?.reach ?? 0, body)
+    }
+
+    /// Goes on from where no ends have been found.
+    @inlinable
+    mutating func push(
+        _ bytes: RawSpan, from reach: Int, _ body: (RawSpan, Line, LineEnd) throws -> Demand
+    ) throws -> Int {
+        var finder = ByteFinder(lastByte, from: reach)
         while finder.advance(in: bytes) {
             let offsets = finder.offsets.span.extracting(first: finder.count)
             if try endLines(at: offsets, from: finder.start, in: bytes, body) == .enough {
                 return progress.position
             }
         }
-        try carryRest(of: bytes, body)
+        try carryRest(of: bytes) { bytes, line in try body(bytes, line, .unknown) }
         return progress.position
     }
 
@@ -106,6 +127,9 @@ public struct LineFramer: Sendable {
 }
 
 extension LineFramer {
+    /// The byte that ends a line wherever it is, if there is one, and it is no part of another character.
+    var plainTerminator: UInt8? { sequence.count == 1 && lastByte < 0x80 ? lastByte : nil }
+
     /// The lines that have ended so far.
     public var lineCount: Int { progress.lineCount }
 

@@ -5,21 +5,21 @@
 @safe
 @usableFromInline
 struct LineReceiver<Value: Sendable> {
-    @usableFromInline let receive: (RawSpan, LineFramer.Line) throws -> Void
+    @usableFromInline let delivery: LineDelivery
     @usableFromInline let place: ValuePlace<Value>
 
     @inlinable
     init(_ value: Value, _ body: @escaping LineReader<Value>.Body) {
         let place = ValuePlace(value)
         self.place = place
-        receive = { bytes, line in try unsafe body(&place.pointer.pointee, bytes, line) }
+        delivery = .bytes { bytes, line in try unsafe body(&place.pointer.pointee, bytes, line) }
     }
 
     @inlinable
     init(_ value: Value, _ policy: TextPolicy, _ body: @escaping LineReader<Value>.TextBody) {
         let place = ValuePlace(value)
         self.place = place
-        receive = { bytes, line in try unsafe body(&place.pointer.pointee, line.text(bytes, policy), line) }
+        delivery = .text(policy) { text, line in try unsafe body(&place.pointer.pointee, text, line) }
     }
 
     /// The value, as it is now.
@@ -53,11 +53,18 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
     private let receiver: LineReceiver<Value>
 
     init(framer: LineFramer, receiver: LineReceiver<Value>, isCancelled: Flag) {
-        cutter = LineCutter(framer: framer, isCancelled: isCancelled, receive: receiver.receive)
+        cutter = LineCutter(framer: framer, isCancelled: isCancelled, delivery: receiver.delivery)
         self.receiver = receiver
     }
 
-    mutating func process(_ chunk: RawSpan) throws { try cutter.process(chunk) }
+    mutating func process(_ chunk: RawSpan) throws { try process(chunk, nil) }
+
+    mutating func process(_ chunk: RawSpan, _ survey: LineSurvey?) throws {
+        try cutter.process(chunk, survey)
+    }
+
+    /// What ends each line, if it is to be looked for beforehand.
+    var lineEnd: UInt8? { cutter.lineEnd }
 
     mutating func finish() throws { try cutter.finish() }
 
@@ -65,30 +72,5 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
         LineReader.Output(
             value: receiver.value, lineCount: cutter.framer.lineCount, byteCount: cutter.framer.byteCount,
             longestLine: cutter.framer.longestLine)
-    }
-}
-
-/// What of a reading does not depend on the type of its value.
-private struct LineCutter {
-    var framer: LineFramer
-    /// Looked at after each line: a chunk may have thousands, and the closure may be slow.
-    let isCancelled: Flag
-    let receive: (RawSpan, LineFramer.Line) throws -> Void
-
-    mutating func process(_ chunk: RawSpan) throws {
-        let (isCancelled, receive) = (isCancelled, receive)
-        let taken = try framer.push(chunk) { bytes, line in
-            try receive(bytes, line)
-            return isCancelled.isRaised ? .enough : .more
-        }
-        if taken < chunk.byteCount { throw StopProcessing() }
-    }
-
-    mutating func finish() throws {
-        let (isCancelled, receive) = (isCancelled, receive)
-        try framer.finish { bytes, line in
-            try receive(bytes, line)
-            return isCancelled.isRaised ? .enough : .more
-        }
     }
 }

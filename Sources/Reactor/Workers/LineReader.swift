@@ -130,7 +130,10 @@ public final class LineReader<Value: Sendable>: Sendable {
         let framer = LineFramer(
             terminator: options.terminator, limit: options.lineLimit, overflow: options.overflow)
         let processor = LineProcessor(framer: framer, receiver: receiver, isCancelled: isCancelled)
-        handoff = ChunkHandoff(stream, to: processor, on: queue, limits: options.limits)
+        let lineEnd = processor.lineEnd
+        handoff = ChunkHandoff(stream, to: processor, on: queue, options.limits, lineEnd: lineEnd) {
+            try $0.process($1, $2)
+        }
     }
 
     /// How far the reading has come. From any thread.

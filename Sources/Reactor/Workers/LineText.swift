@@ -31,7 +31,15 @@ extension LineFramer.Line {
             guard policy == .repair else { throw InvalidText(number: number, offset: offset + prefix) }
             return unsafe bytes.withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }
         }
-        return unsafe bytes.withUnsafeBytes { buffer in
+        return unsafe String(unchecked: bytes, isASCII: isASCII)
+    }
+}
+
+extension String {
+    /// Copies bytes that are known to be UTF-8, and whether they are ASCII.
+    @unsafe
+    init(unchecked bytes: RawSpan, isASCII: Bool) {
+        self = unsafe bytes.withUnsafeBytes { buffer in
             let units = unsafe buffer.assumingMemoryBound(to: UInt8.self).span
             return unsafe String(copying: UTF8Span(unchecked: units, isKnownASCII: isASCII))
         }
