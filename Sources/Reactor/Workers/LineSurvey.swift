@@ -5,9 +5,9 @@ import CReactorLinux
 /// Making a String of each line keeps a worker busier than reading keeps the reader of a file: so that one
 /// finds the lines, and checks all of a chunk at once.
 struct LineSurvey: Sendable {
-    /// The most ends that are found; the framer finds the others. It bounds the memory, and does for lines of 64
-    /// bytes in chunks of the usual size.
-    static let capacity = 512
+    /// The most ends that are found; the framer finds the others. It bounds the memory, and does for lines of 70
+    /// bytes or so in chunks of the usual size.
+    static let capacity = 448
     /// The most bytes that are looked at: the offset in a `LineEnd` has 30 bits.
     private static let window = 1 << 30
 
