@@ -73,16 +73,9 @@ extension StreamEngine {
     }
 
     @discardableResult
+    @inline(always)
     private func finishTransfer(_ transfer: Transfer) -> Int {
-        let errand = state.withLock { state -> Errand in
-            state.machine.finish(answering: event)
-            state.isBlocked = transfer.isBlocked
-            if transfer.isBlocked { state.isDraining = true }
-            if transfer.isAtEnd { state.machine.reachEnd() }
-            if state.readying == .kernelWhenBlocked, !transfer.isBlocked { state.machine.raise(event) }
-            return state.errand(event)
-        }
-        run(errand)
+        run(state.withLock { $0.finish(transfer, event) })
         return transfer.count
     }
 
@@ -91,5 +84,17 @@ extension StreamEngine {
         fail(error)
         refresh()
         return -1
+    }
+}
+
+extension StreamEngine.State {
+    @inline(always)
+    fileprivate mutating func finish(_ transfer: Transfer, _ event: Stream.Event) -> StreamEngine.Errand {
+        machine.finish(answering: event)
+        isBlocked = transfer.isBlocked
+        if isBlocked { isDraining = true }
+        if transfer.isAtEnd { machine.reachEnd() }
+        if readying == .kernelWhenBlocked, !isBlocked { machine.raise(event) }
+        return errand(event)
     }
 }
