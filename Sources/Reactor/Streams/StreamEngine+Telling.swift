@@ -16,7 +16,7 @@ extension StreamEngine {
     }
 
     /// What a station's loop finds when it turns to the stream, besides news.
-    private enum Finding {
+    fileprivate enum Finding {
         case nothing
         /// The kernel tells again of what has been told: it should be quiet until the delegate answers.
         case again
@@ -71,25 +71,7 @@ extension StreamEngine {
         _ news: inout News?, isTold: Bool, unlessMovedSince transfers: UInt64?
     ) -> Finding {
         state.withLock { state in
-            if isTold, state.machine.isOpen || state.isDraining {
-                if state.readying == .kernelWhenBlocked { return .room }
-                // What it told of before a handler of the same pass moved bytes may be no longer so.
-                if let transfers {
-                    guard transfers == state.machine.transfers else { return .nothing }
-                } else if state.hasMovedOutside {
-                    state.hasMovedOutside = false
-                    return .doubt(since: state.machine.transfers)
-                }
-                // It tells for as long as that is so. Taking the registration out costs a system call, and
-                // putting it back another; so it stays, unless the kernel really does tell again of something
-                // that the delegate has not answered.
-                let canTell = !state.isTelling && state.machine.unanswered.isDisjoint(with: event)
-                state.machine.raise(event)
-                if !canTell {
-                    state.homes.update(.current) { ($0.isDisarmed, $0.interest) = (true, []) }
-                    return .again
-                }
-            }
+            if isTold, let finding = state.takeIn(event, unlessMovedSince: transfers) { return finding }
             guard !state.isTelling, !state.machine.raised.isEmpty, state.isServed else { return .nothing }
             if let queue = state.enqueueCallout() { return .queue(queue) }
             state.isTelling = true
@@ -134,6 +116,31 @@ extension StreamEngine.News {
 }
 
 extension StreamEngine.State {
+    /// Takes in that bytes can be moved, unless that was found out before the last transfer; what that comes to, if
+    /// there is not simply something to tell.
+    @inline(always)
+    fileprivate mutating func takeIn(
+        _ event: Stream.Event, unlessMovedSince transfers: UInt64?
+    ) -> StreamEngine.Finding? {
+        guard machine.isOpen || isDraining else { return nil }
+        if readying == .kernelWhenBlocked { return .room }
+        // What it told of before a handler of the same pass moved bytes may be no longer so.
+        if let transfers {
+            guard transfers == machine.transfers else { return .nothing }
+        } else if hasMovedOutside {
+            hasMovedOutside = false
+            return .doubt(since: machine.transfers)
+        }
+        // It tells for as long as that is so. Taking the registration out costs a system call, and putting it back
+        // another; so it stays, unless the kernel really does tell again of something that the delegate has not
+        // answered.
+        let canTell = !isTelling && machine.unanswered.isDisjoint(with: event)
+        machine.raise(event)
+        if canTell { return nil }
+        homes.update(.current) { ($0.isDisarmed, $0.interest) = (true, []) }
+        return .again
+    }
+
     /// Whether the station that this thread's loop is serving is where the stream is scheduled.
     fileprivate var isServed: Bool { homes[.current].map { $0.isSettled || isAtHome } ?? false }
 
