@@ -53,7 +53,7 @@ public final class DescriptorSource {
     /// Whether it has retained itself, in a callout in which a roster has let go of it.
     private var isRetained = false
     /// The registrations, one for each mode that has run; none as long as there is nothing to register.
-    private var firstWatch: Watch?
+    private var watches = WatchList()
     private var number: CInt
     var membership = Membership()
     /// Where it is in the rosters of the groups that it is filed in.
@@ -147,7 +147,7 @@ extension DescriptorSource {
 extension DescriptorSource {
     var isCalling: Bool { isInCallout }
 
-    var isWatched: Bool { firstWatch != nil }
+    var isWatched: Bool { !watches.isEmpty }
 
     /// Joins `loop` unless the source is over or another's; true if it is `loop`'s now.
     func join(_ loop: RunLoop) -> Bool {
@@ -178,45 +178,19 @@ extension DescriptorSource {
             watch.free()
             throw error
         }
-        watch.sibling = firstWatch
-        firstWatch = watch
+        watches.insert(watch)
         if isRaised { watch.record(.raised) }
     }
 
     /// Ends the registrations in all pollers but those of `kept`.
     func cancelWatches(except kept: ModeSet) {
-        guard isWatched else { return }
-        let old = watches
-        firstWatch = nil
-        for watch in old {
-            if kept.contains(RunLoop.Mode(watch.poller.number)) {
-                watch.sibling = firstWatch
-                firstWatch = watch
-            } else {
-                watch.free()
-            }
-        }
+        watches = watches.freeing { !kept.contains(RunLoop.Mode($0.poller.number)) }
     }
 
     private func setWatchedInterest(_ interest: Readiness) throws(Errno) {
         for watch in watches {
             try watch.setInterest(interest)
             watch.narrow(to: interest.union(.raised))
-        }
-    }
-
-    private var watches: Watches { Watches(first: firstWatch) }
-
-    /// The registrations, of which the one that is at hand may be ended.
-    private struct Watches: Sequence, IteratorProtocol {
-        private var upcoming: Watch?
-
-        init(first: Watch?) { upcoming = first }
-
-        mutating func next() -> Watch? {
-            guard let watch = upcoming else { return nil }
-            upcoming = watch.sibling
-            return watch
         }
     }
 }
@@ -251,9 +225,7 @@ extension DescriptorSource {
 
     @inline(always)
     private func serve(_ readiness: Readiness, of watch: Watch) -> Bool {
-        if watch.sibling != nil || firstWatch?.isSame(as: watch) != true {
-            for other in watches { _ = other.takeReadiness() }
-        }
+        if !watches.isOnly(watch) { for other in watches { _ = other.takeReadiness() } }
         let readiness = readiness.intersection(wanted.union(.raised))
         guard !isOver, !readiness.isEmpty else { return false }
         guard !isInCallout else {
