@@ -137,6 +137,9 @@ extension LineFramer {
     /// line that was too long.
     public var byteCount: Int { progress.byteCount }
 
+    /// As ``byteCount``, without those that wait for the rest of their line.
+    var deliveredByteCount: Int { byteCount - carry.count }
+
     /// The most bytes that a line had so far, without its terminator and whatever the limit.
     public var longestLine: Int { progress.longestLine }
 

@@ -70,7 +70,8 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
 
     var output: LineReader<Value>.Output {
         LineReader.Output(
-            value: receiver.value, lineCount: cutter.framer.lineCount, byteCount: cutter.framer.byteCount,
+            value: receiver.value, lineCount: cutter.framer.lineCount,
+            byteCount: cutter.framer.deliveredByteCount,
             longestLine: cutter.framer.longestLine)
     }
 }
