@@ -40,12 +40,18 @@ import Testing
                 most.rlim_cur = 100
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &most)
                 var taken: [CInt] = []
-                while case let number = dup(0), number >= 0 { taken.append(number) }
-
-                let (refused, recorder) = (Stream.socketPair(to: server.address), Recorder())
-                recorder.readsEverything()
-                refused.input.start(recorder)
-                RunLoop.current.serve { !recorder.events.isEmpty }
+                var (refused, recorder) = (Stream.socketPair(to: server.address), Recorder())
+                var connected: [InputStream] = []
+                // What was closed on another thread may leave a descriptor free that was not when they were taken.
+                while recorder.events.isEmpty {
+                    while case let number = dup(0), number >= 0 { taken.append(number) }
+                    recorder.readsEverything()
+                    refused.input.start(recorder)
+                    RunLoop.current.serve { !recorder.events.isEmpty }
+                    guard recorder.events == [.openCompleted] else { continue }
+                    connected.append(refused.input)
+                    (refused, recorder) = (Stream.socketPair(to: server.address), Recorder())
+                }
                 try #require(recorder.events == [.errorOccurred])
                 try #require(refused.input.streamError as? Errno == .tooManyOpenFiles)
 
