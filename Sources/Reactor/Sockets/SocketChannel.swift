@@ -30,8 +30,11 @@ final class SocketChannel: Sendable {
         var isInputClosed = false
         var isOutputClosed = false
 
+        /// Whether both halves have let go of the socket.
+        var isClosed: Bool { isInputClosed && isOutputClosed }
+
         /// Whether a connection would come too late.
-        var isOver: Bool { isInputClosed && isOutputClosed || refusal != nil }
+        var isOver: Bool { isClosed || refusal != nil }
 
         /// How far the opening of a half has come.
         var progress: Prospect { refusal.map { .failed($0) } ?? connection }
@@ -138,7 +141,7 @@ final class SocketChannel: Sendable {
             case .input: (state.isInputClosed, state.input) = (true, nil)
             case .output: (state.isOutputClosed, state.output) = (true, nil)
             }
-            let isOver = state.isInputClosed && state.isOutputClosed
+            let isOver = state.isClosed
             if isOver, case .waiting = state.connection { state.connection = .failed(Errno.canceled) }
             let waker = state.details.wakers[half]
             return (isOver ? state.takeConnector() : nil, waker, isOver)
@@ -158,6 +161,8 @@ final class SocketChannel: Sendable {
     }
 
     // MARK: Moving bytes
+
+    // The halves have no holder of their own, and would retain this one for each call.
 
     func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int { try unsafe holder.send(bytes) }
 

@@ -105,7 +105,7 @@ extension SocketChannel {
 extension SocketChannel.State {
     /// The options, and where the time is kept; nil if there is no connection to keep it of, or nobody has ever asked.
     fileprivate mutating func beginKeepingTime() -> (SocketOptions, SocketTimeouts)? {
-        guard case .own(let details) = box, case .ready = progress, !(isInputClosed && isOutputClosed) else {
+        guard case .own(let details) = box, case .ready = progress, !isClosed else {
             return nil
         }
         let options = details.options
