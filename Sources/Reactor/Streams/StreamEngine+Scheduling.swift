@@ -5,6 +5,16 @@ import SystemPackage
 extension StreamEngine {
     var isScheduled: Bool { state.withLock { !$0.homes.isEmpty } }
 
+    /// Gives the stream to a hand-off, and removes it from its loops or its queue. False if another hand-off owns it.
+    func handOver() -> Bool {
+        let isFree = state.withLock { state -> Bool in
+            defer { state.isHandedOver = true }
+            return !state.isHandedOver || state.machine.isReleased
+        }
+        if isFree { leaveLoops() }
+        return isFree
+    }
+
     func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
         leaveQueue()
         join(loop, mode) { _ in }

@@ -29,6 +29,8 @@ final class StreamEngine: Sendable {
         var isDraining = false
         /// Whether the stream is of a subclass, which may have a delegate of its own making.
         var isSubclassed = false
+        /// Whether a hand-off owns the stream.
+        var isHandedOver = false
     }
 
     let backend: any StreamBackend

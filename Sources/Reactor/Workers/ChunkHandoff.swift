@@ -21,7 +21,7 @@ import SystemPackage
 /// RunLoop.current.run(in: .default)
 /// ```
 ///
-/// The hand-off takes the stream over: it opens it, is its delegate, and closes it at the end.
+/// The hand-off owns the stream: it opens it, is its delegate, and closes it at the end.
 public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// What the closures given to ``start(inModes:progress:completion:)`` receive.
     public typealias Report = HandoffReport<Processor.Output>
@@ -57,10 +57,20 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         self.stream = Mutex(HomeBound(stream, on: home))
     }
 
+    deinit {
+        if stream.withLock({ $0 == nil }) { worker.abandon() }
+    }
+
     /// How far the processor has come. From any thread.
     public var progress: HandoffProgress { worker.progress }
 
-    /// Starts reading. The hand-off then lives until it has completed, whether anybody holds it or not.
+    /// Starts reading. The hand-off then runs until it completes, even if every reference to it is released; a
+    /// suspended one, which nothing could resume then, is cancelled.
+    ///
+    /// The completion is called exactly once, whether the stream ends, fails, is closed, or has done so before the
+    /// start: a stream that another thread closes, or removes from its loop, fails the hand-off with
+    /// `Errno.badFileDescriptor`; one that another hand-off reads, with `Errno.resourceBusy`. The stream is removed from
+    /// the run loops, or the queue, that it was on, and the delegate that it had receives no more events.
     ///
     /// If the loop's thread ends before, the hand-off is cancelled, and its closures are let go of without
     /// having been called. Either closure may run the loop: more is read inside that, but neither is called.
@@ -100,7 +110,8 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// Chunks that have been read wait, at most the ``HandoffLimits/bytesInFlight``, and so do the stream's end
     /// and its faults; but the hand-off leaves its place in the line for a ``HandoffLimits/budget``.
     ///
-    /// ``cancel()`` completes a suspended hand-off at once, and after it this does nothing.
+    /// ``cancel()`` completes a suspended hand-off at once, and after it this does nothing. Releasing the last reference
+    /// to a suspended hand-off cancels it.
     public func suspend() { worker.suspend() }
 
     /// Lets a suspended hand-off go on where it stopped; does nothing to others. From any thread.

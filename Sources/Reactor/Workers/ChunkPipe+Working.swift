@@ -32,8 +32,14 @@ extension ChunkPipe {
         }
     }
 
-    /// Lets others on the queue before the next turn; the worker has to be started again.
-    func interruptWork() { state.withLock { $0.worker = .called } }
+    /// Lets others on the queue before the next turn: true if the worker has to be started again, false if it has been
+    /// cancelled and need not wait for its turn.
+    func interruptWork() -> Bool {
+        state.withLock { state in
+            if !state.isCancelled { state.worker = .called }
+            return !state.isCancelled
+        }
+    }
 
     /// Takes back a chunk that has been processed; true if the reader has to be started.
     func giveBack(_ chunk: Chunk) -> Bool {
@@ -48,6 +54,8 @@ extension ChunkPipe {
     }
 
     // MARK: Suspension
+
+    var isSuspended: Bool { state.withLock { $0.isSuspended } }
 
     /// Has neither side begin anything.
     func suspend() {

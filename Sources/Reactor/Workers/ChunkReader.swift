@@ -9,8 +9,10 @@ final class ChunkReader<Processor: ChunkProcessor> {
     private let completion: (HandoffReport<Processor.Output>) -> Void
     /// Keeps the modes from being empty, and brings what the worker has to say. Nil when all is over.
     private var source: RunLoop.Source?
-    /// Notices when somebody else closes the stream, which tells nobody.
+    /// Looks at the stream before each pass: what ended before the hand-over, or was closed, delivers no event.
     private var watchman: RunLoop.Observer?
+    /// Whether this hand-off owns the stream. False if another one does.
+    private var isOwner = false
     /// Whether the stream has told of bytes that have not been read yet.
     private var isReadable = false
 
@@ -35,6 +37,11 @@ final class ChunkReader<Processor: ChunkProcessor> {
         let announce = Callback {
             source.signal()
             loop.wakeUp()
+        }
+        isOwner = stream.engine.handOver()
+        guard isOwner else {
+            worker.connect(resumeReading: Callback {}, announce: announce)
+            return worker.end(Errno.resourceBusy)
         }
         stream.open()
         if let fetcher = ChunkFetcher(stream, worker) {
@@ -81,8 +88,10 @@ final class ChunkReader<Processor: ChunkProcessor> {
         worker.disconnect()
         watchman?.invalidate()
         watchman = nil
-        stream.delegate = nil
-        stream.close()
+        if isOwner {
+            stream.delegate = nil
+            stream.close()
+        }
         source.invalidate()
         return true
     }
@@ -107,8 +116,16 @@ final class ChunkReader<Processor: ChunkProcessor> {
     }
 
     private func checkStream() {
-        if stream.streamStatus == .closed { worker.end(Errno.badFileDescriptor) }
+        switch stream.streamStatus {
+        case .closed: worker.end(Errno.badFileDescriptor)
+        case .error: worker.end(stream.streamError ?? Errno.ioError)
+        case .atEnd: worker.end()
+        default: if isRemoved { worker.end(Errno.badFileDescriptor) }
+        }
     }
+
+    /// Whether other code has removed the stream from every loop. A subclass may schedule itself in its own way.
+    private var isRemoved: Bool { type(of: stream) == InputStream.self && !stream.engine.isScheduled }
 }
 
 extension ChunkReader: StreamDelegate {

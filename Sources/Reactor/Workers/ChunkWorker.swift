@@ -83,6 +83,9 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
     /// From any thread: neither side begins anything; what each has in hand it finishes.
     func suspend() { pipe.suspend() }
 
+    /// From any thread: a suspended hand-off that nothing can resume any more ends.
+    func abandon() { if pipe.isSuspended { cancel() } }
+
     func resume() {
         let (isWork, isReading) = pipe.resume()
         if isWork { start() }
@@ -103,8 +106,7 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
                 if let fault = process(chunk) { return conclude(fault) }
             }
         }
-        pipe.interruptWork()
-        start()
+        if pipe.interruptWork() { start() } else { conclude(nil) }
     }
 
     /// Processes a chunk; what ends the hand-off, if anything does.

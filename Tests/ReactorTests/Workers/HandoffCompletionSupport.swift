@@ -1,0 +1,108 @@
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+/// What happens to a stream around its hand-over.
+enum StreamFate: String, CaseIterable, Sendable {
+    case endedAndTold, endedUntold, failedAndTold, failedUntold, closed, closedElsewhere, cancelled, suspended
+}
+
+/// What a handed-over stream reads.
+enum HandedKind: String, CaseIterable, Sendable {
+    case memory, file, pipe, socket
+
+    /// Whether the whole stream may have been read before another thread gets to close or cancel it.
+    var isReadAtOnce: Bool { self == .memory || self == .file }
+}
+
+/// One order of a stream's fate and its hand-over.
+struct HandoverCase: CustomTestStringConvertible, Sendable {
+    let kind: HandedKind
+    let fate: StreamFate
+    let isBefore: Bool
+
+    var testDescription: String { "\(kind.rawValue), \(fate.rawValue) \(isBefore ? "before" : "after")" }
+
+    /// Every order; memory cannot fail.
+    static let all = HandedKind.allCases.flatMap { kind in
+        StreamFate.allCases.flatMap { fate in
+            [true, false].map { HandoverCase(kind: kind, fate: fate, isBefore: $0) }
+        }
+    }.filter { $0.kind != .memory || !$0.fails }
+
+    var fails: Bool { fate == .failedAndTold || fate == .failedUntold }
+}
+
+/// A stream of `"abcdef"`, or one that fails: when it is opened, or when it is read.
+final class HandedStream {
+    static let content = Array("abcdef".utf8)
+
+    let stream: InputStream
+    private let playground = Playground()
+    private var writer: FileDescriptor?
+    private var reader: FileDescriptor?
+    private var peer: SocketPeer?
+
+    init(_ kind: HandedKind, fails: Bool) throws {
+        switch kind {
+        case .memory: stream = InputStream(data: Self.content)
+        case .file:
+            stream = InputStream(
+                path: fails ? playground.path.appending("missing") : try playground.file(Self.content))
+        case .pipe:
+            let pipe = try FileDescriptor.pipe()
+            stream = InputStream(descriptor: fails ? pipe.writeEnd : pipe.readEnd)
+            (reader, writer) = (pipe.readEnd, pipe.writeEnd)
+            if fails { try closeReader() } else { try pipe.writeEnd.writeAll(Self.content) }
+        case .socket where fails:
+            stream =
+                Stream.socketPair(to: try SocketAddress(unixPath: playground.path.appending("none"))).input
+        case .socket:
+            let (peer, other) = try SocketPeer.pair()
+            peer.send(Self.content)
+            self.peer = peer
+            stream = Stream.socketPair(descriptor: other, closeWhenDone: true).input
+        }
+    }
+
+    deinit {
+        stream.close()
+        for descriptor in [reader, writer] { try? descriptor?.close() }
+    }
+
+    /// Has the stream end after its bytes.
+    func finish() {
+        peer?.close()
+        guard reader != nil else { return }  // the stream itself is the pipe's other end
+        try? writer?.close()
+        writer = nil
+    }
+
+    private func closeReader() throws {
+        try reader?.close()
+        reader = nil
+    }
+
+    /// Reads until the stream ends or fails, without a loop.
+    func readAll() {
+        stream.open()
+        while !stream.read(upTo: 100).isEmpty {}
+    }
+
+    /// Has a delegate read the stream on the calling thread's loop, and waits until it was told `last`.
+    func tell(until last: Stream.Event) {
+        let recorder = Recorder()
+        recorder.onEvent = { stream, event in
+            if event == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 100) }
+        }
+        stream.start(recorder)
+        RunLoop.current.serve { recorder.events.last == last }
+    }
+
+    func closeElsewhere() {
+        let handed = Handed(value: stream)
+        onThreads(1) { _ in handed.value.close() }
+    }
+}

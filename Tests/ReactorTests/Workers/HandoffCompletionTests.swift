@@ -1,0 +1,101 @@
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+@Suite struct HandoffCompletionTests {
+    private typealias Handoff = ChunkHandoff<Collector>
+
+    @Test(arguments: HandoverCase.all)
+    func `a hand-off completes once, whatever happened to its stream and when`(order: HandoverCase)
+        async throws
+    {
+        try await onItsOwnThread {
+            let source = try HandedStream(order.kind, fails: order.fails)
+            let handoff = Handoff(source.stream, to: Collector(), on: DispatchQueue(label: "order"))
+            if order.isBefore { Self.prepare(source, handoff, order.fate) }
+            var reports: [HandoffReport<[UInt8]>] = []
+            handoff.start { reports.append($0) }
+            if !order.isBefore { Self.disturb(source, handoff, order.fate) }
+            source.finish()
+            if order.fate == .suspended {
+                RunLoop.current.poll()
+                let mayBeOver = order.kind == .file && !order.isBefore  // no loop need run to read it
+                #expect(reports.isEmpty || mayBeOver)
+                onThreads(1) { _ in handoff.resume() }
+            }
+            #expect(runToTheEnd())
+            RunLoop.current.poll()
+            try #require(reports.count == 1)
+            #expect(Self.endings(order, source.stream).contains(reports[0].ending.name))
+            #expect(reports[0].byteCount == reports[0].output.count)
+            #expect(HandedStream.content.starts(with: reports[0].output))
+        }
+    }
+
+    private static func prepare(_ source: HandedStream, _ handoff: Handoff, _ fate: StreamFate) {
+        switch fate {
+        case .endedAndTold:
+            source.finish()
+            source.tell(until: .endEncountered)
+        case .failedAndTold: source.tell(until: .errorOccurred)
+        case .endedUntold, .failedUntold:
+            source.finish()
+            source.readAll()
+        case .closed, .closedElsewhere:
+            source.stream.open()
+            if fate == .closed { source.stream.close() } else { source.closeElsewhere() }
+        case .cancelled: handoff.cancel()
+        case .suspended: handoff.suspend()
+        }
+    }
+
+    /// What was not told cannot be told any more: the stream is closed.
+    private static func disturb(_ source: HandedStream, _ handoff: Handoff, _ fate: StreamFate) {
+        switch fate {
+        case .endedAndTold, .failedAndTold: break
+        case .endedUntold, .failedUntold:
+            source.finish()
+            source.readAll()
+            source.stream.close()
+        case .closed: source.stream.close()
+        case .closedElsewhere: source.closeElsewhere()
+        case .cancelled: onThreads(1) { _ in handoff.cancel() }
+        case .suspended:
+            handoff.suspend()
+            source.stream.close()
+        }
+    }
+
+    private static func endings(_ order: HandoverCase, _ stream: InputStream) -> Set<String> {
+        let closed = "failed: \(Errno.badFileDescriptor)"
+        let early: Set = order.kind.isReadAtOnce ? ["finished"] : []
+        switch order.fate {
+        case .endedAndTold: return ["finished"]
+        case .endedUntold: return order.isBefore ? ["finished"] : ["finished", closed]
+        case .failedAndTold, .failedUntold: return [stream.streamError.map { "failed: \($0)" } ?? "no error"]
+        case .closed, .closedElsewhere: return order.isBefore ? [closed] : early.union([closed])
+        case .cancelled: return order.isBefore ? ["cancelled"] : early.union(["cancelled"])
+        case .suspended: return order.isBefore ? ["finished"] : early.union([closed])
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `a stream that timed out and was closed before that was told fails its hand-off`(
+        origin: SocketOrigin
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(origin)
+            try fixture.openBoth()
+            var reports: [HandoffReport<[UInt8]>] = []
+            let handoff = Handoff(fixture.input, to: Collector(), on: DispatchQueue(label: "idle"))
+            handoff.start { reports.append($0) }
+            #expect(fixture.input.setProperty(Duration.milliseconds(1), forKey: .socketIdleTimeoutKey))
+            waitUntil { fixture.input.streamStatus == .error }
+            fixture.closeBoth()
+            #expect(runToTheEnd())
+            #expect(reports.map(\.ending.name) == ["failed: \(Errno.timedOut)"])
+        }
+    }
+}

@@ -1,0 +1,173 @@
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+@Suite struct HandoffTakingOverTests {
+    private typealias Report = HandoffReport<[UInt8]>
+
+    @Test(arguments: HandedKind.allCases, [Stream.Event.openCompleted, .hasBytesAvailable])
+    func `a stream handed over in its delegate's callback is read to the end`(
+        kind: HandedKind, event: Stream.Event
+    ) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            source.finish()
+            let recorder = Recorder()
+            var report: Report?
+            recorder.onEvent = { stream, told in
+                guard told == event, let input = stream as? InputStream else { return }
+                ChunkHandoff(input, to: Collector(), on: DispatchQueue(label: "inside")).start { report = $0 }
+            }
+            source.stream.start(recorder)
+            #expect(runToTheEnd())
+            #expect(report?.output == HandedStream.content)
+            #expect(report?.ending.name == "finished")
+            #expect(recorder.events.last == event)
+        }
+    }
+
+    @Test(arguments: HandedKind.allCases)
+    func `a stream handed over at its end completes with nothing`(kind: HandedKind) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            source.finish()
+            let recorder = Recorder()
+            var report: Report?
+            recorder.onEvent = { stream, told in
+                guard let input = stream as? InputStream else { return }
+                if told == .hasBytesAvailable { _ = input.read(upTo: 100) }
+                guard told == .endEncountered else { return }
+                ChunkHandoff(input, to: Collector(), on: DispatchQueue(label: "end")).start { report = $0 }
+            }
+            source.stream.start(recorder)
+            #expect(runToTheEnd())
+            #expect(report?.ending.name == "finished")
+            #expect(report?.byteCount == 0)
+        }
+    }
+
+    @Test(arguments: HandedKind.allCases)
+    func `a hand-off takes its stream off the queue and the delegate it had`(kind: HandedKind) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            let queue = DispatchQueue(label: "earlier")
+            let opened = DispatchSemaphore(value: 0)
+            let counter = EventCounter(opened)
+            source.stream.delegate = counter
+            source.stream.setDispatchQueue(queue)
+            source.stream.open()
+            opened.wait()
+            queue.sync {}
+            let before = counter.events.value
+            let report = collect(source.stream) { _ in source.finish() }
+            queue.sync {}
+            #expect(report?.output == HandedStream.content)
+            #expect(counter.events.value - before <= 1)  // one may have been on its way
+        }
+    }
+
+    @Test(arguments: HandedKind.allCases)
+    func `a second hand-off of a stream fails and takes nothing from the first`(kind: HandedKind) async throws
+    {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            var (first, second): (Report?, Report?)
+            ChunkHandoff(source.stream, to: Collector(), on: DispatchQueue(label: "first")).start {
+                first = $0
+            }
+            ChunkHandoff(source.stream, to: Collector(), on: DispatchQueue(label: "second")).start {
+                second = $0
+            }
+            source.finish()
+            #expect(runToTheEnd())
+            #expect(first?.output == HandedStream.content)
+            #expect(first?.ending.name == "finished")
+            #expect(second?.byteCount == 0)
+            #expect(second?.ending.name == "failed: \(Errno.resourceBusy)")
+        }
+    }
+
+    @Test func `a stream whose hand-off is over is closed to the next one`() async throws {
+        try await onItsOwnThread {
+            let stream = InputStream(data: [1, 2])
+            #expect(collect(stream)?.ending.name == "finished")
+            #expect(collect(stream)?.ending.name == "failed: \(Errno.badFileDescriptor)")
+        }
+    }
+
+    @Test(arguments: [HandedKind.memory, .pipe, .socket], [true, false])
+    func `removing the stream from its loop ends the hand-off`(kind: HandedKind, isElsewhere: Bool)
+        async throws
+    {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            let report = collect(source.stream, limits: HandoffLimits(chunkSize: 1, bytesInFlight: 1)) { _ in
+                let (handed, loop) = (Handed(value: source.stream), RunLoop.current)
+                if isElsewhere {
+                    onThreads(1) { _ in handed.value.remove(from: loop, forMode: .default) }
+                } else {
+                    source.stream.remove(from: loop, forMode: .default)
+                }
+            }
+            #expect(report?.ending.name == "failed: \(Errno.badFileDescriptor)")
+        }
+    }
+
+    @Test(arguments: HandedKind.allCases)
+    func `releasing a suspended hand-off cancels it`(kind: HandedKind) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            var reports: [Report] = []
+            do {
+                let handoff = ChunkHandoff(source.stream, to: Collector(), on: DispatchQueue(label: "gone"))
+                handoff.suspend()
+                handoff.start { reports.append($0) }
+                RunLoop.current.poll()
+                withExtendedLifetime(handoff) {}
+            }
+            #expect(runToTheEnd())
+            #expect(reports.map(\.ending.name) == ["cancelled"])
+        }
+    }
+
+    @Test func `cancelled in the last chunk before the worker makes way, it waits for no queue`() async throws
+    {
+        try await onItsOwnThread {
+            let queue = DispatchQueue(label: "held")
+            let handle = Shared<ChunkHandoff<Collector>?>(nil)
+            let ready = DispatchSemaphore(value: 0)
+            let collector = Collector(before: { taken in
+                if taken == 0 { ready.wait() }
+                guard taken == 63 else { return }  // a worker makes way for others after 64 chunks
+                queue.suspend()
+                handle.value?.cancel()
+            })
+            let report = collect(
+                InputStream(path: "/dev/zero"), collector, on: queue,
+                limits: HandoffLimits(chunkSize: 1, bytesInFlight: 100)
+            ) {
+                handle.value = $0
+                ready.signal()
+            }
+            handle.value = nil
+            queue.resume()
+            #expect(report?.ending.name == "cancelled")
+            #expect(report?.byteCount == 64)
+        }
+    }
+}
+
+/// Counts the events that it is told.
+private final class EventCounter: StreamDelegate {
+    let events = Shared(0)
+    private let opened: DispatchSemaphore
+
+    init(_ opened: DispatchSemaphore) { self.opened = opened }
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        events.update { $0 += 1 }
+        if eventCode == .openCompleted { opened.signal() }
+    }
+}
