@@ -11,6 +11,13 @@ struct LineCutter {
     /// Looked at after each line: a chunk may have thousands, and the closure may be slow.
     private let isCancelled: Flag
     private let delivery: LineDelivery
+    /// The line, or the piece of one, that was no text: it was not delivered, and nothing comes after it.
+    private var refused: LineFramer.Line?
+
+    /// The lines that were delivered.
+    var lineCount: Int { refused.map { $0.number - 1 } ?? framer.lineCount }
+    /// Where the last delivery ended.
+    var byteCount: Int { refused?.offset ?? framer.deliveredByteCount }
 
     init(framer: LineFramer, isCancelled: Flag, delivery: LineDelivery) {
         self.framer = framer
@@ -23,23 +30,34 @@ struct LineCutter {
     var lineEnd: UInt8? { if case .text = delivery { framer.plainTerminator } else { nil } }
 
     mutating func process(_ chunk: RawSpan, _ survey: LineSurvey?) throws {
-        let taken =
-            switch delivery {
-            case .bytes(let receive): try push(chunk, receive)
-            case .text(let policy, let receive): try push(chunk, survey, policy, receive)
-            }
+        let taken: Int
+        do {
+            taken =
+                switch delivery {
+                case .bytes(let receive): try push(chunk, receive)
+                case .text(let policy, let receive): try push(chunk, survey, policy, receive)
+                }
+        } catch let refusal as Refusal { throw heed(refusal) }
         if taken < chunk.byteCount { throw StopProcessing() }
     }
 
     mutating func finish() throws {
         let (isCancelled, delivery) = (isCancelled, delivery)
-        try framer.finish { bytes, line in
-            switch delivery {
-            case .bytes(let receive): try receive(bytes, line)
-            case .text(let policy, let receive): try receive(line.text(bytes, policy), line)
+        do {
+            try framer.finish { bytes, line in
+                switch delivery {
+                case .bytes(let receive): try receive(bytes, line)
+                case .text(let policy, let receive): try receive(line.deliverableText(bytes, policy), line)
+                }
+                return isCancelled.isRaised ? .enough : .more
             }
-            return isCancelled.isRaised ? .enough : .more
-        }
+        } catch let refusal as Refusal { throw heed(refusal) }
+    }
+
+    /// Notes what was not delivered; the error for the client.
+    private mutating func heed(_ refusal: Refusal) -> InvalidText {
+        refused = refusal.line
+        return refusal.error
     }
 
     private mutating func push(
@@ -60,10 +78,28 @@ struct LineCutter {
         return try framer.push(chunk, survey) { bytes, line, end in
             let text =
                 if end.isText { unsafe String(unchecked: bytes, isASCII: end.isASCII) } else {
-                    try line.text(bytes, policy)
+                    try line.deliverableText(bytes, policy)
                 }
             try receive(text, line)
             return isCancelled.isRaised ? .enough : .more
+        }
+    }
+}
+
+/// A line was no text, and so was not delivered. The client's closure may throw `InvalidText` too, of a line that was.
+private struct Refusal: Error {
+    let line: LineFramer.Line
+    let error: InvalidText
+}
+
+extension LineFramer.Line {
+    /// As ``text(_:_:)``, with an error that tells the line.
+    ///
+    /// Not inlined: in the loop over lines that are known to be text it would only take registers.
+    @inline(never)
+    fileprivate func deliverableText(_ bytes: RawSpan, _ policy: TextPolicy) throws(Refusal) -> String {
+        do throws(InvalidText) { return try text(bytes, policy) } catch {
+            throw Refusal(line: self, error: error)
         }
     }
 }

@@ -29,20 +29,18 @@ extension LineFramer {
     private mutating func endLine(
         _ width: Int, at index: Int, in bytes: RawSpan, _ body: Body
     ) throws -> Demand {
-        while !isSkipping, pending(in: index + 1) - width > limit {
+        while overflow != .truncate, pending(in: index + 1) - width > limit {
             if try deliverPiece(of: bytes, body) == .enough { return .enough }
         }
-        let count = pending(in: index + 1) - width
+        let length = pending(in: index + 1) - width
+        let isTruncated = isSkipping || length > limit
+        let count = isTruncated ? limit : length
         let line = Line(
-            number: lineCount + 1, offset: pieceStart, terminatorLength: width, ending: .terminated)
+            number: lineCount + 1, offset: isTruncated ? progress.lineStart : pieceStart,
+            terminatorLength: isTruncated ? 0 : width, ending: isTruncated ? .truncated : .terminated)
         let rest = bytes.extracting(progress.position..<index + 1)
-        let wasSkipping = isSkipping
         progress.position = index + 1
         closeLine(at: byteCount + index + 1, terminatorLength: width)
-        if wasSkipping {
-            dropCarried(carry.count)
-            return .more
-        }
         if carry.isEmpty { return try body(rest.extracting(first: count), line) }
         append(rest.extracting(first: max(0, count - carry.count)))
         return try deliverCarried(count, line, body)
@@ -85,24 +83,30 @@ extension LineFramer {
         }
         let rest = bytes.extracting(progress.position..<bytes.byteCount)
         progress.position = bytes.byteCount
-        guard isSkipping else { return append(rest) }
-        let kept = terminator.greatestLength - 1  // may be the first bytes of a terminator
-        append(rest.extracting(last: kept))
-        dropCarried(max(0, carry.count - kept))
+        if isSkipping { skip(rest) } else { append(rest) }
     }
 
-    /// Does what `overflow` demands with the first `limit` pending bytes of a line that has more.
+    /// Keeps of `bytes`, in a line that is too long, those that may be the first of a terminator.
+    private mutating func skip(_ bytes: RawSpan) {
+        let kept = terminator.greatestLength - 1
+        let new = bytes.extracting(last: kept)
+        let excess = carry.count - limit + new.byteCount - kept
+        if excess > 0 { carry.removeSubrange(limit..<limit + excess) }
+        append(new)
+    }
+
+    /// Does what `overflow` demands with the first `limit` pending bytes of a line that has more. Those of a line that is
+    /// to be truncated wait for its end: so the place of every delivery is where the next line begins.
     mutating func deliverPiece(of bytes: RawSpan, _ body: Body) throws -> Demand {
         if overflow == .fail { throw fail() }
-        let ending: Ending = overflow == .split ? .continued : .truncated
-        let line = Line(number: lineCount + 1, offset: pieceStart, terminatorLength: 0, ending: ending)
-        isSkipping = overflow == .truncate
+        let line = Line(number: lineCount + 1, offset: pieceStart, terminatorLength: 0, ending: .continued)
         let start = progress.position
         progress.position += max(0, limit - carry.count)
         let taken = bytes.extracting(start..<progress.position)
-        if carry.isEmpty { return try body(taken, line) }
+        isSkipping = overflow == .truncate
+        if !isSkipping, carry.isEmpty { return try body(taken, line) }
         append(taken)
-        return try deliverCarried(limit, line, body)
+        return isSkipping ? .more : try deliverCarried(limit, line, body)
     }
 
     private mutating func fail() -> LineTooLong {
@@ -124,13 +128,14 @@ extension LineFramer {
     private mutating func append(_ bytes: RawSpan) {
         let needed = carry.count + bytes.byteCount
         if needed > carry.capacity {
-            carry.reserveCapacity(max(needed, min(2 * carry.capacity, overflowCount)))
+            let most = overflowCount
+            carry.reserveCapacity(needed < limit ? max(needed, min(2 * carry.capacity, most)) : most)
         }
         unsafe bytes.withUnsafeBytes { unsafe carry.append(contentsOf: $0) }
     }
 
     mutating func deliverCarried(_ count: Int, _ line: Line, _ body: Body) throws -> Demand {
-        defer { dropCarried(line.ending == .terminated ? carry.count : count) }
+        defer { dropCarried(line.ending == .continued ? count : carry.count) }
         return try unsafe body(carry.span.bytes.extracting(first: count), line)
     }
 

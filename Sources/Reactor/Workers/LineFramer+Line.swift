@@ -25,7 +25,7 @@ extension LineFramer {
         case terminated
         /// The end of the stream.
         case unterminated
-        /// More bytes of the same line, which will not be delivered (`Overflow.truncate`).
+        /// More bytes of the same line, which are skipped (`Overflow.truncate`).
         case truncated
         /// More bytes of the same line, in the next delivery (`Overflow.split`).
         case continued
@@ -35,7 +35,7 @@ extension LineFramer {
     public enum Overflow: Sendable, Hashable {
         /// Throw `LineTooLong`, after all earlier lines have been delivered.
         case fail
-        /// Deliver as many bytes as the limit, once, and skip the others.
+        /// Deliver as many bytes as the limit and skip the others, when the line has ended.
         case truncate
         /// Deliver pieces of as many bytes as the limit, and last what remains, at least one byte.
         ///

@@ -29,8 +29,9 @@ public struct LineFramer: Sendable {
     @usableFromInline let carriageReturn: CarriageReturn
 
     @usableFromInline var progress = Progress()
-    /// The pending bytes of earlier pushes.
+    /// The pending bytes of earlier pushes; of a line that is being skipped, the first `limit` ones and the last few.
     var carry: [UInt8] = []
+    /// Whether a line that is to be truncated has not ended yet.
     var isSkipping = false
     var failure: LineTooLong?
 
@@ -117,9 +118,10 @@ public struct LineFramer: Sendable {
             if try unsafe deliverPiece(of: nothing.span.bytes, body) == .enough { return }
         }
         guard progress.lineStart < byteCount else { return }
-        let count = isSkipping ? 0 : carry.count
+        let count = min(carry.count, limit)
         let line = Line(
-            number: lineCount + 1, offset: byteCount - count, terminatorLength: 0, ending: .unterminated)
+            number: lineCount + 1, offset: deliveredByteCount, terminatorLength: 0,
+            ending: isSkipping ? .truncated : .unterminated)
         closeLine(at: byteCount, terminatorLength: 0)
         if count > 0 { _ = try deliverCarried(count, line, body) }
         dropCarried(carry.count)
@@ -138,7 +140,7 @@ extension LineFramer {
     public var byteCount: Int { progress.byteCount }
 
     /// As ``byteCount``, without those that wait for the rest of their line.
-    var deliveredByteCount: Int { byteCount - carry.count }
+    var deliveredByteCount: Int { isSkipping ? progress.lineStart : byteCount - carry.count }
 
     /// The most bytes that a line had so far, without its terminator and whatever the limit.
     public var longestLine: Int { progress.longestLine }

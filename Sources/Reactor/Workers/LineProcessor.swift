@@ -70,8 +70,7 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
 
     var output: LineReader<Value>.Output {
         LineReader.Output(
-            value: receiver.value, lineCount: cutter.framer.lineCount,
-            byteCount: cutter.framer.deliveredByteCount,
+            value: receiver.value, lineCount: cutter.lineCount, byteCount: cutter.byteCount,
             longestLine: cutter.framer.longestLine)
     }
 }

@@ -50,10 +50,12 @@ public final class LineReader<Value: Sendable>: Sendable {
         /// The lines that were delivered, one that the closure threw in included; one that was cut into
         /// pieces counts once, when it has ended.
         public let lineCount: Int
-        /// The bytes up to the last delivery's end, its terminator included: where to go on after a stop or a
-        /// cancellation.
+        /// The bytes up to the last delivery's end, its terminator included: where to go on after a stop, a fault
+        /// or a cancellation. Nothing is lost or delivered twice by that. With
+        /// ``LineFramer/Overflow/split`` this may be inside a line.
         public let byteCount: Int
-        /// The most bytes that a line had, without its terminator.
+        /// The most bytes that a line had, without its terminator; one that was not delivered because it is no text
+        /// included.
         public let longestLine: Int
     }
 
