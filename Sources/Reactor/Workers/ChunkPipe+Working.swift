@@ -24,7 +24,7 @@ extension ChunkPipe {
     func nextTurn() -> Turn {
         state.withLock { state in
             if !state.isSuspended {
-                if !state.full.isEmpty { return .process(state.full.removeFirst()) }
+                if let chunk = state.full.popFirst() { return .process(chunk) }
                 if state.isEnded { return .finish(state.fault) }
             }
             state.worker = .idle
@@ -82,7 +82,7 @@ extension ChunkPipe {
     /// Drops what has not been processed. True if the worker is not at work, and now never will be: then the
     /// caller ends the hand-off in its place, which need not wait for a queue that others hold up.
     func cancel() -> Bool {
-        var dropped: [Chunk] = []
+        var dropped = ChunkQueue()
         let (isAlone, bells) = state.withLock { state in
             swap(&dropped, &state.full)
             (state.isEnded, state.isCancelled, state.isSuspended, state.fault) = (true, true, false, nil)
@@ -96,7 +96,7 @@ extension ChunkPipe {
 
     /// Lets go of the chunks, when the worker will not work again.
     func close() {
-        var dropped: [Chunk] = []
+        var dropped = ChunkQueue()
         let bells = state.withLock { state in
             swap(&dropped, &state.full)
             (state.isEnded, state.worker, state.free) = (true, .gone, [])

@@ -14,7 +14,7 @@ final class ChunkPipe: Sendable {
 
     struct State {
         var free: [Chunk] = []
-        var full: [Chunk] = []
+        var full = ChunkQueue()
         /// How many chunks there are; they are made when they are first needed.
         var made = 0
         var isReaderIdle = true
@@ -104,7 +104,7 @@ final class ChunkPipe: Sendable {
     func put(_ chunk: Chunk) -> Bool {
         state.withLock { state in
             guard !state.isEnded else { return false }
-            state.full.append(chunk)
+            state.full.append(chunk, capacity: limits.chunkCount)
             return state.callWorker()
         }
     }

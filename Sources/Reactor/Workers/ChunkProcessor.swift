@@ -50,7 +50,8 @@ public struct HandoffLimits: Sendable {
     /// The most bytes that one read takes and one call processes.
     public var chunkSize: Int
     /// The most bytes of memory in chunks that are being read, waiting or being processed. At the cap the
-    /// stream is not read until a worker has finished a chunk. At least one chunk is always allowed.
+    /// stream is not read until a worker has finished a chunk. At least one chunk is always allowed, and no more than
+    /// 32 are used, however small they are.
     public var bytesInFlight: Int
     /// What all hand-offs with this budget may take together, if there is such a cap.
     ///
@@ -68,7 +69,11 @@ public struct HandoffLimits: Sendable {
         self.budget = budget
     }
 
-    var chunkCount: Int { max(1, bytesInFlight / chunkSize) }
+    var chunkCount: Int { max(1, min(bytesInFlight / chunkSize, Self.mostChunks)) }
+
+    /// A chunk takes up to 2 KB beside its bytes. With more chunks than this, both sides wake each other no less often
+    /// than they have to anyway.
+    private static let mostChunks = 32
 }
 
 /// How far a hand-off has come.
