@@ -21,6 +21,8 @@ final class Interruption {
         }
     }
 
+    static func name(of signal: CInt) -> String { signal == SIGINT ? "SIGINT" : "SIGTERM" }
+
     private func heed(_ number: CInt, _ deliveries: Int) {
         stop()
         if deliveries > 1 { raise(number) }

@@ -12,6 +12,14 @@ final class LinePrinter: Sendable {
     private struct State {
         let stream: OutputStream
         var buffer: [UInt8] = []
+        /// Whether the end of the last line has not been printed.
+        var isInsideLine = false
+
+        /// Ends a line whose other pieces do not come any more.
+        mutating func endLine() {
+            if isInsideLine { buffer.append(UInt8(ascii: "\n")) }
+            isInsideLine = false
+        }
 
         /// Writes all that is in the buffer; why not, if that cannot be done.
         mutating func flush() -> Errno? {
@@ -37,15 +45,21 @@ final class LinePrinter: Sendable {
     /// Why no more can be written, if so.
     var fault: Errno? { failure.withLock { $0 } }
 
-    /// Prints a numbered line.
+    /// Prints a numbered line, or a piece of one.
     ///
+    /// - Parameters:
+    ///   - number: Nil for a piece that is not the first.
+    ///   - endsLine: False for a piece that is not the last.
     /// - Throws: `StopProcessing` when standard output has failed; ``fault`` tells why.
-    func print(_ line: RawSpan, number: Int) throws {
+    func print(_ line: RawSpan, number: Int?, endsLine: Bool = true) throws {
         try state.withLock { state in
-            state.buffer.append(contentsOf: String(number).utf8)
-            state.buffer.append(UInt8(ascii: "\t"))
+            if let number {
+                state.endLine()
+                state.buffer.append(contentsOf: "\(number)\t".utf8)
+            }
             unsafe line.withUnsafeBytes { unsafe state.buffer.append(contentsOf: $0) }
-            state.buffer.append(UInt8(ascii: "\n"))
+            state.isInsideLine = true
+            if endsLine { state.endLine() }
             if state.buffer.count >= Self.bufferSize { note(state.flush()) }
             if fault != nil { throw StopProcessing() }
         }
@@ -54,6 +68,7 @@ final class LinePrinter: Sendable {
     /// Prints `text` after all lines, and writes what is in the buffer.
     func print(_ text: String) {
         state.withLock { state in
+            state.endLine()
             state.buffer.append(contentsOf: "\(text)\n".utf8)
             note(state.flush())
         }

@@ -44,24 +44,24 @@ final class Reading {
         loop.run(in: .default)
     }
 
+    /// Notes a file that there is no point in reading any more.
+    func leaveOut(_ file: String) { totals.add(FileTotals(path: file)) }
+
     private func take(_ report: HandoffReport<LineReader<LineVisitor>.Output>, of file: String) {
         console.clear()
-        totals.add(report)
-        guard case .failed(let error) = report.ending else { return }
+        let result = FileTotals(path: file, report)
+        totals.add(result)
+        guard let error = result.error else { return }
         hasFailed = true
-        console.complain("\(file == "-" ? "standard input" : file): \(sentence(for: error))")
-    }
-
-    private func sentence(for error: any Error) -> String {
-        guard let error = error as? LineFramer.LineTooLong else { return "\(error)" }
-        return "Line \(error.number) has more than \(error.limit) bytes"
+        console.complain("\(file == "-" ? "standard input" : file): \(error)")
     }
 
     /// Prints the totals.
     ///
     /// - Returns: The exit code.
     func finish() -> Int32 {
-        totals.finish(beginning.duration(to: .now), heartbeat)
+        let signal = interruption.signal
+        totals.finish(beginning.duration(to: .now), heartbeat, signal: signal.map(Interruption.name(of:)))
         heartbeat.stop()
         interruption.stop()  // the last write may wait for its reader: a signal ends that in its usual way
         worker.sync {}  // what a tick has asked to have written comes before the totals
@@ -71,6 +71,6 @@ final class Reading {
             hasFailed = true
             console.complain("standard output: \(fault)")
         }
-        return interruption.signal.map { 128 + $0 } ?? (hasFailed ? 1 : 0)
+        return signal.map { 128 + $0 } ?? (hasFailed ? 1 : 0)
     }
 }

@@ -2,54 +2,61 @@ import Reactor
 
 /// What has come of all files.
 struct Totals {
-    /// The files of which anything was read, or that are empty.
-    private var fileCount = 0
-    private var lineCount = 0
-    private var byteCount = 0
-    private var longestLine = 0
-    private var invalidLineCount = 0
+    private var files: [FileTotals] = []
     private var seconds = 0.0
     private var peakHeap = 0
     private var tickCount = 0
     private var tickLateness = 0
+    /// The name of the signal that ended the reading, if one did.
+    private var signal: String?
 
-    /// Adds what was read of a file: all of it, or what came before a fault or a signal.
-    mutating func add(_ report: HandoffReport<LineReader<LineVisitor>.Output>) {
-        let output = report.output
-        lineCount += output.lineCount
-        longestLine = max(longestLine, output.longestLine)
-        invalidLineCount += output.value.invalidLineCount
-        byteCount += output.byteCount
-        if case .failed = report.ending, output.byteCount == 0 { return }
-        fileCount += 1
-    }
+    mutating func add(_ file: FileTotals) { files.append(file) }
 
-    mutating func finish(_ time: Duration, _ heartbeat: Heartbeat) {
+    mutating func finish(_ time: Duration, _ heartbeat: Heartbeat, signal: String?) {
         seconds = (time / .microseconds(1)).rounded() / 1_000_000
         peakHeap = heartbeat.peakHeap
         tickCount = heartbeat.tickCount
         tickLateness = heartbeat.lateness.percentile(99)
+        self.signal = signal
     }
 
+    private func sum(_ count: (FileTotals) -> Int) -> Int { files.reduce(0) { $0 + count($1) } }
+
+    private var fileCount: Int { files.count(where: \.isBegun) }
+    private var lineCount: Int { sum(\.lineCount) }
+    private var byteCount: Int { sum(\.byteCount) }
+    private var longestLine: Int { files.map(\.longestLine).max() ?? 0 }
+    private var invalidLineCount: Int { sum(\.invalidLineCount) }
+
     var json: String {
-        let members: [(String, any CustomStringConvertible)] = [
-            ("files", fileCount), ("lines", lineCount), ("bytes", byteCount),
-            ("longest_line_bytes", longestLine), ("invalid_utf8_lines", invalidLineCount),
-            ("seconds", seconds), ("peak_heap_bytes", peakHeap),
-            ("ticks", tickCount), ("tick_lateness_p99_us", tickLateness),
+        let members: [(String, JSON)] = [
+            ("files", .integer(fileCount)), ("lines", .integer(lineCount)), ("bytes", .integer(byteCount)),
+            ("longest_line_bytes", .integer(longestLine)), ("invalid_utf8_lines", .integer(invalidLineCount)),
+            ("seconds", .real(seconds)), ("peak_heap_bytes", .integer(peakHeap)),
+            ("ticks", .integer(tickCount)), ("tick_lateness_p99_us", .integer(tickLateness)),
+            ("interrupted", .bool(signal != nil)), ("inputs", .array(files.map(\.json))),
         ]
-        return "{\(members.map { "\"\($0)\":\($1)" }.joined(separator: ","))}"
+        return JSON.object(members).description
     }
 
     var summary: String {
-        let files = fileCount == 1 ? "1 file" : "\(fileCount) files"
         let rate = seconds > 0 ? Int(Double(byteCount) / seconds) : 0
         return """
-            \(lineCount) lines, \(byteCount.inMegabytes) MB in \(files); \
+            \(reservation)\(lineCount) lines, \(byteCount.inMegabytes) MB in \(Self.files(fileCount)); \
             \(seconds) s, \(rate.inMegabytes) MB/s
             longest line \(longestLine) bytes, \(invalidLineCount) lines not UTF-8
             peak heap \(peakHeap / 1000) KB; \(tickCount) ticks of the loop's 10 ms timer, \
             99 % at most \(tickLateness) µs late
             """
     }
+
+    /// Says, before the totals, that they are not those of all files.
+    private var reservation: String {
+        let missing = files.count { !$0.isWhole }
+        guard signal != nil || missing > 0 else { return "" }
+        let beginning = signal.map { "Interrupted by \($0): " } ?? ""
+        return "\(beginning)\(missing) of \(Self.files(files.count)) not read to the end\n"
+    }
+
+    private static func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
 }

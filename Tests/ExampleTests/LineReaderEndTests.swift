@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import ReactorTestSupport
 import Testing
@@ -18,6 +19,27 @@ import Testing
                 line-reader: /tmp: Is a directory
 
                 """)
+        let inputs = outcome.objects("inputs")
+        #expect(inputs.map { $0["path"] as? String } == ["nofile", file.path, "/tmp"])
+        #expect(inputs.map { $0["whole"] as? Bool } == [false, true, false])
+        let errors = ["No such file or directory", nil, "Is a directory"]
+        #expect(inputs.map { $0["error"] as? String } == errors)
+        #expect(inputs.map { $0["lines"] as? Int } == [0, 1, 0])
+        #expect(outcome["interrupted"] == 0)
+    }
+
+    @Test func `the summary tells how many files were not read to the end`() async throws {
+        let file = try TemporaryFile("a\n")
+        let outcome = try await running("line-reader", ["nofile", file.path])
+        #expect(outcome.output.hasPrefix("1 of 2 files not read to the end\n1 lines"))
+        let clean = try await running("line-reader", [file.path])
+        #expect(clean.output.hasPrefix("1 lines"))
+    }
+
+    @Test func `a path with quotes and control characters is told in JSON`() async throws {
+        let path = "no\"such\\file\n\u{1}"
+        let outcome = try await running("line-reader", ["--json", path])
+        #expect(outcome.objects("inputs").map { $0["path"] as? String } == [path])
     }
 
     @Test(arguments: ["/dev/null", "-"]) func `nothing to read is no failure`(file: String) async throws {
@@ -94,6 +116,40 @@ import Testing
         #expect(outcome["lines"] == 2)
         #expect(outcome["bytes"] == 4)
         #expect(outcome.errors == "")
+        #expect(outcome["interrupted"] == 1)
+        let inputs = outcome.objects("inputs")
+        #expect(inputs.map { $0["path"] as? String } == ["-", "nofile"])
+        #expect(inputs.map { $0["whole"] as? Bool } == [false, false])
+        #expect(inputs.map { $0["lines"] as? Int } == [2, 0])
+        #expect(inputs.allSatisfy { $0["error"] is NSNull })
+    }
+
+    @Test(arguments: [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")])
+    func `the summary of an interrupted reading says so`(signal: CInt, name: String) async throws {
+        let outcome = try await running("line-reader", ["--every", "1"], input: .pipe) { child in
+            child.write("a\n0123456789")
+            let lines = child.readOutput(lines: 1)
+            child.send(signal)
+            return lines + child.readOutput()
+        }
+        #expect(outcome.ending == .exit(128 + signal))
+        #expect(
+            outcome.output.hasPrefix("1\ta\nInterrupted by \(name): 1 of 1 file not read to the end\n1 lines")
+        )
+    }
+
+    @Test func `interrupted within a line that is being printed, the totals begin a line`() async throws {
+        let piece = String(repeating: "x", count: 100_000)
+        let outcome = try await running("line-reader", ["--every", "1", "--json"], input: .pipe) { child in
+            child.write("a\n" + piece)
+            let first = child.readOutput(lines: 1) + child.readOutput(bytes: 50_000)
+            child.send(SIGINT)
+            return first + child.readOutput()
+        }
+        #expect(outcome.ending == .exit(128 + SIGINT))
+        #expect(outcome.output.hasPrefix("1\ta\n2\txxx"))
+        #expect(outcome["lines"] == 1)
+        #expect(outcome["interrupted"] == 1)
     }
 
     @Test func `a second signal ends a program that waits for its reader`() async throws {

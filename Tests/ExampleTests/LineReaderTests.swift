@@ -4,9 +4,9 @@ import Testing
 
 /// What `line-reader` makes of what it reads.
 @Suite struct LineReaderTests {
-    private static let keys = [
+    private static let keys: Set = [
         "files", "lines", "bytes", "longest_line_bytes", "invalid_utf8_lines", "seconds", "peak_heap_bytes",
-        "ticks", "tick_lateness_p99_us",
+        "ticks", "tick_lateness_p99_us", "interrupted", "inputs",
     ]
 
     @Test(arguments: [[], ["--strings"], ["--chunk-size", "4k", "--in-flight", "8K"]])

@@ -67,6 +67,7 @@ package final class Child {
 
     /// Waits for standard output, up to `lineCount` lines or its end.
     package func readOutput(lines lineCount: Int = .max) -> String {
+        if lineCount == .max { return readAll() }
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
         var lines = 0
@@ -74,6 +75,21 @@ package final class Child {
             bytes.append(byte)
             if byte == UInt8(ascii: "\n") { lines += 1 }
         }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private func readAll() -> String {
+        var bytes: [UInt8] = []
+        var block = [UInt8](repeating: 0, count: 65_536)
+        while case let count = Glibc.read(output, &block, block.count), count > 0 { bytes += block[..<count] }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Waits for that many bytes of standard output, or its end.
+    package func readOutput(bytes count: Int) -> String {
+        var bytes: [UInt8] = []
+        var byte: UInt8 = 0
+        while bytes.count < count, Glibc.read(output, &byte, 1) == 1 { bytes.append(byte) }
         return String(decoding: bytes, as: UTF8.self)
     }
 

@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 import Glibc
 import ReactorTestSupport
 import SystemPackage
@@ -10,21 +11,17 @@ struct Outcome {
     let errors: String
 
     /// The value of a number in the last line of the output, a JSON object.
-    subscript(key: String) -> Double? {
-        guard let line = output.split(separator: "\n").last, line.first == "{", line.last == "}" else {
-            return nil
-        }
-        let members = line.dropFirst().dropLast().split(separator: ",").map { $0.split(separator: ":") }
-        let member = members.first { $0.count == 2 && $0[0] == "\"\(key)\"" }
-        return member.flatMap { Double($0[1]) }
-    }
+    subscript(key: String) -> Double? { (object[key] as? NSNumber)?.doubleValue }
 
-    /// The keys of that object, in their order.
-    var keys: [String] {
-        guard let line = output.split(separator: "\n").last else { return [] }
-        return line.dropFirst().dropLast().split(separator: ",").compactMap {
-            $0.split(separator: ":").first.map { String($0.dropFirst().dropLast()) }
-        }
+    /// The keys of that object.
+    var keys: Set<String> { Set(object.keys) }
+
+    /// The objects in a member of that object.
+    func objects(_ key: String) -> [NSDictionary] { object[key] as? [NSDictionary] ?? [] }
+
+    private var object: [String: Any] {
+        let line = output.split(separator: "\n").last ?? ""
+        return (try? JSONSerialization.jsonObject(with: Data(line.utf8))) as? [String: Any] ?? [:]
     }
 }
 
