@@ -40,9 +40,11 @@ ALWAYS_INLINE uint64_t gather_word(uint64_t word) {
 }
 
 ALWAYS_INLINE uint64_t mask_portable(const uint8_t *block, uint8_t wanted) {
+    // Unsigned: the product of a byte from 0x80 on does not fit in 63 bits.
+    const uint64_t sought = UINT64_C(0x0101010101010101) * wanted;
     uint64_t mask = 0;
     for (int each = 0; each < 8; each++)
-        mask |= gather_word(zero_bytes(load_word(block + 8 * each) ^ 0x0101010101010101 * wanted)) << 8 * each;
+        mask |= gather_word(zero_bytes(load_word(block + 8 * each) ^ sought)) << 8 * each;
     return mask;
 }
 
