@@ -8,12 +8,18 @@ extension RunLoop {
     ///
     /// A timer belongs to one loop, in any of its modes, where it has one date. Adding an invalid timer, one
     /// that is another loop's, or one that is in the mode already does nothing.
+    ///
+    /// - Precondition: A timer whose closure belongs to a thread, because it was made by
+    ///   ``Timer/scheduled(after:forMode:tolerance:handler:)`` or its like, is added to that thread's loop only.
     public func add(_ timer: Timer, forMode mode: Mode) {
         guard !inbox.isClosed else { return }
         change(timer) { $0.add(mode, of: self) }
     }
 
-    /// Takes `timer` out of `mode`, without invalidating it. Out of all its modes, it may join another loop.
+    /// Takes `timer` out of `mode`, without invalidating it.
+    ///
+    /// Out of all its modes, it may join another loop, unless its closure belongs to a thread: then it may come back
+    /// to that thread's loop.
     public func remove(_ timer: Timer, forMode mode: Mode) {
         change(timer) { $0.remove(mode, of: self) }
     }

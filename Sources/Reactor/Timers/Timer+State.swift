@@ -131,6 +131,9 @@ extension Timer.State {
             guard current === loop else { return false }
             membership.add(mode, common: loop.commonModes)
         } else {
+            precondition(
+                details?.home == nil || details?.home === loop,
+                "a timer whose closure belongs to a thread joins no other thread's loop")
             owner = HeldLoop(loop)
             group = mode.index
             if let details, details.home === loop { details.home = nil }

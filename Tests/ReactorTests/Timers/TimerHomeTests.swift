@@ -16,15 +16,13 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a closure goes home when its timer is invalidated in another loop`(onThatThread: Bool) throws {
+    func `a closure goes home when its timer is invalidated outside any loop`(onThatThread: Bool) throws {
         let (home, other) = (try RunLoopThread(name: "home"), try RunLoopThread(name: "other"))
         let destroyed = Answer<Bool>()
         let timer = Self.homelessTimer(of: home.runLoop, destroyed)
-        other.runLoop.add(timer, forMode: .default)
         other.runLoop.performAndWait { if onThatThread { timer.invalidate() } }
         timer.invalidate()
         #expect(destroyed.wait())
-        #expect(!other.runLoop.contains(timer, forMode: .default))
         other.stop()
         home.stop()
     }
@@ -37,46 +35,54 @@ import Testing
         home.stop()
     }
 
-    @Test func `a closure goes home when the other loop that its timer is in ends`() throws {
-        let (home, other) = (try RunLoopThread(name: "home"), try RunLoopThread(name: "other"))
-        let destroyed = Answer<Bool>()
-        let timer = Self.homelessTimer(of: home.runLoop, destroyed)
-        other.runLoop.add(timer, forMode: .default)
-        other.stop()
-        #expect(destroyed.wait())
-        #expect(!timer.isValid)
-        home.stop()
-    }
-
-    @Test func `a timer that comes back to its home fires there`() async throws {
-        let other = try RunLoopThread(name: "other")
+    @Test func `a timer that has left all modes of its home comes back and fires there`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             var calls = 0
             let timer = Timer.scheduled(after: .seconds(3600)) { _ in calls += 1 }
             loop.remove(timer, forMode: .default)
-            other.runLoop.add(timer, forMode: .default)
-            loop.add(timer, forMode: .default)
             #expect(!loop.contains(timer, forMode: .default))
-            other.runLoop.remove(timer, forMode: .default)
             loop.add(timer, forMode: .default)
             timer.fireDate = .now
             loop.poll()
             #expect(calls == 1)
             #expect(!timer.isValid)
         }
+    }
+
+    @Test func `a timer whose closure may go anywhere joins another loop after it has left all modes of one`()
+        async throws
+    {
+        let other = try RunLoopThread(name: "other")
+        let fired = Answer<Bool>()
+        try await onItsOwnThread {
+            let timer = Timer(interval: .seconds(3600), repeats: true) { timer in
+                timer.invalidate()
+                fired.give(other.runLoop.isCurrent)
+            }
+            RunLoop.current.add(timer, forMode: .common)
+            RunLoop.current.remove(timer, forMode: .common)
+            timer.fireDate = .now
+            other.runLoop.add(timer, forMode: .default)
+        }
+        #expect(fired.wait())
         other.stop()
     }
 
-    @Test func `a closure that belongs to another thread traps when a loop would call it`() async {
-        await #expect(processExitsWith: .failure) {
+    @Test(arguments: [true, false])
+    func `adding a timer to a loop that is not its closure's home traps with a sentence`(isAway: Bool) async {
+        let result = await #expect(
+            processExitsWith: .failure, observing: [\.standardErrorContent]
+        ) { [isAway] in
             let other = try RunLoopThread(name: "other")
             let timer = Timer.scheduled(after: .seconds(3600)) { _ in exit(0) }
             RunLoop.current.remove(timer, forMode: .default)
-            timer.fireDate = .now
+            if isAway { other.runLoop.performAndWait { other.runLoop.add(timer, forMode: .default) } }
             other.runLoop.add(timer, forMode: .default)
-            pause()
+            exit(0)
         }
+        let errors = String(decoding: result?.standardErrorContent ?? [], as: UTF8.self)
+        #expect(errors.contains("a timer whose closure belongs to a thread joins no other thread's loop"))
     }
 
     @Test func `firing a closure that belongs to another thread traps`() async {
