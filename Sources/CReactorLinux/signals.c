@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
+#include "fork.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,6 +17,8 @@ struct subscription {
     int descriptor;
     int signal;
     _Atomic bool is_taken;
+    // How often the process had been forked: a child does not end what its parent began.
+    uint32_t forks;
 };
 
 static _Atomic(struct subscription *) subscriptions;
@@ -33,13 +36,17 @@ static void deliver(int signal) {
     errno = saved;
 }
 
+// Has the signal delivered, whatever other code has installed since; that is then what the last subscriber restores.
 static int install(int signal) {
     struct sigaction action = {.sa_handler = deliver, .sa_flags = SA_RESTART};
     sigfillset(&action.sa_mask);
-    return sigaction(signal, &action, &found[signal]);
+    struct sigaction before;
+    if (sigaction(signal, &action, &before) < 0) return -1;
+    if (before.sa_handler != deliver) found[signal] = before;
+    return 0;
 }
 
-// An action that somebody else has installed since stays.
+// An action that other code has installed since stays.
 static void restore(int signal) {
     struct sigaction current;
     if (sigaction(signal, NULL, &current) == 0 && current.sa_handler == deliver) sigaction(signal, &found[signal], NULL);
@@ -56,6 +63,7 @@ static struct subscription *free_node(int signal) {
         return NULL;
     }
     node->signal = signal;
+    node->forks = reactor_fork_count();
     node->next = atomic_load(&subscriptions);
     atomic_store(&subscriptions, node);
     return node;
@@ -71,10 +79,11 @@ int reactor_signal_subscribe(int signal, void **token) {
         errno = EINVAL;
         return -1;
     }
+    reactor_watch_forks();
     pthread_mutex_lock(&registry);
     struct subscription *node = free_node(signal);
     int result = -1;
-    if (node && (subscribers[signal] > 0 || install(signal) == 0)) {
+    if (node && install(signal) == 0) {
         uint64_t stale;
         while (read(node->descriptor, &stale, sizeof stale) > 0) {}
         atomic_store(&node->is_taken, true);
@@ -86,10 +95,33 @@ int reactor_signal_subscribe(int signal, void **token) {
     return result;
 }
 
+void reactor_signal_catch(void *token) {
+    struct subscription *node = token;
+    pthread_mutex_lock(&registry);
+    if (node->forks == reactor_fork_count()) install(node->signal);
+    pthread_mutex_unlock(&registry);
+}
+
 void reactor_signal_unsubscribe(void *token) {
     struct subscription *node = token;
     pthread_mutex_lock(&registry);
-    atomic_store(&node->is_taken, false);
-    if (--subscribers[node->signal] == 0) restore(node->signal);
+    if (node->forks == reactor_fork_count()) {
+        atomic_store(&node->is_taken, false);
+        if (--subscribers[node->signal] == 0) restore(node->signal);
+    }
+    pthread_mutex_unlock(&registry);
+}
+
+void reactor_signals_before_fork(void) { pthread_mutex_lock(&registry); }
+
+void reactor_signals_after_fork(void) { pthread_mutex_unlock(&registry); }
+
+// The eventfds are the parent's too: the child takes new ones.
+void reactor_signals_in_child(void) {
+    for (int signal = 1; signal < NSIG; signal++) {
+        if (subscribers[signal] > 0) restore(signal);
+        subscribers[signal] = 0;
+    }
+    atomic_store(&subscriptions, NULL);
     pthread_mutex_unlock(&registry);
 }

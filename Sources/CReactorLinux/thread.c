@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
+#include "fork.h"
 
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -7,6 +8,9 @@
 
 static _Thread_local uint64_t current_loop;
 static _Thread_local void *current_loop_object;
+// Whether the thread had a loop when it forked, which its child does not have.
+static _Thread_local bool had_loop;
+static _Thread_local enum { unknown, yes, no } is_main_thread;
 
 uint64_t reactor_current_loop(void) { return current_loop; }
 void *reactor_current_loop_object(void) { return current_loop_object; }
@@ -18,9 +22,16 @@ void reactor_set_current_loop(uint64_t identity, void *object) {
 
 // Asked with every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {
-    static _Thread_local enum { unknown, yes, no } answer;
-    if (answer == unknown) answer = syscall(SYS_gettid) == getpid() ? yes : no;
-    return answer == yes;
+    if (is_main_thread == unknown) is_main_thread = syscall(SYS_gettid) == getpid() ? yes : no;
+    return is_main_thread == yes;
+}
+
+bool reactor_had_loop_before_fork(void) { return had_loop; }
+
+void reactor_forget_loop_in_child(void) {
+    if (current_loop_object) had_loop = true;
+    reactor_set_current_loop(0, NULL);
+    is_main_thread = unknown;
 }
 
 // prctl cuts a long name, where pthread_setname_np refuses it.

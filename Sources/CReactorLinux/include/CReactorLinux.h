@@ -60,8 +60,21 @@ bool reactor_is_main_thread(void);
 // MARK: POSIX signals
 
 /// Subscribes to `signal`: returns an eventfd that counts its deliveries, and leaves in `token` what ends it. -1 with errno.
+// MARK: fork(2)
+
+/// How many forks lie between the process that first watched them and this one; see reactor_fork_count.
+extern uint32_t reactor_forks;
+/// From now on, forks are counted in their children, which do not inherit loops and subscriptions to signals.
+void reactor_watch_forks(void);
+/// A number that is another one in a child than in its parent.
+static inline uint32_t reactor_fork_count(void) { return reactor_forks; }
+/// Whether the calling thread had a loop when it forked; asked in the child.
+bool reactor_had_loop_before_fork(void);
+
 int reactor_signal_subscribe(int signal, void **token);
-/// Ends a subscription. The last one of a signal restores the disposition that the first one found.
+/// Has the signal of a subscription caught again, if other code has installed another disposition since.
+void reactor_signal_catch(void *token);
+/// Ends a subscription. The last one of a signal restores the disposition that other code had installed last.
 void reactor_signal_unsubscribe(void *token);
 
 // MARK: Descriptors
