@@ -1,4 +1,5 @@
 import CLibevent
+import Glibc
 
 /// What a descriptor is watched for, or has become ready for.
 public struct Readiness: OptionSet, Sendable, Hashable {
@@ -19,6 +20,15 @@ public struct Readiness: OptionSet, Sendable, Hashable {
 extension Readiness {
     /// Asked for by the descriptor source's owner, whatever the kernel says.
     static let raised = Readiness(rawValue: 128)
+
+    /// What poll(2) says; an error or a hang-up counts as both.
+    init(poll events: Int16) {
+        let either = CInt(POLLERR | POLLHUP)
+        var set: Readiness = []
+        if CInt(events) & (CInt(POLLIN) | either) != 0 { set.insert(.readable) }
+        if CInt(events) & (CInt(POLLOUT) | either) != 0 { set.insert(.writable) }
+        self = set
+    }
 
     init(libevent events: Int16) {
         var set: Readiness = []

@@ -57,6 +57,21 @@ struct ReadyQueue {
         return first != nil
     }
 
+    /// As ``hasUnserved()``, where the kernel is not asked for anything new: what comes first is still so.
+    mutating func hasConfirmed() -> Bool {
+        while hasUnserved(), let watch = first {
+            watch.confirm()
+            guard unsafe !watch.contents.pointee.readiness.isEmpty else { continue }
+            unsafe watch.contents.pointee.round = round
+            return true
+        }
+        return false
+    }
+
+    /// Whether the kernel has been asked, and something served, since `watch` was recorded or confirmed.
+    @inline(__always)
+    func isLate(_ watch: Watch) -> Bool { unsafe watch.contents.pointee.round &+ 1 != round }
+
     /// How many wait to be served: for a dump.
     var count: Int {
         var count = 0

@@ -1,4 +1,5 @@
 import CLibevent
+import Glibc
 import SystemPackage
 
 /// One descriptor's registration in one poller, and its place among those that wait to be served.
@@ -22,6 +23,9 @@ struct Watch {
         var readiness: Readiness = []
         var isQueued = false
         let hasRoom: Bool
+        /// Whether what was recorded is confirmed by the kernel when it is served late. A maker that asks the kernel
+        /// itself has no need of that.
+        let isConfirmed: Bool
         /// The neighbours in the queue.
         var previous: Watch?
         var next: Watch?
@@ -34,13 +38,17 @@ struct Watch {
     /// Room for an event follows, or none.
     let contents: UnsafeMutablePointer<Contents>
 
-    init(_ descriptor: CInt, on poller: Poller, context: UnsafeRawPointer, hasRoom: Bool) {
+    init(
+        _ descriptor: CInt, on poller: Poller, context: UnsafeRawPointer, hasRoom: Bool, isConfirmed: Bool
+    ) {
         let size = unsafe MemoryLayout<Contents>.stride + (hasRoom ? Poller.eventSize : 0)
         let alignment = unsafe MemoryLayout<Contents>.alignment
         let memory = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: alignment)
         unsafe contents = memory.bindMemory(to: Contents.self, capacity: 1)
         unsafe contents.initialize(
-            to: Contents(poller: poller, context: context, descriptor: descriptor, hasRoom: hasRoom))
+            to: Contents(
+                poller: poller, context: context, descriptor: descriptor, hasRoom: hasRoom,
+                isConfirmed: isConfirmed))
     }
 
     /// What libevent hands back.
@@ -129,6 +137,18 @@ extension Watch {
 
     /// Keeps only what is still wanted of what was recorded.
     func narrow(to interest: Readiness) { unsafe contents.pointee.readiness.formIntersection(interest) }
+
+    /// Drops what the kernel had told and does not say any more, of a watch that wants to know.
+    @inline(never)
+    func confirm() {
+        guard unsafe contents.pointee.isConfirmed, unsafe contents.pointee.readiness != .raised else {
+            return
+        }
+        var state = unsafe pollfd(
+            fd: contents.pointee.descriptor, events: Int16(POLLIN | POLLOUT), revents: 0)
+        guard unsafe Glibc.poll(&state, 1, 0) >= 0 else { return }
+        narrow(to: Readiness(poll: state.revents).union(.raised))
+    }
 
     /// Takes what was recorded, so that it is not served once more.
     func takeReadiness() -> Readiness {

@@ -102,6 +102,7 @@ extension RunLoop.Core {
         let round = poller.ready.beginRound()
         var handled = false
         while let watch = poller.ready.takeFirst(before: round) {
+            if poller.ready.isLate(watch) { watch.confirm() }
             guard DescriptorSource.serve(watch) else { continue }
             handled = true
             if onlyFirst { break }

@@ -94,8 +94,8 @@ extension RunLoop.Core {
     @inline(always)
     private func wait(_ groups: RunLoop.Groups, until limit: Int64, unlessEmptied hadItems: Bool) {
         guard let poller = poller(of: groups.own) else { return nap(until: limit) }
+        if poller.hasLeftovers, poller.ready.hasConfirmed() { return }
         let hasUnserved = poller.ready.hasUnserved()
-        if hasUnserved, poller.hasLeftovers { return }
         if groups.own.lacksWatches { watchAll(in: groups.own, on: poller) }
         if hasUnserved || isOver(limit) { return poller.poll(until: .min) }
         notify(.beforeWaiting, groups)

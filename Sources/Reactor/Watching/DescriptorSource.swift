@@ -12,6 +12,11 @@ public import SystemPackage
 /// however deep the loop nests. The closure may capture what it likes: it is called and destroyed on the
 /// loop's thread.
 ///
+/// Use a non-blocking descriptor (`O_NONBLOCK`) and expect `Errno.wouldBlock` wherever other code may read or write it too:
+/// readiness is what the kernel has said last, and another handler of the same pass may have used it up. Where an
+/// activation ends before everything that was ready has been served, as `run(mode:before:)` does, the next one asks the
+/// kernel again before it calls a handler for what was left over.
+///
 /// The source does not own the descriptor: cancel first, then close. A source and its loop belong to one
 /// thread; every method traps on another.
 ///
@@ -173,7 +178,8 @@ extension DescriptorSource {
             return try known.setInterest(wanted)
         }
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
-        let watch = unsafe Watch(number, on: poller, context: context, hasRoom: !wanted.isEmpty)
+        let watch = unsafe Watch(
+            number, on: poller, context: context, hasRoom: !wanted.isEmpty, isConfirmed: owner == nil)
         do throws(Errno) { try watch.setInterest(wanted) } catch {
             watch.free()
             throw error
