@@ -2,6 +2,7 @@
 #include "CReactorLinux.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -15,6 +16,41 @@ bool reactor_epoll_takes(int descriptor) {
     bool taken = epoll_ctl(poller, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno != EPERM;
     close(poller);
     return taken;
+}
+
+int reactor_descriptors_for_poller(void) {
+    int pipe[2];
+    int poller = epoll_create1(EPOLL_CLOEXEC);
+    if (poller < 0) return -1;
+    int result = pipe2(pipe, O_CLOEXEC);
+    int code = errno;
+    if (result == 0) {
+        close(pipe[0]);
+        close(pipe[1]);
+    }
+    close(poller);
+    errno = code;
+    return result;
+}
+
+// 0 if so many descriptors more can be opened, or -1 with errno.
+static int are_free(int count) {
+    if (count == 0) return 0;
+    int spare = eventfd(0, EFD_CLOEXEC);
+    if (spare < 0) return -1;
+    int result = are_free(count - 1);
+    int code = errno;
+    close(spare);
+    errno = code;
+    return result;
+}
+
+// An epoll, an eventfd and a timerfd.
+int reactor_descriptors_for_dispatch(void) { return are_free(3); }
+
+int reactor_main_queue_handle(void) {
+    if (are_free(1) < 0) return -1;
+    return _dispatch_get_main_queue_handle_4CF();
 }
 
 // SIGPIPE is directed at the thread that writes: it is blocked here, and taken back if this write has raised it.

@@ -21,6 +21,9 @@ let scenarios: [String: () throws -> Void] = [
     "leaving while pausing": leavingWhilePausing,
     "a listener that is shut down": shutDownListener,
     "many clients": manyClients,
+    "few descriptors": fewDescriptors,
+    "a late main queue": lateMainQueue,
+    "descriptors of modes": descriptorsOfModes,
 ]
 
 setvbuf(stdout, nil, _IONBF, 0)

@@ -148,7 +148,7 @@ package final class Child {
     }
 
     /// Where this program is, and so the others that the package builds.
-    private static let folder: String = {
+    package static let folder: String = {
         var buffer = [UInt8](repeating: 0, count: Int(PATH_MAX))
         let count = buffer.withUnsafeMutableBytes { readlink("/proc/self/exe", $0.baseAddress!, $0.count) }
         let program = FilePath(String(decoding: buffer.prefix(max(0, count)), as: UTF8.self))

@@ -40,8 +40,11 @@ static inline void reactor_prefetch(uintptr_t address) { __builtin_prefetch((con
 
 // MARK: The main queue (libdispatch's hooks for CoreFoundation)
 
-/// An eventfd that libdispatch writes when its main queue gets work.
+/// An eventfd that libdispatch writes when its main queue gets work. It is made with the first call, and the process ends
+/// where it cannot be.
 int _dispatch_get_main_queue_handle_4CF(void);
+/// The same; -1 with errno where it cannot be made.
+int reactor_main_queue_handle(void);
 /// Runs what the main queue holds now. Only on the main thread.
 void _dispatch_main_queue_callback_4CF(void *message);
 
@@ -57,9 +60,6 @@ void reactor_set_thread_name(const char *name);
 /// Whether the calling thread is the process's first.
 bool reactor_is_main_thread(void);
 
-// MARK: POSIX signals
-
-/// Subscribes to `signal`: returns an eventfd that counts its deliveries, and leaves in `token` what ends it. -1 with errno.
 // MARK: fork(2)
 
 /// How many forks lie between the process that first watched them and this one; see reactor_fork_count.
@@ -71,6 +71,9 @@ static inline uint32_t reactor_fork_count(void) { return reactor_forks; }
 /// Whether the calling thread had a loop when it forked; asked in the child.
 bool reactor_had_loop_before_fork(void);
 
+// MARK: POSIX signals
+
+/// Subscribes to `signal`: returns an eventfd that counts its deliveries, and leaves in `token` what ends it. -1 with errno.
 int reactor_signal_subscribe(int signal, void **token);
 /// Has the signal of a subscription caught again, if other code has installed another disposition since.
 void reactor_signal_catch(void *token);
@@ -81,6 +84,11 @@ void reactor_signal_unsubscribe(void *token);
 
 /// Whether epoll(7) takes `descriptor`: not a regular file, a directory, or a device without poll.
 bool reactor_epoll_takes(int descriptor);
+/// Whether there are descriptors for an epoll and a pipe, which are what a base of libevent takes: libevent ends the
+/// process where it cannot make the pipe. 0, or -1 with errno.
+int reactor_descriptors_for_poller(void);
+/// Whether there are descriptors for what libdispatch makes with its first worker thread. 0, or -1 with errno.
+int reactor_descriptors_for_dispatch(void);
 /// write(2) that answers EPIPE without raising SIGPIPE, whatever the signal's disposition.
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
 /// recv(2) that does not block; minus errno in place of -1, so that no other call can overwrite it.

@@ -6,7 +6,7 @@ import SystemPackage
 /// One libevent base: waits for descriptors, an alarm and a wake-up, and records what became ready.
 ///
 /// It never calls user code, so it is never entered twice (`event_base_loop` is not re-entrant). Only the
-/// thread of the run loop that owns it may use it, except for writing `wakeUpCounter`.
+/// thread of the run loop that owns it may use it.
 ///
 /// A handle: whoever makes it frees it, after the watches that are on it. Not a class, because every pass would
 /// count references to it.
@@ -17,14 +17,14 @@ struct Poller {
         var ready = ReadyQueue()
         var hasLeftovers = false
         let number: Int32
-        /// When the alarm rings; `.max` when it is not set, or has rung.
-        var alarmTime = Int64.max
-        let counter: OwnedDescriptor
-        let alarm: OwnedDescriptor
+        /// The loop's, shared with its other pollers.
+        let waker: Waker
+        let forks = Fork.count
         var counterEvent: OpaquePointer?
         var alarmEvent: OpaquePointer?
 
         deinit {
+            guard unsafe forks == Fork.count else { return }
             if let event = unsafe counterEvent { unsafe event_free(event) }
             if let event = unsafe alarmEvent { unsafe event_free(event) }
             unsafe event_base_free(base)
@@ -33,13 +33,11 @@ struct Poller {
 
     private let contents: UnsafeMutablePointer<Contents>
 
-    init(number: Int32) throws(Errno) {
-        silenceLibevent
-        let counter = try OwnedDescriptor.eventCounter()
-        let alarm = try OwnedDescriptor.alarm()
+    init(number: Int32, waker: Waker) throws(Errno) {
+        listenToLibevent
         let base = try unsafe Self.makeBase()
         unsafe contents = .allocate(capacity: 1)
-        unsafe contents.initialize(to: Contents(base: base, number: number, counter: counter, alarm: alarm))
+        unsafe contents.initialize(to: Contents(base: base, number: number, waker: waker))
         do throws(Errno) { try watchOwn() } catch {
             free()
             throw error
@@ -55,8 +53,17 @@ struct Poller {
     /// What its owner knows it by.
     var number: Int32 { unsafe contents.pointee.number }
 
-    /// The event counter (eventfd(2)) that ends a wait of this poller when one is added to it.
-    var wakeUpCounter: CInt { unsafe contents.pointee.counter.number }
+    /// Whether it was made before the process was forked, and so is the parent's. The child has the same epoll: what it
+    /// changed there would change in the parent.
+    var isOfParent: Bool { unsafe contents.pointee.forks != Fork.count }
+
+    /// Gets ready for a wait, and returns the event counter (eventfd(2)) that ends it when one is added to it.
+    @inline(__always)
+    func prepareToWait() -> CInt {
+        let waker = unsafe contents.pointee.waker
+        waker.prepare(for: number)
+        return waker.counter
+    }
 
     /// What became ready and has not been served yet.
     var ready: ReadyQueue {
@@ -77,19 +84,12 @@ struct Poller {
     @inline(always)
     func poll(until time: Int64) {
         if time == .min { return loop(EVLOOP_ONCE | EVLOOP_NONBLOCK) }
-        if unsafe time != contents.pointee.alarmTime { setAlarm(time) }
+        unsafe contents.pointee.waker.setAlarm(time)
         loop(EVLOOP_ONCE)
     }
 
     @inline(__always)
     private func loop(_ flags: CInt) { unsafe event_base_loop(contents.pointee.base, flags) }
-
-    /// Arming is dear on virtual machines (from 0.6 to 15 µs), so it happens only when the time is another.
-    @inline(never)
-    private func setAlarm(_ time: Int64) {
-        unsafe contents.pointee.alarmTime = time
-        _ = unsafe reactor_timerfd_arm(contents.pointee.alarm.number, time == .max ? 0 : max(time, 1))
-    }
 }
 
 // MARK: - Events
@@ -104,6 +104,7 @@ extension Poller {
         _ descriptor: CInt, _ kind: CInt, _ callback: event_callback_fn, context: UnsafeMutableRawPointer,
         in memory: OpaquePointer? = nil
     ) throws(Errno) -> OpaquePointer {
+        if isOfParent { Fork.refuse() }
         let (base, kind) = unsafe (contents.pointee.base, Int16(kind | EV_PERSIST))
         var event = unsafe memory
         if let memory = unsafe memory {
@@ -124,9 +125,9 @@ extension Poller {
     private func watchOwn() throws(Errno) {
         let kind = EV_READ | EV_ET
         unsafe contents.pointee.counterEvent = try unsafe register(
-            contents.pointee.counter.number, kind, ignoreReadiness, context: contents)
+            contents.pointee.waker.counter, kind, ignoreReadiness, context: contents)
         unsafe contents.pointee.alarmEvent = try unsafe register(
-            contents.pointee.alarm.number, kind, noteAlarm, context: contents)
+            contents.pointee.waker.alarm, kind, noteAlarm, context: contents)
     }
 
     private static func makeBase() throws(Errno) -> OpaquePointer {
@@ -139,16 +140,25 @@ extension Poller {
         unsafe event_config_set_flag(configuration, CInt(flags))
         unsafe event_config_require_features(
             configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_O1.rawValue))
-        guard let base = unsafe event_base_new_with_config(configuration) else { throw .noMemory }
+        // Only the address leaves the lock: what is behind it belongs to this thread.
+        let address = try makingBase.withLock { _ throws(Errno) in
+            // Just before, as other threads take descriptors too.
+            try SystemCall.make { reactor_descriptors_for_poller() }
+            return unsafe UInt(bitPattern: event_base_new_with_config(configuration))
+        }
+        guard let base = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
         return unsafe base
     }
+
+    /// Held while a base is made, so that two loops do not count on the same descriptors.
+    private static let makingBase = Mutex(())
 
     /// What libevent hands back.
     fileprivate init(_ context: UnsafeMutableRawPointer) {
         unsafe contents = context.assumingMemoryBound(to: Contents.self)
     }
 
-    fileprivate func alarmRang() { unsafe contents.pointee.alarmTime = .max }
+    fileprivate func alarmRang() { unsafe contents.pointee.waker.alarmRang() }
 }
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
@@ -157,5 +167,10 @@ private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
     if let context = unsafe context { unsafe Poller(context).alarmRang() }
 }
 
-/// libevent would print a refused descriptor to standard error; here it is an error of the call that asked.
-private let silenceLibevent: Void = unsafe event_set_log_callback { _, _ in }
+/// libevent would print a refused descriptor to standard error; here it is an error of the call that asked. What it calls
+/// an error it does not survive: it ends the process next, without a word.
+private let listenToLibevent: Void = unsafe event_set_log_callback { severity, message in
+    guard severity == EVENT_LOG_ERR else { return }
+    fatalError(
+        "libevent gave up: \(unsafe message.map { unsafe String(cString: $0) } ?? "it does not say why")")
+}

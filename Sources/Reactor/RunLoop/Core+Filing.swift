@@ -93,10 +93,24 @@ extension RunLoop.Core {
     /// The mode's poller, which gets all the mode's descriptors when it is made.
     func poller(for state: ModeState) throws(Errno) -> Poller {
         if let poller = state.poller { return poller }
-        let poller = try Poller(number: state.mode.index)
+        let poller = try makePoller(number: state.mode.index)
         state.poller = poller
         watchAll(in: state, on: poller)
         return poller
+    }
+
+    /// The first poller comes with what wakes it, or neither is made.
+    private func makePoller(number: Int32) throws(Errno) -> Poller {
+        if let waker { return try Poller(number: number, waker: waker) }
+        let waker = try Waker()
+        do throws(Errno) {
+            let poller = try Poller(number: number, waker: waker)
+            self.waker = waker
+            return poller
+        } catch {
+            waker.free()
+            throw error
+        }
     }
 
     /// The mode's poller, if there is one or one can be made.

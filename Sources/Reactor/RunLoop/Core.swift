@@ -23,10 +23,14 @@ extension RunLoop {
         private var collected = Inbox.Contents()
         /// Storage that running blocks uses again and again; empty while a sweep is using it.
         var spareBatch: [BlockQueue.Entry] = []
+        /// What ends waits; made with the first mode's poller.
+        var waker: Waker?
         /// How late this thread's waits may be by the kernel's own rule, in nanoseconds.
         private(set) var timerSlack: Int64 = 0
         /// What serves libdispatch's main queue; only the main loop has one, from its first activation on.
         var mainQueue: DescriptorSource?
+        /// Whether it could not be watched yet, for want of descriptors.
+        var lacksMainQueue = false
         private(set) var isMain = false
 
         init(home: LoopIdentity, inbox: Inbox) {
@@ -164,6 +168,8 @@ extension RunLoop {
             unsafe states.removeAll()
             commonItems.clear()
             for state in freed { state.free() }
+            waker?.free()
+            waker = nil
         }
 
         deinit {

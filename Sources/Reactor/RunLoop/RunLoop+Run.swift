@@ -96,12 +96,12 @@ extension RunLoop.Core {
         guard let poller = poller(of: groups.own) else { return nap(until: limit) }
         if poller.hasLeftovers, poller.ready.hasConfirmed() { return }
         let hasUnserved = poller.ready.hasUnserved()
-        if groups.own.lacksWatches { watchAll(in: groups.own, on: poller) }
+        let limit = isLacking(groups.own) ? retry(groups.own, on: poller, until: limit) : limit
         if hasUnserved || isOver(limit) { return poller.poll(until: .min) }
         notify(.beforeWaiting, groups)
         inbox.setWaiting(true)
         let wakeTime = hadItems && !canGoOn(groups) ? .min : wakeTime(groups, until: limit)
-        let maySleep = wakeTime != .min && inbox.fallAsleep(on: poller.wakeUpCounter)
+        let maySleep = wakeTime != .min && inbox.fallAsleep(on: poller.prepareToWait())
         poller.poll(until: maySleep ? wakeTime : .min)
         inbox.awake()
         inbox.setWaiting(false)
@@ -129,11 +129,29 @@ extension RunLoop.Core {
     /// little late.
     @inline(never)
     private func nap(until limit: Int64) {
+        if lacksMainQueue { serveMainQueue() }
         guard limit > Deadline.now.uptimeNanoseconds else { return }
         _ = usleep(Self.napMicroseconds)
     }
 
     private static var napMicroseconds: UInt32 { 5_000 }
+
+    /// Whether a pass in `mode` tries again to watch what it could not watch before.
+    @inline(__always)
+    private func isLacking(_ mode: ModeState) -> Bool { mode.lacksWatches || lacksMainQueue }
+
+    /// Tries again to watch what the kernel has refused, and returns when to do so once more, if not `limit`: nothing
+    /// wakes a loop for memory or descriptors that have become free.
+    @inline(never)
+    private func retry(_ mode: ModeState, on poller: Poller, until limit: Int64) -> Int64 {
+        if lacksMainQueue { serveMainQueue() }
+        watchAll(in: mode, on: poller)
+        guard isLacking(mode) else { return limit }
+        return min(limit, Deadline.now.uptimeNanoseconds + Self.retryNanoseconds)
+    }
+
+    /// Rare enough to cost nothing, and soon enough for whoever waits.
+    private static var retryNanoseconds: Int64 { 50_000_000 }
 
     // MARK: Whether there is anything to run for
 
@@ -149,7 +167,7 @@ extension RunLoop.Core {
     }
 
     private func canGoOn(for common: ModeState) -> Bool {
-        guard common.hasItems else { return false }
+        guard common.hasItems else { return lacksMainQueue && common.mode == .common }
         guard let mainQueue, mainQueue.isCalling else { return true }
         return !common.timers.isEmpty || !common.sources.isEmpty || common.descriptors.count > 1
     }

@@ -1,5 +1,3 @@
-import Dispatch
-
 /// Finds the addresses of hosts and services by their names, while the run loop goes on.
 ///
 /// It stands on getaddrinfo(3), and so answers as all programs of the machine do: hosts(5), DNS, and whatever
@@ -82,7 +80,7 @@ public enum Resolver {
         let request = ResolverRequest(
             ResolverQuery(host: host, service: .port(port)), completion: completion)
         if let answer = request.query.numericAnswer {
-            DispatchQueue.global().async { request.give(.success(answer)) }
+            DispatchWorkers.run { request.give(.success(answer)) }
         } else {
             ResolverQueue.shared.add(request)
         }

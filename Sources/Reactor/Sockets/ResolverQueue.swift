@@ -31,7 +31,7 @@ final class ResolverQueue: Sendable {
             state.waiting.append(request)
             return state.idleLanes.popLast()
         }
-        lane?.async { self.carryOut(on: lane!) }
+        if let lane { DispatchWorkers.run(on: lane) { self.carryOut(on: lane) } }
     }
 
     private func carryOut(on lane: DispatchQueue) {

@@ -94,7 +94,7 @@ final class ReadAheadInput: InputBackend {
             if isWanted { beginFetching(&state) }
             return (isWanted, state.hasNews)
         }
-        if isWanted { DispatchQueue.global(qos: .userInitiated).async { [self] in fetchChunk() } }
+        if isWanted { DispatchWorkers.run { [self] in fetchChunk() } }
         return hasNews ? .ready : .waiting
     }
 

@@ -76,7 +76,7 @@ final class WriteBehindOutput: OutputBackend {
             return .success((count, !state.isWriting))
         }
         guard let (count, isFirst) = try result?.get() else { return nil }
-        if isFirst { DispatchQueue.global(qos: .userInitiated).async { [self] in drain() } }
+        if isFirst { DispatchWorkers.run { [self] in drain() } }
         return Transfer(count: count)
     }
 

@@ -13,15 +13,19 @@ extension RunLoop.Core {
     /// when it begins.
     func serveMainQueue() {
         guard mainQueue == nil else { return }
-        let descriptor = FileDescriptor(rawValue: _dispatch_get_main_queue_handle_4CF())
+        // Until it is watched, each pass tries again.
+        lacksMainQueue = true
+        let number = reactor_main_queue_handle()
+        guard number >= 0 else { return }
+        let descriptor = FileDescriptor(rawValue: number)
         let source = DescriptorSource(descriptor, for: .readable) { _, _ in
             // A counter: unread, it would stay readable.
             var count: UInt64 = 0
             _ = unsafe read(descriptor.rawValue, &count, MemoryLayout<UInt64>.size)
             _dispatch_main_queue_callback_4CF(nil)
         }
-        // Without a descriptor left for a poller this is tried again by the next activation.
         guard (try? loop.add(source, forMode: .common)) != nil else { return }
         mainQueue = source
+        lacksMainQueue = false
     }
 }

@@ -1,4 +1,3 @@
-import Dispatch
 import SystemPackage
 
 /// Reads a regular file on a Dispatch queue, into the chunks themselves: no loop, and no copy, in between.
@@ -18,7 +17,7 @@ final class ChunkFetcher<Processor: ChunkProcessor>: Sendable {
 
     func start() {
         if worker.pipe.beginReading() {
-            DispatchQueue.global(qos: .userInitiated).async { [self] in fetch() }
+            DispatchWorkers.run { [self] in fetch() }
         }
     }
 

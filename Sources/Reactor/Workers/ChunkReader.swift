@@ -44,6 +44,10 @@ final class ChunkReader<Processor: ChunkProcessor> {
             return worker.end(Errno.resourceBusy)
         }
         stream.open()
+        do throws(Errno) { try DispatchWorkers.prepare() } catch {
+            worker.connect(resumeReading: Callback {}, announce: announce)
+            return worker.fail(error)
+        }
         if let fetcher = ChunkFetcher(stream, worker) {
             worker.connect(resumeReading: Callback { fetcher.start() }, announce: announce)
             fetcher.start()

@@ -77,10 +77,13 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
     func cancel() {
         isCancelled.raise()
         // Not here: the processor is the client's code, and who knows what the caller has locked.
-        if pipe.cancel() { DispatchQueue.global(qos: .userInitiated).async { [self] in conclude(nil) } }
+        if pipe.cancel() { DispatchWorkers.run { [self] in conclude(nil) } }
     }
 
     /// From any thread: neither side begins anything; what each has in hand it finishes.
+    /// Ends before anything has been read, for want of what the client's queue takes to run.
+    func fail(_ fault: Errno) { DispatchWorkers.run { [self] in conclude(fault) } }
+
     func suspend() { pipe.suspend() }
 
     /// From any thread: a suspended hand-off that nothing can resume any more ends.

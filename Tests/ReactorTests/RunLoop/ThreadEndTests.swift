@@ -112,8 +112,8 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
                     try? RunLoop.current.add(source, forMode: .default)
                 }
                 RunLoop.current.run(mode: .default, before: .distantFuture)
-                let poller = RunLoop.current.core.state(of: .default).poller
-                counter.give(poller.flatMap { EventCounter($0.wakeUpCounter) })
+                let waker = RunLoop.current.core.waker
+                counter.give(waker.flatMap { EventCounter($0.counter) })
             }
             thread.join()
             return try #require(counter.wait()).isOpen

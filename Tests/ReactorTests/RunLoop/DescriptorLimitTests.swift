@@ -1,0 +1,26 @@
+import Testing
+
+/// What a loop does where the process may open few descriptors more, or none.
+@Suite struct DescriptorLimitTests {
+    @Test func `a loop made with few descriptors left serves timers, and refuses descriptors or serves them`()
+        async throws
+    {
+        let lines = try await probeMainLoop("few descriptors")
+        #expect(lines.count == 9)
+        for (spare, line) in lines.enumerated() {
+            #expect(["\(spare) stopped refused", "\(spare) stopped finished"].contains(line))
+        }
+        #expect(lines.first == "0 stopped refused")
+        #expect(lines.last == "8 stopped finished")
+    }
+
+    @Test(arguments: 0...8)
+    func `the main queue is served as soon as descriptors are free`(spare: Int) async throws {
+        #expect(try await probeMainLoop("a late main queue", ["\(spare)"]) == ["timer", "block", "stopped"])
+    }
+
+    @Test func `a mode beyond the first costs a loop three descriptors`() async throws {
+        // The main queue's, and those of the loop's first mode.
+        #expect(try await probeMainLoop("descriptors of modes") == ["6 3"])
+    }
+}
