@@ -6,11 +6,17 @@ public import SystemPackage
 ///
 /// Any number of sources, on any number of loops, may want the same signal: each is called. While there is
 /// one, the signal's own action (for SIGINT: to end the process) does not happen; when the last is cancelled,
-/// the action that the first one found is restored. Deliveries that come in faster than the loop goes round
+/// the earlier action is restored. Deliveries that come in faster than the loop goes round
 /// are counted and handed over together.
 ///
+/// Making a source, and adding one to a mode, catches the signal whatever its disposition was, `SIG_IGN` too. Other code
+/// that changes the disposition after that takes the signal away from all sources, until one is made or added again; the
+/// disposition that it has set is then the earlier action that is restored. A child of fork(2) has the earlier actions,
+/// and sources of its own only.
+///
 /// A source and its loop belong to one thread; every method traps on another. It stands on sigaction(2) with
-/// `SA_RESTART` and an eventfd(2): the signal need not be blocked, and any thread may receive it.
+/// `SA_RESTART` and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads
+/// block is not delivered to sources either.
 ///
 /// ```swift
 /// let interrupt = try SignalSource(SIGINT) { source, _ in
@@ -86,6 +92,11 @@ private final class Relay {
         handler(source, Int(clamping: count))
     }
 
+    /// Has the signal caught, whatever other code has done with it meanwhile.
+    func catchSignal() {
+        if let token = unsafe token { unsafe reactor_signal_catch(token) }
+    }
+
     func end() {
         source = nil
         guard let token = unsafe token else { return }
@@ -102,7 +113,9 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     public func add(_ source: SignalSource, forMode mode: Mode) throws(Errno) {
         try add(source.source, forMode: mode)
-        if source.source.loop === self { source.relay?.source = source }
+        guard source.source.loop === self else { return }
+        source.relay?.source = source
+        source.relay?.catchSignal()
     }
 
     /// Takes `source` out of `mode`, without cancelling it: deliveries are kept for when it is added again.

@@ -35,6 +35,60 @@ import Testing
         }
     }
 
+    @Test func `a source catches its signal though other code has ignored it beside another source`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(9)
+            let first = try SignalSource(signal) { _, _ in }
+            Glibc.signal(signal, SIG_IGN)
+            var count = 0
+            let second = try SignalSource(signal) { _, deliveries in count += deliveries }
+            try RunLoop.current.add(second, forMode: .default)
+            deliver(signal)
+            RunLoop.current.poll()
+            #expect(count == 1)
+            first.cancel()
+            second.cancel()
+            #expect(isIgnored(signal))
+        }
+    }
+
+    @Test func `adding a source to a loop catches the signal though other code has ignored it meanwhile`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(10)
+            var count = 0
+            let source = try SignalSource(signal) { _, deliveries in count += deliveries }
+            Glibc.signal(signal, SIG_IGN)
+            try RunLoop.current.add(source, forMode: .default)
+            deliver(signal)
+            RunLoop.current.poll()
+            #expect(count == 1)
+            Glibc.signal(signal, SIG_IGN)
+            deliver(signal)
+            try RunLoop.current.add(source, forMode: .tracking)
+            deliver(signal)
+            RunLoop.current.poll()
+            #expect(count == 2)
+            source.cancel()
+            #expect(isIgnored(signal))
+        }
+    }
+
+    @Test func `the action that is restored is the last that other code had installed`() async throws {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(11)
+            Glibc.signal(signal, SIG_IGN)
+            let first = try SignalSource(signal) { _, _ in }
+            Glibc.signal(signal, SIG_DFL)
+            let second = try SignalSource(signal) { _, _ in }
+            for source in [first, second] { source.cancel() }
+            #expect(!isIgnored(signal))
+        }
+    }
+
     @Test func `after a handler has cancelled its source, the signal does what it did before`() async {
         await #expect(processExitsWith: .signal(SIGTERM)) {
             let source = try SignalSource(SIGTERM) { source, _ in
