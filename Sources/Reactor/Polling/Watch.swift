@@ -111,7 +111,7 @@ extension Watch {
     }
 
     private func end(_ event: OpaquePointer?) {
-        guard let event = unsafe event else { return }
+        guard let event = unsafe event, !poller.isOfParent else { return }
         guard unsafe event == room else { return unsafe event_free(event) }
         unsafe event_del(event)
         unsafe event_debug_unassign(event)

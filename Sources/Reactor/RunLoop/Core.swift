@@ -40,9 +40,9 @@ extension RunLoop {
             noItems = ModeState(.nowhere, isCommon: false)
         }
 
-        func adopt(_ loop: RunLoop) {
+        func adopt(_ loop: RunLoop, isMain: Bool) {
             self.loop = loop
-            isMain = loop === RunLoop.main
+            self.isMain = isMain
             timerSlack = reactor_timer_slack()
         }
 

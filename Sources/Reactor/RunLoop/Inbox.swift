@@ -52,6 +52,7 @@ final class Inbox: Sendable {
     /// The running mode's index; -1 outside an activation.
     private let runningMode = Atomic<Int32>(-1)
     private let waiting = Atomic(false)
+    private let forks = Fork.count
 
     // MARK: From any thread
 
@@ -61,6 +62,11 @@ final class Inbox: Sendable {
     }
 
     var isWaiting: Bool { waiting.load(ordering: .relaxed) }
+
+    /// Whether it was made before the process was forked, and so is the parent's: the thread that would collect from it
+    /// is not in the child, and a lock may be held there for good.
+    @inline(__always)
+    var isOfParent: Bool { forks != Fork.count }
 
     func post(_ block: PostedBlock) {
         leave { $0.blocks.append(block) }
@@ -75,8 +81,8 @@ final class Inbox: Sendable {
         return true
     }
 
-    /// Whether the loop's thread has ended.
-    var isClosed: Bool { closed.load(ordering: .relaxed) }
+    /// Whether the loop's thread has ended; in a child of fork(2), those of the parent's loops have.
+    var isClosed: Bool { closed.load(ordering: .relaxed) || isOfParent }
 
     /// Remembers that `source` is signalled; unlike the others this wakes nobody.
     func noteSignalled(_ source: RunLoop.Source) { leave { $0.signalled.append(source) } }
@@ -105,7 +111,8 @@ final class Inbox: Sendable {
 
     @discardableResult
     private func leave(_ change: (inout Contents) -> Void) -> Bool {
-        contents.withLock { contents in
+        guard !isOfParent else { return false }
+        return contents.withLock { contents in
             guard !closed.load(ordering: .relaxed) else { return false }
             change(&contents)
             hasContents.store(true, ordering: .releasing)

@@ -29,6 +29,7 @@ extension RunLoop {
     @_disfavoredOverload
     @discardableResult
     public func run(mode: Mode, before deadline: Deadline) -> Bool {
+        assertNotOfParent()
         guard isCurrent, mode != .common else { return false }
         return core.activate(mode, until: deadline.uptimeNanoseconds, returnAfterSource: true) != nil
     }

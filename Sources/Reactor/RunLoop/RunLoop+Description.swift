@@ -18,7 +18,7 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
         return (lines + core.dump).lines
     }
 
-    private var name: String { self === RunLoop.main ? "main run loop" : "run loop \(identity.number)" }
+    private var name: String { isMain ? "main run loop" : "run loop \(identity.number)" }
 
     private var activity: String {
         guard let mode = currentMode else { return inbox.isClosed ? "ended" : "not running" }

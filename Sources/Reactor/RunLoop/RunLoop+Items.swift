@@ -12,6 +12,7 @@ extension RunLoop {
     /// - Precondition: A timer whose closure belongs to a thread, because it was made by
     ///   ``Timer/scheduled(after:forMode:tolerance:handler:)`` or its like, is added to that thread's loop only.
     public func add(_ timer: Timer, forMode mode: Mode) {
+        assertNotOfParent()
         guard !inbox.isClosed else { return }
         change(timer) { $0.add(mode, of: self) }
     }
@@ -54,6 +55,7 @@ extension RunLoop {
     ///
     /// Adding an invalid source, or one that is in the mode already, does nothing.
     public func add(_ source: Source, forMode mode: Mode) {
+        assertNotOfParent()
         guard !inbox.isClosed else { return }
         let common = commonModes
         source.change(in: self) { $0.add(mode, common: common) }
@@ -143,6 +145,7 @@ extension RunLoop {
 
     /// Traps on any thread but the loop's own.
     func assertCurrent() {
+        assertNotOfParent()
         precondition(isCurrent, "observers and descriptor sources are used on their run loop's own thread")
     }
 }

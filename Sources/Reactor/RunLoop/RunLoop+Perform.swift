@@ -60,6 +60,7 @@ extension RunLoop {
     public func perform(
         after delay: Duration, inModes modes: [Mode] = [.default], _ block: @escaping () -> Void
     ) -> Timer {
+        assertNotOfParent()
         precondition(isCurrent, "a delayed block without @Sendable is given to the calling thread's own loop")
         let timer = Timer.scheduled(
             delay: delay.wholeNanoseconds, period: 0, modes.first, .zero, .home { _ in block() })
@@ -92,6 +93,7 @@ extension RunLoop {
     }
 
     private func post(_ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool) {
+        assertNotOfParent()
         guard !modes.isEmpty else { return }
         inbox.post(PostedBlock(modes: modes, isSource: isSource, body: block))
     }

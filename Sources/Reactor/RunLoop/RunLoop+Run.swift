@@ -28,6 +28,7 @@ extension RunLoop {
     public func run(
         in mode: Mode, until deadline: Deadline = .distantFuture, returnAfterSourceHandled: Bool = false
     ) -> RunResult {
+        assertNotOfParent()
         precondition(isCurrent, "a run loop is run by its own thread")
         let deadline = deadline.uptimeNanoseconds
         return core.activate(mode, until: deadline, returnAfterSource: returnAfterSourceHandled) ?? .finished
@@ -64,6 +65,8 @@ extension RunLoop.Core {
     @inline(always)
     private func pass(_ groups: RunLoop.Groups, until deadline: Int64, returnAfterSource: Bool) -> RunResult?
     {
+        // A callout of the pass before may have forked, and returned in the child too.
+        if inbox.isOfParent { Fork.refuse() }
         let hasItems = canGoOn(groups)
         inbox.beginPass()
         notify(.beforeTimers, groups)

@@ -13,6 +13,15 @@ import Synchronization
 /// Methods may be called from any thread unless they say otherwise; an addition from another thread wakes the
 /// loop. The loop ends with its thread, and lets go of all that was added to it.
 ///
+/// A loop takes five descriptors, and three more for each further mode that it runs in. Where the process has none left,
+/// adding a descriptor throws `Errno.tooManyOpenFiles`; timers and blocks go on, a few milliseconds late, and the loop
+/// watches its descriptors, and the main loop the main queue, as soon as it can.
+///
+/// A child of fork(2) that does not call exec has no use of its parent's loops: to run one, to add or post to it, and to
+/// cancel what it watches there ends the child with a sentence, and the parent's loops notice nothing. A thread that had no
+/// loop when it forked may have one in the child, the main loop only if the parent had not made it yet; what the system and
+/// libdispatch allow in the child of a process with several threads is little (fork(2)).
+///
 /// It stands on libevent's epoll backend. Where Foundation on Linux differs: there a posted block does not
 /// wake the loop, streams are never served, and observers, sources, `stop` and `wakeUp` are not public.
 public final class RunLoop: Sendable {
@@ -21,7 +30,13 @@ public final class RunLoop: Sendable {
     private let confined: LoopBound<Core>
     private let common: Mutex<ModeSet>
 
-    private init() {
+    /// Whether this is the main thread's. Known without ``main``, which is not made before it is asked for: a child of
+    /// fork(2) then has one of its own.
+    let isMain: Bool
+
+    private init(isMain: Bool = false) {
+        self.isMain = isMain
+        reactor_watch_forks()
         identity = LoopIdentity.next()
         common = Mutex(Self.firstCommonModes)
         confined = LoopBound(Core(home: identity, inbox: inbox), home: identity)
@@ -33,23 +48,30 @@ public final class RunLoop: Sendable {
     // MARK: The loops of threads
 
     /// The main thread's loop.
-    public static let main = RunLoop()
+    public static let main = RunLoop(isMain: true)
 
     /// The calling thread's loop.
     ///
     /// In asynchronous code this is the loop of whatever thread happens to run the task, which nobody runs.
     public static var current: RunLoop {
         if let held = HeldLoop.current { return held.loop }
+        if reactor_had_loop_before_fork() { Fork.refuse() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
+        loop.assertNotOfParent()
         ThreadLoop.set(loop)
-        loop.core.adopt(loop)
+        loop.core.adopt(loop, isMain: loop.isMain)
         return loop
+    }
+
+    /// Traps in a child of fork(2) if this is a loop of the parent's.
+    func assertNotOfParent() {
+        if inbox.isOfParent { Fork.refuse() }
     }
 
     /// Whether the calling thread is this loop's.
     public var isCurrent: Bool {
         if identity.isCurrent { return true }
-        return self === RunLoop.main && reactor_is_main_thread() && RunLoop.current === self
+        return isMain && !inbox.isOfParent && reactor_is_main_thread() && RunLoop.current === self
     }
 
     // MARK: State
@@ -64,7 +86,10 @@ public final class RunLoop: Sendable {
     /// Makes a sleeping loop go round once more; a loop that is awake will not sleep before its next pass.
     ///
     /// It does not end an activation. Outside an activation it does nothing.
-    public func wakeUp() { inbox.wakeUp() }
+    public func wakeUp() {
+        assertNotOfParent()
+        inbox.wakeUp()
+    }
 
     /// Ends the innermost activation under way, at the end of its pass. Without an activation it does
     /// nothing.
@@ -72,7 +97,10 @@ public final class RunLoop: Sendable {
     /// ``run()`` and ``run(until:)`` start another one, as in Cocoa; to be able to stop, run with
     /// ``run(in:until:returnAfterSourceHandled:)`` or `while !done && loop.run(mode: .default, before:
     /// .distantFuture) {}`.
-    public func stop() { inbox.stop() }
+    public func stop() {
+        assertNotOfParent()
+        inbox.stop()
+    }
 
     // MARK: Common modes
 
@@ -85,6 +113,7 @@ public final class RunLoop: Sendable {
     /// Makes `mode` one of this loop's common modes, for good: it gets all that was, or will be, added to
     /// them.
     public func addCommonMode(_ mode: Mode) {
+        assertNotOfParent()
         guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }
         atHome { core in core.modeBecameCommon(mode) }
     }
@@ -132,5 +161,8 @@ private enum ThreadLoop {
 
 private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
     guard let pointer = unsafe pointer else { return }
-    unsafe ThreadLoop.end(Unmanaged<RunLoop>.fromOpaque(pointer).takeRetainedValue())
+    let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer)
+    // A thread that has forked may end in the child, where the loop is not its own.
+    if unsafe loop._withUnsafeGuaranteedRef({ $0.inbox.isOfParent }) { return }
+    unsafe ThreadLoop.end(loop.takeRetainedValue())
 }

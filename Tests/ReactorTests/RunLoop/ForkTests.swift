@@ -1,0 +1,39 @@
+import Testing
+
+/// What becomes of loops and signals in a child of fork(2), and what the child does to its parent: nothing.
+@Suite struct ForkTests {
+    @Test func `a child that uses a loop of its parent is refused, and the parent loses nothing`()
+        async throws
+    {
+        let refused = [
+            "run", "run before", "current", "schedule", "add a timer", "add a source", "cancel", "interest",
+            "perform", "perform and wait", "wake", "stop", "stop a thread",
+        ]
+        let harmless = ["invalidate", "ask", "end the thread", "nothing"]
+        #expect(
+            try await probeMainLoop("loops in a child")
+                == refused.map { "\($0): refused" } + harmless.map { "\($0): exit" } + [
+                    "served", "true woken",
+                ])
+    }
+
+    @Test func `a handler that forks and returns in the child goes on in the parent alone`() async throws {
+        #expect(try await probeMainLoop("fork in a handler") == ["refused 2"])
+    }
+
+    @Test func `a child's signals do there what they did before they were caught, and are the child's`()
+        async throws
+    {
+        #expect(
+            try await probeMainLoop("signals in a child") == [
+                "ignored: exit", "deadly: signal 15", "in the parent: 0", "caught: 2",
+            ])
+    }
+
+    @Test func `a thread without a loop that forks may have one in the child`() async throws {
+        #expect(
+            try await probeMainLoop("a fresh loop in a child") == [
+                "timer true", "signals: 1", "finished", "exit", "in the parent: -1",
+            ])
+    }
+}
