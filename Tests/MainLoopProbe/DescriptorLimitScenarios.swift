@@ -65,7 +65,7 @@ final class TakenDescriptors: @unchecked Sendable {
     print(RunLoop.main.run(in: .default))
 }
 
-/// Two modes that take turns wake at the right moments, though they share what wakes them.
+/// How many descriptors the loop takes for its first mode, and for a further one.
 @MainActor func descriptorsOfModes() throws {
     func count() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }
     hold(.custom)

@@ -93,7 +93,8 @@ extension RunLoop.Core {
     ///
     /// It does not sleep while something waits to be served, nor when this pass has seen the last item go; for the
     /// sake of blocks alone it does, as in Core Foundation. What an earlier activation has left over is served
-    /// without asking the kernel: that is the expensive part of a pass.
+    /// without polling: that is the expensive part of a pass. Only handlers of descriptors have theirs confirmed, as the
+    /// caller of that activation may have read them since.
     @inline(always)
     private func wait(_ groups: RunLoop.Groups, until limit: Int64, unlessEmptied hadItems: Bool) {
         guard let poller = poller(of: groups.own) else { return nap(until: limit) }

@@ -162,4 +162,34 @@ private func tracedWhileWaiting(
         }
         #expect(trace == ["stopped"])
     }
+
+    @Test(arguments: [true, false])
+    func `what has woken the loop in one mode does not wake it in another`(byAlarm: Bool) async throws {
+        let trace = try await traced { loop, trace in
+            for mode in [RunLoop.Mode.inner, .outer] {
+                loop.hold(mode)
+                loop.run(in: mode, until: .after(milliseconds: 1))
+            }
+            for _ in 0..<2 {
+                let waker = try JoinableThread(name: "waker") {
+                    if byAlarm { return }
+                    loop.untilAsleep()
+                    loop.stop()
+                }
+                if byAlarm { Timer.scheduled(after: .milliseconds(1), forMode: .inner) { _ in loop.stop() } }
+                #expect(loop.run(in: .inner) == .stopped)
+                waker.join()
+            }
+            loop.observe(.beforeWaiting, in: .outer) { _ in trace("sleeps") }
+            #expect(loop.run(in: .outer, until: .after(milliseconds: 3)) == .timedOut)
+            trace("again")
+            let stopper = try JoinableThread(name: "stopper") {
+                loop.untilAsleep()
+                loop.stop()
+            }
+            #expect(loop.run(in: .outer) == .stopped)
+            stopper.join()
+        }
+        #expect(trace == ["sleeps", "again", "sleeps"])
+    }
 }
