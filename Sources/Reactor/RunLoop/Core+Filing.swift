@@ -123,7 +123,7 @@ extension RunLoop.Core {
     /// Registers what `poller` does not watch yet.
     func watchAll(in state: ModeState, on poller: Poller) {
         state.lacksWatches = false
-        let groups = groups(state)
+        let groups = RunLoop.Groups(own: state)
         groups.own.descriptors.visit { _ = watch($0, in: state, on: poller) }
         groups.common.descriptors.visit { _ = watch($0, in: state, on: poller) }
     }

@@ -36,8 +36,8 @@ extension RunLoop {
         init(home: LoopIdentity, inbox: Inbox) {
             self.home = home
             self.inbox = inbox
-            commonItems = ModeState(.common, isCommon: false)
-            noItems = ModeState(.nowhere, isCommon: false)
+            noItems = ModeState(.nowhere)
+            commonItems = ModeState(.common, shared: noItems)
         }
 
         func adopt(_ loop: RunLoop, isMain: Bool) {
@@ -58,7 +58,7 @@ extension RunLoop {
 
         @inline(never)
         private func makeState(of mode: Mode) -> ModeState {
-            let state = ModeState(mode, isCommon: commonModes.contains(mode))
+            let state = ModeState(mode, shared: commonModes.contains(mode) ? commonItems : noItems)
             while unsafe states.count <= Int(mode.index) { unsafe states.append(nil) }
             unsafe states[Int(mode.index)] = state
             return state
@@ -75,17 +75,11 @@ extension RunLoop {
         /// Those of the modes that run, without the common items.
         private var ownStates: [ModeState] { (unsafe states.indices).compactMap { unsafe states[$0] } }
 
-        /// The groups that a pass looks at: the mode's own and, for a common mode, that of the common items.
-        @inline(__always)
-        func groups(_ own: ModeState) -> Groups {
-            Groups(own: own, common: own.isCommon ? commonItems : noItems)
-        }
-
         func modeBecameCommon(_ mode: Mode) {
             var commonModes = commonModes
             commonModes.insert(mode)
             self.commonModes = commonModes
-            knownState(of: mode)?.isCommon = true
+            knownState(of: mode)?.shared = commonItems
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) {
                 timer.state.withLock { state in

@@ -3,8 +3,11 @@ extension RunLoop {
     struct Groups {
         /// The mode's own.
         let own: ModeState
-        /// What all common modes share; empty for a mode that is not one of them.
-        let common: ModeState
+        /// What all common modes share; empty for a mode that is not one of them. Looked up each time, as a callback
+        /// may make the mode common while it runs.
+        var common: ModeState {
+            @inline(__always) get { own.shared }
+        }
     }
 }
 

@@ -9,8 +9,8 @@
 struct ModeState {
     struct Contents {
         let mode: RunLoop.Mode
-        /// Whether the mode is one of the common modes.
-        var isCommon: Bool
+        /// What the mode shares with others: the group of the common modes if it is one of them, else an empty one.
+        var shared: ModeState
         /// Made when the mode first runs or gets a descriptor; the group of the common modes never has one.
         var poller: Poller?
         /// Whether the kernel has refused the poller a descriptor.
@@ -38,14 +38,15 @@ struct ModeState {
 
     private let storage: UnsafeMutablePointer<Storage>
 
-    init(_ mode: RunLoop.Mode, isCommon: Bool) {
+    /// - Parameter shared: Nil for a group that shares nothing with another, and has nothing to share.
+    init(_ mode: RunLoop.Mode, shared: ModeState? = nil) {
         unsafe storage = .allocate(capacity: 1)
-        unsafe storage.initialize(to: Storage(contents: Contents(mode: mode, isCommon: isCommon)))
+        unsafe storage.initialize(to: Storage(contents: Contents(mode: mode, shared: shared ?? self)))
     }
 
     /// Lets go of all that is filed here.
     func clear() {
-        unsafe storage.pointee = Storage(contents: Contents(mode: self.mode, isCommon: self.isCommon))
+        unsafe storage.pointee = Storage(contents: Contents(mode: self.mode, shared: self.shared))
     }
 
     /// Ends what this and all its copies stand for.

@@ -13,7 +13,8 @@ extension RunLoop {
         public static let beforeTimers = Activities(rawValue: 2)
         /// Blocks and signalled sources are run next.
         public static let beforeSources = Activities(rawValue: 4)
-        /// The loop is about to sleep; not told in a pass that only polls.
+        /// The loop is about to sleep; not told in a pass that only polls. What an observer makes ready on this
+        /// loop is served without a sleep; a ``RunLoop/Source/signal()`` needs ``RunLoop/wakeUp()`` as well.
         public static let beforeWaiting = Activities(rawValue: 32)
         /// The loop has woken, and has not served yet what woke it.
         public static let afterWaiting = Activities(rawValue: 64)

@@ -44,17 +44,20 @@ extension RunLoop.Core {
     func activate(_ mode: RunLoop.Mode, until deadline: Int64, returnAfterSource: Bool) -> RunResult? {
         if isMain { serveMainQueue() }
         collect()
-        let state = state(of: mode)
-        guard mode != .common, !inbox.isClosed, canStart(groups(state)) else { return nil }
+        let groups = RunLoop.Groups(own: state(of: mode))
+        guard mode != .common, !inbox.isClosed, canStart(groups) else { return nil }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 
-        notify(.entry, groups(state))
+        var hasItems = canGoOn(groups)
+        notify(.entry, groups)
         var result: RunResult? = inbox.isStopRequested ? .stopped : nil
         while result == nil {
-            result = pass(groups(state), until: deadline, returnAfterSource: returnAfterSource)
+            result = pass(groups, hasItems, until: deadline, returnAfterSource: returnAfterSource)
+            // Else it would not go on.
+            hasItems = true
         }
-        notify(.exit, groups(state))
+        notify(.exit, groups)
         return result
     }
 
@@ -63,11 +66,11 @@ extension RunLoop.Core {
     /// What it calls in every pass is inlined, this too: a system call leaves the processor without a memory of
     /// where to return to, and each frame that outlasts one costs some fifty instructions.
     @inline(always)
-    private func pass(_ groups: RunLoop.Groups, until deadline: Int64, returnAfterSource: Bool) -> RunResult?
-    {
+    private func pass(
+        _ groups: RunLoop.Groups, _ hasItems: Bool, until deadline: Int64, returnAfterSource: Bool
+    ) -> RunResult? {
         // A callout of the pass before may have forked, and returned in the child too.
         if inbox.isOfParent { Fork.refuse() }
-        let hasItems = canGoOn(groups)
         inbox.beginPass()
         notify(.beforeTimers, groups)
         notify(.beforeSources, groups)
@@ -91,10 +94,11 @@ extension RunLoop.Core {
     /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or somebody wakes the
     /// loop.
     ///
-    /// It does not sleep while something waits to be served, nor when this pass has seen the last item go; for the
-    /// sake of blocks alone it does, as in Core Foundation. What an earlier activation has left over is served
-    /// without polling: that is the expensive part of a pass. Only handlers of descriptors have theirs confirmed, as the
-    /// caller of that activation may have read them since.
+    /// It does not sleep while something waits to be served, nor when the last item has gone since the activation
+    /// began; for the sake of blocks alone it does, as in Core Foundation. All this is asked after the observers,
+    /// who may change it. What an earlier activation has left over is served without polling: that is the expensive
+    /// part of a pass. Only handlers of descriptors have theirs confirmed, as the caller of that activation may have
+    /// read them since.
     @inline(always)
     private func wait(_ groups: RunLoop.Groups, until limit: Int64, unlessEmptied hadItems: Bool) {
         guard let poller = poller(of: groups.own) else { return nap(until: limit) }
@@ -105,7 +109,8 @@ extension RunLoop.Core {
         notify(.beforeWaiting, groups)
         inbox.setWaiting(true)
         let wakeTime = hadItems && !canGoOn(groups) ? .min : wakeTime(groups, until: limit)
-        let maySleep = wakeTime != .min && inbox.fallAsleep(on: poller.prepareToWait())
+        let isIdle = wakeTime != .min && !poller.ready.hasUnserved()
+        let maySleep = isIdle && inbox.fallAsleep(on: poller.prepareToWait())
         poller.poll(until: maySleep ? wakeTime : .min)
         inbox.awake()
         inbox.setWaiting(false)
