@@ -28,6 +28,8 @@ let scenarios: [String: () throws -> Void] = [
     "few descriptors": fewDescriptors,
     "a late main queue": lateMainQueue,
     "descriptors of modes": descriptorsOfModes,
+    "left in modes": leftInModes,
+    "left in loops": leftInLoops,
 ]
 
 setvbuf(stdout, nil, _IONBF, 0)

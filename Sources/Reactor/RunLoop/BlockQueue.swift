@@ -1,33 +1,16 @@
-/// Blocks that wait for a pass in one group of modes, first in, first out.
+/// Blocks that wait for a pass, first in, first out.
 struct BlockQueue {
-    /// A block, numbered in the order of posting so that two queues can be run as one.
+    /// A block, numbered in the order of posting so that several queues can be run as one.
     struct Entry {
         let sequence: UInt64
         let isSource: Bool
-        var body: Body
+        /// Nil once it has been taken.
+        var body: (@Sendable () -> Void)?
     }
 
-    enum Body {
-        case spent
-        case own(@Sendable () -> Void)
-        /// A block that waits in several queues; whichever runs it first takes it.
-        case shared(Shared)
-    }
+    private var entries: [Entry] = []
 
-    final class Shared {
-        private var body: (@Sendable () -> Void)?
-
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-
-        var isTaken: Bool { body == nil }
-
-        func take() -> (@Sendable () -> Void)? { body.take() }
-    }
-
-    private(set) var entries: [Entry] = []
-
-    /// Whether nothing is left that has not been run by way of another queue.
-    var isEmpty: Bool { entries.allSatisfy(\.isSpent) }
+    var count: Int { entries.count }
 
     mutating func append(_ entry: Entry) { entries.append(entry) }
 
@@ -41,24 +24,31 @@ struct BlockQueue {
     static let keptCapacity = 4096
 }
 
-extension BlockQueue.Entry {
-    var isSpent: Bool {
-        switch body {
-        case .spent: true
-        case .own: false
-        case .shared(let shared): shared.isTaken
+/// The blocks of several modes: a queue for each set of modes that was ever posted to, so that a block waits in one
+/// place, and leaves nothing in the others.
+///
+/// A program names few such sets, and makes them from a fixed set of names, as its modes.
+struct SharedBlocks {
+    private var queues: [(modes: ModeSet, blocks: BlockQueue)] = []
+
+    mutating func append(_ entry: BlockQueue.Entry, in modes: ModeSet) {
+        if let index = queues.firstIndex(where: { $0.modes == modes }) {
+            queues[index].blocks.append(entry)
+        } else {
+            queues.append((modes, BlockQueue()))
+            queues[queues.endIndex - 1].blocks.append(entry)
         }
     }
 
-    /// The block, unless another queue's turn has run it already. It is let go of here, and so as soon as it
-    /// has run.
-    mutating func take() -> (@Sendable () -> Void)? {
-        var body = BlockQueue.Body.spent
-        swap(&body, &self.body)
-        switch consume body {
-        case .spent: return nil
-        case .own(let block): return block
-        case .shared(let shared): return shared.take()
+    /// Moves every entry that one of `modes` may run to the end of `batch`; says of each mode, those others included,
+    /// how many it has lost.
+    mutating func drain(
+        _ modes: [RunLoop.Mode], into batch: inout [BlockQueue.Entry], _ noteLoss: (RunLoop.Mode, Int) -> Void
+    ) {
+        for index in queues.indices where modes.contains(where: queues[index].modes.contains) {
+            let count = queues[index].blocks.count
+            queues[index].blocks.drain(into: &batch)
+            if count > 0 { for mode in queues[index].modes.members { noteLoss(mode, count) } }
         }
     }
 }

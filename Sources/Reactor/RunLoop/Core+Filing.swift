@@ -4,41 +4,21 @@ import SystemPackage
 // Each item knows the modes it is in; here it is filed in, and taken out of, the groups accordingly.
 
 extension RunLoop.Core {
-    // MARK: Signalled sources
-
-    func file(_ source: RunLoop.Source) {
-        let (leaves, enters, isSignalled) = source.refile(home: home)
-        let key = ObjectIdentifier(source)
-        for mode in leaves.members {
-            let group = state(of: mode)
-            group.sources[key] = nil
-            group.signalled.removeAll { $0.source === source }
-            group.agenda.removeAll { $0.source === source }
-        }
-        for mode in enters.members {
-            let group = state(of: mode)
-            group.sources[key] = source
-            if isSignalled { group.signalled.append((nextSequence(), source)) }
-        }
-    }
-
-    func noteSignalled(_ source: RunLoop.Source) {
-        guard source.isSignalled else { return }
-        let sequence = nextSequence()
-        for mode in source.filedGroups(home: home).members {
-            state(of: mode).signalled.append((sequence, source))
-        }
-    }
-
     // MARK: Observers
 
     func update(_ observer: RunLoop.Observer, _ change: (inout Membership) -> Void) {
-        let before = observer.membership.groups
         change(&observer.membership)
-        let after = observer.membership.groups
-        for mode in before.subtracting(after).members { state(of: mode).remove(observer) }
-        for mode in after.subtracting(before).members {
-            state(of: mode).insert(observer, sequence: nextSequence())
+        let wanted = observer.membership.groups
+        for place in observer.places where !wanted.contains(place.group) {
+            let state = state(of: place.group)
+            state.observers.remove(observer, at: place)
+            if observer.isBlock { state.blockCount -= 1 }
+        }
+        observer.places.removeAll { !wanted.contains($0.group) }
+        for mode in wanted.subtracting(ModeSet(observer.places.map(\.group))).members {
+            let state = state(of: mode)
+            observer.places.append(state.observers.insert(observer, sequence: nextSequence(), of: mode))
+            if observer.isBlock { state.blockCount += 1 }
         }
         observer.loop = observer.membership.isEmpty ? nil : loop
     }

@@ -7,7 +7,7 @@ extension RunLoop.Core {
 
     @inline(__always)
     func notify(_ activity: RunLoop.Activities, _ groups: RunLoop.Groups) {
-        let observed = groups.own.observedActivities.union(groups.common.observedActivities)
+        let observed = groups.own.observers.activities.union(groups.common.observers.activities)
         if observed.contains(activity) { callObservers(of: activity, groups) }
     }
 
@@ -15,13 +15,13 @@ extension RunLoop.Core {
     /// the next time.
     @inline(never)
     private func callObservers(of activity: RunLoop.Activities, _ groups: RunLoop.Groups) {
-        var observers = groups.own.observers
+        var observers = groups.own.observers.inOrder()
         if !groups.common.observers.isEmpty {
-            observers += groups.common.observers
-            observers.sort { ($0.observer.order, $0.sequence) < ($1.observer.order, $1.sequence) }
+            observers += groups.common.observers.inOrder()
+            observers.sort { $0.precedes($1) }
         }
-        for (_, observer) in observers where observer.activities.contains(activity) {
-            observer.call(activity)
+        for entry in observers where entry.observer.activities.contains(activity) {
+            entry.observer.call(activity)
         }
     }
 
@@ -38,20 +38,34 @@ extension RunLoop.Core {
     private func runWaitingBlocks(_ groups: RunLoop.Groups) -> Bool {
         var batch: [BlockQueue.Entry] = []
         swap(&batch, &spareBatch)
-        let isMixed = !groups.own.blocks.entries.isEmpty && !groups.common.blocks.entries.isEmpty
-        groups.own.blocks.drain(into: &batch)
-        groups.common.blocks.drain(into: &batch)
-        if isMixed { batch.sort { $0.sequence < $1.sequence } }
+        takeBlocks(groups, into: &batch)
         let handled = run(&batch)
         batch.removeAll(keepingCapacity: batch.capacity <= BlockQueue.keptCapacity)
         if spareBatch.capacity < batch.capacity { swap(&batch, &spareBatch) }
         return handled
     }
 
+    /// Moves the blocks that wait in the groups' own queues, and in those that they share with other modes, to
+    /// `batch`, in the order of posting.
+    private func takeBlocks(_ groups: RunLoop.Groups, into batch: inout [BlockQueue.Entry]) {
+        let count = groups.own.blockCount + groups.common.blockCount
+        let (own, common) = (
+            groups.own.takeOwnBlocks(into: &batch), groups.common.takeOwnBlocks(into: &batch)
+        )
+        guard own + common < count else {
+            if own > 0, common > 0 { batch.sort { $0.sequence < $1.sequence } }
+            return
+        }
+        sharedBlocks.drain([groups.own.mode, groups.common.mode], into: &batch) { mode, count in
+            state(of: mode).blockCount -= count
+        }
+        batch.sort { $0.sequence < $1.sequence }
+    }
+
     private func run(_ batch: inout [BlockQueue.Entry]) -> Bool {
         var handled = false
         for index in batch.indices {
-            guard let block = batch[index].take() else { continue }
+            guard let block = batch[index].body.take() else { continue }
             block()
             handled = handled || batch[index].isSource
         }
@@ -64,33 +78,31 @@ extension RunLoop.Core {
     @inline(__always)
     func performSignalledSources(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
         collect()
-        return groups.haveSignals && performAgenda(groups, onlyFirst: onlyFirst)
+        return groups.haveSignals && performSources(groups, onlyFirst: onlyFirst)
     }
 
     @inline(never)
-    private func performAgenda(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
-        groups.own.makeAgenda()
-        groups.common.makeAgenda()
-        let limit = nextSequence()
+    private func performSources(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
+        let limit = Signal.next()
         var performed = false
-        while let group = groupOfNextSource(groups), let (sequence, source) = group.agenda.popLast() {
-            if sequence < limit, source.perform(home: home) {
-                performed = true
-                if onlyFirst { break }
-            } else if source.isSignalled {
-                group.signalled.append((sequence, source))
-            }
+        while let (source, signal) = nextSignalled(groups, before: limit) {
+            guard source.perform(signal, in: self) else { continue }
+            performed = true
+            if onlyFirst { break }
         }
         return performed
     }
 
-    private func groupOfNextSource(_ groups: RunLoop.Groups) -> ModeState? {
-        guard let common = groups.common.agenda.last else {
-            return groups.own.agenda.isEmpty ? nil : groups.own
+    private func nextSignalled(
+        _ groups: RunLoop.Groups, before limit: Signal
+    ) -> (RunLoop.Source, Signal)? {
+        let own = groups.own.signals.first(before: limit)
+        let common = groups.common.signals.first(before: limit)
+        guard let first = own, let other = common else {
+            return (own ?? common).map { ($0.source, $0.signal) }
         }
-        guard let own = groups.own.agenda.last else { return groups.common }
-        let ownIsFirst = (own.source.order, own.sequence) < (common.source.order, common.sequence)
-        return ownIsFirst ? groups.own : groups.common
+        let next = other.precedes(first) ? other : first
+        return (next.source, next.signal)
     }
 
     // MARK: Descriptors

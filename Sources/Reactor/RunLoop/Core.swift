@@ -21,6 +21,8 @@ extension RunLoop {
         private var lastSequence: UInt64 = 0
         /// Storage that collecting the inbox uses again and again.
         private var collected = Inbox.Contents()
+        /// The blocks that wait for several modes.
+        var sharedBlocks = SharedBlocks()
         /// Storage that running blocks uses again and again; empty while a sweep is using it.
         var spareBatch: [BlockQueue.Entry] = []
         /// What ends waits; made with the first mode's poller.
@@ -87,8 +89,10 @@ extension RunLoop {
                     file(timer, &state)
                 }
             }
-            for source in states.flatMap(\.sources.values) { source.modeBecameCommon(mode, in: loop) }
-            for (_, observer) in states.flatMap(\.observers) {
+            for source in states.flatMap(\.sources.values) {
+                source.change(in: loop) { $0.modeBecameCommon(mode) }
+            }
+            for observer in states.flatMap({ $0.observers.members }) {
                 update(observer) { $0.modeBecameCommon(mode) }
             }
             for source in states.flatMap({ $0.descriptors.members }) {
@@ -115,7 +119,7 @@ extension RunLoop {
             swap(&contents, &collected)
             inbox.collect(&contents)
             for command in contents.commands { command(self) }
-            for source in contents.signalled { noteSignalled(source) }
+            for source in contents.signalled { source.fileSignal(in: self) }
             for index in contents.blocks.indices { queue(&contents.blocks[index]) }
             contents.commands.removeAll(keepingCapacity: true)
             contents.signalled.removeAll(keepingCapacity: true)
@@ -125,17 +129,14 @@ extension RunLoop {
 
         private func queue(_ block: inout PostedBlock) {
             guard let body = block.body.take() else { return }
-            let sequence = nextSequence()
+            let entry = BlockQueue.Entry(sequence: nextSequence(), isSource: block.isSource, body: body)
             if let mode = block.modes.single {
-                state(of: mode).blocks.append(
-                    BlockQueue.Entry(sequence: sequence, isSource: block.isSource, body: .own(body)))
-                return
+                let state = state(of: mode)
+                state.blockCount += 1
+                return state.blocks.append(entry)
             }
-            let shared = BlockQueue.Shared(body)
-            for mode in block.modes.members {
-                state(of: mode).blocks.append(
-                    BlockQueue.Entry(sequence: sequence, isSource: block.isSource, body: .shared(shared)))
-            }
+            for mode in block.modes.members { state(of: mode).blockCount += 1 }
+            sharedBlocks.append(entry, in: block.modes)
         }
 
         // MARK: The end
@@ -148,7 +149,7 @@ extension RunLoop {
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) { forget(timer) }
             for source in states.flatMap(\.sources.values) { source.change(in: loop) { $0 = Membership() } }
-            for (_, observer) in states.flatMap(\.observers) { observer.invalidate() }
+            for observer in states.flatMap({ $0.observers.members }) { observer.invalidate() }
             for source in states.flatMap({ $0.descriptors.members }) {
                 source.owner?.loopEnded(loop)
                 source.cancel()
@@ -158,12 +159,14 @@ extension RunLoop {
         }
 
         private func freeStates() {
-            let freed = ownStates
+            let (freed, blocks) = (ownStates, sharedBlocks)
             unsafe states.removeAll()
+            sharedBlocks = SharedBlocks()
             commonItems.clear()
             for state in freed { state.free() }
             waker?.free()
             waker = nil
+            withExtendedLifetime(blocks) {}
         }
 
         deinit {

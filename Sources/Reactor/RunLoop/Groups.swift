@@ -14,8 +14,7 @@ extension RunLoop {
 extension RunLoop.Groups {
     var haveTimers: Bool { !own.timers.isEmpty || !common.timers.isEmpty }
 
-    /// Whether blocks wait, or entries of blocks that have been run by way of another queue.
-    var haveBlocks: Bool { !own.blocks.entries.isEmpty || !common.blocks.entries.isEmpty }
+    var haveBlocks: Bool { own.blockCount > 0 || common.blockCount > 0 }
 
-    var haveSignals: Bool { own.hasSignals || common.hasSignals }
+    var haveSignals: Bool { !own.signals.isEmpty || !common.signals.isEmpty }
 }

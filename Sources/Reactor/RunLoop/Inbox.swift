@@ -84,8 +84,9 @@ final class Inbox: Sendable {
     /// Whether the loop's thread has ended; in a child of fork(2), those of the parent's loops have.
     var isClosed: Bool { closed.load(ordering: .relaxed) || isOfParent }
 
-    /// Remembers that `source` is signalled; unlike the others this wakes nobody.
-    func noteSignalled(_ source: RunLoop.Source) { leave { $0.signalled.append(source) } }
+    /// Remembers that `source` is signalled; unlike the others this does not wake the loop. False if the loop's thread
+    /// has ended.
+    func noteSignalled(_ source: RunLoop.Source) -> Bool { leave { $0.signalled.append(source) } }
 
     func wakeUp() { rouse() }
 

@@ -15,24 +15,19 @@ struct ModeState {
         var poller: Poller?
         /// Whether the kernel has refused the poller a descriptor.
         var lacksWatches = false
+        /// The blocks of this group alone.
         var blocks = BlockQueue()
-        /// In ascending order, equal ones in the order of arrival.
-        var observers: [(sequence: UInt64, observer: RunLoop.Observer)] = []
-        /// Every activity that an observer here wants: most passes need not look further.
-        var observedActivities: RunLoop.Activities = []
+        /// How many blocks a pass may run for this group, with those that wait for other modes too, and ordered ones.
+        var blockCount = 0
         var sources: [ObjectIdentifier: RunLoop.Source] = [:]
-        /// Sources that were signalled, as the signals came in. One that has been served since may still be
-        /// among them.
-        var signalled: [(sequence: UInt64, source: RunLoop.Source)] = []
-        /// The sources that a sweep is serving, the next one last. A nested sweep goes on with the same
-        /// agenda.
-        var agenda: [(sequence: UInt64, source: RunLoop.Source)] = []
     }
 
-    /// Timers and descriptors are apart, as no key path leads to what cannot be copied.
+    /// These are apart, as no key path leads to what cannot be copied.
     private struct Storage: ~Copyable {
         var contents: Contents
         var timers = TimerQueue<Timer>()
+        var signals = SignalQueue()
+        var observers = ObserverList()
         var descriptors = Roster()
     }
 
@@ -62,6 +57,16 @@ struct ModeState {
         @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.timers }
     }
 
+    var signals: SignalQueue {
+        @inline(__always) _read { yield unsafe storage.pointee.signals }
+        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.signals }
+    }
+
+    var observers: ObserverList {
+        @inline(__always) _read { yield unsafe storage.pointee.observers }
+        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.observers }
+    }
+
     var descriptors: Roster {
         @inline(__always) _read { yield unsafe storage.pointee.descriptors }
         @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.descriptors }
@@ -82,25 +87,12 @@ extension ModeState {
     /// activation.
     var hasItems: Bool { !self.descriptors.isEmpty || !self.timers.isEmpty || !self.sources.isEmpty }
 
-    /// Whether a source may wait to be served.
-    var hasSignals: Bool { !self.signalled.isEmpty || !self.agenda.isEmpty }
-
-    /// Puts what has been signalled on the agenda.
-    func makeAgenda() {
-        guard !self.signalled.isEmpty else { return }
-        self.agenda += self.signalled
-        self.signalled.removeAll(keepingCapacity: true)
-        self.agenda.sort { ($0.source.order, $0.sequence) > ($1.source.order, $1.sequence) }
-    }
-
-    func insert(_ observer: RunLoop.Observer, sequence: UInt64) {
-        let place = self.observers.firstIndex { $0.observer.order > observer.order }
-        self.observers.insert((sequence, observer), at: place ?? self.observers.endIndex)
-        self.observedActivities.formUnion(observer.activities)
-    }
-
-    func remove(_ observer: RunLoop.Observer) {
-        self.observers.removeAll { $0.observer === observer }
-        self.observedActivities = self.observers.reduce(into: []) { $0.formUnion($1.observer.activities) }
+    /// Moves the blocks of this group alone to the end of `batch`; how many they are.
+    func takeOwnBlocks(into batch: inout [BlockQueue.Entry]) -> Int {
+        let count = self.blocks.count
+        guard count > 0 else { return 0 }
+        self.blocks.drain(into: &batch)
+        self.blockCount -= count
+        return count
     }
 }

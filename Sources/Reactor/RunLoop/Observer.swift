@@ -40,6 +40,10 @@ extension RunLoop {
         public var isValid: Bool { handler != nil }
 
         var membership = Membership()
+        /// Where it is filed.
+        var places: [ObserverList.Place] = []
+        /// Whether it stands for an ordered block, which gets its modes started.
+        var isBlock = false
         var loop: RunLoop?
         private var handler: ((Observer, Activities) -> Void)?
         private var isCalling = false

@@ -32,19 +32,18 @@ extension RunLoop.Core {
     private func dump(_ state: ModeState) -> [String] {
         let now = Deadline.now
         let ready = state.poller.map { ", \($0.ready.count) ready" } ?? ""
-        let waiting = state.blocks.entries.count { !$0.isSpent }
         let items =
             state.timers.elements.map { $0.description(at: now) }.sorted()
             + state.sources.values.map(\.description).sorted()
             + state.descriptors.members.map(\.description).sorted()
-            + state.observers.map(\.observer.description)
-        return ["  mode \(state.mode): \(waiting) blocks\(ready)"] + items.map { "    \($0)" }
+            + state.observers.inOrder().map(\.observer.description)
+        return ["  mode \(state.mode): \(state.blockCount) blocks\(ready)"] + items.map { "    \($0)" }
     }
 }
 
 extension ModeState {
     fileprivate var isWorthTelling: Bool {
-        hasItems || !self.observers.isEmpty || !self.blocks.isEmpty || self.poller != nil
+        hasItems || !self.observers.isEmpty || self.blockCount > 0 || self.poller != nil
     }
 }
 

@@ -86,9 +86,10 @@ extension RunLoop {
         order: Int, inModes modes: [Mode] = [.default], _ block: @escaping () -> Void
     ) -> Observer {
         let token = Observer(for: .beforeTimers, repeats: false, order: order) { _, _ in block() }
+        token.isBlock = true
         for mode in modes { add(token, forMode: mode) }
-        // An observer alone neither wakes a loop nor gets one started.
-        perform(inModes: modes) {}
+        // An observer of the wait may have asked for it.
+        wakeUp()
         return token
     }
 

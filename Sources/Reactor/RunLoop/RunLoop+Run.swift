@@ -165,7 +165,7 @@ extension RunLoop.Core {
     // MARK: Whether there is anything to run for
 
     private func canStart(_ groups: RunLoop.Groups) -> Bool {
-        canGoOn(groups) || !groups.own.blocks.isEmpty || !groups.common.blocks.isEmpty
+        canGoOn(groups) || groups.haveBlocks
     }
 
     /// Observers and blocks do not count. The main queue does, unless it is being drained further up the

@@ -6,8 +6,9 @@ extension RunLoop {
     ///
     /// ``signal()`` only marks; a sleeping loop notices when it next wakes, so call ``RunLoop/wakeUp()`` as
     /// well. Signals before the source is served coalesce into one. The mark is cleared before `perform` is
-    /// called, so a signal from within asks for one more. A source may be in several loops: whichever serves
-    /// it first consumes the signal.
+    /// called, so a signal from within asks for one more, which comes when `perform` has returned: it is not
+    /// called within itself, though it runs the loop and the source leaves all modes and comes back. A source may
+    /// be in several loops: whichever serves it first consumes the signal.
     ///
     /// All methods may be called from any thread.
     public final class Source: Sendable {
@@ -15,20 +16,10 @@ extension RunLoop {
         /// order of signals.
         public let order: Int
 
-        /// What the source is in one loop.
-        fileprivate struct Station {
-            let loop: RunLoop
-            var membership = Membership()
-            /// The modes that the callouts have been told of.
-            var told = ModeSet()
-            /// Where the loop's thread has filed it.
-            var filed = ModeSet()
-            var isPerforming = false
-        }
-
         fileprivate struct State {
             var isValid = true
-            var isSignalled = false
+            /// The signal that waits to be served.
+            var signal = Signal.none
             var stations: [LoopIdentity: Station] = [:]
             var callouts: Callouts?
         }
@@ -46,7 +37,8 @@ extension RunLoop {
         /// - Parameters:
         ///   - order: The place among the sources that are signalled.
         ///   - scheduled: Called for each mode the source gets into, with the loop.
-        ///   - cancelled: Called for each mode the source leaves.
+        ///   - cancelled: Called for each mode the source leaves; also when it could not be added after all, as the
+        ///     loop's thread has ended meanwhile.
         ///   - perform: Called on a loop's thread to serve a signal.
         public init(
             order: Int = 0,
@@ -63,23 +55,23 @@ extension RunLoop {
         public var isValid: Bool { state.withLock { $0.isValid } }
 
         /// Whether a signal waits to be served.
-        public var isSignalled: Bool { state.withLock { $0.isSignalled } }
+        public var isSignalled: Bool { state.withLock { $0.signal != .none } }
 
         /// Marks the source to be served. Wakes nobody; ignored by an invalid source.
         public func signal() {
             let loops = state.withLock { state -> [RunLoop] in
-                guard state.isValid, !state.isSignalled else { return [] }
-                state.isSignalled = true
-                return state.stations.values.map(\.loop)
+                guard state.isValid, state.signal == .none else { return [] }
+                state.signal = .next()
+                return state.beginNotes()
             }
-            for loop in loops { loop.inbox.noteSignalled(self) }
+            for loop in loops where !loop.inbox.noteSignalled(self) { state.withLock { $0.dropNote(loop) } }
         }
 
         /// Takes the source out of all its loops for good and lets go of its closures.
         public func invalidate() {
             let loops = state.withLock { state in
                 state.isValid = false
-                state.isSignalled = false
+                state.signal = .none
                 return state.stations.values.map(\.loop)
             }
             for loop in loops { change(in: loop) { $0 = Membership() } }
@@ -92,7 +84,8 @@ extension RunLoop {
 // MARK: - In a loop
 
 extension RunLoop.Source {
-    /// Changes the source's modes in `loop`, tells of those it got into or left, and has the loop follow.
+    /// Changes the source's modes in `loop`, calls `scheduled` and `cancelled` for those it got into or left, and has
+    /// the loop follow. A loop whose thread has ended meanwhile is left again.
     func change(in loop: RunLoop, _ change: (inout Membership) -> Void) {
         let common = loop.commonModes
         let (before, after, callouts) = state.withLock { state in
@@ -105,9 +98,11 @@ extension RunLoop.Source {
             return (before, station.told, state.callouts)
         }
         for mode in after.subtracting(before).members { callouts?.scheduled?(loop, mode) }
-        let isHome = loop.atHome { [self] core in core.file(self) }
-        for mode in before.subtracting(after).members { callouts?.cancelled?(loop, mode) }
-        if !isHome { state.withLock { $0.stations[loop.identity] = nil } }
+        var left = before.subtracting(after)
+        if !loop.atHome({ [self] core in file(in: core) }) {
+            left.formUnion(state.withLock { $0.forget(loop) })
+        }
+        for mode in left.members { callouts?.cancelled?(loop, mode) }
     }
 
     func contains(_ mode: RunLoop.Mode, in loop: RunLoop) -> Bool {
@@ -117,44 +112,72 @@ extension RunLoop.Source {
         }
     }
 
-    /// Tells of a mode that the source got into because it became common.
-    func modeBecameCommon(_ mode: RunLoop.Mode, in loop: RunLoop) {
-        change(in: loop) { $0.modeBecameCommon(mode) }
+    // MARK: On the loop's thread
+
+    /// Brings the loop's groups up to date with the source's modes.
+    func file(in core: RunLoop.Core) {
+        update(in: core) { station in station.file(self, in: core) }
     }
 
-    /// Brings the filing up to date: which groups the source leaves and enters, and whether it waits to be
-    /// served.
-    func refile(home: LoopIdentity) -> (leaves: ModeSet, enters: ModeSet, isSignalled: Bool) {
+    /// Has a signal wait in the loop's groups that the inbox has brought.
+    func fileSignal(in core: RunLoop.Core) {
+        update(in: core) { station in station.isNoted = false }
+    }
+
+    /// Changes the station, has the signal wait in the groups where that is filed, and drops what is over.
+    private func update(in core: RunLoop.Core, _ change: (inout Station) -> Void) {
         state.withLock { state in
-            guard var station = state.stations[home] else { return (ModeSet(), ModeSet(), false) }
-            let wanted = station.membership.groups
-            let change = (
-                station.filed.subtracting(wanted), wanted.subtracting(station.filed), state.isSignalled
-            )
-            station.filed = wanted
-            state.stations[home] = station.membership.isEmpty ? nil : station
-            return change
+            guard var station = state.stations.removeValue(forKey: core.home) else { return }
+            change(&station)
+            station.fileSignal(state.signal, of: self, in: core)
+            if !station.isOver { state.stations[core.home] = station }
         }
     }
 
-    func filedGroups(home: LoopIdentity) -> ModeSet {
-        state.withLock { $0.stations[home]?.filed ?? ModeSet() }
-    }
-
-    /// Serves a signal. False if there is none, or the callout is already under way on this loop's stack.
-    func perform(home: LoopIdentity) -> Bool {
-        let callouts = state.withLock { state -> Callouts? in
-            guard state.isSignalled, let station = state.stations[home], !station.isPerforming else {
-                return nil
+    /// Serves a signal that waits in the loop's groups. False if there is none any longer, or the callback is under way
+    /// on this loop's stack; the signal does not wait there then.
+    func perform(_ signal: Signal, in core: RunLoop.Core) -> Bool {
+        var callouts: Callouts?
+        state.withLock { state in
+            guard var station = state.stations.removeValue(forKey: core.home) else { return }
+            if state.signal == signal, !station.isPerforming {
+                callouts = state.callouts
+                state.signal = .none
+                station.isPerforming = true
             }
-            state.isSignalled = false
-            state.stations[home]?.isPerforming = true
-            return state.callouts
+            station.fileSignal(state.signal, of: self, in: core)
+            state.stations[core.home] = station
         }
         guard let callouts else { return false }
         callouts.perform()
-        state.withLock { $0.stations[home]?.isPerforming = false }
+        update(in: core) { $0.isPerforming = false }
         return true
+    }
+}
+
+extension RunLoop.Source.State {
+    /// The loops whose inboxes have to be told of a signal, as they have not been told of one that they have yet to
+    /// take in.
+    fileprivate mutating func beginNotes() -> [RunLoop] {
+        var loops: [RunLoop] = []
+        for (home, station) in stations where !station.isNoted && !station.membership.isEmpty {
+            stations[home]?.isNoted = true
+            loops.append(station.loop)
+        }
+        return loops
+    }
+
+    /// Takes back a note that a loop has not taken in, as its thread has ended.
+    fileprivate mutating func dropNote(_ loop: RunLoop) {
+        stations[loop.identity]?.isNoted = false
+        if stations[loop.identity]?.isOver == true { stations[loop.identity] = nil }
+    }
+
+    /// Leaves a loop whose thread has ended; the modes that `cancelled` has to be called for. Where the source is still
+    /// filed there, the loop's end sees to it.
+    fileprivate mutating func forget(_ loop: RunLoop) -> ModeSet {
+        guard stations[loop.identity]?.isFiled == false else { return ModeSet() }
+        return stations.removeValue(forKey: loop.identity)?.told ?? ModeSet()
     }
 }
 
@@ -167,8 +190,4 @@ extension RunLoop.Source {
     }
 
     var isInLoop: Bool { state.withLock { $0.stations.values.contains { !$0.membership.isEmpty } } }
-
-    func membership(in loop: RunLoop) -> Membership {
-        state.withLock { $0.stations[loop.identity]?.membership ?? Membership() }
-    }
 }

@@ -107,6 +107,29 @@ import Testing
         }
     }
 
+    @Test func `a port that leaves the loop and comes back in its callout is not called inside itself`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let (depth, loop) = (Count(), RunLoop.current)
+            let mailbox = Mailbox { message in
+                depth.add(1)
+                if let port = message.receivePort {
+                    loop.remove(port, forMode: .default)
+                    loop.add(port, forMode: .default)
+                }
+                for _ in 0..<3 { loop.run(mode: .default, before: Deadline.distantPast) }
+                depth.add(-1)
+            }
+            let port = try SocketPort.listening(mailbox)
+            loop.add(Port(), forMode: .default)
+            for text in ["a", "b", "c"] { port.say(text) }
+            mailbox.wait(3)
+            #expect(mailbox.texts == ["a", "b", "c"] && depth.highest == 1)
+            port.invalidate()
+        }
+    }
+
     @Test func `the delegate may invalidate the port, and gets nothing more`() async throws {
         try await onItsOwnThread {
             let mailbox = Mailbox { $0.receivePort?.invalidate() }

@@ -121,6 +121,32 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
         #expect(!isOpen)
     }
 
+    @Test
+    func
+        `a source added while the loop's thread ends is told that it has left each mode it was told to be in`()
+        async throws
+    {
+        let trace = Trace()
+        let (loop, mayEnd) = (Answer<RunLoop>(), Answer<Void>())
+        let thread = try JoinableThread(name: "ending") {
+            loop.give(.current)
+            mayEnd.wait()
+        }
+        try await onItsOwnThread {
+            let ending = loop.wait()
+            let source = RunLoop.Source(
+                scheduled: { _, mode in
+                    trace("into \(mode)")
+                    mayEnd.give(())
+                    thread.join()
+                },
+                cancelled: { _, mode in trace("out of \(mode)") }, perform: {})
+            ending.add(source, forMode: .custom)
+            #expect(!ending.contains(source, forMode: .custom))
+        }
+        #expect(trace.all == ["into custom", "out of custom"])
+    }
+
     @Test func `threads may post while the loop's thread ends`() async throws {
         for _ in 0..<200 {
             try await onItsOwnThread {

@@ -1,0 +1,53 @@
+extension RunLoop.Source {
+    /// What a source is in one loop.
+    struct Station {
+        let loop: RunLoop
+        var membership = Membership()
+        /// The modes that the callbacks have been told of.
+        var told = ModeSet()
+        /// Where the loop's thread has filed it.
+        private var filed = ModeSet()
+        /// Where its signal waits: in each of `filed`, or nowhere.
+        private var places: [SignalQueue.Place] = []
+        /// Whether the loop's inbox holds a note of a signal. It holds one at most.
+        var isNoted = false
+        /// Whether the callback is under way on the loop's stack. It outlasts the membership: a source that comes back
+        /// meanwhile is not called inside itself.
+        var isPerforming = false
+
+        init(loop: RunLoop) { self.loop = loop }
+
+        var isFiled: Bool { !filed.isEmpty }
+
+        var isOver: Bool { membership.isEmpty && !isNoted && !isPerforming }
+    }
+}
+
+// On the loop's thread, with the source's lock held: nothing here calls user code.
+
+extension RunLoop.Source.Station {
+    /// Files `source` in the groups that it belongs to, and takes it out of the others.
+    mutating func file(_ source: RunLoop.Source, in core: RunLoop.Core) {
+        let wanted = membership.groups
+        let key = ObjectIdentifier(source)
+        for mode in filed.subtracting(wanted).members { core.state(of: mode).sources[key] = nil }
+        for mode in wanted.subtracting(filed).members { core.state(of: mode).sources[key] = source }
+        unfileSignal(in: core)
+        filed = wanted
+    }
+
+    /// Has `signal` wait wherever the source is filed, and no other; not while it is in the inbox, which brings it in
+    /// its turn, nor during the callback.
+    mutating func fileSignal(_ signal: Signal, of source: RunLoop.Source, in core: RunLoop.Core) {
+        unfileSignal(in: core)
+        guard signal != .none, !isNoted, !isPerforming else { return }
+        for mode in filed.members {
+            places.append(core.state(of: mode).signals.insert(source, signal, of: mode))
+        }
+    }
+
+    private mutating func unfileSignal(in core: RunLoop.Core) {
+        for place in places { core.state(of: place.group).signals.remove(place) }
+        places.removeAll(keepingCapacity: true)
+    }
+}
