@@ -8,7 +8,7 @@ extension RunLoop.Core {
 
     func update(_ observer: RunLoop.Observer, _ change: (inout Membership) -> Void) {
         change(&observer.membership)
-        let wanted = observer.membership.groups
+        let wanted = observer.membership.groups(common: commonModes)
         for place in observer.places where !wanted.contains(place.group) {
             let state = state(of: place.group)
             state.observers.remove(observer, at: place)
@@ -54,7 +54,7 @@ extension RunLoop.Core {
     }
 
     private func moveToGroups(_ source: DescriptorSource) {
-        let wanted = source.membership.groups
+        let wanted = source.membership.groups(common: commonModes)
         let groups = source.places.groups
         takeFromRosters(source, groups.subtracting(wanted))
         for mode in wanted.subtracting(groups).members {

@@ -20,7 +20,7 @@ extension RunLoop.Core {
     }
 
     private func fileInEach(_ timer: Timer, _ state: inout Timer.State) {
-        let wanted = state.membership.groups
+        let wanted = state.membership.groups(common: commonModes)
         var places = state.morePlaces
         if let first = state.place { places.append(first) }
         for place in places {

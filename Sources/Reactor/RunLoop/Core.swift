@@ -84,25 +84,11 @@ extension RunLoop {
             knownState(of: mode)?.shared = commonItems
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) {
-                timer.state.withLock { state in
-                    if state.loop === loop { state.membership.modeBecameCommon(mode) }
-                    file(timer, &state)
-                }
+                timer.state.withLock { file(timer, &$0) }
             }
-            for source in states.flatMap(\.sources.values) {
-                source.change(in: loop) { $0.modeBecameCommon(mode) }
-            }
-            for observer in states.flatMap({ $0.observers.members }) {
-                update(observer) { $0.modeBecameCommon(mode) }
-            }
-            for source in states.flatMap({ $0.descriptors.members }) {
-                if let owner = source.owner {
-                    owner.modeBecameCommon(mode, on: loop)
-                } else {
-                    source.membership.modeBecameCommon(mode)
-                    refile(source)
-                }
-            }
+            for source in states.flatMap(\.sources.values) { source.change(in: loop) { _ in } }
+            for observer in states.flatMap({ $0.observers.members }) { update(observer) { _ in } }
+            for source in states.flatMap({ $0.descriptors.members }) { refile(source) }
         }
 
         // MARK: The inbox

@@ -1,12 +1,18 @@
 /// Which modes of one loop an item is in. Pure: it decides, the loop files the item accordingly.
 ///
+/// It says what was asked for, whatever the common set was then: a mode that becomes common changes what follows from
+/// that, and not the membership. So an item that has left a mode stays out of it though another thread had made it
+/// common, and the loop has yet to take that in.
+///
 /// An item is filed in *groups*: one per mode, and one for the common set as a whole. An item that was added
 /// to the common modes is filed once, in `.common`, and every mode of the common set looks there too; so
 /// common items cost the same with two common modes as with ten, and a mode that becomes common has them at
 /// once. Only when such an item is removed from a single mode is it filed in each of the others by itself.
 struct Membership: Equatable {
-    /// Where the item is filed; `.common` among them stands for the common set.
-    private(set) var groups = ModeSet()
+    /// The modes that the item was added to by name.
+    private var named = ModeSet()
+    /// The common modes that it was removed from by name, though it is a common item.
+    private var left = ModeSet()
     /// Whether the item belongs to the common items, and so to modes that become common later.
     private(set) var isCommon = false
 
@@ -14,56 +20,63 @@ struct Membership: Equatable {
 
     /// In one mode; or, with ``RunLoop/Mode/common``, among the common items.
     init(_ mode: RunLoop.Mode) {
-        groups = ModeSet(mode)
-        isCommon = mode == .common
+        if mode == .common { isCommon = true } else { named = ModeSet(mode) }
     }
 
-    var isEmpty: Bool { groups.isEmpty && !isCommon }
+    var isEmpty: Bool { named.isEmpty && !isCommon }
+
+    /// The mode that was asked for, if that is all: `Membership(mode)` is this one.
+    var single: RunLoop.Mode? {
+        if !isCommon { return named.single }
+        return named.isEmpty && left.isEmpty ? .common : nil
+    }
 
     /// Whether the item is in `mode`, given the loop's common set.
     func contains(_ mode: RunLoop.Mode, common: ModeSet) -> Bool {
         if mode == .common { return isCommon }
-        return groups.contains(mode) || (groups.contains(.common) && common.contains(mode))
+        return named.contains(mode) || (isCommon && common.contains(mode) && !left.contains(mode))
     }
 
     /// The modes, without the pseudo-mode `.common`, that the item is in.
     func modes(common: ModeSet) -> ModeSet {
-        var modes = groups
-        if modes.remove(.common) { modes.formUnion(common) }
-        modes.remove(.nowhere)
+        var modes = named
+        if isCommon { modes.formUnion(common.subtracting(left)) }
         return modes
+    }
+
+    /// Where the item is filed; `.common` among them stands for the common set.
+    func groups(common: ModeSet) -> ModeSet {
+        guard isCommon else { return named }
+        guard left.isEmpty else {
+            let modes = modes(common: common)
+            return modes.isEmpty ? ModeSet(.nowhere) : modes
+        }
+        var groups = named.subtracting(common)
+        groups.insert(.common)
+        return groups
     }
 
     mutating func add(_ mode: RunLoop.Mode, common: ModeSet) {
         if mode == .common {
             isCommon = true
-            groups.subtract(common)
-            groups.insert(.common)
-        } else if !contains(mode, common: common) {
-            groups.insert(mode)
+            named.subtract(common)
+            left = ModeSet()
+        } else if isCommon, common.contains(mode) {
+            left.remove(mode)
+        } else {
+            named.insert(mode)
         }
-        groups.remove(.nowhere)
     }
 
     mutating func remove(_ mode: RunLoop.Mode, common: ModeSet) {
         if mode == .common {
             guard isCommon else { return }
             isCommon = false
-            groups.remove(.common)
-            groups.remove(.nowhere)
-            groups.subtract(common)
-        } else if !groups.remove(mode), groups.contains(.common), common.contains(mode) {
-            groups.remove(.common)
-            groups.formUnion(common)
-            groups.remove(mode)
+            named.subtract(common)
+            left = ModeSet()
+        } else {
+            named.remove(mode)
+            if isCommon, common.contains(mode) { left.insert(mode) }
         }
-        if isCommon, groups.isEmpty { groups.insert(.nowhere) }
-    }
-
-    /// Follows the loop's common set, which has just got `mode`.
-    mutating func modeBecameCommon(_ mode: RunLoop.Mode) {
-        guard isCommon else { return }
-        if groups.contains(.common) { groups.remove(mode) } else { groups.insert(mode) }
-        groups.remove(.nowhere)
     }
 }

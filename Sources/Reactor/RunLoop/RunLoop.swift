@@ -111,7 +111,10 @@ public final class RunLoop: Sendable {
     var commonModes: ModeSet { common.withLock { $0 } }
 
     /// Makes `mode` one of this loop's common modes, for good: it gets all that was, or will be, added to
-    /// them.
+    /// them. From any thread.
+    ///
+    /// On the loop's thread it takes effect in the pass under way, also for the mode that runs. What is removed from
+    /// `mode` after this has returned stays out of it.
     public func addCommonMode(_ mode: Mode) {
         assertNotOfParent()
         guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }

@@ -28,7 +28,7 @@ extension RunLoop.Source {
 extension RunLoop.Source.Station {
     /// Files `source` in the groups that it belongs to, and takes it out of the others.
     mutating func file(_ source: RunLoop.Source, in core: RunLoop.Core) {
-        let wanted = membership.groups
+        let wanted = membership.groups(common: core.commonModes)
         let key = ObjectIdentifier(source)
         for mode in filed.subtracting(wanted).members { core.state(of: mode).sources[key] = nil }
         for mode in wanted.subtracting(filed).members { core.state(of: mode).sources[key] = source }

@@ -82,7 +82,7 @@ final class Acceptor {
         fault = error
         if let loop = listener.source.loop, !isDraining {
             try? listener.source.setInterest([])
-            let modes = Array(listener.source.membership.groups.members)
+            let modes = Array(listener.source.membership.groups(common: loop.commonModes).members)
             timer = loop.perform(after: pause.next(), inModes: modes) {
                 [weak self, weak source = listener.source] in
                 if let source { self?.resume(source) }

@@ -39,11 +39,6 @@ extension StreamEngine {
 }
 
 extension StreamEngine: DescriptorSourceOwner {
-    func modeBecameCommon(_ mode: RunLoop.Mode, on loop: RunLoop) {
-        state.withLock { $0.homes.update(loop.identity) { $0.membership.modeBecameCommon(mode) } }
-        loop.core.follow(self)
-    }
-
     func loopEnded(_ loop: RunLoop) { _ = state.withLock { $0.homes.remove(loop.identity) } }
 }
 

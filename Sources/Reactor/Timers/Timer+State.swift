@@ -115,7 +115,7 @@ extension Timer.State {
             return group == Group.several ? details?.membership ?? Membership() : Membership()
         }
         set {
-            if let only = newValue.groups.single, newValue == Membership(only) {
+            if let only = newValue.single {
                 group = only.index
             } else {
                 group = Group.several

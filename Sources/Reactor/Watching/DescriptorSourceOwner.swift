@@ -2,8 +2,6 @@
 protocol DescriptorSourceOwner: AnyObject {
     /// Serves what the descriptor is ready for, or what the owner itself has raised.
     func serve(_ source: DescriptorSource, _ readiness: Readiness)
-    /// Brings the source's modes up to date with the loop's common set, which has just got `mode`.
-    func modeBecameCommon(_ mode: RunLoop.Mode, on loop: RunLoop)
     /// Lets go of the source, which the loop has ended with itself.
     func loopEnded(_ loop: RunLoop)
 }
