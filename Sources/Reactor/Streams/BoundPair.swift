@@ -98,13 +98,20 @@ final class BoundOutput: OutputBackend {
         }
     }
 
+    var isAtEndWhenOpened: Bool { buffer.look { $0.isInputClosed } }
+
     func isReady() -> Bool { buffer.look { $0.room > 0 || $0.isInputClosed } }
 
-    /// Waits only when there is no room at all; an error once the other half is closed.
+    /// The end as soon as the other half is closed: a writer that has nothing to write is to learn of it, too.
+    func prepare() -> Prospect {
+        buffer.look { $0.isInputClosed ? .atEnd : $0.room > 0 ? .ready : .waiting }
+    }
+
+    /// Waits only when there is no room at all; takes nothing once the other half is closed.
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
         try buffer.move(\.input) { state in
             if state.isOutputClosed { return .failure(.badFileDescriptor) }
-            if state.isInputClosed { return .failure(.brokenPipe) }
+            if state.isInputClosed { return .success(Transfer(count: 0, isAtEnd: true)) }
             return state.room > 0 ? .success(Transfer(count: unsafe state.put(bytes))) : nil
         }
     }
@@ -148,7 +155,11 @@ extension Stream {
     ///
     /// The output has room while fewer than `size` bytes are under way; a write to a full pair waits, so use
     /// the halves from two threads, or write when the delegate is told of room. Closing the output lets the
-    /// input read what is left, then its end; closing the input makes writes fail with `Errno.brokenPipe`.
+    /// input read what is left, then its end.
+    ///
+    /// Closing the input ends the output: scheduled, it delivers ``Event/endEncountered``, whatever it has delivered
+    /// before; a write returns 0, also one that waits for room. That is no error, as in Cocoa; what the input has not
+    /// read is lost.
     /// - Precondition: `size` is positive.
     public static func boundPair(bufferSize size: Int) -> (input: InputStream, output: OutputStream) {
         precondition(size > 0, "a bound pair needs room for at least one byte")

@@ -38,7 +38,7 @@ final class FileInput: InputBackend {
             state.inner = inner
             return state.offset
         }
-        if let offset { _ = inner.setProperty(offset, .fileCurrentOffsetKey) }
+        if let offset, !inner.setProperty(offset, .fileCurrentOffsetKey) { throw .illegalSeek }
     }
 
     func close() throws(Errno) {
@@ -65,12 +65,15 @@ final class FileInput: InputBackend {
     }
 
     func property(_ key: Stream.PropertyKey) -> Any? {
-        inner?.property(key) ?? state.withLock { key == .fileCurrentOffsetKey ? $0.offset : nil }
+        if let inner { return inner.property(key) }
+        return key == .fileCurrentOffsetKey ? state.withLock { $0.offset } : nil
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         if let inner { return inner.setProperty(value, key) }
-        guard key == .fileCurrentOffsetKey, let offset = fileOffset(value) else { return false }
+        guard key == .fileCurrentOffsetKey, let offset = fileOffset(value), origin.isSeekable(.reading) else {
+            return false
+        }
         state.withLock { $0.offset = offset }
         return true
     }
@@ -80,7 +83,7 @@ final class FileInput: InputBackend {
 final class FileOutput: OutputBackend {
     private struct State {
         var inner: (any OutputBackend)?
-        /// Where to begin, if that was said before opening.
+        /// Where to begin, if that was said before opening; once closed, where writing has stopped.
         var offset: Int?
     }
 
@@ -108,12 +111,15 @@ final class FileOutput: OutputBackend {
             state.inner = inner
             return state.offset
         }
-        if let offset { _ = inner.setProperty(offset, .fileCurrentOffsetKey) }
+        if let offset, !inner.setProperty(offset, .fileCurrentOffsetKey) { throw .illegalSeek }
     }
 
     func close() throws(Errno) {
         defer { origin.holder.close() }
-        try inner?.close()
+        guard let inner else { return }
+        // The descriptor tells no longer once it is closed.
+        if let offset = inner.property(.fileCurrentOffsetKey) as? Int { state.withLock { $0.offset = offset } }
+        try inner.close()
     }
 
     var descriptor: DescriptorHolder? { inner?.descriptor }
@@ -141,12 +147,13 @@ final class FileOutput: OutputBackend {
     }
 
     func property(_ key: Stream.PropertyKey) -> Any? {
-        inner?.property(key) ?? state.withLock { key == .fileCurrentOffsetKey ? $0.offset : nil }
+        if let value = inner?.property(key) { return value }
+        return key == .fileCurrentOffsetKey ? state.withLock { $0.offset } : nil
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         if let inner, key != .fileCurrentOffsetKey { return inner.setProperty(value, key) }
-        guard key == .fileCurrentOffsetKey, !origin.isAppending, let offset = fileOffset(value) else {
+        guard key == .fileCurrentOffsetKey, let offset = fileOffset(value), origin.isSeekable(.writing) else {
             return false
         }
         if let inner { return inner.setProperty(offset, key) }

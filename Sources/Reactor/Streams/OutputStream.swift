@@ -5,8 +5,9 @@ public import SystemPackage
 ///
 /// Opened and scheduled on a run loop, it tells its delegate when there is room; the delegate writes. What is
 /// written to a regular file is taken at once and written on a Dispatch queue, so that a slow disk does not
-/// hold up the loop's thread. A reader that has gone is an error of the stream, `Errno.brokenPipe`: SIGPIPE
-/// is not raised.
+/// hold up the loop's thread. A reader that has closed a pipe or a socket is an error of the stream,
+/// `Errno.brokenPipe`; SIGPIPE is not raised. The reader of a bound pair ends the stream
+/// (``Stream/boundPair(bufferSize:)``).
 open class OutputStream: Stream {
     private let sink: any OutputBackend
 
@@ -84,8 +85,8 @@ open class OutputStream: Stream {
 
     /// Writes up to `len` bytes from `buffer`, waiting for room for the first one.
     ///
-    /// - Returns: How many were taken, perhaps fewer than `len`; 0 if a fixed buffer is full (or `len` is
-    ///   not positive); -1 if the stream is not open or has failed.
+    /// - Returns: How many were taken, perhaps fewer than `len`; 0 if a fixed buffer is full, or the input of a bound
+    ///   pair has been closed (or `len` is not positive); -1 if the stream is not open or has failed.
     @discardableResult
     open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)

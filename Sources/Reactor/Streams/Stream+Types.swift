@@ -50,8 +50,12 @@ extension Stream {
         /// The key called `rawValue`.
         public init(_ rawValue: String) { self.rawValue = rawValue }
 
-        /// An `Int` (set: any integer): where in a regular file the next byte is read or written. Can be set
-        /// before and after opening, but not for a file that is appended to.
+        /// An `Int` (set: any integer that is not negative): where in a regular file the next byte is read or written.
+        ///
+        /// Can be set before opening and while the stream is open. Setting it returns false, and changes nothing, for
+        /// a file that is written with O_APPEND, for a pipe, terminal, socket or device, and once the stream is at its
+        /// end, has failed or is closed. Set for a path that turns out to be none of a regular file, it makes
+        /// ``Stream/open()`` fail with `Errno.illegalSeek`.
         public static let fileCurrentOffsetKey = PropertyKey("kCFStreamPropertyFileCurrentOffset")
 
         /// A `[UInt8]`: what has been written to a memory stream so far. Stays readable after closing.

@@ -38,8 +38,13 @@ open class Stream {
 
     deinit { engine.retire() }
 
-    /// Who is told of events; not kept alive. Nil, as at first, means the stream itself, if it is a
+    /// The object that events are delivered to; not kept alive. Nil, as at first, means the stream itself, if it is a
     /// ``StreamDelegate``.
+    ///
+    /// Events wait for a delegate: what has happened while there was none is delivered when there is one, unless a
+    /// read, a write or the closing of the stream has made it void. A new delegate is also told of bytes or space that
+    /// its predecessor was told of and has not answered. A subclass that overrides this property without calling
+    /// `super` schedules the stream after it has got a delegate.
     open weak var delegate: (any StreamDelegate)? {
         get { engine.delegate }
         set { engine.delegate = newValue }

@@ -48,6 +48,8 @@ enum Prospect {
     /// To wait: the backend will tell, or the kernel.
     case waiting
     case ready
+    /// Nothing more will come, or be taken.
+    case atEnd
     case failed(any Error)
 }
 

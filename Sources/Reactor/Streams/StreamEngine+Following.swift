@@ -17,7 +17,7 @@ extension StreamEngine {
     func plan(on loop: RunLoop) -> Plan? {
         state.withLock { state in
             let interest = state.setInterest(on: loop.identity, event)
-            let isRaised = !state.isTelling && !state.machine.raised.isEmpty
+            let isRaised = !state.isTelling && state.hasNews
             guard let station = state.homes.station(on: loop.identity)?.value else { return nil }
             return state.homes.update(loop.identity) { standing in
                 (standing.isSummoned, standing.isSettled) = (false, true)
@@ -74,13 +74,23 @@ extension StreamEngine.State {
         guard !isTelling, !homes.isEmpty else { return .none }
         if readying == .backend, machine.isOpen { return .refresh }
         if homes.hasOthers || isBehind(homes.first!.standing, event) { return .follow }
-        return machine.raised.isEmpty ? .none : .raise(homes.first!.station)
+        return hasNews ? .raise(homes.first!.station) : .none
     }
+
+    /// Whether there is something to tell, and to a delegate.
+    @inline(__always)
+    var hasNews: Bool { !machine.raised.isEmpty && !lacksDelegate }
 
     /// Whether what the loop has the kernel watch for is not what it should be.
     @inline(__always)
     func isBehind(_ standing: StreamHome.Standing, _ event: Stream.Event) -> Bool {
         interest(isDisarmed: standing.isDisarmed, event) != standing.interest
+    }
+
+    /// Whether the kernel need not tell of `event`: the delegate has not answered it, or there is no delegate.
+    @inline(__always)
+    private func isUnanswered(_ event: Stream.Event) -> Bool {
+        lacksDelegate || !machine.unanswered.isDisjoint(with: event)
     }
 
     /// What the kernel has to watch for. A loop that asks no longer, because the kernel told again of what has
@@ -90,14 +100,14 @@ extension StreamEngine.State {
         guard machine.isOpen else { return isDraining && machine.status == .atEnd ? Readiness(event) : [] }
         switch readying {
         case .backend: return []
-        case .kernel: return isDisarmed && !machine.unanswered.isDisjoint(with: event) ? [] : Readiness(event)
+        case .kernel: return isDisarmed && isUnanswered(event) ? [] : Readiness(event)
         case .kernelWhenBlocked: return isBlocked || isDraining ? Readiness(event) : []
         }
     }
 
     /// Takes as carried out what a loop has the kernel watch for now.
     fileprivate mutating func setInterest(on loop: LoopIdentity, _ event: Stream.Event) -> Readiness {
-        if machine.unanswered.isDisjoint(with: event) { homes.update(loop) { $0.isDisarmed = false } }
+        if !isUnanswered(event) { homes.update(loop) { $0.isDisarmed = false } }
         let isDisarmed = homes[loop]?.isDisarmed ?? false
         let interest = interest(isDisarmed: isDisarmed, event)
         homes.update(loop) { $0.interest = interest }

@@ -27,6 +27,8 @@ extension StreamEngine {
             guard !state.machine.isReleased else { return false }
             // A stream that is scheduled anew tells its new loop again.
             if state.homes.isEmpty { state.machine.forgetTold() }
+            // A subclass may have a delegate now that it has not told of.
+            state.lacksDelegate = false
             if state.homes[loop.identity] == nil {
                 state.homes.insert(StreamHome(loop, station: DescriptorSource(ownedBy: self)))
             }
@@ -100,6 +102,7 @@ extension StreamEngine {
             switch backend.prepare() {
             case .waiting: state.withLock { $0.raiseRoom(event) }
             case .ready: state.withLock { $0.machine.raise(event, unlessMovedSince: transfers) }
+            case .atEnd: state.withLock { $0.machine.reachEnd() }
             case .failed(let error): fail(error)
             }
         }
@@ -113,7 +116,7 @@ extension StreamEngine {
             state -> ((first: RunLoop?, others: [RunLoop]), StreamQueue?) in
             if state.isTelling { return ((nil, []), nil) }
             // What is to be told on a queue needs no loop.
-            let isRaised = !state.machine.raised.isEmpty
+            let isRaised = state.hasNews
             let queue = isRaised ? state.enqueueCallout() : nil
             let isLoopNeeded = isRaised && queue == nil
             return (state.homes.loops { isLoopNeeded || state.isBehind($0, event) }, queue)

@@ -39,7 +39,10 @@ extension StreamEngine {
     private func turn(to station: DescriptorSource, isTold: Bool, unlessMovedSince transfers: UInt64? = nil) {
         var news: News?
         let finding = find(&news, isTold: isTold, unlessMovedSince: transfers)
-        if let news = news.take() { return tell(news) { $0.isAtHome } }
+        if let news = news.take() {
+            if !tell(news, while: { $0.isAtHome }) { station.isHandled = false }
+            return
+        }
         switch finding {
         case .nothing: station.isHandled = false
         case .again:
@@ -82,34 +85,48 @@ extension StreamEngine {
 
     /// Takes the first of `events` that is raised. For use with `state` locked.
     func takeNews(_ state: inout State, of events: Stream.Event) -> News {
+        state.hasNewDelegate = false
         let event = state.machine.nextToTell(of: events)
         let (stream, delegate) = audience(state)
         return News(
             event: event, rest: events.subtracting(event ?? []), stream: stream, delegate: delegate)
     }
 
-    /// Calls the delegate, once for each event, for as long as `isWanted` says so.
-    func tell(_ first: consuming News, while isWanted: (borrowing State) -> Bool) {
+    /// Calls the delegate, once for each event, for as long as `isWanted` says so. An event that finds no delegate
+    /// waits for one.
+    ///
+    /// Returns whether the first event has been delivered.
+    @discardableResult
+    func tell(_ first: consuming News, while isWanted: (borrowing State) -> Bool) -> Bool {
+        let firstEvent = first.event
         var next: News? = first
+        var undelivered: Stream.Event?
         while let news = next.take() {
-            let rest = news.tell()
+            let event = news.event
+            guard let rest = news.tell() else {
+                undelivered = event
+                break
+            }
             guard !rest.isEmpty else { break }
             state.withLock { if isWanted($0) { next = takeNews(&$0, of: rest) } }
         }
-        run(state.withLock { $0.finishTelling(self.event) })
+        run(state.withLock { $0.finishTelling(self.event, undelivered) })
+        return undelivered == nil || undelivered != firstEvent
     }
 }
 
 extension StreamEngine.News {
-    /// Calls the delegate, and lets go of it; what there is to tell after that.
+    /// Calls the delegate, and lets go of it; what there is to tell after that. Nil if there is no delegate.
     ///
     /// It is looked at in place: giving names to what is here would count references.
-    fileprivate consuming func tell() -> Stream.Event {
+    fileprivate consuming func tell() -> Stream.Event? {
         guard let event, stream != nil else { return [] }
         if delegate != nil {
             delegate!.stream(stream!, handle: event)
         } else if let delegate = stream!.delegate ?? stream! as? any StreamDelegate {
             delegate.stream(stream!, handle: event)
+        } else {
+            return nil
         }
         return rest
     }
@@ -133,8 +150,9 @@ extension StreamEngine.State {
         }
         // It tells for as long as that is so. Taking the registration out costs a system call, and putting it back
         // another; so it stays, unless the kernel really does tell again of something that the delegate has not
-        // answered.
-        let canTell = !isTelling && machine.unanswered.isDisjoint(with: event)
+        // answered, or that waits for a delegate.
+        let isAwaitingDelegate = lacksDelegate && !machine.raised.isDisjoint(with: event)
+        let canTell = !isTelling && !isAwaitingDelegate && machine.unanswered.isDisjoint(with: event)
         machine.raise(event)
         if canTell { return nil }
         homes.update(.current) { ($0.isDisarmed, $0.interest) = (true, []) }
@@ -151,8 +169,23 @@ extension StreamEngine.State {
         return standing.membership.contains(mode, common: loop.core.commonModes)
     }
 
-    fileprivate mutating func finishTelling(_ event: Stream.Event) -> StreamEngine.Errand {
+    fileprivate mutating func finishTelling(
+        _ event: Stream.Event, _ undelivered: Stream.Event?
+    ) -> StreamEngine.Errand {
         isTelling = false
+        lacksDelegate = false
+        if let undelivered {
+            lacksDelegate = !hasNewDelegate
+            machine.restore(undelivered)
+        }
         return errand(event)
+    }
+
+    /// Prepares for a new delegate, which is told again what its predecessor has not answered. Returns whether there
+    /// are loops to bring up to date.
+    mutating func welcomeDelegate() -> Bool {
+        (lacksDelegate, hasNewDelegate) = (false, true)
+        machine.forgetTold()
+        return !homes.isEmpty
     }
 }

@@ -18,6 +18,10 @@ final class StreamEngine: Sendable {
         /// Whether the delegate is being called, or about to be on a queue: it is not called again inside that, nor by
         /// another loop.
         var isTelling = false
+        /// Whether the last event to be delivered found no delegate: it waits, and so does all that follows it.
+        var lacksDelegate = false
+        /// Whether a delegate has been set since the stream's delegate was last looked up.
+        var hasNewDelegate = false
         /// Whether bytes were moved outside the delegate's callout, or on another thread than the loop's: they may be
         /// what the kernel has told of.
         var hasMovedOutside = false
@@ -62,7 +66,18 @@ final class StreamEngine: Sendable {
             state.withLock { _ in delegate = unsafe givenDelegate }
             return delegate
         }
-        set { state.withLock { _ in unsafe givenDelegate = newValue } }
+        set {
+            // Kept until the lock is released: this may be the last reference.
+            var former: (any StreamDelegate)?
+            let isReady = state.withLock { state -> Bool in
+                former = unsafe givenDelegate
+                unsafe givenDelegate = newValue
+                guard newValue != nil, former !== newValue || state.lacksDelegate else { return false }
+                return state.welcomeDelegate()
+            }
+            withExtendedLifetime(former) {}
+            if isReady { refresh() }
+        }
     }
 
     /// Who is to be told: the stream, and its delegate unless the stream has to be asked.
@@ -96,7 +111,7 @@ final class StreamEngine: Sendable {
         switch backend.progress() {
         case .waiting: return true
         case .failed(let error): fail(error)
-        case .ready:
+        case .ready, .atEnd:
             let readying = backend.readying
             state.withLock { state in
                 state.machine.opened()
@@ -133,6 +148,8 @@ final class StreamEngine: Sendable {
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        // Past the end, or closed, no offset is used any more.
+        guard key != .fileCurrentOffsetKey || status == .notOpen || isOpen else { return false }
         guard backend.setProperty(value, key) else { return false }
         refresh()
         return true

@@ -128,4 +128,15 @@ struct StreamMachine {
         unanswered.formUnion(next.intersection([.hasBytesAvailable, .hasSpaceAvailable]))
         return next
     }
+
+    /// Raises `event` again, which was taken to be delivered and found no delegate, unless a read, a write, a fault
+    /// or the closing of the stream has made it void meanwhile.
+    mutating func restore(_ event: Stream.Event) {
+        guard !isReleased, status != .error || event == .errorOccurred else { return }
+        if event == .hasBytesAvailable || event == .hasSpaceAvailable {
+            guard isOpen, unanswered.contains(event) else { return }
+            unanswered.subtract(event)
+        }
+        raised.insert(event)
+    }
 }

@@ -70,19 +70,6 @@ import Testing
         }
     }
 
-    @Test func `an event has nobody to go to and is consumed`() async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder, loop) = (try Fixture(.pipe), Recorder(), RunLoop.current)
-            fixture.stream.start(nil)
-            loop.poll()
-            fixture.stream.delegate = recorder
-            loop.poll()
-            #expect(recorder.events.isEmpty)
-            fixture.move(1)
-            loop.serve { recorder.events == [.hasBytesAvailable] }
-        }
-    }
-
     @Test func `the delegate at the time of telling is told`() async throws {
         try await onItsOwnThread {
             let (fixture, one, two) = (try Fixture(.bytes), Recorder(), Recorder())
