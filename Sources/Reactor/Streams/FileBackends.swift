@@ -118,7 +118,9 @@ final class FileOutput: OutputBackend {
         defer { origin.holder.close() }
         guard let inner else { return }
         // The descriptor tells no longer once it is closed.
-        if let offset = inner.property(.fileCurrentOffsetKey) as? Int { state.withLock { $0.offset = offset } }
+        if let offset = inner.property(.fileCurrentOffsetKey) as? Int {
+            state.withLock { $0.offset = offset }
+        }
         try inner.close()
     }
 

@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 2], [true, false])
-    func `closing the input ends a scheduled output, whatever it has delivered before`(
+    func `closing the input ends a scheduled output, whatever came before`(
         written: Int, isDelivered: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -118,7 +118,8 @@ import Testing
             pair.input.close()
             loop.serve { writer.events.last == .endEncountered }
             loop.poll()
-            #expect(writer.events.dropFirst(delivered.count).filter { $0 != .openCompleted } == [.endEncountered])
+            #expect(
+                writer.events.dropFirst(delivered.count).filter { $0 != .openCompleted } == [.endEncountered])
             #expect(pair.output.streamStatus == .atEnd && pair.output.streamError == nil)
             #expect(pair.output.write([1]) == 0 && !pair.output.hasSpaceAvailable)
             #expect(loop.passesInAWhile() < 10)

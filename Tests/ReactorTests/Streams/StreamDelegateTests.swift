@@ -85,7 +85,9 @@ import Testing
         }
     }
 
-    @Test func `a delegate that takes itself away in a callback leaves the rest to the next one`() async throws {
+    @Test func `a delegate that removes itself in a callback leaves the rest to the next`()
+        async throws
+    {
         try await onItsOwnThread {
             let (fixture, first, second) = (try Fixture(.bytes), Recorder(), Recorder())
             first.onEvent = { stream, _ in stream.delegate = nil }
@@ -157,7 +159,9 @@ import Testing
         input.close()
     }
 
-    @Test func `a stream that is its own delegate is told without another, and again after another`() async throws {
+    @Test func `a stream that is its own delegate is told before and after another one`()
+        async throws
+    {
         try await onItsOwnThread {
             let (stream, other, loop) = (OwnDelegate(data: [1]), Recorder(), RunLoop.current)
             stream.start(nil)
