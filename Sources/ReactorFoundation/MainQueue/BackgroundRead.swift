@@ -21,7 +21,7 @@ final class BackgroundRead: StreamDelegate {
         do throws(Errno) {
             BackgroundRead(request, try request.duplicate(), toEnd: toEnd).begin()
         } catch {
-            request.postLater(error)
+            request.postLater(error, bytes: Data())
         }
     }
 
@@ -47,9 +47,9 @@ final class BackgroundRead: StreamDelegate {
         guard request.isOpen else { return end() }
         switch eventCode {
         case .hasBytesAvailable: read()
-        case .endEncountered: end([NSFileHandleNotificationDataItem: bytes])
+        case .endEncountered: end { request.post([NSFileHandleNotificationDataItem: bytes]) }
         case .errorOccurred:
-            end(["NSFileHandleError": Int((aStream.streamError as? Errno ?? .ioError).rawValue)])
+            end { request.post(aStream.streamError as? Errno ?? .ioError, bytes: bytes) }
         default: break
         }
     }
@@ -57,13 +57,13 @@ final class BackgroundRead: StreamDelegate {
     private func read() {
         let some = input.read(upTo: Self.mostBytes)
         bytes.append(contentsOf: some)
-        if !readsToEnd, !some.isEmpty { end([NSFileHandleNotificationDataItem: bytes]) }
+        if !readsToEnd, !some.isEmpty { end { request.post([NSFileHandleNotificationDataItem: bytes]) } }
     }
 
-    private func end(_ userInfo: [String: Any]? = nil) {
+    private func end(_ post: () -> Void = {}) {
         guard let keeper = keeper.take() else { return }
         input.close()
-        if let userInfo { request.post(userInfo) }
+        post()
         keeper.invalidate()
     }
 }

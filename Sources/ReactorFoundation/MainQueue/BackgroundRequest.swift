@@ -26,12 +26,17 @@ struct BackgroundRequest {
         NotificationCenter.default.post(name: name, object: handle, userInfo: userInfo)
     }
 
-    func post(_ error: Errno) { post(["NSFileHandleError": Int(error.rawValue)]) }
+    /// Posts that the request has failed; for a reading, with the `bytes` that came before.
+    func post(_ error: Errno, bytes: Data? = nil) {
+        var userInfo: [String: Any] = ["NSFileHandleError": Int(error.rawValue)]
+        userInfo[NSFileHandleNotificationDataItem] = bytes
+        post(userInfo)
+    }
 
     /// Posts in one of the modes, never at once.
-    func postLater(_ error: Errno?) {
+    func postLater(_ error: Errno?, bytes: Data? = nil) {
         RunLoop.current.perform(after: .zero, inModes: modes) {
-            if let error { post(error) } else { post() }
+            if let error { post(error, bytes: bytes) } else { post() }
         }
     }
 }

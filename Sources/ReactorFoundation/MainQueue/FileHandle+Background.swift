@@ -11,7 +11,8 @@ extension FileHandle {
     /// Reads what there is, up to 65,536 bytes, and posts `FileHandle.readCompletionNotification` once.
     ///
     /// The notification's `userInfo` has the bytes as `Data` for the key `NSFileHandleNotificationDataItem`, empty
-    /// at the end of the file, or, if reading failed, the `errno` as an `Int` for the key `"NSFileHandleError"`.
+    /// at the end of the file and if reading failed; then it has the `errno`, too, as an `Int` for the key
+    /// `"NSFileHandleError"`.
     ///
     /// It is posted on the calling thread's run loop, which has to run in one of `modes`, as on Apple's systems: not
     /// only on the main thread's, as by Foundation on Linux. Several requests may be under way; each gets what it
@@ -31,7 +32,8 @@ extension FileHandle {
         readInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
     }
 
-    /// Reads to the end of the file, and posts `NSFileHandleReadToEndOfFileCompletion` once, with all the bytes.
+    /// Reads to the end of the file, and posts `NSFileHandleReadToEndOfFileCompletion` once, with all the bytes; if
+    /// reading failed, with those that came before.
     ///
     /// In all else as ``readInBackgroundAndNotify(forModes:)-(Array<Mode>)``.
     public func readToEndOfFileInBackgroundAndNotify(forModes modes: [RunLoop.Mode]) {

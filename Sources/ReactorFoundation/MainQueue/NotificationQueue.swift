@@ -73,8 +73,8 @@ open class NotificationQueue: NSObject {
     ///   - notification: Kept until it is posted or dequeued.
     ///   - postingStyle: When.
     ///   - coalesceMask: Which waiting notifications, of any style, are dequeued first.
-    ///   - modes: In which modes of the loop; the default one for nil. One to be posted now is dropped if the loop
-    ///     runs in another.
+    ///   - modes: In which modes of the loop; the default one for nil, and all common modes for ``RunLoop/Mode/common``.
+    ///     One to be posted now is dropped if the loop runs in another mode, and posted if the loop does not run.
     open func enqueue(
         _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,
         forModes modes: [RunLoop.Mode]?
@@ -103,11 +103,19 @@ open class NotificationQueue: NSObject {
 extension NotificationQueue {
     /// Has the loop tell of `modes`. Its observers find out for themselves that the queue is no more.
     private func observe(_ modes: [RunLoop.Mode]) {
-        let common = commonObserver ?? makeObserver()
         let other = otherObserver ?? makeObserver()
-        (commonObserver, otherObserver) = (common, other)
-        loop.add(common, forMode: .common)
+        otherObserver = other
+        observeCommonModes()
         for mode in modes where mode != .common { loop.add(other, forMode: mode) }
+    }
+
+    @discardableResult
+    private func observeCommonModes() -> RunLoop.Observer {
+        if let commonObserver { return commonObserver }
+        let observer = makeObserver()
+        commonObserver = observer
+        loop.add(observer, forMode: .common)
+        return observer
     }
 
     /// After all other observers: what they enqueue is not left behind.
@@ -141,7 +149,6 @@ extension NotificationQueue {
 
     private func isServed(_ mode: RunLoop.Mode, _ modes: [RunLoop.Mode]) -> Bool {
         if modes.contains(mode) { return true }
-        guard modes.contains(.common) else { return false }
-        return commonObserver.map { loop.contains($0, forMode: mode) } ?? false
+        return modes.contains(.common) && loop.contains(observeCommonModes(), forMode: mode)
     }
 }

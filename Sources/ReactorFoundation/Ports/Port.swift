@@ -44,6 +44,9 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
 
     /// Takes the port out of its loops for good, releases what it holds, and posts ``didBecomeInvalidNotification``.
     /// No message is delivered that has not begun to be.
+    ///
+    /// A subclass that overrides this without calling `super` posts the notification itself: the port leaves its loops
+    /// when that is posted.
     open func invalidate() { retire() }
 
     /// Sets who is handed messages; not kept alive.
@@ -58,12 +61,16 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
         return delegate
     }
 
-    /// For a subclass to override: the port has got into `mode` of `runLoop`. Called once for each, by the thread that
-    /// adds it. Does nothing here.
-    open func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) {}
+    /// Adds the port to `mode` of `runLoop`, as ``Reactor/RunLoop/add(_:forMode:)`` does, which calls this.
+    ///
+    /// A subclass overrides this to learn which modes the port gets into: it is called once for each, by the thread
+    /// that adds the port, and need not call `super`.
+    open func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) { enter(mode, of: runLoop) }
 
-    /// For a subclass to override: the port has been removed from `mode` of `runLoop`, where it was. Does nothing here.
-    open func remove(from runLoop: RunLoop, forMode mode: RunLoop.Mode) {}
+    /// Removes the port from `mode` of `runLoop`, as ``Reactor/RunLoop/remove(_:forMode:)`` does, which calls this.
+    ///
+    /// A subclass overrides this to learn which modes the port leaves, and need not call `super`.
+    open func remove(from runLoop: RunLoop, forMode mode: RunLoop.Mode) { leave(mode, of: runLoop) }
 
     /// How many bytes at the beginning of a message's first component are the port's own to use: none.
     open var reservedSpaceLength: Int { 0 }
@@ -99,22 +106,55 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
         for loop in stand.loops { loop.wakeUp() }
     }
 
+    /// Becomes invalid, and says so unless the port was so already.
+    final func retire() {
+        guard leaveLoops() else { return }
+        NotificationCenter.default.post(name: Port.didBecomeInvalidNotification, object: self)
+    }
+
     /// Becomes invalid. False if the port was so already.
     @discardableResult
-    final func retire() -> Bool {
+    fileprivate final func leaveLoops() -> Bool {
         let (wasValid, stand) = state.withLock { state in
             defer { state.isValid = false }
             return (state.isValid, state.stand)
         }
-        guard wasValid else { return false }
-        stand?.invalidate()
-        NotificationCenter.default.post(name: Port.didBecomeInvalidNotification, object: self)
+        if wasValid { stand?.invalidate() }
+        return wasValid
+    }
+
+    /// Takes ports out of their loops that say themselves that they have become invalid: a subclass may override
+    /// ``invalidate()``.
+    private static let invalidationObserver = Mutex(
+        NotificationCenter.default.addObserver(
+            forName: didBecomeInvalidNotification, object: nil, queue: nil
+        ) { notification in (notification.object as? Port)?.leaveLoops() })
+
+    /// Gets into `mode` of `loop`. False if the port is there already, or invalid.
+    @discardableResult
+    fileprivate final func enter(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
+        guard let stand = takeStand(), !loop.contains(stand, forMode: mode) else { return false }
+        loop.add(stand, forMode: mode)
+        guard loop.contains(stand, forMode: mode) else { return false }
+        if hasArrivals { announceArrival() }
+        return true
+    }
+
+    /// Leaves `mode` of `loop`. False if the port is not there.
+    @discardableResult
+    fileprivate final func leave(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
+        guard let stand = state.withLock({ $0.stand }), loop.contains(stand, forMode: mode) else {
+            return false
+        }
+        loop.remove(stand, forMode: mode)
         return true
     }
 
     /// What the port is in loops as; nil if it is invalid.
-    fileprivate func takeStand() -> RunLoop.Source? {
-        state.withLock { [self] state in
+    private func takeStand() -> RunLoop.Source? {
+        guard isValid else { return nil }
+        Port.invalidationObserver.withLock { _ in }
+        return state.withLock { [self] state in
             guard state.isValid else { return nil }
             if let stand = state.stand { return stand }
             let stand = RunLoop.Source { [self] in deliver() }
@@ -122,8 +162,6 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
             return stand
         }
     }
-
-    fileprivate var stand: RunLoop.Source? { state.withLock { $0.stand } }
 }
 
 /// In Cocoa a port of the kernel's; here, where there are none, one that receives nothing but keeps a loop running.
@@ -147,17 +185,11 @@ extension Reactor.RunLoop {
     ///
     /// Adding an invalid port, or one that is in the mode already, does nothing.
     public func add(_ port: Port, forMode mode: Mode) {
-        guard let stand = port.takeStand(), !contains(stand, forMode: mode) else { return }
-        add(stand, forMode: mode)
-        guard contains(stand, forMode: mode) else { return }
-        port.schedule(in: self, forMode: mode)
-        if port.hasArrivals { port.announceArrival() }
+        if port.enter(mode, of: self) { port.schedule(in: self, forMode: mode) }
     }
 
     /// Takes `port` out of `mode`, if it is there; from any thread.
     public func remove(_ port: Port, forMode mode: Mode) {
-        guard let stand = port.stand, contains(stand, forMode: mode) else { return }
-        remove(stand, forMode: mode)
-        port.remove(from: self, forMode: mode)
+        if port.leave(mode, of: self) { port.remove(from: self, forMode: mode) }
     }
 }

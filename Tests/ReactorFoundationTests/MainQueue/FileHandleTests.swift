@@ -136,13 +136,32 @@ extension FileHandle {
         }
     }
 
-    @Test func `what cannot be read is told of with its error`() async throws {
+    @Test(arguments: [true, false])
+    func `what cannot be read is told of with its error, and no bytes`(toEnd: Bool) async throws {
+        let name: Notification.Name =
+            toEnd ? .NSFileHandleReadToEndOfFileCompletion : FileHandle.readCompletionNotification
         try await onItsOwnThread {
             let handle = FileHandle(fileDescriptor: open("/", O_RDONLY), closeOnDealloc: true)
+            let told = answer(to: name, of: handle) {
+                if toEnd {
+                    handle.readToEndOfFileInBackgroundAndNotify()
+                } else {
+                    handle.readInBackgroundAndNotify()
+                }
+            }
+            #expect(told?["NSFileHandleError"] as? Int == Int(EISDIR))
+            #expect(told?[NSFileHandleNotificationDataItem] as? Data == Data())
+        }
+    }
+
+    @Test func `a descriptor that is not open is told of with its error, and no bytes`() async throws {
+        try await onItsOwnThread {
+            let handle = FileHandle(fileDescriptor: 1 << 20, closeOnDealloc: false)
             let told = answer(to: FileHandle.readCompletionNotification, of: handle) {
                 handle.readInBackgroundAndNotify()
             }
-            #expect(told?["NSFileHandleError"] as? Int == Int(EISDIR))
+            #expect(told?["NSFileHandleError"] as? Int == Int(EBADF))
+            #expect(told?[NSFileHandleNotificationDataItem] as? Data == Data())
         }
     }
 

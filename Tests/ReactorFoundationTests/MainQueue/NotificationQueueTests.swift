@@ -50,6 +50,28 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Log) {
 private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
 
 @Suite struct NotificationQueueTests {
+    @Test(
+        arguments: ["", RunLoop.Mode.default.rawValue, RunLoop.Mode.tracking.rawValue, "other"],
+        [true, false])
+    func `one to be posted now in the common modes is posted in these, whatever was enqueued before`(
+        mode: String, hasEnqueued: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let (board, loop) = (Board(), RunLoop.current)
+            if hasEnqueued { board.enqueue("before", .whenIdle, .none, [.common]) }
+            if mode != "" {
+                Timer.scheduled(after: .zero, forMode: RunLoop.Mode(mode)) { _ in
+                    board.enqueue("now", .now, .none, [.common])
+                    loop.stop()
+                }
+                loop.run(in: RunLoop.Mode(mode))
+            } else {
+                board.enqueue("now", .now, .none, [.common])
+            }
+            #expect(board.log.lines.contains("now") == (mode != "other"))
+        }
+    }
+
     @Test func `those as soon as possible come before those when idle, each kind in its order`() async throws
     {
         try await onItsOwnThread {
