@@ -1,69 +1,70 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's names of properties and of their values.
+// Core Foundation's names of properties and of their values. They are computed, as an `NSString` is not `Sendable`.
 
+public import Foundation
 public import Reactor
 
 /// A dictionary of the settings of TLS, which this library has not: a stream that is asked for it does not open.
-public let kCFStreamPropertySSLSettings = "kCFStreamPropertySSLSettings"
+public var kCFStreamPropertySSLSettings: CFString { "kCFStreamPropertySSLSettings" }
 /// The key of the level among those settings.
-public let kCFStreamSSLLevel = "kCFStreamSSLLevel"
+public var kCFStreamSSLLevel: CFString { "kCFStreamSSLLevel" }
 /// `Stream.PropertyKey.socketSecurityLevelKey`.
-public let kCFStreamPropertySocketSecurityLevel = "kCFStreamPropertySocketSecurityLevel"
+public var kCFStreamPropertySocketSecurityLevel: CFString { "kCFStreamPropertySocketSecurityLevel" }
 /// `StreamSocketSecurityLevel.none`.
-public let kCFStreamSocketSecurityLevelNone = "kCFStreamSocketSecurityLevelNone"
+public var kCFStreamSocketSecurityLevelNone: CFString { "kCFStreamSocketSecurityLevelNone" }
 /// `StreamSocketSecurityLevel.tlSv1`.
-public let kCFStreamSocketSecurityLevelTLSv1 = "kCFStreamSocketSecurityLevelTLSv1"
+public var kCFStreamSocketSecurityLevelTLSv1: CFString { "kCFStreamSocketSecurityLevelTLSv1" }
 /// `StreamSocketSecurityLevel.negotiatedSSL`.
-public let kCFStreamSocketSecurityLevelNegotiatedSSL = "kCFStreamSocketSecurityLevelNegotiatedSSL"
+public var kCFStreamSocketSecurityLevelNegotiatedSSL: CFString { "kCFStreamSocketSecurityLevelNegotiatedSSL" }
 /// `Stream.PropertyKey.socksProxyConfigurationKey`.
-public let kCFStreamPropertySOCKSProxy = "kCFStreamPropertySOCKSProxy"
+public var kCFStreamPropertySOCKSProxy: CFString { "kCFStreamPropertySOCKSProxy" }
 /// `StreamSOCKSProxyConfiguration.hostKey`.
-public let kCFStreamPropertySOCKSProxyHost = "SOCKSProxy"
+public var kCFStreamPropertySOCKSProxyHost: CFString { "SOCKSProxy" }
 /// `StreamSOCKSProxyConfiguration.portKey`.
-public let kCFStreamPropertySOCKSProxyPort = "SOCKSPort"
+public var kCFStreamPropertySOCKSProxyPort: CFString { "SOCKSPort" }
 /// `Stream.PropertyKey.networkServiceType`.
-public let kCFStreamNetworkServiceType = "kCFStreamNetworkServiceType"
+public var kCFStreamNetworkServiceType: CFString { "kCFStreamNetworkServiceType" }
 /// `StreamNetworkServiceTypeValue.voIP`.
-public let kCFStreamNetworkServiceTypeVoIP = "kCFStreamNetworkServiceTypeVoIP"
+public var kCFStreamNetworkServiceTypeVoIP: CFString { "kCFStreamNetworkServiceTypeVoIP" }
 /// `Stream.PropertyKey.shouldCloseNativeSocketKey`.
-public let kCFStreamPropertyShouldCloseNativeSocket = "kCFStreamPropertyShouldCloseNativeSocket"
+public var kCFStreamPropertyShouldCloseNativeSocket: CFString { "kCFStreamPropertyShouldCloseNativeSocket" }
 /// `Stream.PropertyKey.socketNativeHandleKey`.
-public let kCFStreamPropertySocketNativeHandle = "kCFStreamPropertySocketNativeHandle"
+public var kCFStreamPropertySocketNativeHandle: CFString { "kCFStreamPropertySocketNativeHandle" }
 /// `Stream.PropertyKey.socketRemoteHostNameKey`.
-public let kCFStreamPropertySocketRemoteHostName = "kCFStreamPropertySocketRemoteHostName"
+public var kCFStreamPropertySocketRemoteHostName: CFString { "kCFStreamPropertySocketRemoteHostName" }
 /// `Stream.PropertyKey.socketRemotePortNumberKey`.
-public let kCFStreamPropertySocketRemotePortNumber = "kCFStreamPropertySocketRemotePortNumber"
+public var kCFStreamPropertySocketRemotePortNumber: CFString { "kCFStreamPropertySocketRemotePortNumber" }
 /// `StreamSocketSecurityLevel.ssLv2`.
-public let kCFStreamSocketSecurityLevelSSLv2 = "kCFStreamSocketSecurityLevelSSLv2"
+public var kCFStreamSocketSecurityLevelSSLv2: CFString { "kCFStreamSocketSecurityLevelSSLv2" }
 /// `StreamSocketSecurityLevel.ssLv3`.
-public let kCFStreamSocketSecurityLevelSSLv3 = "kCFStreamSocketSecurityLevelSSLv3"
+public var kCFStreamSocketSecurityLevelSSLv3: CFString { "kCFStreamSocketSecurityLevelSSLv3" }
 /// The key of the peer's name among the settings of TLS.
-public let kCFStreamSSLPeerName = "kCFStreamSSLPeerName"
+public var kCFStreamSSLPeerName: CFString { "kCFStreamSSLPeerName" }
 /// The key of whether the peer's certificates are to be validated, among the settings of TLS.
-public let kCFStreamSSLValidatesCertificateChain = "kCFStreamSSLValidatesCertificateChain"
+public var kCFStreamSSLValidatesCertificateChain: CFString { "kCFStreamSSLValidatesCertificateChain" }
 /// The key of one's own certificates among the settings of TLS.
-public let kCFStreamSSLCertificates = "kCFStreamSSLCertificates"
+public var kCFStreamSSLCertificates: CFString { "kCFStreamSSLCertificates" }
 /// The key of whether the stream is the server's side, among the settings of TLS.
-public let kCFStreamSSLIsServer = "kCFStreamSSLIsServer"
+public var kCFStreamSSLIsServer: CFString { "kCFStreamSSLIsServer" }
 /// `StreamSOCKSProxyConfiguration.versionKey`.
-public let kCFStreamPropertySOCKSVersion = "kCFStreamPropertySOCKSVersion"
+public var kCFStreamPropertySOCKSVersion: CFString { "kCFStreamPropertySOCKSVersion" }
 /// `StreamSOCKSProxyConfiguration.userKey`.
-public let kCFStreamPropertySOCKSUser = "kCFStreamPropertySOCKSUser"
+public var kCFStreamPropertySOCKSUser: CFString { "kCFStreamPropertySOCKSUser" }
 /// `StreamSOCKSProxyConfiguration.passwordKey`.
-public let kCFStreamPropertySOCKSPassword = "kCFStreamPropertySOCKSPassword"
+public var kCFStreamPropertySOCKSPassword: CFString { "kCFStreamPropertySOCKSPassword" }
 /// `StreamSOCKSProxyVersion.version4`.
-public let kCFStreamSocketSOCKSVersion4 = "kCFStreamSocketSOCKSVersion4"
+public var kCFStreamSocketSOCKSVersion4: CFString { "kCFStreamSocketSOCKSVersion4" }
 /// `StreamSOCKSProxyVersion.version5`.
-public let kCFStreamSocketSOCKSVersion5 = "kCFStreamSocketSOCKSVersion5"
+public var kCFStreamSocketSOCKSVersion5: CFString { "kCFStreamSocketSOCKSVersion5" }
 /// `StreamNetworkServiceTypeValue.video`.
-public let kCFStreamNetworkServiceTypeVideo = "kCFStreamNetworkServiceTypeVideo"
+public var kCFStreamNetworkServiceTypeVideo: CFString { "kCFStreamNetworkServiceTypeVideo" }
 /// `StreamNetworkServiceTypeValue.background`.
-public let kCFStreamNetworkServiceTypeBackground = "kCFStreamNetworkServiceTypeBackground"
+public var kCFStreamNetworkServiceTypeBackground: CFString { "kCFStreamNetworkServiceTypeBackground" }
 /// `StreamNetworkServiceTypeValue.voice`.
-public let kCFStreamNetworkServiceTypeVoice = "kCFStreamNetworkServiceTypeVoice"
+public var kCFStreamNetworkServiceTypeVoice: CFString { "kCFStreamNetworkServiceTypeVoice" }
 /// `StreamNetworkServiceTypeValue.callSignaling`.
-public let kCFStreamNetworkServiceTypeCallSignaling = "kCFStreamNetworkServiceTypeCallSignaling"
+public var kCFStreamNetworkServiceTypeCallSignaling: CFString { "kCFStreamNetworkServiceTypeCallSignaling" }
 
 extension CFStreamPropertyKey {
     /// ``dataWrittenToMemoryStreamKey``.

@@ -1,7 +1,8 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 // Core Foundation's spellings, which clients of streams use beside Cocoa's. Foundation on Linux exports none of them.
-// What is a reference there is the object itself here, and a string is a `String`.
+// What is a reference there is the object itself here. Strings and truth values are Foundation's objects, to which Core
+// Foundation's are bridged on Apple's systems.
 
 public import Dispatch
 public import Foundation
@@ -9,16 +10,20 @@ public import Reactor
 
 // MARK: Types
 
-/// A string.
-public typealias CFString = String
+/// `NSString`: `String`s convert with `as`, as do keys of properties.
+public typealias CFString = NSString
+/// A truth value as an object.
+public typealias CFBoolean = NSNumber
+/// A count or an index.
+public typealias CFIndex = Int
 /// Where memory comes from; there is no choice.
 public enum CFAllocator: Sendable {}
 /// No allocator in particular.
 public let kCFAllocatorDefault: CFAllocator? = nil
 /// True, as a property's value.
-public let kCFBooleanTrue: Bool! = true
+public let kCFBooleanTrue: CFBoolean! = true
 /// False, as a property's value.
-public let kCFBooleanFalse: Bool! = false
+public let kCFBooleanFalse: CFBoolean! = false
 
 /// Whatever is an object.
 public typealias CFTypeRef = AnyObject
@@ -29,8 +34,29 @@ public typealias CFReadStream = Reactor.InputStream
 public typealias CFWriteStream = Reactor.OutputStream
 /// `Stream.PropertyKey`.
 public typealias CFStreamPropertyKey = Reactor.Stream.PropertyKey
-/// `Stream.Status`.
-public typealias CFStreamStatus = Reactor.Stream.Status
+/// What a stream is doing: `Stream.Status` by its values, but a type of its own.
+public enum CFStreamStatus: CFIndex, Sendable {
+    /// Not opened yet.
+    case notOpen
+    /// Being opened.
+    case opening
+    /// Open, and idle.
+    case open
+    /// Inside a read.
+    case reading
+    /// Inside a write.
+    case writing
+    /// No bytes are left to read, or no room to write.
+    case atEnd
+    /// Closed.
+    case closed
+    /// Failed.
+    case error
+
+    init(_ status: Reactor.Stream.Status) {
+        self = CFStreamStatus(rawValue: CFIndex(status.rawValue)) ?? .error
+    }
+}
 
 // MARK: Pairs of streams
 
@@ -41,17 +67,7 @@ public func CFStreamCreatePairWithSocketToHost(
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
     guard let port = UInt16(exactly: port) else { preconditionFailure("a port is between 0 and 65535") }
-    unsafe hand(CFReadStream.socketPair(toHost: host, port: port), to: readStream, writeStream)
-}
-
-/// As with a `CFString`, which an `NSString` is on Apple's systems.
-@_disfavoredOverload
-public func CFStreamCreatePairWithSocketToHost(
-    _ allocator: CFAllocator?, _ host: NSString, _ port: UInt32,
-    _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
-    _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
-) {
-    unsafe CFStreamCreatePairWithSocketToHost(allocator, host as String, port, readStream, writeStream)
+    unsafe hand(CFReadStream.socketPair(toHost: host as String, port: port), to: readStream, writeStream)
 }
 
 /// A pair over a connected socket, which stays open when both are closed, unless
@@ -92,7 +108,9 @@ public func CFReadStreamOpen(_ stream: CFReadStream!) -> Bool { open(stream) }
 /// `close()`.
 public func CFReadStreamClose(_ stream: CFReadStream!) { stream.close() }
 /// `streamStatus`.
-public func CFReadStreamGetStatus(_ stream: CFReadStream!) -> CFStreamStatus { stream.streamStatus }
+public func CFReadStreamGetStatus(_ stream: CFReadStream!) -> CFStreamStatus {
+    CFStreamStatus(stream.streamStatus)
+}
 /// `streamError`.
 public func CFReadStreamCopyError(_ stream: CFReadStream!) -> (any Error)! { stream.streamError }
 /// `hasBytesAvailable`.
@@ -123,7 +141,9 @@ public func CFWriteStreamOpen(_ stream: CFWriteStream!) -> Bool { open(stream) }
 /// `close()`.
 public func CFWriteStreamClose(_ stream: CFWriteStream!) { stream.close() }
 /// `streamStatus`.
-public func CFWriteStreamGetStatus(_ stream: CFWriteStream!) -> CFStreamStatus { stream.streamStatus }
+public func CFWriteStreamGetStatus(_ stream: CFWriteStream!) -> CFStreamStatus {
+    CFStreamStatus(stream.streamStatus)
+}
 /// `streamError`.
 public func CFWriteStreamCopyError(_ stream: CFWriteStream!) -> (any Error)! { stream.streamError }
 /// `hasSpaceAvailable`.

@@ -47,36 +47,81 @@ private final class Listening: StreamDelegate, Sendable {
         var bytes: [UInt8] = [0, 0]
         #expect(CFReadStreamRead(reader, &bytes, 2) == 2 && bytes == [1, 2])
         CFReadStreamClose(reader)
-        #expect(CFWriteStreamWrite(writer, bytes, 2) == -1)
-        #expect((CFWriteStreamCopyError(writer) as NSError?)?.code == Int(Errno.brokenPipe.rawValue))
+        #expect(CFWriteStreamWrite(writer, bytes, 2) == 0 && CFWriteStreamGetStatus(writer) == .atEnd)
+        #expect(CFWriteStreamCopyError(writer) == nil)
         CFWriteStreamClose(writer)
     }
 
     @Test func `constants are Cocoa's values by another name`() {
-        #expect(kCFStreamPropertySocketSecurityLevel == Stream.PropertyKey.socketSecurityLevelKey.rawValue)
-        #expect(kCFStreamPropertySOCKSProxy == Stream.PropertyKey.socksProxyConfigurationKey.rawValue)
-        #expect(kCFStreamNetworkServiceType == Stream.PropertyKey.networkServiceType.rawValue)
-        let levels: [(String, StreamSocketSecurityLevel)] = [
+        #expect(
+            kCFStreamPropertySocketSecurityLevel as String
+                == Stream.PropertyKey.socketSecurityLevelKey.rawValue)
+        #expect(
+            kCFStreamPropertySOCKSProxy as String == Stream.PropertyKey.socksProxyConfigurationKey.rawValue)
+        #expect(kCFStreamNetworkServiceType as String == Stream.PropertyKey.networkServiceType.rawValue)
+        let levels: [(CFString, StreamSocketSecurityLevel)] = [
             (kCFStreamSocketSecurityLevelNone, .none), (kCFStreamSocketSecurityLevelSSLv2, .ssLv2),
             (kCFStreamSocketSecurityLevelSSLv3, .ssLv3), (kCFStreamSocketSecurityLevelTLSv1, .tlSv1),
             (kCFStreamSocketSecurityLevelNegotiatedSSL, .negotiatedSSL),
         ]
-        for (name, level) in levels { #expect(name == level.rawValue) }
-        let services: [(String, StreamNetworkServiceTypeValue)] = [
+        for (name, level) in levels { #expect(name as String == level.rawValue) }
+        let services: [(CFString, StreamNetworkServiceTypeValue)] = [
             (kCFStreamNetworkServiceTypeVoIP, .voIP), (kCFStreamNetworkServiceTypeVideo, .video),
             (kCFStreamNetworkServiceTypeBackground, .background),
             (kCFStreamNetworkServiceTypeVoice, .voice),
             (kCFStreamNetworkServiceTypeCallSignaling, .callSignaling),
         ]
-        for (name, service) in services { #expect(name == service.rawValue) }
-        let keys: [(String, StreamSOCKSProxyConfiguration)] = [
+        for (name, service) in services { #expect(name as String == service.rawValue) }
+        let keys: [(CFString, StreamSOCKSProxyConfiguration)] = [
             (kCFStreamPropertySOCKSProxyHost, .hostKey), (kCFStreamPropertySOCKSProxyPort, .portKey),
             (kCFStreamPropertySOCKSVersion, .versionKey), (kCFStreamPropertySOCKSUser, .userKey),
             (kCFStreamPropertySOCKSPassword, .passwordKey),
         ]
-        for (name, key) in keys { #expect(name == key.rawValue) }
-        #expect(kCFStreamSocketSOCKSVersion4 == StreamSOCKSProxyVersion.version4.rawValue)
-        #expect(kCFStreamSocketSOCKSVersion5 == StreamSOCKSProxyVersion.version5.rawValue)
+        for (name, key) in keys { #expect(name as String == key.rawValue) }
+        #expect(kCFStreamSocketSOCKSVersion4 as String == StreamSOCKSProxyVersion.version4.rawValue)
+        #expect(kCFStreamSocketSOCKSVersion5 as String == StreamSOCKSProxyVersion.version5.rawValue)
+    }
+
+    @Test func `constants are objects, and convert to what they name`() {
+        let settings =
+            [kCFStreamSSLPeerName: NSNull(), kCFStreamSSLLevel: kCFBooleanTrue] as [NSObject: NSObject]
+        #expect(settings[kCFStreamSSLPeerName] is NSNull && settings[kCFStreamSSLLevel] as? Bool == true)
+        #expect(kCFStreamPropertySocketSecurityLevel as Stream.PropertyKey == .socketSecurityLevelKey)
+        #expect(kCFStreamPropertySocketSecurityLevel as String == "kCFStreamPropertySocketSecurityLevel")
+        #expect(kCFStreamSocketSecurityLevelTLSv1 as StreamSocketSecurityLevel == .tlSv1)
+        #expect(kCFStreamPropertySOCKSProxyHost as StreamSOCKSProxyConfiguration == .hostKey)
+        #expect(kCFStreamSocketSOCKSVersion5 as StreamSOCKSProxyVersion == .version5)
+        #expect(kCFStreamNetworkServiceTypeVideo as StreamNetworkServiceTypeValue == .video)
+        #expect("kCFRunLoopDefaultMode" as CFString as RunLoop.Mode == .default)
+        let boxed: Any = kCFStreamPropertySOCKSProxy
+        #expect(boxed as? Stream.PropertyKey == .socksProxyConfigurationKey)
+        #expect(CFStreamPropertyKey(kCFStreamNetworkServiceType) == .networkServiceType)
+    }
+
+    @Test func `values that are objects are understood as properties' values`() {
+        let input = Stream.socketPair(to: .ipv4Loopback(port: 9)).input
+        let closes = kCFStreamPropertyShouldCloseNativeSocket as Stream.PropertyKey
+        #expect(input.setProperty(kCFBooleanFalse, forKey: closes))
+        #expect(input.property(forKey: closes) as? Bool == false)
+        let service = kCFStreamNetworkServiceType as Stream.PropertyKey
+        #expect(input.setProperty(kCFStreamNetworkServiceTypeVoice, forKey: service))
+        #expect(input.property(forKey: service) as? String == kCFStreamNetworkServiceTypeVoice as String)
+        let settings = [kCFStreamSSLLevel: kCFStreamSocketSecurityLevelNegotiatedSSL] as [NSObject: NSObject]
+        #expect(input.setProperty(settings, forKey: kCFStreamPropertySSLSettings as Stream.PropertyKey))
+        input.open()
+        #expect(input.streamError is StreamRequirementError)
+    }
+
+    @Test func `a stream's status and Core Foundation's are two types with the same values`() {
+        func name(_ status: Stream.Status) -> String { "Cocoa's \(status)" }
+        func name(_ status: CFStreamStatus) -> String { "Core Foundation's \(status)" }
+        let input = InputStream(data: Data([1]))
+        #expect(name(CFReadStreamGetStatus(input)) == "Core Foundation's notOpen")
+        #expect(name(input.streamStatus) == "Cocoa's notOpen")
+        for value in UInt(0)...7 {
+            let (cocoa, core) = (Stream.Status(rawValue: value), CFStreamStatus(rawValue: Int(value)))
+            #expect(cocoa.map { "\($0)" } == core.map { "\($0)" } && core != nil)
+        }
     }
 
     @Test func `events go to a queue, until that is taken away`() async throws {

@@ -19,7 +19,7 @@ import Testing
     {
         var values: [Any] = []
         for level in Self.levels {
-            values += [level, level as AnyObject, [kCFStreamSSLLevel: level] as [String: Any]]
+            values += [level, level as AnyObject, [kCFStreamSSLLevel as String: level] as [String: Any]]
         }
         let name = StreamSocketSecurityLevel.ssLv3.rawValue as NSString
         values += [

@@ -1,0 +1,62 @@
+public import Foundation
+public import Reactor
+
+/// A value that is known by a name, which a `CFString` converts to with `as`, as on Apple's systems.
+public protocol CFStringBridgeable: RawRepresentable<String>, _ObjectiveCBridgeable
+where _ObjectiveCType == NSString {}
+
+extension CFStringBridgeable {
+    public func _bridgeToObjectiveC() -> NSString { rawValue as NSString }
+
+    public static func _forceBridgeFromObjectiveC(_ source: NSString, result: inout Self?) {
+        result = Self(rawValue: source as String)
+    }
+
+    public static func _conditionallyBridgeFromObjectiveC(_ source: NSString, result: inout Self?) -> Bool {
+        result = Self(rawValue: source as String)
+        return result != nil
+    }
+
+    public static func _unconditionallyBridgeFromObjectiveC(_ source: NSString?) -> Self {
+        guard let source, let value = Self(rawValue: source as String) else {
+            preconditionFailure("\(Self.self) has no value called \(source ?? "nil")")
+        }
+        return value
+    }
+}
+
+extension Reactor.Stream.PropertyKey: CFStringBridgeable {
+    /// The key called `rawValue`.
+    public init(rawValue: CFString) { self.init(rawValue as String) }
+
+    /// The key called `rawValue`.
+    public init(_ rawValue: CFString) { self.init(rawValue as String) }
+}
+
+extension Reactor.RunLoop.Mode: CFStringBridgeable {
+    /// The mode called `rawValue`.
+    public init(rawValue: CFString) { self.init(rawValue as String) }
+
+    /// The mode called `rawValue`.
+    public init(_ rawValue: CFString) { self.init(rawValue as String) }
+}
+
+extension Reactor.StreamSocketSecurityLevel: CFStringBridgeable {
+    /// The level called `rawValue`.
+    public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
+}
+
+extension Reactor.StreamSOCKSProxyConfiguration: CFStringBridgeable {
+    /// The key called `rawValue`.
+    public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
+}
+
+extension Reactor.StreamSOCKSProxyVersion: CFStringBridgeable {
+    /// The version called `rawValue`.
+    public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
+}
+
+extension Reactor.StreamNetworkServiceTypeValue: CFStringBridgeable {
+    /// The service called `rawValue`.
+    public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
+}

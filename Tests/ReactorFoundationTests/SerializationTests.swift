@@ -1,0 +1,56 @@
+import ReactorFoundation
+import ReactorTestSupport
+import Testing
+
+/// What Foundation reads from streams and writes to them.
+@Suite struct SerializationTests {
+    private func written(_ body: (OutputStream) throws -> Int) rethrows -> Data {
+        let output = OutputStream(toMemory: ())
+        output.open()
+        let count = try body(output)
+        let data = output.property(forKey: .dataWrittenToMemoryStreamKey) as? Data ?? Data()
+        #expect(count == data.count)
+        return data
+    }
+
+    @Test func `JSON is written to a stream and read from one`() throws {
+        let object = ["numbers": [Int](0..<50_000)]
+        let data = try written { try JSONSerialization.writeJSONObject(object, toStream: $0) }
+        #expect(
+            data == written { JSONSerialization.writeJSONObject(object, to: $0, options: [], error: nil) })
+        let input = InputStream(data: data)
+        input.open()
+        let read = try JSONSerialization.jsonObject(with: input)
+        #expect(read as? [String: [Int]] == object)
+    }
+
+    @Test func `a property list is written to a stream and read from one`() throws {
+        let list = ["name": "value"]
+        let data = written {
+            PropertyListSerialization.writePropertyList(list, to: $0, format: .xml, options: 0, error: nil)
+        }
+        let input = InputStream(data: data)
+        input.open()
+        var format = PropertyListSerialization.PropertyListFormat.binary
+        let read = try PropertyListSerialization.propertyList(with: input, format: &format)
+        #expect(read as? [String: String] == list && format == .xml)
+    }
+
+    @Test func `what cannot be read or written throws the stream's error`() throws {
+        #expect(throws: Errno.badFileDescriptor) {
+            try JSONSerialization.jsonObject(with: InputStream(data: Data("{}".utf8)))
+        }
+        #expect(throws: Errno.badFileDescriptor) {
+            try JSONSerialization.writeJSONObject([1], toStream: OutputStream(toMemory: ()))
+        }
+        let missing = InputStream(fileAtPath: "/nowhere/at/all")!
+        missing.open()
+        #expect(throws: Errno.noSuchFileOrDirectory) { try JSONSerialization.jsonObject(with: missing) }
+        var byte: UInt8 = 0
+        let full = OutputStream(toBuffer: &byte, capacity: 1)
+        full.open()
+        var error: NSError?
+        #expect(JSONSerialization.writeJSONObject([1], to: full, options: [], error: &error) == 0)
+        #expect(error?.code == Int(ENOSPC))
+    }
+}
