@@ -15,7 +15,13 @@ struct ChatCommand: ParsableCommand {
     @Option(help: "The port; 0 for one that the kernel chooses.")
     var port: UInt16 = 7008
 
+    @Option(help: "How many seconds a guest may take nothing of what is sent to it.")
+    var patience = 60.0
+
     func validate() throws {
+        guard patience > 0, patience < 1e6 else {
+            throw ValidationError("The patience is a number of seconds, more than 0 and less than a million.")
+        }
         guard SocketAddress(host, port: port) != nil else {
             throw ValidationError("\(host) is no address; names are not looked up here.")
         }
@@ -23,7 +29,7 @@ struct ChatCommand: ParsableCommand {
 
     func run() throws {
         guard let address = SocketAddress(host, port: port) else { return }
-        let room = Room()
+        let room = Room(patience: .seconds(patience))
         let listener = try Listener(address) { _, connection in room.welcome(connection) }
         try RunLoop.main.add(listener, forMode: .common)
         try Interruption.await {

@@ -2,14 +2,16 @@ import Reactor
 
 /// One client: cuts what it sends into lines, and sends it what others say.
 ///
-/// The streams tell when something can be done, and nothing here ever waits. A guest who does not read is
-/// sent away with ``mostPendingBytes`` of lines unsent: that is all the memory that it can cost, beside what
-/// the stream and the kernel keep.
+/// Nothing here ever waits: the stream says when it has room, and is then written once. What it does not take stays in
+/// an outbox. A guest whose outbox holds more than ``mostPendingBytes`` holds up those who speak (see ``Room``), so an
+/// outbox grows by no more than the answers to one read. A guest who reads empties it, however slowly; one that takes
+/// nothing for as long as the room's patience lasts is sent away.
 final class Guest: StreamDelegate {
     /// Of a longer line the rest is dropped.
     static let longestLine = 1000
-    static let mostPendingBytes = 65_536
-    /// Less than the room that there is for sure when the stream tells of some, so that no write waits.
+    /// Several hundred of the longest lines: a short absence of one guest holds nobody up.
+    static let mostPendingBytes = 262_144
+    /// How much of the outbox one write offers.
     private static let pieceSize = 16_384
 
     var name: String
@@ -18,10 +20,17 @@ final class Guest: StreamDelegate {
     private let output: OutputStream
     private unowned let room: Room
     private var framer = LineFramer(limit: longestLine, overflow: .truncate)
-    private var pending: [UInt8] = []
+    private var outbox = Outbox()
+    /// Runs while the outbox holds something, and begins anew whenever the guest takes some of it.
+    private var patience: Timer?
     private var hasSpace = false
+    /// Whether there is something to read that the guest is not to say yet.
+    private var isHeldUp = false
     private var isLeaving = false
     private var isOver = false
+
+    /// Whether more waits to be sent than should.
+    var isBehind: Bool { outbox.count > Self.mostPendingBytes }
 
     init(_ connection: Listener.Connection, name: String, in room: Room) {
         (input, output) = (connection.input, connection.output)
@@ -51,6 +60,9 @@ final class Guest: StreamDelegate {
     // MARK: What comes in
 
     private func read() {
+        // The stream says no more before it has been read: the guest is held up by that alone.
+        isHeldUp = room.isCongested
+        guard !isHeldUp else { return }
         let bytes = input.read(upTo: 4096)
         // Nothing is thrown: long lines are cut, and what is no text is repaired.
         _ = try? unsafe framer.push(bytes.span.bytes) { line, place in
@@ -59,24 +71,41 @@ final class Guest: StreamDelegate {
         }
     }
 
+    /// Reads what the room was too full for.
+    func goOn() {
+        if isHeldUp, !isLeaving, !isOver { read() }
+    }
+
     // MARK: What goes out
 
     func send(_ line: String) {
         guard !isLeaving, !isOver else { return }
-        pending += Array("\(line)\n".utf8)
-        guard pending.count <= Self.mostPendingBytes else { return end(because: ", for not listening") }
+        outbox.append(line)
         flush()
     }
 
     /// Writes when the stream has told of room, once: it tells again after that.
     private func flush() {
-        if isLeaving, pending.isEmpty { return end() }
-        guard hasSpace, !pending.isEmpty else { return }
-        hasSpace = false
-        let piece = Array(pending.prefix(Self.pieceSize))
-        pending.removeFirst(piece.count)
-        output.write(piece)
+        let wasBehind = isBehind
+        if hasSpace, !outbox.isEmpty {
+            hasSpace = false
+            let count = unsafe outbox.send(atMost: Self.pieceSize) { bytes in
+                unsafe output.write(bytes.baseAddress!, maxLength: bytes.count)
+            }
+            if count > 0 { stopWaiting() }
+        }
+        if outbox.isEmpty, isLeaving { return end() }
+        if !outbox.isEmpty, patience == nil { startWaiting() }
+        if wasBehind, !isBehind { room.goOn() }
     }
+
+    private func startWaiting() {
+        patience = Timer.scheduled(after: room.patience, forMode: .common) { [weak self] _ in
+            self?.end(because: ", for not listening")
+        }
+    }
+
+    private func stopWaiting() { patience.take()?.invalidate() }
 
     // MARK: The end
 
@@ -91,6 +120,7 @@ final class Guest: StreamDelegate {
     func end(because reason: String = "") {
         guard !isOver else { return }
         isOver = true
+        stopWaiting()
         input.close()
         output.close()
         room.forget(self, because: reason)

@@ -1,14 +1,25 @@
 import Reactor
 
 /// Where the guests are: it passes on what they say. All on one loop, so that nothing is ever locked.
+///
+/// Guests may speak faster than one of them reads. Then nobody is read until that guest has caught up, or is gone: TCP
+/// passes it on to those who speak.
 final class Room {
     /// How long a guest may take for the last lines when the room closes.
-    private static let patience = Duration.seconds(1)
+    private static let patienceAtTheEnd = Duration.seconds(1)
+
+    /// How long a guest may take nothing of what is to be sent to it.
+    let patience: Duration
 
     private var guests: [Guest] = []
     private var lastNumber = 0
     /// Called when the last guest has gone; nil while the room is open.
     private var onEmpty: (() -> Void)?
+
+    /// Whether a guest has so much to read that nothing should be added.
+    var isCongested: Bool { guests.contains { $0.isBehind } }
+
+    init(patience: Duration) { self.patience = patience }
 
     /// Takes in whoever is at the other end of `connection`.
     func welcome(_ connection: Listener.Connection) {
@@ -34,8 +45,16 @@ final class Room {
     /// Lets go of a guest who has gone.
     func forget(_ guest: Guest, because reason: String) {
         guests.removeAll { $0 === guest }
-        guard let onEmpty else { return tell("* \(guest.name) has gone\(reason).") }
+        guard let onEmpty else {
+            tell("* \(guest.name) has gone\(reason).")
+            return goOn()
+        }
         if guests.isEmpty { onEmpty() }
+    }
+
+    /// Has those speak who have been held up, until the room is congested again.
+    func goOn() {
+        for guest in guests where !isCongested { guest.goOn() }
     }
 
     /// Sends everybody home, and calls `completion` when they have gone.
@@ -43,7 +62,7 @@ final class Room {
         guard !guests.isEmpty else { return completion() }
         tell("* The room closes.")
         onEmpty = completion
-        Timer.scheduled(after: Self.patience, forMode: .common) { [self] _ in
+        Timer.scheduled(after: Self.patienceAtTheEnd, forMode: .common) { [self] _ in
             for guest in guests { guest.end() }
         }
         for guest in guests { guest.leave() }
@@ -56,7 +75,6 @@ final class Room {
     }
 
     private func tell(_ line: String, except speaker: Guest? = nil) {
-        // A copy: whoever cannot take the line goes, and that is told in turn.
         for guest in guests where guest !== speaker { guest.send(line) }
     }
 }

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import ReactorTestSupport
 import SystemPackage
@@ -7,14 +8,19 @@ import Testing
 @Suite struct ChatTests {
     /// Runs a server, has `body` talk to it, and asks it to end.
     private func chatting(
-        _ body: @escaping @Sendable (_ announcement: String) throws -> Void
+        _ arguments: [String] = [], _ body: @escaping @Sendable (_ announcement: String) throws -> Void
     ) async throws -> Outcome {
-        try await running("chat", ["--port", "0"]) { child in
+        try await running("chat", ["--port", "0"] + arguments) { child in
             let announcement = child.readOutput(lines: 1)
             try body(announcement)
             child.send(SIGTERM)
             return announcement + child.readOutput()
         }
+    }
+
+    private func isWritable(_ descriptor: FileDescriptor) -> Bool {
+        var request = pollfd(fd: descriptor.rawValue, events: Int16(POLLOUT), revents: 0)
+        return poll(&request, 1, 0) == 1
     }
 
     /// A guest who has heard the welcome.
@@ -72,7 +78,7 @@ import Testing
     }
 
     @Test func `who does not listen is sent away, and the others go on`() async throws {
-        _ = try await chatting { announcement in
+        _ = try await chatting(["--patience", "0.5"]) { announcement in
             let first = try guest(announcement, 1)
             let deaf = try guest(announcement, 2)
             let third = try guest(announcement, 3)
@@ -81,7 +87,7 @@ import Testing
             let block = String(repeating: String(repeating: "x", count: 999) + "\n", count: 20)
             var (heard, lineCount) = ("", 0)
             repeat {
-                heard = ""
+                heard = String(heard.suffix(100))
                 try first.say(block)
                 lineCount += 20
                 while lineCount > 0 {
@@ -91,6 +97,45 @@ import Testing
                 }
             } while !heard.contains("\n* guest2 has gone, for not listening.\n")
             withExtendedLifetime(deaf) {}
+        }
+    }
+
+    @Test func `who listens slowly holds up those who speak, and hears it all`() async throws {
+        let lineCount = 12_000
+        _ = try await chatting { announcement in
+            let speaker = try guest(announcement, 1)
+            let listener = try guest(announcement, 2)
+            let speaking = DispatchGroup()
+            DispatchQueue(label: "speaker").async(group: speaking) {
+                for _ in 0..<lineCount / 20 {
+                    try? speaker.say(String(repeating: String(repeating: "x", count: 999) + "\n", count: 20))
+                }
+            }
+            // Until the speaker is held up, or has said all.
+            while isWritable(speaker.descriptor), speaking.wait(timeout: .now()) == .timedOut {
+                sched_yield()
+            }
+            let bytes = try listener.hear(bytes: lineCount * "guest1: \n".utf8.count + lineCount * 999)
+            #expect(bytes.count { $0 == UInt8(ascii: "\n") } == lineCount)
+            speaking.wait()
+        }
+    }
+
+    @Test func `who asks for much at once, and reads it later, gets all of it`() async throws {
+        _ = try await chatting { announcement in
+            let names = (1...4).map { String(repeating: "\($0)", count: 20) }
+            let callers = try (1...4).map { try guest(announcement, $0) }
+            for (caller, name) in zip(callers, names) {
+                try caller.say("/nick \(name)\n")
+                while try caller.hearLine() != "* guest\(name.prefix(1)) is now \(name)." {}
+            }
+            // One read of this is answered by more than the outbox should hold, and all of it by a multiple.
+            try callers[0].say(String(repeating: "/who\n", count: 5_000))
+            var answers = 0
+            while answers < 5_000, let line = try callers[0].hearLine() {
+                if line == "* Here: " + names.joined(separator: ", ") { answers += 1 }
+            }
+            #expect(answers == 5_000)
         }
     }
 
