@@ -2,14 +2,14 @@ import Reactor
 
 /// One client: cuts what it sends into lines, and sends it what others say.
 ///
-/// Nothing here ever waits: the stream says when it has room, and is then written once. What it does not take stays in
-/// an outbox. A guest whose outbox holds more than ``mostPendingBytes`` holds up those who speak (see ``Room``), so an
-/// outbox grows by no more than the answers to one read. A guest who reads empties it, however slowly; one that takes
-/// nothing for as long as the room's patience lasts is sent away.
+/// Nothing here ever waits: the stream is written once each time it says that it has room. What it does not take stays
+/// in an outbox. While an outbox holds more than ``mostPendingBytes``, the room reads no guest (see ``Room``), so it grows
+/// beyond that by the answers to one read at most. A guest that takes nothing while the room's patience lasts is sent
+/// away; one that reads, however slowly, is not.
 final class Guest: StreamDelegate {
     /// Of a longer line the rest is dropped.
     static let longestLine = 1000
-    /// Several hundred of the longest lines: a short absence of one guest holds nobody up.
+    /// Several hundred of the longest lines: a guest that is away for a moment does not hold up the others.
     static let mostPendingBytes = 262_144
     /// How much of the outbox one write offers.
     private static let pieceSize = 16_384
@@ -24,7 +24,7 @@ final class Guest: StreamDelegate {
     /// Runs while the outbox holds something, and begins anew whenever the guest takes some of it.
     private var patience: Timer?
     private var hasSpace = false
-    /// Whether there is something to read that the guest is not to say yet.
+    /// Whether there are bytes that are not to be read before the other guests have caught up.
     private var isHeldUp = false
     private var isLeaving = false
     private var isOver = false
@@ -60,7 +60,7 @@ final class Guest: StreamDelegate {
     // MARK: What comes in
 
     private func read() {
-        // The stream says no more before it has been read: the guest is held up by that alone.
+        // The stream delivers no further event before it has been read.
         isHeldUp = room.isCongested
         guard !isHeldUp else { return }
         let bytes = input.read(upTo: 4096)
@@ -71,7 +71,7 @@ final class Guest: StreamDelegate {
         }
     }
 
-    /// Reads what the room was too full for.
+    /// Reads what had to wait while the room was congested.
     func goOn() {
         if isHeldUp, !isLeaving, !isOver { read() }
     }

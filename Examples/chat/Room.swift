@@ -2,8 +2,8 @@ import Reactor
 
 /// Where the guests are: it passes on what they say. All on one loop, so that nothing is ever locked.
 ///
-/// Guests may speak faster than one of them reads. Then nobody is read until that guest has caught up, or is gone: TCP
-/// passes it on to those who speak.
+/// Guests may speak faster than one of them reads. Then the room reads no guest until that one has caught up or is gone,
+/// and TCP makes the speakers wait.
 final class Room {
     /// How long a guest may take for the last lines when the room closes.
     private static let patienceAtTheEnd = Duration.seconds(1)
@@ -16,7 +16,7 @@ final class Room {
     /// Called when the last guest has gone; nil while the room is open.
     private var onEmpty: (() -> Void)?
 
-    /// Whether a guest has so much to read that nothing should be added.
+    /// Whether a guest has so much to read that no line should be added.
     var isCongested: Bool { guests.contains { $0.isBehind } }
 
     init(patience: Duration) { self.patience = patience }
@@ -52,7 +52,7 @@ final class Room {
         if guests.isEmpty { onEmpty() }
     }
 
-    /// Has those speak who have been held up, until the room is congested again.
+    /// Reads the guests that have been held up, until the room is congested again.
     func goOn() {
         for guest in guests where !isCongested { guest.goOn() }
     }

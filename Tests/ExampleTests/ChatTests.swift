@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func `who listens slowly holds up those who speak, and hears it all`() async throws {
+    @Test func `a slow guest holds up the speakers, and hears every line`() async throws {
         let lineCount = 12_000
         _ = try await chatting { announcement in
             let speaker = try guest(announcement, 1)
@@ -121,7 +121,7 @@ import Testing
         }
     }
 
-    @Test func `who asks for much at once, and reads it later, gets all of it`() async throws {
+    @Test func `a guest that asks much at once, and reads later, gets every answer`() async throws {
         _ = try await chatting { announcement in
             let names = (1...4).map { String(repeating: "\($0)", count: 20) }
             let callers = try (1...4).map { try guest(announcement, $0) }

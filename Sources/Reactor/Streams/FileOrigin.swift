@@ -60,19 +60,26 @@ struct FileOrigin {
     /// Whether the file's offset can be set: it is regular, and, for a writer, O_APPEND does not override the offset.
     /// A path that leads nowhere yet counts as a regular file's.
     func isSeekable(_ access: Access) -> Bool {
-        var status = stat()
-        guard let (path, flags) = path, holder.number < 0 else {
-            let isRegular = try? holder.use { (number) throws(Errno) in
-                try SystemCall.make { unsafe fstat(number, &status) }
-                guard status.st_mode & S_IFMT == S_IFREG else { return false }
-                let flags = try SystemCall.make { fcntl(number, F_GETFL) }
-                return access == .reading || flags & O_APPEND == 0
-            }
-            return isRegular ?? false
+        if let (path, flags) = path, holder.number < 0 {
+            return (access == .reading || flags & O_APPEND == 0) && Self.mayBeRegular(path)
         }
-        guard access == .reading || flags & O_APPEND == 0 else { return false }
+        return (try? isDescriptorSeekable(access)) ?? false
+    }
+
+    private static func mayBeRegular(_ path: FilePath) -> Bool {
+        var status = stat()
         let isKnown = unsafe path.withPlatformString { unsafe stat($0, &status) } == 0
         return !isKnown || status.st_mode & S_IFMT == S_IFREG
+    }
+
+    private func isDescriptorSeekable(_ access: Access) throws(Errno) -> Bool {
+        try holder.use { (number) throws(Errno) in
+            var status = stat()
+            try SystemCall.make { unsafe fstat(number, &status) }
+            guard status.st_mode & S_IFMT == S_IFREG else { return false }
+            let flags = try SystemCall.make { fcntl(number, F_GETFL) }
+            return access == .reading || flags & O_APPEND == 0
+        }
     }
 
     enum Access { case reading, writing }

@@ -123,7 +123,7 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
         return wasValid
     }
 
-    /// Takes ports out of their loops that say themselves that they have become invalid: a subclass may override
+    /// Removes a port from its loops when it posts its invalidation itself, as a subclass may that overrides
     /// ``invalidate()``.
     private static let invalidationObserver = Mutex(
         NotificationCenter.default.addObserver(
