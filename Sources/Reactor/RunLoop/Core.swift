@@ -21,6 +21,9 @@ extension RunLoop {
         private var lastSequence: UInt64 = 0
         /// Storage that collecting the inbox uses again and again.
         private var collected = Inbox.Contents()
+        /// The commands that are being carried out, and which of them is next.
+        private var commands: [Inbox.Command] = []
+        private var nextCommand = 0
         /// The blocks that wait for several modes.
         var sharedBlocks = SharedBlocks()
         /// Storage that running blocks uses again and again; empty while a sweep is using it.
@@ -96,7 +99,7 @@ extension RunLoop {
         /// Takes in what other threads have left.
         @inline(__always)
         func collect() {
-            if inbox.hasSomething { collectContents() }
+            if inbox.hasSomething || nextCommand < commands.count { collectContents() }
         }
 
         @inline(never)
@@ -104,7 +107,14 @@ extension RunLoop {
             var contents = Inbox.Contents()
             swap(&contents, &collected)
             inbox.collect(&contents)
-            for command in contents.commands { command(self) }
+            // A command may collect in turn: what was posted before it comes first.
+            commands.append(contentsOf: contents.commands)
+            while nextCommand < commands.count {
+                nextCommand += 1
+                commands[nextCommand - 1](self)
+            }
+            commands.removeAll(keepingCapacity: true)
+            nextCommand = 0
             for source in contents.signalled { source.fileSignal(in: self) }
             for index in contents.blocks.indices { queue(&contents.blocks[index]) }
             contents.commands.removeAll(keepingCapacity: true)
