@@ -9,6 +9,8 @@ final class Session: StreamDelegate {
 
     init(_ connection: Listener.Connection, of server: Server) {
         (self.connection, self.server) = (connection, server)
+        // Of which three quarters are free when the delegate is told of space.
+        connection.output.writeBufferSize = 65_536
         for stream in [connection.input, connection.output] {
             stream.delegate = self
             stream.schedule(in: .current, forMode: .common)

@@ -3,9 +3,10 @@ import Reactor
 /// Sends back to one client what it sends.
 ///
 /// It reads only when there is room to write what it reads: a client that does not take its echo is read no
-/// further, and costs no more memory than one piece and what the streams and the kernel keep.
+/// further, and costs no more memory than the write buffer and what the kernel holds.
 final class EchoSession: StreamDelegate {
-    /// Less than the room that there is for sure when the delegate is told of some.
+    private static let writeBufferSize = 65_536
+    /// Less than the three quarters of the write buffer that are free when the delegate is told of space.
     private static let pieceSize = 16_384
 
     private(set) var byteCount = 0
@@ -20,6 +21,7 @@ final class EchoSession: StreamDelegate {
 
     init(_ connection: Listener.Connection, onEnd: @escaping (EchoSession) -> Void) {
         (input, output) = (connection.input, connection.output)
+        output.writeBufferSize = Self.writeBufferSize
         self.onEnd = onEnd
     }
 

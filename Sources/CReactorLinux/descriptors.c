@@ -5,8 +5,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 bool reactor_epoll_takes(int descriptor) {
@@ -51,6 +55,25 @@ int reactor_descriptors_for_dispatch(void) { return are_free(3); }
 int reactor_main_queue_handle(void) {
     if (are_free(1) < 0) return -1;
     return _dispatch_get_main_queue_handle_4CF();
+}
+
+int reactor_reopen_for_writing(int descriptor) {
+    struct stat status;
+    if (fstat(descriptor, &status) != 0) return -1;
+    unsigned number;
+    bool is_terminal = isatty(descriptor) && ioctl(descriptor, TIOCGPTN, &number) != 0;
+    if (!S_ISFIFO(status.st_mode) && !is_terminal) {
+        errno = ENOTSUP;
+        return -1;
+    }
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
+    struct iovec place = {bytes, count};
+    return preadv2(descriptor, &place, 1, -1, RWF_NOWAIT);
 }
 
 // SIGPIPE is directed at the thread that writes: it is blocked here, and taken back if this write has raised it.

@@ -2,10 +2,18 @@
 #include "CReactorLinux.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+bool reactor_has_sent(int descriptor) {
+    struct tcp_info information = {0};
+    socklen_t length = sizeof information;
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &information, &length) != 0) return true;
+    return information.tcpi_bytes_acked > 1; // the first is the connection's own
+}
 
 // One block of memory for the headers, and one for the bytes. The kernel writes only where datagrams come in: of the
 // second block, what no datagram has reached takes no memory.

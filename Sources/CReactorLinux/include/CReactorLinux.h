@@ -89,6 +89,11 @@ bool reactor_epoll_takes(int descriptor);
 int reactor_descriptors_for_poller(void);
 /// Whether there are descriptors for what libdispatch makes with its first worker thread. 0, or -1 with errno.
 int reactor_descriptors_for_dispatch(void);
+/// The pipe or terminal that `descriptor` names, opened once more, for writing and non-blocking; -1 with errno if that
+/// cannot be. Not a pseudo terminal's master: opening that again makes a new terminal.
+int reactor_reopen_for_writing(int descriptor);
+/// read(2) that does not block (preadv2(2), RWF_NOWAIT); -1 with EOPNOTSUPP where the kernel does not know how.
+ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
 /// write(2) that answers EPIPE without raising SIGPIPE, whatever the signal's disposition.
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
 /// recv(2) that does not block; minus errno in place of -1, so that no other call can overwrite it.
@@ -96,6 +101,8 @@ ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
 /// send(2) that neither blocks nor raises SIGPIPE; minus errno in place of -1.
 ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
 
+/// Whether bytes have been sent by a connection, as far as the kernel can tell.
+bool reactor_has_sent(int descriptor);
 /// Accepts a connection that waits at `listener`: its descriptor, which neither blocks nor is inherited by other
 /// programs (accept4(2)), and who it is from. -1 with errno.
 int reactor_accept(int listener, void *peer, unsigned *length);

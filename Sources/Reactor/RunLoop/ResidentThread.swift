@@ -12,7 +12,8 @@ package final class ResidentThread: Sendable {
     /// - Throws: What pthread_create(3) does; the next call tries again.
     package func runLoop() throws(Errno) -> RunLoop {
         try thread.withLock { [name] thread throws(Errno) in
-            if let thread { return thread.runLoop }
+            // In a child of fork(2) there is no such thread any more, only what it has left.
+            if let thread, !thread.runLoop.inbox.isOfParent { return thread.runLoop }
             let started = try RunLoopThread(name: name)
             thread = started
             return started.runLoop

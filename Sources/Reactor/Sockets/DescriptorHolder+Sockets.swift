@@ -35,6 +35,16 @@ extension DescriptorHolder {
         return (count ?? 0) > 0
     }
 
+    /// The socket's error that no call has returned yet (`SO_ERROR`, socket(7)), which is cleared by asking.
+    var socketError: Errno? {
+        try? use { (number) throws(Errno) -> Errno in
+            var (code, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
+            try SystemCall.make { unsafe getsockopt(number, SOL_SOCKET, SO_ERROR, &code, &size) }
+            guard code != 0 else { throw .notSupported }
+            return Errno(rawValue: code)
+        }
+    }
+
     /// Tells the peer that nothing more will come (shutdown(2)).
     func shutDown() throws(Errno) {
         _ = try use { (number) throws(Errno) in

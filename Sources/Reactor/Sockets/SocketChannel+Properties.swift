@@ -20,6 +20,7 @@ extension SocketChannel {
             return try? holder.use { (number) throws(Errno) in
                 try SocketAddress.local(of: FileDescriptor(rawValue: number))
             }
+        case .writeBufferSizeKey: return bufferSlot.limit
         default: return state.withLock { $0.details.options.property(key) }
         }
     }
@@ -34,6 +35,10 @@ extension SocketChannel {
             let level = StreamSocketSecurityLevel(askedFor: value)
             return require { $0.securityLevel = level }
         case .socksProxyConfigurationKey: return requireProxy(value != nil)
+        case .writeBufferSizeKey:
+            guard let size = fileOffset(value) else { return false }
+            bufferSlot.setLimit(size) { bufferTransport }
+            return true
         default: return setOption(value, key)
         }
     }
@@ -72,8 +77,6 @@ extension SocketOptions {
         case .socketConnectTimeoutKey: connectTimeout
         case .socketIdleTimeoutKey: idleTimeout
         case .socketWriteTimeoutKey: writeTimeout
-        case .socketHighWatermarkKey: highWatermark
-        case .socketLowWatermarkKey: lowWatermark
         case .socketNoDelayKey: noDelay
         case .socketKeepAliveKey: keepAlive
         case .networkServiceType: serviceType?.rawValue
@@ -89,12 +92,6 @@ extension SocketOptions {
             connectTimeout = timeout
         case .socketIdleTimeoutKey: return Self.set(&idleTimeout, value)
         case .socketWriteTimeoutKey: return Self.set(&writeTimeout, value)
-        case .socketHighWatermarkKey:
-            guard let count = fileOffset(value), count > 0 else { return false }
-            highWatermark = count
-        case .socketLowWatermarkKey:
-            guard let count = fileOffset(value) else { return false }
-            lowWatermark = count
         case .socketNoDelayKey:
             guard let isOn = value as? Bool else { return false }
             noDelay = isOn

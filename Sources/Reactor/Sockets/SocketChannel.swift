@@ -55,8 +55,11 @@ final class SocketChannel: Sendable {
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
+    private let forks = Fork.count
     /// Tells those who wait for the connection; nil for a socket that is there.
     let changed: Condition?
+    /// What is written beyond the kernel's room, if the client asked for that.
+    let bufferSlot = WriteBufferSlot()
     /// Whether anybody has set a timeout: else no clock is read.
     let isTimed = Atomic(false)
 
@@ -91,7 +94,10 @@ final class SocketChannel: Sendable {
             // engine.
             switch half {
             case .input: if !state.isInputClosed { state.input = engine }
-            case .output: if !state.isOutputClosed { state.output = engine }
+            case .output:
+                guard !state.isOutputClosed else { break }
+                state.output = engine
+                bufferSlot.open(for: engine) { bufferTransport }
             }
             guard case .waiting = state.progress, state.details.connecting == nil else { return nil }
             let connector = makeConnector(timeout: state.details.options.connectTimeout)
@@ -134,30 +140,43 @@ final class SocketChannel: Sendable {
 
     // MARK: Closing
 
-    /// Lets go of one half; with the other, of the socket. Nothing is told to the peer before that.
+    /// Closes one half; with the other, the socket. The peer is told nothing before that.
     func close(_ half: Half) {
-        let (connector, waker, isOver) = state.withLock { state -> (SocketConnector?, SocketWaker?, Bool) in
-            switch half {
-            case .input: (state.isInputClosed, state.input) = (true, nil)
-            case .output: (state.isOutputClosed, state.output) = (true, nil)
-            }
-            let isOver = state.isClosed
-            if isOver, case .waiting = state.connection { state.connection = .failed(Errno.canceled) }
-            let waker = state.details.wakers[half]
-            return (isOver ? state.takeConnector() : nil, waker, isOver)
-        }
-        connector?.cancel()
-        waker?.wake()
+        let closing = state.withLock { $0.close(half, bufferSlot) }
+        closing.connector?.cancel()
+        closing.wait?.end()
         changed?.announce()
-        guard isOver else { return }
+        guard closing.isOver else { return }
         stopKeepingTime()
-        holder.close()
+        closeSocket(closing)
     }
 
-    /// Lets go of a half's engine, though the half itself stays open.
-    func dismiss(_ half: Half) {
-        let dropped = state.withLock { half == .input ? $0.input.take() : $0.output.take() }
-        withExtendedLifetime(dropped) {}
+    /// Closes the socket, or leaves that to what still has to send what was written.
+    private func closeSocket(_ closing: Closing) {
+        // The parent of a child of fork(2) goes on with its connections, which must not be shut down for it.
+        let isOwned = holder.closesWhenDone && fault == nil && forks == Fork.count
+        defer { holder.close() }
+        if let buffer = closing.unsentBuffer, buffer.finish(isOwned ? .close : .none) { return }
+        guard isOwned, SocketClosing.isNeeded(for: holder) else { return }
+        SocketClosing.begin(holder, patience: closing.patience, for: closing.output)
+    }
+
+    /// Has the process not exit before the peer has everything, once the socket is shut down.
+    func awaitAcknowledgement() {
+        guard SocketClosing.isNeeded(for: holder), let own = holder.duplicate() else { return }
+        let (engine, patience) = state.withLock { ($0.output, $0.writeTimeout) }
+        SocketClosing.awaitAcknowledgement(own, patience: patience, for: engine)
+    }
+
+    /// What closing a half leaves to be done without the lock.
+    struct Closing {
+        var connector: SocketConnector?
+        var wait: DescriptorWait?
+        var patience: Duration?
+        var isOver = false
+        var unsentBuffer: WriteBuffer?
+        /// The output's engine, once both halves are closed.
+        var output: StreamEngine?
     }
 
     // MARK: Moving bytes
@@ -175,14 +194,15 @@ final class SocketChannel: Sendable {
     /// Remembers what has become of the connection, and tells the other half; or both, if neither found it
     /// out.
     func fail(_ error: Errno, on half: Half?) {
-        let wakers = state.withLock { state -> SocketWakers? in
+        let waits = state.withLock { state -> SocketWaits? in
             guard state.fault == nil else { return nil }
             state.fault = (error, half)
             hasFault.store(true, ordering: .releasing)
-            return state.details.wakers
+            return state.details.waits
         }
-        guard let wakers else { return }
-        for half in [Half.input, .output] { wakers[half]?.wake() }
+        guard let waits else { return }
+        for half in [Half.input, .output] { waits[half]?.end() }
+        bufferSlot.buffer?.abandon(error)
         if half != .input { notify(.input) }
         if half != .output { notify(.output) }
     }
@@ -199,5 +219,32 @@ final class SocketChannel: Sendable {
     func notify(_ half: Half) {
         let engine = state.withLock { half == .input ? $0.input : $0.output }
         engine?.refresh()
+    }
+}
+
+extension SocketChannel.State {
+    /// Closes a half. The output's engine stays until the socket is closed too: it learns of bytes that are lost.
+    fileprivate mutating func close(
+        _ half: SocketChannel.Half, _ bufferSlot: borrowing WriteBufferSlot
+    ) -> SocketChannel.Closing {
+        var closing = SocketChannel.Closing()
+        closing.patience = writeTimeout
+        switch half {
+        case .input: (isInputClosed, input) = (true, nil)
+        case .output:
+            isOutputClosed = true
+            let patience = writeTimeout ?? WriteBuffer.usualPatience
+            if let buffer = bufferSlot.close(), buffer.finish(.none, patience: patience) {
+                details.unsentBuffer = buffer
+            }
+        }
+        if case .own(let details) = box { closing.wait = details.waits[half] }
+        guard isClosed else { return closing }
+        if case .waiting = connection { connection = .failed(Errno.canceled) }
+        closing.isOver = true
+        closing.connector = takeConnector()
+        closing.unsentBuffer = takeUnsentBuffer()
+        closing.output = output.take()
+        return closing
     }
 }

@@ -8,8 +8,10 @@ struct SocketDetails {
     var peer: SocketAddress?
     /// There as soon as there is a timeout.
     var timeouts: SocketTimeouts?
-    /// What threads that wait for the halves are woken by.
-    var wakers = SocketWakers()
+    /// The waits of threads for the halves.
+    var waits = SocketWaits()
+    /// The bytes of an output that is closed, while the socket is not.
+    var unsentBuffer: WriteBuffer?
 }
 
 /// Where a connection's details are: a word, and no memory besides for those that have none.
@@ -29,5 +31,15 @@ extension SocketChannel.State {
         guard let connector = details.connecting else { return nil }
         details.connecting = nil
         return connector
+    }
+
+    mutating func takeUnsentBuffer() -> WriteBuffer? {
+        guard case .own(let details) = box, let buffer = details.unsentBuffer else { return nil }
+        self.details.unsentBuffer = nil
+        return buffer
+    }
+
+    var writeTimeout: Duration? {
+        if case .own(let details) = box { details.options.writeTimeout } else { nil }
     }
 }

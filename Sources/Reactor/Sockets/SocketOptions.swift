@@ -7,8 +7,6 @@ struct SocketOptions {
     /// Nil for none.
     var idleTimeout: Duration?
     var writeTimeout: Duration?
-    var highWatermark = 65_536
-    var lowWatermark = 16_384
     /// Nil for what the system does by itself.
     var noDelay: Bool?
     var keepAlive: Bool?

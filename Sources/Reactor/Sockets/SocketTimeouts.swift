@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 
 /// Ends a connection on which nothing has moved for too long, or whose peer takes too long to read. On the
@@ -25,6 +26,10 @@ extension SocketTimeouts {
             blockedSince.store(Self.now, ordering: .relaxed)
         }
     }
+
+    fileprivate var isBlocked: Bool { blockedSince.load(ordering: .relaxed) > 0 }
+
+    fileprivate func noteRoom() { blockedSince.store(0, ordering: .relaxed) }
 
     /// Exchanges the timer for another one.
     fileprivate func replaceTimer(by timer: Timer?) {
@@ -93,6 +98,10 @@ extension SocketChannel {
     private func check(_ timer: Timer) {
         let (options, timeouts) = state.withLock { ($0.details.options, $0.details.timeouts) }
         guard let timeouts else { return }
+        // A peer that has made room keeps no byte waiting: it is the client that does not write.
+        if bufferSlot.buffer?.isEmpty ?? true, timeouts.isBlocked, holder.isReady(for: CInt(POLLOUT)) {
+            timeouts.noteRoom()
+        }
         if timeouts.isOver(options) {
             timer.invalidate()
             fail(.timedOut, on: nil)

@@ -49,14 +49,6 @@ extension Stream.PropertyKey {
     /// longer, both halves fail with `Errno.timedOut`. Nil, as at first, for never.
     public static let socketWriteTimeoutKey = Self("ReactorSocketWriteTimeout")
 
-    /// An `Int`, at least 1: how many bytes, at most, a scheduled output keeps of what the kernel has no room for;
-    /// 65,536 unless it is set. With that many, a write waits, so the delegate is not asked to.
-    public static let socketHighWatermarkKey = Self("ReactorSocketHighWatermark")
-
-    /// An `Int`: the delegate is told of space again when no more than that many bytes are kept; 16,384 unless it
-    /// is set.
-    public static let socketLowWatermarkKey = Self("ReactorSocketLowWatermark")
-
     /// A `Bool`: whether small writes are sent at once (`TCP_NODELAY`).
     public static let socketNoDelayKey = Self("ReactorSocketNoDelay")
 

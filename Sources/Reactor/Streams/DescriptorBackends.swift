@@ -1,18 +1,30 @@
 import CReactorLinux
 import Glibc
+import Synchronization
 import SystemPackage
 
-/// A descriptor that the kernel tells of, to be read.
+/// A pipe, FIFO, terminal or other device that epoll(7) watches, to be read.
 ///
-/// Blocking and non-blocking ones are read alike: one that would block is waited for, as `read` promises.
+/// A read waits in poll(2), where closing the stream can end it, and never in read(2).
 final class DescriptorInput: InputBackend {
     private let holder: DescriptorHolder
+    private let waiting = DescriptorWait()
+    /// Whether a read may be tried without asking poll(2) first: the descriptor is non-blocking, or the kernel takes
+    /// `RWF_NOWAIT` for it, as it does for pipes since Linux 6.5.
+    private let canTry = Atomic(true)
+    private let isNonBlocking: Bool
 
-    init(_ holder: DescriptorHolder) { self.holder = holder }
+    init(_ holder: DescriptorHolder) {
+        self.holder = holder
+        isNonBlocking = holder.isNonBlocking
+    }
 
     var descriptor: DescriptorHolder? { holder }
 
-    func close() throws(Errno) { holder.close() }
+    func close() throws(Errno) {
+        waiting.end()
+        holder.close()
+    }
 
     func isReady() -> Bool { holder.isReady(for: CInt(POLLIN)) }
 
@@ -20,57 +32,118 @@ final class DescriptorInput: InputBackend {
     func prepare() -> Prospect { .waiting }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+        var mustWait = !canTry.load(ordering: .relaxed)
         while true {
-            do throws(Errno) {
-                let count = try holder.use { (number) throws(Errno) in
-                    try SystemCall.make { unsafe Glibc.read(number, buffer.baseAddress, buffer.count) }
-                }
-                if count > 0 || !holder.awaitsFirstWriter {
-                    return Transfer(count: count, isAtEnd: count == 0)
-                }
-            } catch {
-                guard error == .resourceTemporarilyUnavailable else { throw error }
+            let result = try holder.use { (number) throws(Errno) -> Int? in
+                if mustWait, !(try waiting.wait(for: CInt(POLLIN), of: number)) { throw .canceled }
+                return try unsafe read(number, buffer)
             }
-            try holder.wait(for: CInt(POLLIN))
+            if let count = result, count > 0 || !holder.awaitsFirstWriter {
+                return Transfer(count: count, isAtEnd: count == 0)
+            }
+            mustWait = true
+        }
+    }
+
+    /// Nil if there is nothing to read, or nothing that can be read without waiting first.
+    private func read(_ number: CInt, _ buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
+        do throws(Errno) {
+            guard !isNonBlocking, canTry.load(ordering: .relaxed) else {
+                return try SystemCall.make { unsafe Glibc.read(number, buffer.baseAddress, buffer.count) }
+            }
+            return try SystemCall.make { unsafe reactor_read_now(number, buffer.baseAddress, buffer.count) }
+        } catch {
+            switch error {
+            case .resourceTemporarilyUnavailable: return nil
+            case .notSupportedOnSocket:  // EOPNOTSUPP
+                canTry.store(false, ordering: .relaxed)
+                return nil
+            default: throw error
+            }
         }
     }
 }
 
-/// A descriptor that the kernel tells of, to be written.
-final class DescriptorOutput: OutputBackend {
-    private let holder: DescriptorHolder
-    /// The most that one write on a loop's thread may try, so that it does not block.
+/// A pipe, FIFO, terminal or other device that epoll(7) watches, to be written.
+///
+/// A write never waits in write(2). Where the descriptor is blocking, it is opened once more, non-blocking, because its
+/// flags belong to everyone who shares it. Where that is not possible, a write is no longer than what a descriptor that
+/// poll(2) calls ready is sure to take.
+final class DescriptorOutput: KernelOutput {
+    private let given: DescriptorHolder
+    let target: DescriptorHolder
+    private let waiting = DescriptorWait()
+    /// The most that one write(2) may try; without limit for a non-blocking descriptor.
     private let mostBytes: Int
+    private let slot = WriteBufferSlot()
 
-    init(_ holder: DescriptorHolder) {
-        self.holder = holder
-        let flags = fcntl(holder.number, F_GETFL)
-        // A blocking descriptor blocks until all is written, unless it is no more than a ready pipe is sure
-        // to take.
-        mostBytes = flags >= 0 && flags & O_NONBLOCK != 0 ? .max : Int(PIPE_BUF)
+    init(_ given: DescriptorHolder) {
+        self.given = given
+        if given.isNonBlocking {
+            (target, mostBytes) = (given, .max)
+        } else if let own = given.reopenedForWriting() {
+            (target, mostBytes) = (DescriptorHolder(own, closesWhenDone: true), .max)
+        } else {
+            // For a pipe POSIX promises that much; for a terminal or a device it promises nothing.
+            (target, mostBytes) = (given, given.isPipe ? Int(PIPE_BUF) : 1)
+        }
     }
 
-    var descriptor: DescriptorHolder? { holder }
+    func open(for engine: StreamEngine) throws(Errno) { slot.open(for: engine) { Self.transport } }
 
-    func close() throws(Errno) { holder.close() }
+    func close() throws(Errno) {
+        waiting.end()
+        _ = slot.close()?.finish(.none, patience: WriteBuffer.usualPatience)
+        target.close()
+        given.close()
+    }
 
-    func isReady() -> Bool { holder.isReady(for: CInt(POLLOUT)) }
+    // MARK: Writing
 
-    /// The kernel tells.
-    func prepare() -> Prospect { .waiting }
+    var buffer: WriteBuffer? { slot.buffer }
 
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
-        let count = isScheduled ? min(bytes.count, mostBytes) : bytes.count
-        while true {
-            do throws(Errno) {
-                let written = try holder.use { (number) throws(Errno) in
-                    try SystemCall.make { unsafe reactor_write(number, bytes.baseAddress, count) }
-                }
-                return Transfer(count: written)
-            } catch {
-                guard error == .resourceTemporarilyUnavailable else { throw error }
-            }
-            try holder.wait(for: CInt(POLLOUT))
+    var fault: Errno? { nil }
+
+    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
+        try target.use { (number) throws(Errno) in
+            if mostBytes != .max, !target.isReady(for: CInt(POLLOUT)) { return 0 }
+            return try unsafe Self.write(bytes.prefix(mostBytes), to: number)
         }
+    }
+
+    func checkPeer() throws(Errno) { if target.isPipe { throw .brokenPipe } }
+
+    func waitForRoom() throws(Errno) {
+        let isOpen = try target.use { (number) throws(Errno) in
+            try waiting.wait(for: CInt(POLLOUT), of: number)
+        }
+        if !isOpen { throw .canceled }
+    }
+
+    private static func write(_ bytes: Slice<UnsafeRawBufferPointer>, to number: CInt) throws(Errno) -> Int {
+        let bytes = unsafe UnsafeRawBufferPointer(rebasing: bytes)
+        do throws(Errno) {
+            return try SystemCall.make { unsafe reactor_write(number, bytes.baseAddress, bytes.count) }
+        } catch {
+            if error == .resourceTemporarilyUnavailable { return 0 }
+            throw error
+        }
+    }
+
+    private static let transport = unsafe WriteBuffer.Transport { (number, bytes) throws(Errno) in
+        try unsafe write(bytes[...], to: number)
+    }
+
+    // MARK: Properties
+
+    func property(_ key: Stream.PropertyKey) -> Any? { key == .writeBufferSizeKey ? slot.limit : nil }
+
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        // A sender of the buffer's bytes could wait in write(2) for a descriptor that blocks.
+        guard key == .writeBufferSizeKey, mostBytes == .max, let size = fileOffset(value) else {
+            return false
+        }
+        slot.setLimit(size) { Self.transport }
+        return true
     }
 }

@@ -1,3 +1,4 @@
+import CReactorLinux
 import Glibc
 import Synchronization
 import SystemPackage
@@ -77,14 +78,14 @@ extension DescriptorHolder {
     func wait(for events: CInt) throws(Errno) { _ = try poll(events, patience: -1) }
 
     /// Whether a read or a write would not block now.
-    func isReady(for events: CInt) -> Bool { (try? poll(events, patience: 0)) ?? 0 != 0 }
+    func isReady(for events: CInt) -> Bool { self.events(among: events) != 0 }
+
+    /// What poll(2) says now: those of `events` that are so, and errors.
+    func events(among events: CInt) -> CInt { (try? poll(events, patience: 0)) ?? 0 }
 
     /// Whether this is a FIFO that nobody has opened for writing yet. Reading it finds an end, which is none.
     var awaitsFirstWriter: Bool {
-        var status = stat()
-        let code = try? use { (number) throws(Errno) in try SystemCall.make { unsafe fstat(number, &status) }
-        }
-        guard code != nil, status.st_mode & S_IFMT == S_IFIFO else { return false }
+        guard isPipe else { return false }
         return ((try? poll(CInt(POLLIN), patience: 0)) ?? CInt(POLLHUP)) & CInt(POLLHUP) == 0
     }
 
@@ -94,5 +95,32 @@ extension DescriptorHolder {
             try SystemCall.make { unsafe Glibc.poll(&request, 1, patience) }
             return CInt(request.revents)
         }
+    }
+}
+
+extension DescriptorHolder {
+    /// Whether reads and writes return when they would block (`O_NONBLOCK`).
+    var isNonBlocking: Bool {
+        let flags = try? use { (number) throws(Errno) in try SystemCall.make { fcntl(number, F_GETFL) } }
+        return flags.map { $0 & O_NONBLOCK != 0 } ?? true
+    }
+
+    var isPipe: Bool { fileType == S_IFIFO }
+
+    private var fileType: mode_t? {
+        var status = stat()
+        let code = try? use { (number) throws(Errno) in try SystemCall.make { unsafe fstat(number, &status) }
+        }
+        return code == nil ? nil : status.st_mode & S_IFMT
+    }
+
+    /// Another descriptor of the same open file (fcntl(2), `F_DUPFD_CLOEXEC`); nil if there is none to be had.
+    func duplicate() -> CInt? {
+        try? use { (number) throws(Errno) in try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) } }
+    }
+
+    /// The same pipe or terminal, opened once more and non-blocking; nil if that cannot be.
+    func reopenedForWriting() -> CInt? {
+        try? use { (number) throws(Errno) in try SystemCall.make { reactor_reopen_for_writing(number) } }
     }
 }

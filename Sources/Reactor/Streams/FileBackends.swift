@@ -85,6 +85,7 @@ final class FileOutput: OutputBackend {
         var inner: (any OutputBackend)?
         /// Where to begin, if that was said before opening; once closed, where writing has stopped.
         var offset: Int?
+        var writeBufferSize = 0
     }
 
     private let origin: FileOrigin
@@ -107,11 +108,12 @@ final class FileOutput: OutputBackend {
         case .regular, .unwatchable: inner = WriteBehindOutput(holder)
         }
         try inner.open(for: engine)
-        let offset = state.withLock { state in
+        let (offset, size) = state.withLock { state in
             state.inner = inner
-            return state.offset
+            return (state.offset, state.writeBufferSize)
         }
         if let offset, !inner.setProperty(offset, .fileCurrentOffsetKey) { throw .illegalSeek }
+        if size > 0 { _ = inner.setProperty(size, .writeBufferSizeKey) }
     }
 
     func close() throws(Errno) {
@@ -132,11 +134,11 @@ final class FileOutput: OutputBackend {
 
     func isReady() -> Bool { inner?.isReady() ?? false }
 
-    func hasRoom(isScheduled: Bool) -> Bool { inner?.hasRoom(isScheduled: isScheduled) ?? false }
+    func checkRoom() throws(Errno) -> Room { try inner?.checkRoom() ?? .none }
 
     func prepare() -> Prospect { inner?.prepare() ?? .waiting }
 
-    func drain() throws(Errno) -> Drainage { try inner?.drain() ?? Drainage() }
+    func flush(until deadline: Deadline) throws(Errno) { try inner?.flush(until: deadline) }
 
     func shutDown() throws(Errno) {
         guard let inner else { throw .socketNotConnected }
@@ -150,11 +152,21 @@ final class FileOutput: OutputBackend {
 
     func property(_ key: Stream.PropertyKey) -> Any? {
         if let value = inner?.property(key) { return value }
-        return key == .fileCurrentOffsetKey ? state.withLock { $0.offset } : nil
+        return state.withLock { state in
+            switch key {
+            case .fileCurrentOffsetKey: state.offset
+            case .writeBufferSizeKey where state.inner == nil: state.writeBufferSize
+            default: nil
+            }
+        }
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         if let inner, key != .fileCurrentOffsetKey { return inner.setProperty(value, key) }
+        if key == .writeBufferSizeKey, let size = fileOffset(value) {
+            state.withLock { $0.writeBufferSize = size }
+            return true
+        }
         guard key == .fileCurrentOffsetKey, let offset = fileOffset(value), origin.isSeekable(.writing) else {
             return false
         }

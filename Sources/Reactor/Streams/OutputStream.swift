@@ -80,13 +80,17 @@ open class OutputStream: Stream {
 
     /// Whether there is room to write without waiting.
     open var hasSpaceAvailable: Bool {
-        engine.isOpen && sink.hasRoom(isScheduled: engine.isScheduled)
+        engine.isOpen && sink.isReady()
     }
 
-    /// Writes up to `len` bytes from `buffer`, waiting for room for the first one.
+    /// Writes up to `len` bytes from `buffer`, and waits if there is no room for the first one.
     ///
-    /// - Returns: How many were taken, perhaps fewer than `len`; 0 if a fixed buffer is full, or the input of a bound
-    ///   pair has been closed (or `len` is not positive); -1 if the stream is not open or has failed.
+    /// A socket, pipe or terminal takes as many bytes as the kernel has room for, so a delegate that writes once for
+    /// each ``Stream/Event/hasSpaceAvailable`` never waits. With a ``writeBufferSize`` it takes that many more, and does
+    /// not wait on a run loop. Accepted bytes are lost only if the peer or the network fails, and then the stream fails.
+    /// - Returns: How many bytes were accepted, perhaps fewer than `len`; 0 if a fixed buffer or a write buffer is full,
+    ///   or the input of a bound pair has been closed (or `len` is not positive); -1 if the stream is not open or has
+    ///   failed.
     @discardableResult
     open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
@@ -100,15 +104,42 @@ open class OutputStream: Stream {
     ///   not open, or whatever the connection has failed with.
     public func shutDown() throws(Errno) { try engine.shutDown(sink) }
 
+    /// How many bytes beyond what the kernel takes a ``write(_:maxLength:)`` accepts; 0, as in Cocoa, unless it is set.
+    ///
+    /// For sockets, pipes and terminals; setting it has no effect on other streams. With a write buffer a write on a
+    /// run loop never waits: it returns how many bytes it accepted, which is 0 when the buffer is full.
+    /// ``Stream/Event/hasSpaceAvailable`` means that three quarters of the buffer are free, so a delegate that writes no
+    /// more than that for each event has all of it accepted. Accepted bytes are sent in order by a thread of this
+    /// library, in whatever mode the loop runs, also after the stream was removed from its loop or closed, and while the
+    /// process exits, for as long as ``Stream/close()`` says. If they cannot be sent, the stream fails, even after it was
+    /// closed.
+    ///
+    /// A terminal or device that is in blocking mode and cannot be opened once more has no write buffer: then the value
+    /// stays 0.
+    public var writeBufferSize: Int {
+        get { property(forKey: .writeBufferSizeKey) as? Int ?? 0 }
+        set { setProperty(newValue, forKey: .writeBufferSizeKey) }
+    }
+
+    /// Waits until all accepted bytes have been handed to the kernel: those of a write buffer, and those of a file,
+    /// which are written in the background while the stream is on a run loop.
+    ///
+    /// Only a stream that is open can be flushed; ``close()`` needs no flush before it.
+    /// - Throws: `Errno.timedOut` if the bytes have not been handed over by `deadline`, `Errno.badFileDescriptor` if the
+    ///   stream is not open, or what the stream has failed with.
+    public func flush(until deadline: Deadline = .distantFuture) throws(Errno) {
+        try engine.flush(sink, until: deadline)
+    }
+
     /// What has been written to a stream in memory; empty for any other stream.
     public var writtenBytes: [UInt8] { sink.property(.writtenBytesKey) as? [UInt8] ?? [] }
 }
 
 extension OutputStream {
-    /// Writes all of `bytes`, waiting for room as often as it takes.
+    /// Writes all of `bytes`, waiting for room as often as it takes; with a ``writeBufferSize``, on a run loop, as many
+    /// as there is room for.
     ///
-    /// - Returns: How many were taken: fewer than all if the stream is full, not open, or has failed
-    ///   meanwhile.
+    /// - Returns: How many bytes were accepted: fewer than all if the stream is full, not open, or has failed meanwhile.
     @discardableResult
     public func write(_ bytes: [UInt8]) -> Int {
         unsafe bytes.withUnsafeBufferPointer { buffer in

@@ -58,6 +58,9 @@ extension Stream {
         /// ``Stream/open()`` fail with `Errno.illegalSeek`.
         public static let fileCurrentOffsetKey = PropertyKey("kCFStreamPropertyFileCurrentOffset")
 
+        /// An `Int`: ``OutputStream/writeBufferSize``, of a socket, pipe or terminal.
+        public static let writeBufferSizeKey = PropertyKey("ReactorWriteBufferSize")
+
         /// A `[UInt8]`: what has been written to a memory stream so far. Stays readable after closing.
         public static let writtenBytesKey = PropertyKey("ReactorWrittenBytes")
     }

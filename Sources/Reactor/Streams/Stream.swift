@@ -59,9 +59,14 @@ open class Stream {
     /// Closes the stream, takes it out of all loops, and releases what it holds; its properties stay
     /// readable.
     ///
-    /// Bytes that were accepted for a file are written before it returns; if they cannot be, the status
-    /// becomes ``Status/error``. Otherwise it becomes ``Status/closed``, and cannot be opened again. Does
-    /// nothing before ``open()``.
+    /// Bytes that were accepted for a file are written before it returns. Those for a socket, pipe or terminal that the
+    /// kernel or a write buffer still holds are sent in the background, and the process does not exit before that, for
+    /// up to five seconds. A socket is shut down first, and what its peer still sends is read and dropped, so that
+    /// unread input does not make the kernel discard what was written. The peer may take no byte for the
+    /// ``PropertyKey/socketWriteTimeoutKey``, or 30 seconds.
+    ///
+    /// If accepted bytes cannot be written or sent, the status becomes ``Status/error``, perhaps later. Otherwise it is
+    /// ``Status/closed``. The stream cannot be opened again. Does nothing before ``open()``.
     open func close() { engine.close() }
 
     /// What the stream is doing.

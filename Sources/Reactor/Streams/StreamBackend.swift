@@ -27,8 +27,6 @@ protocol StreamBackend: AnyObject, Sendable {
     func isReady() -> Bool
     /// What a stream on a loop can expect of its next read or write. Prepares for that, off the calling thread.
     func prepare() -> Prospect
-    /// Takes in that the kernel has room, where it is asked only when there was none.
-    func drain() throws(Errno) -> Drainage
     func property(_ key: Stream.PropertyKey) -> Any?
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool
 }
@@ -40,7 +38,7 @@ enum Readying {
     /// The kernel tells, of its own accord.
     case kernel
     /// There is room until a write finds none; then the kernel tells.
-    case kernelWhenBlocked
+    case kernelWhenFull
 }
 
 /// What the next step of a stream can expect: its opening, its next read or write.
@@ -63,7 +61,6 @@ extension StreamBackend {
     func open(for engine: StreamEngine) throws(Errno) {}
     func close() throws(Errno) {}
     func prepare() -> Prospect { isReady() ? .ready : .waiting }
-    func drain() throws(Errno) -> Drainage { Drainage() }
     func property(_ key: Stream.PropertyKey) -> Any? { nil }
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }
 }
@@ -73,8 +70,19 @@ struct Transfer {
     var count: Int
     /// Whether nothing more will come, or fit.
     var isAtEnd = false
-    /// Whether there is no room for more until the kernel tells.
-    var isBlocked = false
+    /// What an output knows of the room for more.
+    var room = Room.assumed
+}
+
+/// What an output knows of the room for its next write.
+enum Room {
+    /// The last write found enough. The delegate is not told before that has been checked.
+    case assumed
+    case found
+    /// There is none until the kernel tells.
+    case none
+    /// There is none until the backend tells.
+    case awaited
 }
 
 protocol InputBackend: StreamBackend {
@@ -98,24 +106,20 @@ extension InputBackend {
 protocol OutputBackend: StreamBackend {
     /// Waits for room for at least one byte, and takes as many as fit.
     ///
-    /// `isScheduled` says whether a loop's thread may be calling, which a slow disk must not hold up.
+    /// `isScheduled` says whether a loop's thread may be calling, which neither a slow disk nor a full write buffer may
+    /// hold up.
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer
-    /// Whether a write would not wait, as ``isReady()`` says for a stream that is on no loop.
-    func hasRoom(isScheduled: Bool) -> Bool
+    /// What the next write finds; if there is no room, the kernel or the backend tells when there is.
+    func checkRoom() throws(Errno) -> Room
+    /// Waits until everything that was accepted has been handed to the kernel.
+    func flush(until deadline: Deadline) throws(Errno)
     /// Tells the peer that nothing more will come.
     func shutDown() throws(Errno)
 }
 
-/// What has come of the kernel's having room again.
-struct Drainage {
-    /// Whether the stream has room.
-    var hasRoom = true
-    /// Whether the kernel need not tell again.
-    var isDone = true
-}
-
 extension OutputBackend {
     var event: Stream.Event { .hasSpaceAvailable }
-    func hasRoom(isScheduled: Bool) -> Bool { isReady() }
+    func checkRoom() throws(Errno) -> Room { isReady() ? .found : .none }
+    func flush(until deadline: Deadline) throws(Errno) {}
     func shutDown() throws(Errno) { throw .notSocket }
 }

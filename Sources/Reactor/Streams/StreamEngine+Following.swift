@@ -72,7 +72,7 @@ extension StreamEngine.State {
     @inline(__always)
     func errand(_ event: Stream.Event) -> StreamEngine.Errand {
         guard !isTelling, !homes.isEmpty else { return .none }
-        if readying == .backend, machine.isOpen { return .refresh }
+        if readying == .backend || room == .awaited, machine.isOpen { return .refresh }
         if homes.hasOthers || isBehind(homes.first!.standing, event) { return .follow }
         return hasNews ? .raise(homes.first!.station) : .none
     }
@@ -97,11 +97,11 @@ extension StreamEngine.State {
     /// not been answered, asks again after the answer.
     @inline(__always)
     private func interest(isDisarmed: Bool, _ event: Stream.Event) -> Readiness {
-        guard machine.isOpen else { return isDraining && machine.status == .atEnd ? Readiness(event) : [] }
+        guard machine.isOpen else { return [] }
         switch readying {
         case .backend: return []
         case .kernel: return isDisarmed && isUnanswered(event) ? [] : Readiness(event)
-        case .kernelWhenBlocked: return isBlocked || isDraining ? Readiness(event) : []
+        case .kernelWhenFull: return room == .none ? Readiness(event) : []
         }
     }
 
@@ -114,23 +114,22 @@ extension StreamEngine.State {
         return interest
     }
 
-    /// Where there is room until a write finds none, nobody has to tell.
+    /// Where there is room until a write finds none, nothing has to tell of it.
     mutating func raiseRoom(_ event: Stream.Event) {
-        if readying == .kernelWhenBlocked, !isBlocked { machine.raise(event) }
+        if readying == .kernelWhenFull, room == .assumed || room == .found { machine.raise(event) }
     }
 
-    /// Takes in what has come of the kernel's having room, unless another thread has written since there had been
-    /// `transfers` writes: then its finding is the newer one. Returns what the kernel has to watch for now.
-    mutating func takeIn(
-        _ drainage: Drainage, unlessMovedSince transfers: UInt64, on loop: LoopIdentity, _ event: Stream.Event
-    ) -> Readiness {
-        guard transfers == machine.transfers else { return setInterest(on: loop, event) }
-        isDraining = !drainage.isDone
-        if drainage.hasRoom, isBlocked {
-            isBlocked = false
-            machine.raise(event)
-        }
-        return setInterest(on: loop, event)
+    /// Whether the delegate would be told of room that has not been checked.
+    func mustCheckRoom(_ event: Stream.Event) -> Bool {
+        readying == .kernelWhenFull && room == .assumed && machine.raised.contains(event)
+    }
+
+    /// Takes in what room was found, unless another thread has written since there had been `transfers` writes: then
+    /// its finding is the newer one.
+    mutating func takeIn(_ room: Room, unlessMovedSince transfers: UInt64, _ event: Stream.Event) {
+        guard transfers == machine.transfers else { return }
+        self.room = room
+        if room != .found { machine.withdraw(event) }
     }
 }
 

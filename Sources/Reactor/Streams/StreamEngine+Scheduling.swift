@@ -101,7 +101,7 @@ extension StreamEngine {
         if isAsked {
             switch backend.prepare() {
             case .waiting: state.withLock { $0.raiseRoom(event) }
-            case .ready: state.withLock { $0.machine.raise(event, unlessMovedSince: transfers) }
+            case .ready: state.withLock { $0.takeReadiness(event, unlessMovedSince: transfers) }
             case .atEnd: state.withLock { $0.machine.reachEnd() }
             case .failed(let error): fail(error)
             }
@@ -115,9 +115,9 @@ extension StreamEngine {
         let (behind, queue) = state.withLock {
             state -> ((first: RunLoop?, others: [RunLoop]), StreamQueue?) in
             if state.isTelling { return ((nil, []), nil) }
-            // What is to be told on a queue needs no loop.
+            // What is to be told on a queue needs no loop, unless it has to be checked first.
             let isRaised = state.hasNews
-            let queue = isRaised ? state.enqueueCallout() : nil
+            let queue = isRaised && !state.mustCheckRoom(event) ? state.enqueueCallout() : nil
             let isLoopNeeded = isRaised && queue == nil
             return (state.homes.loops { isLoopNeeded || state.isBehind($0, event) }, queue)
         }
@@ -131,6 +131,12 @@ extension StreamEngine {
         if loop.isCurrent { return loop.core.follow(self) }
         guard state.withLock({ $0.homes.update(loop.identity) { $0.beginSummons() } }) == true else { return }
         if !loop.atHome({ [self] core in core.follow(self) }) { loopEnded(loop) }
+    }
+}
+
+extension StreamEngine.State {
+    fileprivate mutating func takeReadiness(_ event: Stream.Event, unlessMovedSince transfers: UInt64) {
+        if machine.raise(event, unlessMovedSince: transfers) { room = .found }
     }
 }
 

@@ -23,8 +23,9 @@ extension StreamEngine {
         /// Bytes were moved since the kernel has been asked: it has to be asked once more, and believed unless there
         /// have been more transfers than these meanwhile.
         case doubt(since: UInt64)
-        /// The kernel has room again, which the backend may need itself.
-        case room
+        /// There is room to tell of, as far as is known: it has to be checked, and the answer is good unless there have
+        /// been more writes than these meanwhile.
+        case assumedRoom(since: UInt64)
         /// There is something to tell, elsewhere.
         case queue(StreamQueue)
     }
@@ -49,25 +50,20 @@ extension StreamEngine {
             station.isHandled = false
             try? station.setInterest([])
         case .doubt(let transfers): turn(to: station, isTold: backend.isReady(), unlessMovedSince: transfers)
-        case .room:
-            drain(station)
-            turn(to: station, isTold: false)
+        case .assumedRoom(let transfers): checkRoom(station, since: transfers)
         case .queue(let queue): callOut(on: queue)
         }
     }
 
-    /// Has the backend use the room that the kernel has told of, which is perhaps enough for the delegate.
-    private func drain(_ station: DescriptorSource) {
-        let transfers = state.withLock { $0.machine.transfers }
+    private func checkRoom(_ station: DescriptorSource, since transfers: UInt64) {
         do throws(Errno) {
-            let drainage = try backend.drain()
-            let interest = state.withLock {
-                $0.takeIn(drainage, unlessMovedSince: transfers, on: .current, event)
-            }
-            try station.setInterest(interest)
+            let room = try (backend as? any OutputBackend)?.checkRoom() ?? .none
+            state.withLock { $0.takeIn(room, unlessMovedSince: transfers, event) }
+            if room != .found { RunLoop.current.core.follow(self) }
         } catch {
             fail(error)
         }
+        turn(to: station, isTold: false)
     }
 
     private func find(
@@ -76,6 +72,7 @@ extension StreamEngine {
         state.withLock { state in
             if isTold, let finding = state.takeIn(event, unlessMovedSince: transfers) { return finding }
             guard !state.isTelling, !state.machine.raised.isEmpty, state.isServed else { return .nothing }
+            if state.mustCheckRoom(self.event) { return .assumedRoom(since: state.machine.transfers) }
             if let queue = state.enqueueCallout() { return .queue(queue) }
             state.isTelling = true
             news = takeNews(&state, of: state.machine.raised)
@@ -139,8 +136,8 @@ extension StreamEngine.State {
     fileprivate mutating func takeIn(
         _ event: Stream.Event, unlessMovedSince transfers: UInt64?
     ) -> StreamEngine.Finding? {
-        guard machine.isOpen || isDraining else { return nil }
-        if readying == .kernelWhenBlocked { return .room }
+        guard machine.isOpen else { return nil }
+        if readying == .kernelWhenFull, room == .none { room = .assumed }
         // What it told of before a handler of the same pass moved bytes may be no longer so.
         if let transfers {
             guard transfers == machine.transfers else { return .nothing }

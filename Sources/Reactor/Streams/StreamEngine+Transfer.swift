@@ -34,6 +34,12 @@ extension StreamEngine {
         return unsafe bytes
     }
 
+    func flush(_ sink: any OutputBackend, until deadline: Deadline) throws(Errno) {
+        if let error = error as? Errno { throw error }
+        guard isOpen || status == .atEnd else { throw .badFileDescriptor }
+        try sink.flush(until: deadline)
+    }
+
     func shutDown(_ sink: any OutputBackend) throws(Errno) {
         guard isOpen else { throw .socketNotConnected }
         do throws(Errno) {
@@ -91,10 +97,9 @@ extension StreamEngine.State {
     @inline(always)
     fileprivate mutating func finish(_ transfer: Transfer, _ event: Stream.Event) -> StreamEngine.Errand {
         machine.finish(answering: event)
-        isBlocked = transfer.isBlocked
-        if isBlocked { isDraining = true }
+        room = transfer.room
         if transfer.isAtEnd { machine.reachEnd() }
-        if readying == .kernelWhenBlocked, !isBlocked { machine.raise(event) }
+        if readying == .kernelWhenFull, room == .assumed { machine.raise(event) }
         return errand(event)
     }
 }

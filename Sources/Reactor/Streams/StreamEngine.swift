@@ -27,10 +27,8 @@ final class StreamEngine: Sendable {
         var hasMovedOutside = false
         /// How the backend lets know that bytes can be moved; known once it is open.
         var readying = Readying.backend
-        /// Whether a write has found no room for more.
-        var isBlocked = false
-        /// Whether the kernel has to tell of room, though there may be some.
-        var isDraining = false
+        /// What an output knows of the room for its next write.
+        var room = Room.assumed
         /// Whether the stream is of a subclass, which may have a delegate of its own making.
         var isSubclassed = false
         /// Whether a hand-off owns the stream.
@@ -126,6 +124,12 @@ final class StreamEngine: Sendable {
     func fail(_ error: any Error) {
         let error = backend.refusal ?? error
         state.withLock { $0.machine.failUnlessReleased(error) }
+    }
+
+    /// Takes in that bytes which were accepted are lost, which is a fault of a closed stream too.
+    func noteLostBytes(_ error: Errno) {
+        state.withLock { $0.machine.fail(error) }
+        refresh()
     }
 
     func close() {

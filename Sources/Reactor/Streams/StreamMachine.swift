@@ -110,11 +110,16 @@ struct StreamMachine {
         if isOpen, unanswered.isDisjoint(with: event) { raised.insert(event) }
     }
 
-    /// As ``raise(_:)``, for what was found out when there had been `transfers` reads or writes: another one
-    /// may have moved what was found.
-    mutating func raise(_ event: Stream.Event, unlessMovedSince transfers: UInt64) {
+    /// As ``raise(_:)``, for what was found out when there had been `transfers` reads or writes: another one may have
+    /// moved what was found. False then.
+    @discardableResult
+    mutating func raise(_ event: Stream.Event, unlessMovedSince transfers: UInt64) -> Bool {
         if transfers == self.transfers { raise(event) }
+        return transfers == self.transfers
     }
+
+    /// Takes back an event that was raised too soon.
+    mutating func withdraw(_ event: Stream.Event) { raised.subtract(event) }
 
     /// Forgets what was told: a stream that is scheduled anew tells its new loop again.
     mutating func forgetTold() { unanswered = [] }

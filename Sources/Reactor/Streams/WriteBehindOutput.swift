@@ -76,7 +76,10 @@ final class WriteBehindOutput: OutputBackend {
             return .success((count, !state.isWriting))
         }
         guard let (count, isFirst) = try result?.get() else { return nil }
-        if isFirst { DispatchWorkers.run { [self] in drain() } }
+        if isFirst {
+            PendingOutput.begin()
+            DispatchWorkers.run { [self] in drain() }
+        }
         return Transfer(count: count)
     }
 
@@ -95,6 +98,14 @@ final class WriteBehindOutput: OutputBackend {
             engine?.refresh()
         }
         writer.leave()
+        PendingOutput.end()
+    }
+
+    func flush(until deadline: Deadline) throws(Errno) {
+        let time = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.uptimeNanoseconds, 0)))
+        let isDone = writer.wait(timeout: deadline == .distantFuture ? .distantFuture : time) == .success
+        if let fault = state.withLock({ $0.fault }) { throw fault }
+        guard isDone else { throw .timedOut }
     }
 
     private func nextBatch() -> [UInt8]? {

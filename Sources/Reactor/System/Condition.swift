@@ -16,7 +16,11 @@ final class Condition: Sendable {
 
     init() {
         unsafe pthread_mutex_init(mutex, nil)
-        unsafe pthread_cond_init(changed, nil)
+        var attributes = pthread_condattr_t()
+        unsafe pthread_condattr_init(&attributes)
+        unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        unsafe pthread_cond_init(changed, &attributes)
+        unsafe pthread_condattr_destroy(&attributes)
         unsafe changes.initialize(to: 0)
     }
 
@@ -44,9 +48,29 @@ final class Condition: Sendable {
         }
     }
 
+    /// - Returns: False if `deadline` has passed without a change.
+    func wait(after generation: UInt64, until deadline: Deadline) -> Bool {
+        var time = timespec(deadline)
+        return locked {
+            while unsafe changes.pointee == generation {
+                let code = unsafe pthread_cond_timedwait(changed, mutex, &time)
+                if code == ETIMEDOUT { return false }
+            }
+            return true
+        }
+    }
+
     private func locked<Result>(_ body: () -> Result) -> Result {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
         return body()
+    }
+}
+
+extension timespec {
+    fileprivate init(_ deadline: Deadline) {
+        let (seconds, nanoseconds) = max(deadline.uptimeNanoseconds, 0).quotientAndRemainder(
+            dividingBy: 1_000_000_000)
+        self.init(tv_sec: Int(seconds), tv_nsec: Int(nanoseconds))
     }
 }

@@ -97,3 +97,10 @@ extension OutputStream {
         Array(bytes).withUnsafeBufferPointer { write($0.baseAddress!, maxLength: $0.count) }
     }
 }
+
+/// Runs `body` on a thread that has a loop of its own, and waits for it.
+func onAThread(_ body: @escaping @Sendable () throws -> Void) throws {
+    let result = Shared<Result<Void, any Error>?>(nil)
+    try JoinableThread(name: "child") { result.value = Result { try body() } }.join()
+    try result.value?.get()
+}

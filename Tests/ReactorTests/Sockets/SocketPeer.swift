@@ -43,6 +43,13 @@ final class SocketPeer: Sendable {
         return result < 0 ? nil : bytes
     }
 
+    /// What is there already, of `count` bytes at most.
+    func receiveNow(upTo count: Int) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+            filled = max(recv(number, buffer.baseAddress, count, CInt(MSG_DONTWAIT)), 0)
+        }
+    }
+
     /// The next `count` bytes; fewer if the end comes first.
     func receive(_ count: Int) -> [UInt8] {
         var bytes: [UInt8] = []

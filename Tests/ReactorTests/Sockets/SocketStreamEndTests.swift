@@ -83,6 +83,7 @@ import Testing
             let (fixture, reader, writer) = (
                 try SocketFixture(origin, isNarrow: true), Recorder(), Recorder()
             )
+            fixture.output.writeBufferSize = 65_536
             fixture.input.start(reader)
             fixture.output.start(writer)
             RunLoop.current.serve { writer.events.count == 2 }

@@ -159,20 +159,14 @@ import Testing
         #expect(fixture.output.setProperty(Duration.seconds(Int64.max), forKey: .socketIdleTimeoutKey))
     }
 
-    @Test func `watermarks are numbers of bytes`() throws {
+    @Test func `the size of the write buffer is a number of bytes, and none at first`() throws {
         let fixture = try SocketFixture()
-        let keys: [(Stream.PropertyKey, Int)] = [
-            (.socketHighWatermarkKey, 65_536), (.socketLowWatermarkKey, 16_384),
-        ]
-        for (key, usual) in keys {
-            #expect(fixture.output.property(forKey: key) as? Int == usual)
-            for value in [-1, "1", 1.5, nil] as [Any?] {
-                #expect(!fixture.output.setProperty(value, forKey: key))
-            }
-            #expect(fixture.output.property(forKey: key) as? Int == usual)
-            #expect(fixture.output.setProperty(0, forKey: key) == (key == .socketLowWatermarkKey))
-            #expect(fixture.input.setProperty(UInt16(7), forKey: key))
-            #expect(fixture.output.property(forKey: key) as? Int == 7)
+        #expect(fixture.output.writeBufferSize == 0)
+        for value in [-1, "1", 1.5, nil] as [Any?] {
+            #expect(!fixture.output.setProperty(value, forKey: .writeBufferSizeKey))
         }
+        #expect(fixture.output.property(forKey: .writeBufferSizeKey) as? Int == 0)
+        #expect(fixture.output.setProperty(UInt16(7), forKey: .writeBufferSizeKey))
+        #expect(fixture.output.writeBufferSize == 7)
     }
 }

@@ -1,26 +1,25 @@
 import SystemPackage
 
-/// The bytes that a socket had no room for yet, in order. Pure.
-struct SocketBacklog {
+/// Bytes that wait to be sent, first in, first out, up to a limit. Pure.
+struct ByteQueue {
     private var bytes: [UInt8] = []
     private var start = 0
-    /// Whether the peer is to be told, after the last byte, that nothing more will come.
-    var isShutDown = false
 
     var count: Int { bytes.count - start }
 
-    /// Keeps as many of `new` as the limit lets; returns how many.
+    /// Appends as many of `new` as the limit allows, and returns how many.
     mutating func append(_ new: UnsafeRawBufferPointer, limit: Int) -> Int {
-        let kept = max(0, min(new.count, limit - count))
-        if start > 0, bytes.count + kept > bytes.capacity {
+        let accepted = max(0, min(new.count, limit - count))
+        // Moving the rest to the front costs no more than what has been sent since the last time.
+        if start > 0, bytes.count + accepted > bytes.capacity, start >= count {
             bytes.removeFirst(start)
             start = 0
         }
-        unsafe bytes.append(contentsOf: new.prefix(kept))
-        return kept
+        unsafe bytes.append(contentsOf: new.prefix(accepted))
+        return accepted
     }
 
-    /// Offers the bytes to `send` for as long as it takes any; memory that is no longer needed is given back.
+    /// Offers the bytes to `send` until it takes none. Memory that is no longer needed is released.
     mutating func send(_ send: (UnsafeRawBufferPointer) throws(Errno) -> Int) throws(Errno) {
         while count > 0 {
             let taken = try unsafe bytes.withUnsafeBufferPointer { (all) throws(Errno) in
@@ -29,6 +28,8 @@ struct SocketBacklog {
             guard taken > 0 else { return }
             start += taken
         }
-        (bytes, start) = ([], 0)
+        removeAll()
     }
+
+    mutating func removeAll() { (bytes, start) = ([], 0) }
 }

@@ -1,0 +1,129 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// A socket, pipe or terminal to be written: the kernel takes what it has room for.
+///
+/// A write accepts what the kernel takes, and waits only if that is nothing. With a write buffer it accepts that much
+/// more, and waits only off a run loop.
+protocol KernelOutput: OutputBackend {
+    /// What the bytes are sent to.
+    var target: DescriptorHolder { get }
+    var buffer: WriteBuffer? { get }
+    /// Why nothing more can be sent.
+    var fault: Errno? { get }
+    /// How many bytes the kernel takes now; 0 if it has no room.
+    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int
+    /// Takes note that the kernel has no room.
+    func noteFull()
+    /// Throws what a write would, where poll(2) says that there is an error.
+    func checkPeer() throws(Errno)
+    /// Waits until the kernel has room, or there is a fault; throws `canceled` once the stream is closed.
+    func waitForRoom() throws(Errno)
+}
+
+extension KernelOutput {
+    var descriptor: DescriptorHolder? { target }
+
+    func noteFull() {}
+
+    var readying: Readying { .kernelWhenFull }
+
+    /// The kernel tells, unless a write waits for the buffer.
+    func prepare() -> Prospect {
+        if let fault { return .failed(fault) }
+        return buffer?.takeRoom() ?? false ? .ready : .waiting
+    }
+
+    func isReady() -> Bool {
+        if fault != nil { return true }
+        if let buffer, buffer.isInUse { return buffer.hasRoom }
+        return target.isReady(for: CInt(POLLOUT))
+    }
+
+    func checkRoom() throws(Errno) -> Room {
+        if let fault { throw fault }
+        if let buffer, buffer.isInUse { return buffer.checkRoom() }
+        let events = target.events(among: CInt(POLLOUT))
+        if events & CInt(POLLERR) != 0 { try checkPeer() }
+        if events != 0 { return .found }
+        noteFull()
+        return .none
+    }
+
+    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+        while true {
+            if let fault { throw fault }
+            let buffer = buffer
+            let sent = buffer?.isEmpty ?? true ? try unsafe send(bytes) : 0
+            if sent == bytes.count { return Transfer(count: sent) }
+            guard let buffer, buffer.isInUse else {
+                if sent > 0 { return Transfer(count: sent, room: .none) }
+                try waitForRoom()
+                continue
+            }
+            let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[sent...])
+            let count = sent + (unsafe buffer.accept(rest, for: target))
+            if count == bytes.count { return Transfer(count: count) }
+            if count > 0 || isScheduled {
+                return Transfer(count: count, room: buffer.isEmpty ? .none : .awaited)
+            }
+            if buffer.isEmpty { try waitForRoom() } else { buffer.waitForRoom() }
+        }
+    }
+
+    func flush(until deadline: Deadline) throws(Errno) {
+        try buffer?.flush(until: deadline)
+        if let fault { throw fault }
+    }
+}
+
+/// Where an output keeps its write buffer, if its client asks for one: before the stream is open, only the size.
+struct WriteBufferSlot: ~Copyable, Sendable {
+    struct Contents {
+        var limit = 0
+        /// Nil unless the stream is open.
+        var engine: StreamEngine?
+        var buffer: WriteBuffer?
+
+        fileprivate mutating func makeBuffer(_ transport: () -> WriteBuffer.Transport) -> Bool {
+            if buffer == nil, limit > 0, let engine {
+                buffer = WriteBuffer(limit: limit, for: engine, by: transport())
+            }
+            buffer?.limit = limit
+            return buffer != nil
+        }
+    }
+
+    private let contents = Mutex(Contents())
+    /// Whether there is a buffer: spares most writes the lock.
+    private let isTaken = Atomic(false)
+
+    var buffer: WriteBuffer? {
+        isTaken.load(ordering: .acquiring) ? contents.withLock { $0.buffer } : nil
+    }
+
+    var limit: Int { contents.withLock { $0.limit } }
+
+    func open(for engine: StreamEngine, by transport: () -> WriteBuffer.Transport) {
+        contents.withLock { contents in
+            contents.engine = engine
+            isTaken.store(contents.makeBuffer(transport), ordering: .releasing)
+        }
+    }
+
+    func setLimit(_ limit: Int, by transport: () -> WriteBuffer.Transport) {
+        contents.withLock { contents in
+            contents.limit = limit
+            isTaken.store(contents.makeBuffer(transport), ordering: .releasing)
+        }
+    }
+
+    /// Releases the engine, and the buffer, which goes on by itself if it has bytes.
+    func close() -> WriteBuffer? {
+        isTaken.store(false, ordering: .releasing)
+        let (buffer, engine) = contents.withLock { ($0.buffer.take(), $0.engine.take()) }
+        withExtendedLifetime(engine) {}
+        return buffer
+    }
+}

@@ -1,0 +1,72 @@
+import Glibc
+import SystemPackage
+
+/// Sends the bytes of a write buffer, as the descriptor has room. Confined to the streams thread's loop.
+///
+/// It has a descriptor of its own, so it does not matter when the stream's is closed or its number used again.
+final class WriteBufferSender {
+    private let buffer: WriteBuffer
+    private var number: CInt
+    private var source: DescriptorSource?
+    private var limit: Timer?
+    private var hasEnded = false
+
+    /// - Parameter number: A descriptor that this closes.
+    init(_ buffer: WriteBuffer, _ number: CInt) {
+        self.buffer = buffer
+        self.number = number
+    }
+
+    func begin() {
+        guard buffer.begin(self, on: .current) else { return end() }
+        let source = DescriptorSource(FileDescriptor(rawValue: number), for: .writable) { _, _ in self.send()
+        }
+        self.source = source
+        do throws(Errno) { try RunLoop.current.add(source, forMode: .default) } catch { return fail(error) }
+        expectProgress()
+    }
+
+    /// Begins to measure how long the peer takes no byte, if that is limited.
+    func expectProgress() {
+        guard !hasEnded, let patience = buffer.patience else { return }
+        limit?.invalidate()
+        limit = Timer.scheduled(after: patience) { _ in self.fail(.timedOut) }
+    }
+
+    private func send() {
+        switch buffer.send(to: number) {
+        case .blocked: expectProgress()
+        case .failed(let error): fail(error)
+        case .done(let ending): finish(ending)
+        }
+    }
+
+    private func finish(_ ending: WriteBuffer.Ending) {
+        let own = number
+        switch ending {
+        case .none: break
+        case .shutDown:
+            number = -1
+            shutdown(own, CInt(SHUT_WR))
+            SocketClosing.awaitAcknowledgement(own, patience: buffer.patience, for: buffer.engine)
+        case .close:
+            number = -1
+            SocketClosing.begin(own, patience: buffer.patience, for: buffer.engine)
+        }
+        end()
+    }
+
+    private func fail(_ error: Errno) {
+        buffer.fail(error)
+        end()
+    }
+
+    func end() {
+        guard !hasEnded else { return }
+        hasEnded = true
+        source?.cancel()
+        limit?.invalidate()
+        if number >= 0 { close(number) }
+        PendingOutput.end()
+    }
+}

@@ -1,0 +1,229 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
+import SystemPackage
+import Testing
+
+/// What `write` has accepted arrives, or the stream says that it did not.
+@Suite struct SocketStreamDeliveryTests {
+    enum Ending: CaseIterable {
+        case closing, release, both
+    }
+
+    @Test(arguments: SocketOrigin.allCases, Ending.allCases)
+    func `buffered bytes arrive after the closing, and then the end`(origin: SocketOrigin, ending: Ending)
+        async throws
+    {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try SocketFixture(origin, isNarrow: true), Recorder())
+            fixture.output.writeBufferSize = 65_536
+            for stream in fixture.streams { stream.start(recorder) }
+            let peer = try fixture.peer
+            RunLoop.current.serve { recorder.events.count == 3 }
+            let sent = fixture.fill()
+            if ending != .release { fixture.closeBoth() }
+            if ending != .closing { fixture.releaseStreams() }
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(peer.receiveToEnd(by: 1000)?.count == sent)
+        }
+    }
+
+    @Test(arguments: [SocketOrigin.ipv4, .descriptor])
+    func `buffered bytes move while the loop is in another mode, and when the stream has left it`(
+        origin: SocketOrigin
+    ) async throws {
+        try await onItsOwnThread {
+            for isRemoved in [false, true] {
+                let (fixture, recorder) = (try SocketFixture(origin, isNarrow: true), Recorder())
+                fixture.output.writeBufferSize = 100_000
+                fixture.output.start(recorder)
+                RunLoop.current.serve { fixture.output.streamStatus == .open }
+                let peer = try fixture.peer
+                let sent = fixture.fill()
+                if isRemoved { fixture.output.remove(from: .current, forMode: .default) }
+                #expect(peer.receive(sent).count == sent)
+            }
+        }
+    }
+
+    /// The kernel would reset the connection, and drop what has not been sent.
+    @Test(arguments: [SocketOrigin.ipv4, .ipv6, .path], [0, 65_536])
+    func `unread input does not keep what was written from arriving`(origin: SocketOrigin, size: Int)
+        async throws
+    {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try SocketFixture(origin), Recorder())
+            fixture.output.writeBufferSize = size
+            for stream in fixture.streams { stream.start(recorder) }
+            let peer = try fixture.peer
+            peer.send(pattern(10_000))
+            var (left, sent) = (pattern(400_000)[...], 0)
+            RunLoop.current.serve { fixture.input.hasBytesAvailable }
+            while !left.isEmpty, fixture.output.hasSpaceAvailable {
+                let count = fixture.output.writeOnce(left)
+                left = left.dropFirst(count)
+                sent += count
+            }
+            fixture.closeBoth()
+            peer.send(pattern(10_000))
+            #expect(peer.receiveToEnd(by: 1000) == pattern(sent))
+        }
+    }
+
+    @Test func `a peer that sends on after the closing still gets everything`() async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(.ipv4)
+            try fixture.openBoth()
+            let peer = try fixture.peer
+            let sent = fixture.output.writeOnce(pattern(2_000_000))
+            fixture.closeBoth()
+            var received = 0
+            while let piece = peer.receive(upTo: 10_000), !piece.isEmpty {
+                received += piece.count
+                #expect(peer.send(pattern(1000)))
+            }
+            #expect(received == sent)
+        }
+    }
+
+    @Test func `a stream that was closed says when its bytes are lost`() async throws {
+        try await onItsOwnThread {
+            for size in [0, 65_536] {
+                let fixture = try SocketFixture(.ipv4, isNarrow: true)
+                try fixture.openBoth()
+                let peer = try fixture.peer
+                fixture.output.writeBufferSize = size
+                peer.send([1])
+                _ = fixture.output.writeOnce(pattern(3_000_000))
+                fixture.closeBoth()
+                #expect(fixture.output.streamStatus == .closed)
+                peer.reset()
+                waitUntil { fixture.output.streamStatus == .error }
+                #expect(fixture.output.streamError != nil)
+            }
+        }
+    }
+
+    @Test func `a closed stream whose peer takes nothing gives up after the write timeout`() async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(.ipv4, isNarrow: true)
+            try fixture.openBoth()
+            fixture.output.writeBufferSize = 65_536
+            #expect(fixture.output.setProperty(Duration.milliseconds(50), forKey: .socketWriteTimeoutKey))
+            _ = fixture.output.writeOnce(pattern(3_000_000))
+            fixture.closeBoth()
+            waitUntil { fixture.output.streamStatus == .error }
+            #expect(fixture.output.streamError as? Errno == .timedOut)
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `buffered bytes for a lent descriptor arrive, whatever becomes of its number`(isPair: Bool)
+        async throws
+    {
+        try await onItsOwnThread {
+            let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())
+            SocketPeer.narrow(other.rawValue)
+            let output =
+                isPair ? Stream.socketPair(descriptor: other).output : OutputStream(descriptor: other)
+            output.writeBufferSize = 65_536
+            output.schedule(in: .current, forMode: .default)
+            output.open()
+            #expect(output.writeBufferSize == 65_536)
+            let sent = fill(output)
+            output.close()
+            // The number is its owner's again, and in use for something else at once.
+            #expect(dup2(fresh.rawValue, other.rawValue) == other.rawValue)
+            #expect(peer.receiveToEnd(by: 1000)?.count == sent)
+            try other.close()
+            try fresh.close()
+            #expect(stranger.receiveToEnd() == [])
+        }
+    }
+
+    @Test func `a flush returns when the kernel has everything, and in time otherwise`() async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(.descriptor, isNarrow: true)
+            fixture.output.writeBufferSize = 65_536
+            #expect(throws: Errno.badFileDescriptor) { try fixture.output.flush() }
+            fixture.output.start(nil)
+            let (peer, sent) = (try fixture.peer, fixture.fill())
+            #expect(throws: Errno.timedOut) {
+                try fixture.output.flush(until: .now.advanced(by: .milliseconds(1)))
+            }
+            let reader = try RunLoopThread(name: "reader")
+            reader.runLoop.perform { _ = peer.receive(sent) }
+            try fixture.output.flush()
+            reader.runLoop.performAndWait {}
+            peer.close()
+            waitUntil { fixture.output.writeOnce([1]) == -1 }
+            #expect(throws: Errno.self) { try fixture.output.flush() }
+        }
+    }
+
+    @Test(arguments: ExitingWriter.Ending.allCases, [0, 100_000])
+    func `what was written arrives though the process exits at once`(ending: ExitingWriter.Ending, size: Int)
+        async throws
+    {
+        let server = try SocketServer(.ipv4)
+        let received = Shared<[UInt8]?>(nil)
+        let reader = try RunLoopThread(name: "reader")
+        reader.runLoop.perform {
+            guard let peer = try? server.accept() else { return }
+            if ending != .nothing { peer.send(pattern(1000)) }
+            received.value = peer.receiveToEnd(by: 700)
+        }
+        let writer = ExitingWriter(port: server.port, ending: ending, bufferSize: size)
+        let result = await #expect(
+            processExitsWith: .success, observing: [\.standardOutputContent]
+        ) { [writer = writer as ExitingWriter] in try writer.run() }
+        try await onItsOwnThread { reader.runLoop.performAndWait {} }
+        let text = String(decoding: result?.standardOutputContent ?? [], as: UTF8.self)
+        let sent = text.split(whereSeparator: \.isNewline).compactMap { Int($0) }.last
+        #expect(received.value != nil && received.value?.count == sent)
+    }
+}
+
+/// A process that writes to a server, and exits.
+struct ExitingWriter: Codable, Sendable {
+    enum Ending: String, CaseIterable, Codable, Sendable {
+        case closing, shuttingDown, nothing
+    }
+
+    let port: UInt16
+    let ending: Ending
+    let bufferSize: Int
+
+    func run() throws {
+        let (input, output) = Stream.socketPair(to: .ipv4Loopback(port: port))
+        output.writeBufferSize = bufferSize
+        for stream in [input, output] {
+            stream.schedule(in: .current, forMode: .default)
+            stream.open()
+        }
+        // Input that is not read would have the kernel reset the connection.
+        if ending != .nothing { while !input.hasBytesAvailable { sched_yield() } }
+        while output.streamStatus == .opening { sched_yield() }
+        var sent = 0
+        while output.hasSpaceAvailable, sent < 1_000_000 { sent += output.writeOnce(pattern(5000)) }
+        switch ending {
+        case .closing: for stream in [input, output] { stream.close() }
+        case .shuttingDown: try output.shutDown()
+        case .nothing: break
+        }
+        print(sent)
+        fflush(nil)
+        exit(0)
+    }
+}
+
+extension SocketFixture {
+    /// Writes until nothing is accepted any more; how much was.
+    func fill() -> Int { ReactorTests.fill(output) }
+}
+
+private func fill(_ output: OutputStream) -> Int {
+    var sent = 0
+    while case let count = output.writeOnce(pattern(5000)), count > 0 { sent += count }
+    return sent
+}

@@ -1,0 +1,133 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
+import SystemPackage
+import Testing
+
+/// Reads and writes that wait, and what ends them.
+@Suite struct StreamWaitTests {
+    enum Kind: CaseIterable {
+        case pipe, nonBlockingPipe, terminal, socket
+
+        /// Two ends, of which one writes what the other reads.
+        func makeEnds() throws -> (read: FileDescriptor, write: FileDescriptor) {
+            switch self {
+            case .pipe:
+                let ends = try FileDescriptor.pipe()
+                return (ends.readEnd, ends.writeEnd)
+            case .nonBlockingPipe:
+                let ends = try FileDescriptor.pipe()
+                for end in [ends.readEnd, ends.writeEnd] {
+                    _ = fcntl(end.rawValue, F_SETFL, fcntl(end.rawValue, F_GETFL) | O_NONBLOCK)
+                }
+                return (ends.readEnd, ends.writeEnd)
+            case .terminal:
+                let ends = try makeTerminal()
+                return (ends.master, ends.slave)
+            case .socket:
+                let (peer, other) = try SocketPeer.pair()
+                let read = try peer.descriptor.duplicate()
+                return (read, other)
+            }
+        }
+    }
+
+    @Test(arguments: Kind.allCases)
+    func `closing from another thread ends a read that waits, and takes no byte`(kind: Kind) async throws {
+        try await onItsOwnThread {
+            let ends = try kind.makeEnds()
+            let input = Carrier(InputStream(descriptor: ends.read))
+            input.value.open()
+            let reader = try RunLoopThread(name: "reader")
+            let count = Shared<Int?>(nil)
+            reader.runLoop.perform {
+                var byte: UInt8 = 0
+                count.value = input.value.read(&byte, maxLength: 1)
+            }
+            waitUntil { input.value.streamStatus == .reading }
+            input.value.close()
+            reader.runLoop.performAndWait {}
+            #expect(count.value == -1 && input.value.streamStatus == .closed)
+            // The descriptor was lent: the next byte is its owner's.
+            _ = try ends.write.writeAll([7])
+            var buffer: [UInt8] = [0, 0]
+            #expect(try buffer.withUnsafeMutableBytes { try ends.read.read(into: $0) } == 1 && buffer[0] == 7)
+            try ends.read.close()
+            try ends.write.close()
+        }
+    }
+
+    @Test(arguments: Kind.allCases)
+    func `closing from another thread ends a write that waits`(kind: Kind) async throws {
+        try await onItsOwnThread {
+            let ends = try kind.makeEnds()
+            let output = Carrier(OutputStream(descriptor: ends.write))
+            output.value.open()
+            let writer = try RunLoopThread(name: "writer")
+            let hasEnded = Shared(false)
+            writer.runLoop.perform {
+                while output.value.writeOnce(pattern(10_000)) > 0 {}
+                hasEnded.value = true
+            }
+            // What a terminal has room for may change by itself.
+            while output.value.hasSpaceAvailable || output.value.streamStatus != .writing { sched_yield() }
+            output.value.close()
+            writer.runLoop.performAndWait {}
+            #expect(hasEnded.value && output.value.streamStatus == .closed)
+            try ends.read.close()
+            try ends.write.close()
+        }
+    }
+
+    /// poll(2) promises `PIPE_BUF` for pipes alone; a terminal that was stopped, or is not read, takes less.
+    @Test(arguments: [true, false], [0, 10_000])
+    func `a terminal that is not read does not hold up the loop`(isMaster: Bool, size: Int) async throws {
+        try await onItsOwnThread {
+            let terminal = try makeTerminal()
+            let descriptor = isMaster ? terminal.master : terminal.slave
+            let (output, recorder) = (OutputStream(descriptor: descriptor), Recorder())
+            output.writeBufferSize = size
+            var isFull = false
+            recorder.onEvent = { _, event in
+                if event == .hasSpaceAvailable { isFull = output.writeOnce(pattern(100_000)) < 100_000 }
+            }
+            output.start(recorder)
+            RunLoop.current.serve { isFull }
+            RunLoop.current.poll()
+            #expect(output.streamError == nil)
+            output.close()
+            try terminal.master.close()
+            try terminal.slave.close()
+        }
+    }
+
+    /// Two programs often share one standard output.
+    @Test func `a pipe that others fill does not hold up the loop`() async throws {
+        try await onItsOwnThread {
+            let pipe = try FileDescriptor.pipe()
+            let (output, recorder) = (OutputStream(descriptor: pipe.writeEnd), Recorder())
+            var wasFilled = false
+            recorder.onEvent = { _, event in
+                guard event == .hasSpaceAvailable, !wasFilled else { return }
+                wasFilled = true
+                let own = open("/proc/self/fd/\(pipe.writeEnd.rawValue)", O_WRONLY | O_NONBLOCK)
+                while write(own, pattern(4096), 4096) > 0 {}
+                close(own)
+            }
+            output.writeBufferSize = 10
+            output.start(recorder)
+            RunLoop.current.serve { wasFilled }
+            #expect(output.writeOnce(pattern(4096)) == 10)
+            #expect(output.writeOnce(pattern(4096)) == 0)
+            output.close()
+            try pipe.readEnd.close()
+            try pipe.writeEnd.close()
+        }
+    }
+}
+
+/// A stream that a test uses from several threads, one at a time or as its documentation allows.
+private struct Carrier<Value>: @unchecked Sendable {
+    let value: Value
+    init(_ value: Value) { self.value = value }
+}
