@@ -31,9 +31,10 @@ import Testing
     }
 
     @Test func `a descriptor that is a directory or closed fails at opening`() throws {
-        let directory = try FileDescriptor.open("/tmp", .readOnly)
+        let playground = Playground()
+        let directory = try FileDescriptor.open(playground.path, .readOnly)
         #expect(fault(InputStream(descriptor: directory)) == .isDirectory)
-        #expect(openDescriptors(of: "/tmp") == 1)
+        #expect(openDescriptors(of: playground.path) == 1)
         #expect(fault(InputStream(descriptor: directory, closeWhenDone: true)) == .isDirectory)
         let nobody = FileDescriptor(rawValue: 1 << 20)
         #expect(fault(InputStream(descriptor: nobody)) == .badFileDescriptor)

@@ -102,8 +102,8 @@ import Testing
             }
             for source in sources { try loop.add(source, forMode: .default) }
             for pair in pairs { try pair.writer.close() }
-            for _ in 0..<2 { loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true) }
-            #expect(served == Set(pairs.map(\.reader)))
+            // A process that another test is just starting may hold the other ends a moment longer.
+            loop.serve { served == Set(pairs.map(\.reader)) }
             for pair in pairs { try pair.reader.close() }
         }
     }
