@@ -137,9 +137,11 @@ extension StreamEngine.State {
         _ event: Stream.Event, unlessMovedSince transfers: UInt64?
     ) -> StreamEngine.Finding? {
         guard machine.isOpen else { return nil }
-        if readying == .kernelWhenFull, room == .none { room = .assumed }
-        // What it told of before a handler of the same pass moved bytes may be no longer so.
-        if let transfers {
+        // What it told of before a handler of the same pass moved bytes may be no longer so. Room is asked for anyway
+        // before the delegate is told of it.
+        if readying == .kernelWhenFull {
+            if room == .none { room = .assumed }
+        } else if let transfers {
             guard transfers == machine.transfers else { return .nothing }
         } else if hasMovedOutside {
             hasMovedOutside = false
