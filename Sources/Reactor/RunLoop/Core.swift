@@ -24,6 +24,10 @@ extension RunLoop {
         /// The commands that are being carried out, and which of them is next.
         private var commands: [Inbox.Command] = []
         private var nextCommand = 0
+        /// What waits until there are no more commands, and which of it is next.
+        private var registrations: [Inbox.Command] = []
+        private var nextRegistration = 0
+        private var isRegistering = false
         /// The blocks that wait for several modes.
         var sharedBlocks = SharedBlocks()
         /// Storage that running blocks uses again and again; empty while a sweep is using it.
@@ -104,10 +108,31 @@ extension RunLoop {
 
         @inline(never)
         private func collectContents() {
+            takeContents()
+            guard !isRegistering else { return }
+            isRegistering = true
+            while nextRegistration < registrations.count {
+                if inbox.hasSomething { takeContents() }
+                nextRegistration += 1
+                registrations[nextRegistration - 1](self)
+            }
+            registrations.removeAll(keepingCapacity: true)
+            (nextRegistration, isRegistering) = (0, false)
+        }
+
+        /// Whether commands are being carried out, and this is not the last of them.
+        var hasMoreCommands: Bool { nextCommand < commands.count }
+
+        /// Has `command`, which registers a descriptor, carried out after the other commands: one of them may unregister
+        /// what had the same number.
+        func registerLater(_ command: @escaping Inbox.Command) { registrations.append(command) }
+
+        private func takeContents() {
             var contents = Inbox.Contents()
             swap(&contents, &collected)
             inbox.collect(&contents)
-            // A command may collect in turn: what was posted before it comes first.
+            // In the order of posting, before a command collects in turn.
+            for index in contents.blocks.indices { queue(&contents.blocks[index]) }
             commands.append(contentsOf: contents.commands)
             while nextCommand < commands.count {
                 nextCommand += 1
@@ -116,7 +141,6 @@ extension RunLoop {
             commands.removeAll(keepingCapacity: true)
             nextCommand = 0
             for source in contents.signalled { source.fileSignal(in: self) }
-            for index in contents.blocks.indices { queue(&contents.blocks[index]) }
             contents.commands.removeAll(keepingCapacity: true)
             contents.signalled.removeAll(keepingCapacity: true)
             contents.blocks.removeAll(keepingCapacity: contents.blocks.capacity <= BlockQueue.keptCapacity)

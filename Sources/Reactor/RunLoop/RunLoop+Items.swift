@@ -113,9 +113,9 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     public func add(_ source: DescriptorSource, forMode mode: Mode) throws(Errno) {
         assertCurrent()
-        guard !inbox.isClosed, source.join(self) else { return }
         // What another thread has closed must be out of the pollers before a number of the same value comes in.
         core.collect()
+        guard !inbox.isClosed, source.join(self) else { return }
         let before = source.membership
         source.membership.add(mode, common: commonModes)
         do throws(Errno) { try core.file(source) } catch {

@@ -119,6 +119,8 @@ public final class RunLoop: Sendable {
         assertNotOfParent()
         guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }
         atHome { core in core.modeBecameCommon(mode) }
+        // Blocks and signals that waited for a common mode may run now, also if this is about to sleep.
+        wakeUp()
     }
 
     /// Carries out `change` on the loop's thread: now if this is it, else when the loop next looks. False if

@@ -156,14 +156,14 @@ final class SocketChannel: Sendable {
         // The parent of a child of fork(2) goes on with its connections, which must not be shut down for it.
         let isOwned = holder.closesWhenDone && fault == nil && forks == Fork.count
         defer { holder.close() }
-        if let buffer = closing.unsentBuffer, buffer.finish(isOwned ? .close : .none) { return }
+        if let buffer = closing.unsentBuffer, buffer.finish(isOwned ? .close : .stop) { return }
         guard isOwned, SocketClosing.isNeeded(for: holder) else { return }
         SocketClosing.begin(holder, patience: closing.patience, for: closing.output)
     }
 
     /// Has the process not exit before the peer has everything, once the socket is shut down.
     func awaitAcknowledgement() {
-        guard SocketClosing.isNeeded(for: holder), let own = holder.duplicate() else { return }
+        guard SocketClosing.hasUnsentBytes(holder), let own = holder.duplicate() else { return }
         let (engine, patience) = state.withLock { ($0.output, $0.writeTimeout) }
         SocketClosing.awaitAcknowledgement(own, patience: patience, for: engine)
     }
@@ -233,8 +233,8 @@ extension SocketChannel.State {
         case .input: (isInputClosed, input) = (true, nil)
         case .output:
             isOutputClosed = true
-            let patience = writeTimeout ?? WriteBuffer.usualPatience
-            if let buffer = bufferSlot.close(), buffer.finish(.none, patience: patience) {
+            let timeout = writeTimeout ?? WriteBuffer.defaultStallTimeout
+            if let buffer = bufferSlot.close(), buffer.finish(.stop, stallTimeout: timeout) {
                 details.unsentBuffer = buffer
             }
         }

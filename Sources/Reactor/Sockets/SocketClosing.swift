@@ -9,8 +9,6 @@ import SystemPackage
 /// dropped, until the peer has closed too or has acknowledged everything and says no more. Confined to the streams
 /// thread's loop.
 final class SocketClosing {
-    /// How long the peer may take no byte, unless the stream has a write timeout.
-    static let usualPatience: Duration = .seconds(30)
     /// How long a peer that has everything, and does not close, is read: as long as nginx's lingering_timeout.
     private static let quietPatience: Duration = .seconds(5)
     /// Nothing tells of an acknowledgement: the socket is asked at growing intervals up to this.
@@ -32,12 +30,16 @@ final class SocketClosing {
     private init(_ number: CInt, readsInput: Bool, patience: Duration?, for engine: StreamEngine?) {
         self.number = number
         self.readsInput = readsInput
-        self.patience = patience ?? Self.usualPatience
+        self.patience = patience ?? WriteBuffer.defaultStallTimeout
         self.engine = engine
         unsent = Self.unsentCount(number)
     }
 
     // MARK: Whether it is needed
+
+    static func hasUnsentBytes(_ holder: DescriptorHolder) -> Bool {
+        (try? holder.use { (number) throws(Errno) in unsentCount(number) > 0 }) ?? false
+    }
 
     /// Whether close(2) alone could lose bytes.
     static func isNeeded(for holder: DescriptorHolder) -> Bool {
@@ -92,7 +94,7 @@ final class SocketClosing {
         }
     }
 
-    /// Has the process not exit before the peer has acknowledged what was written to a socket that was shut down.
+    /// Delays process exit until the peer has acknowledged what was sent before shutdown(2).
     ///
     /// - Parameter number: A descriptor of the socket, which this closes.
     static func awaitAcknowledgement(_ number: CInt, patience: Duration?, for engine: StreamEngine?) {
@@ -158,7 +160,9 @@ final class SocketClosing {
 
     private func check() {
         guard !hasEnded else { return }
-        if let error = socketError { return fail(error) }
+        // While the stream still reads, an error is for it to collect: asking for it would clear it.
+        if readsInput, let error = socketError { return fail(error) }
+        if !readsInput, hasEvents(CInt(POLLERR | POLLHUP)) { return end() }
         // Nothing else reads any more, and unread input would reset the connection.
         if PendingOutput.isExiting { _ = Self.discardInput(number) }
         let (now, left) = (Deadline.now, Self.unsentCount(number))
@@ -171,6 +175,11 @@ final class SocketClosing {
         timer?.invalidate()
         timer = Timer.scheduled(after: interval) { _ in self.check() }
         interval = min(interval * 2, Self.longestInterval)
+    }
+
+    private func hasEvents(_ events: CInt) -> Bool {
+        var request = pollfd(fd: number, events: 0, revents: 0)
+        return unsafe poll(&request, 1, 0) > 0 && CInt(request.revents) & events != 0
     }
 
     private var socketError: Errno? {

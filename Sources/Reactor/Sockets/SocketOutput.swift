@@ -66,13 +66,13 @@ extension SocketChannel {
     /// How the bytes of a write buffer are sent, also when this is closed.
     var bufferTransport: WriteBuffer.Transport {
         unsafe WriteBuffer.Transport(
-            send: { [weak self] (number, bytes) throws(Errno) in
+            send: { (number, bytes) throws(Errno) in
                 let count = unsafe reactor_send(number, bytes.baseAddress, bytes.count)
                 let sent = count == -Int(EAGAIN) ? 0 : count
                 if sent < 0 { throw Errno(rawValue: CInt(-sent)) }
-                self?.noteSent(sent, isBlocked: sent < bytes.count)
                 return sent
             },
+            sent: { [weak self] count, isBlocked in self?.noteSent(count, isBlocked: isBlocked) },
             failed: { [weak self] error in self?.fail(error, on: .output) })
     }
 }

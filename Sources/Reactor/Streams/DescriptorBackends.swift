@@ -5,7 +5,8 @@ import SystemPackage
 
 /// A pipe, FIFO, terminal or other device that epoll(7) watches, to be read.
 ///
-/// A read waits in poll(2), where closing the stream can end it, and never in read(2).
+/// A read waits in poll(2), where closing the stream can end it, and not in read(2); unless the descriptor is blocking,
+/// the kernel knows no `RWF_NOWAIT` for it, and another reader takes what poll(2) has found.
 final class DescriptorInput: InputBackend {
     private let holder: DescriptorHolder
     private let waiting = DescriptorWait()
@@ -66,9 +67,9 @@ final class DescriptorInput: InputBackend {
 
 /// A pipe, FIFO, terminal or other device that epoll(7) watches, to be written.
 ///
-/// A write never waits in write(2). Where the descriptor is blocking, it is opened once more, non-blocking, because its
-/// flags belong to everyone who shares it. Where that is not possible, a write is no longer than what a descriptor that
-/// poll(2) calls ready is sure to take.
+/// A blocking descriptor is opened again as non-blocking, because `O_NONBLOCK` is shared with every user of the open
+/// file. If that fails, each write is limited to what poll(2) guarantees, and can still block when another writer fills
+/// the pipe in between.
 final class DescriptorOutput: KernelOutput {
     private let given: DescriptorHolder
     let target: DescriptorHolder
@@ -93,7 +94,7 @@ final class DescriptorOutput: KernelOutput {
 
     func close() throws(Errno) {
         waiting.end()
-        _ = slot.close()?.finish(.none, patience: WriteBuffer.usualPatience)
+        _ = slot.close()?.finish(.stop, stallTimeout: WriteBuffer.defaultStallTimeout)
         target.close()
         given.close()
     }
@@ -102,7 +103,7 @@ final class DescriptorOutput: KernelOutput {
 
     var buffer: WriteBuffer? { slot.buffer }
 
-    var fault: Errno? { nil }
+    var fault: Errno? { buffer?.fault }
 
     func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
         try target.use { (number) throws(Errno) in

@@ -74,25 +74,22 @@ extension DescriptorHolder {
         try use { (number) throws(Errno) in try SystemCall.make { lseek(number, offset, whence) } }
     }
 
-    /// Waits until a read or a write would not block (poll(2)).
-    func wait(for events: CInt) throws(Errno) { _ = try poll(events, patience: -1) }
-
     /// Whether a read or a write would not block now.
     func isReady(for events: CInt) -> Bool { self.events(among: events) != 0 }
 
     /// What poll(2) says now: those of `events` that are so, and errors.
-    func events(among events: CInt) -> CInt { (try? poll(events, patience: 0)) ?? 0 }
+    func events(among events: CInt) -> CInt { (try? poll(events)) ?? 0 }
 
     /// Whether this is a FIFO that nobody has opened for writing yet. Reading it finds an end, which is none.
     var awaitsFirstWriter: Bool {
         guard isPipe else { return false }
-        return ((try? poll(CInt(POLLIN), patience: 0)) ?? CInt(POLLHUP)) & CInt(POLLHUP) == 0
+        return ((try? poll(CInt(POLLIN))) ?? CInt(POLLHUP)) & CInt(POLLHUP) == 0
     }
 
-    private func poll(_ events: CInt, patience: CInt) throws(Errno) -> CInt {
+    private func poll(_ events: CInt) throws(Errno) -> CInt {
         try use { (number) throws(Errno) in
             var request = pollfd(fd: number, events: Int16(events), revents: 0)
-            try SystemCall.make { unsafe Glibc.poll(&request, 1, patience) }
+            try SystemCall.make { unsafe Glibc.poll(&request, 1, 0) }
             return CInt(request.revents)
         }
     }

@@ -2,10 +2,9 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// A socket, pipe or terminal to be written: the kernel takes what it has room for.
+/// An output whose kernel buffer can fill up: a socket, pipe or terminal.
 ///
-/// A write accepts what the kernel takes, and waits only if that is nothing. With a write buffer it accepts that much
-/// more, and waits only off a run loop.
+/// Without a write buffer, `write` blocks only if the kernel takes no byte. With one, it blocks only off a run loop.
 protocol KernelOutput: OutputBackend {
     /// What the bytes are sent to.
     var target: DescriptorHolder { get }
@@ -29,10 +28,11 @@ extension KernelOutput {
 
     var readying: Readying { .kernelWhenFull }
 
-    /// The kernel tells, unless a write waits for the buffer.
+    /// Ready when a write buffer is at its low-water mark; without one the kernel reports room.
     func prepare() -> Prospect {
         if let fault { return .failed(fault) }
-        return buffer?.takeRoom() ?? false ? .ready : .waiting
+        guard let buffer, buffer.isInUse else { return .waiting }
+        return buffer.requestRoom() == .found ? .ready : .waiting
     }
 
     func isReady() -> Bool {
@@ -43,7 +43,7 @@ extension KernelOutput {
 
     func checkRoom() throws(Errno) -> Room {
         if let fault { throw fault }
-        if let buffer, buffer.isInUse { return buffer.checkRoom() }
+        if let buffer, buffer.isInUse { return buffer.requestRoom() }
         let events = target.events(among: CInt(POLLOUT))
         if events & CInt(POLLERR) != 0 { try checkPeer() }
         if events != 0 { return .found }
@@ -52,9 +52,11 @@ extension KernelOutput {
     }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+        // The same one to the end: closing the stream takes it away, and the kernel must not get bytes ahead of it.
+        let buffer = buffer
         while true {
             if let fault { throw fault }
-            let buffer = buffer
+            try buffer?.checkOpen()
             let sent = buffer?.isEmpty ?? true ? try unsafe send(bytes) : 0
             if sent == bytes.count { return Transfer(count: sent) }
             guard let buffer, buffer.isInUse else {
@@ -63,7 +65,7 @@ extension KernelOutput {
                 continue
             }
             let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[sent...])
-            let count = sent + (unsafe buffer.accept(rest, for: target))
+            let count = sent + (try unsafe buffer.accept(rest, for: target))
             if count == bytes.count { return Transfer(count: count) }
             if count > 0 || isScheduled {
                 return Transfer(count: count, room: buffer.isEmpty ? .none : .awaited)
@@ -78,7 +80,7 @@ extension KernelOutput {
     }
 }
 
-/// Where an output keeps its write buffer, if its client asks for one: before the stream is open, only the size.
+/// Holds an output's write buffer. Before the stream opens, only its size.
 struct WriteBufferSlot: ~Copyable, Sendable {
     struct Contents {
         var limit = 0

@@ -2,48 +2,56 @@ import CReactorLinux
 import Glibc
 import Synchronization
 
-/// What streams have accepted and have not sent yet, although `write` or `close` has returned: the process waits for it
-/// before it exits, for a bounded time.
+/// Output that was accepted but not sent when `write` or `close` returned. The process waits for it at exit, for up to
+/// ``exitPatience``.
 ///
 /// It stands on atexit(3), so it holds for `exit` and a return from main, and not for `_exit` or a signal.
 enum PendingOutput {
     /// How long the exit waits: enough for a slow peer, short enough for a person at a terminal.
     private static let exitPatience: Duration = .seconds(5)
 
-    private static let count = Atomic(0)
+    private struct State {
+        var count = 0
+        /// The process that the count is of: a child of fork(2) has no thread that would send its parent's output.
+        var forks = Fork.count
+    }
+
+    private static let state = Mutex(State())
     private static let changed = Condition()
     private static let exiting = Atomic(false)
-    private static let forks = Fork.count
 
     /// Registers with atexit(3), once.
-    private static let isRegistered: Bool = {
-        _ = forks
-        return atexit { PendingOutput.waitAtExit() } == 0
-    }()
+    private static let isRegistered: Bool = atexit { PendingOutput.waitAtExit() } == 0
 
     /// Whether the process waits to exit, so that nothing need be waited for beyond what was written.
     static var isExiting: Bool { exiting.load(ordering: .relaxed) }
 
     static func begin() {
         _ = isRegistered
-        count.add(1, ordering: .relaxed)
+        change(by: 1)
     }
 
     static func end() {
-        count.subtract(1, ordering: .releasing)
-        if isExiting { changed.announce() }
+        change(by: -1)
+        changed.announce()
     }
 
+    private static func change(by difference: Int) {
+        state.withLock { state in
+            if state.forks != Fork.count { state = State() }
+            state.count = max(0, state.count + difference)
+        }
+    }
+
+    private static var count: Int { state.withLock { $0.forks == Fork.count ? $0.count : 0 } }
+
     private static func waitAtExit() {
-        // A child of fork(2) has the count, but not the thread that would send.
-        guard forks == Fork.count else { return }
-        exiting.store(true, ordering: .sequentiallyConsistent)
+        exiting.store(true, ordering: .relaxed)
         let deadline = Deadline.now.advanced(by: exitPatience)
         while true {
             let generation = changed.generation
-            let left = count.load(ordering: .acquiring)
-            if left == 0 { return }
-            guard changed.wait(after: generation, until: deadline) else { return report(left) }
+            if count == 0 { return }
+            guard changed.wait(after: generation, until: deadline) else { return report(count) }
         }
     }
 

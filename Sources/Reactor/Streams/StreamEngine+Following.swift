@@ -43,15 +43,20 @@ extension StreamEngine: DescriptorSourceOwner {
 }
 
 extension RunLoop.Core {
+    /// Brings `engine`'s station here up to date, after what other threads have changed before: what one of them has
+    /// closed must be out of the pollers before a descriptor with the same number comes in.
+    func followInTurn(_ engine: StreamEngine) {
+        if hasMoreCommands { return registerLater { core in core.follow(engine) } }
+        collect()
+        follow(engine)
+    }
+
     /// Brings `engine`'s station here up to date.
     func follow(_ engine: StreamEngine) {
         guard let plan = engine.plan(on: loop), plan.station.join(loop) else { return }
         let station = plan.station
         do throws(Errno) {
             if let descriptor = plan.descriptor, station.descriptor.rawValue != descriptor.number {
-                // What another thread has closed must be out of the pollers before a number of the same value
-                // comes in.
-                collect()
                 station.adopt(FileDescriptor(rawValue: descriptor.number))
             }
             try station.setInterest(plan.interest)

@@ -128,9 +128,9 @@ extension StreamEngine {
 
     /// Has `loop` follow: now if this is its thread, else when it next looks, for which it is woken.
     private func summon(_ loop: RunLoop) {
-        if loop.isCurrent { return loop.core.follow(self) }
+        if loop.isCurrent { return loop.core.followInTurn(self) }
         guard state.withLock({ $0.homes.update(loop.identity) { $0.beginSummons() } }) == true else { return }
-        if !loop.atHome({ [self] core in core.follow(self) }) { loopEnded(loop) }
+        if !loop.atHome({ [self] core in core.followInTurn(self) }) { loopEnded(loop) }
     }
 }
 

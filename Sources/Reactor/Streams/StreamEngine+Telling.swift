@@ -59,7 +59,8 @@ extension StreamEngine {
         do throws(Errno) {
             let room = try (backend as? any OutputBackend)?.checkRoom() ?? .none
             state.withLock { $0.takeIn(room, unlessMovedSince: transfers, event) }
-            if room != .found { RunLoop.current.core.follow(self) }
+            // A buffer may have been drained meanwhile; a kernel that has no room has to be watched.
+            if room == .awaited { refresh() } else if room == .none { RunLoop.current.core.follow(self) }
         } catch {
             fail(error)
         }

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import SystemPackage
 
@@ -6,17 +7,19 @@ import SystemPackage
 /// The bytes are sent from the streams thread, so they move whatever the stream's loop does: while it runs in another
 /// mode, after the stream was removed from it or closed, and while the process exits.
 final class WriteBuffer: Sendable {
-    /// How the bytes get to the kernel, and who else learns that they did not.
+    /// How the bytes get to the kernel, and what else learns how that went. No function is called with a lock held but
+    /// `send`, which takes none.
     @safe
     struct Transport: Sendable {
         /// Sends bytes to a descriptor, and returns how many it took; 0 if it has no room.
         let send: @Sendable (CInt, UnsafeRawBufferPointer) throws(Errno) -> Int
+        var sent: @Sendable (_ count: Int, _ isBlocked: Bool) -> Void = { _, _ in }
         var failed: @Sendable (Errno) -> Void = { _ in }
     }
 
     /// What happens after the last byte. A later ending replaces an earlier one.
     enum Ending: Comparable {
-        case none
+        case stop
         /// Shuts the socket down for writing.
         case shutDown
         /// Closes the socket gracefully.
@@ -24,25 +27,31 @@ final class WriteBuffer: Sendable {
     }
 
     /// How long the peer of a closed stream may take no byte, unless the stream has a write timeout.
-    static let usualPatience: Duration = .seconds(30)
+    static let defaultStallTimeout: Duration = .seconds(30)
+
+    fileprivate enum Phase {
+        case idle
+        /// Bytes are being sent, or about to be: then the sender is not known yet.
+        case sending(LoopBound<WriteBufferSender>?)
+        case failed(Errno)
+    }
 
     fileprivate struct State {
         var queue = ByteQueue()
         var limit: Int
-        /// Whether a write found the buffer full: the engine is notified at the low-water mark.
+        var phase = Phase.idle
+        /// Whether the stream is closed, and accepts no more bytes.
+        var isClosed = false
+        /// Whether a write found no room: the engine is notified at the low-water mark.
         var isAwaited = false
-        var ending = Ending.none
+        var ending = Ending.stop
         /// How long the peer may take no byte, once the stream is closed.
-        var patience: Duration?
-        /// Whether a ``WriteBufferSender`` is at work, or about to be.
-        var isSending = false
-        var sender: LoopBound<WriteBufferSender>?
-        var fault: Errno?
+        var stallTimeout: Duration?
     }
 
     fileprivate let state: Mutex<State>
-    /// Whether the queue has no bytes: spares most writes the lock.
-    fileprivate let isClear = Atomic(true)
+    /// Whether the queue is empty: spares most writes the lock.
+    fileprivate let isDrained = Atomic(true)
     fileprivate let changed = Condition()
     fileprivate let transport: Transport
     let engine: StreamEngine
@@ -53,9 +62,9 @@ final class WriteBuffer: Sendable {
         self.transport = transport
     }
 
-    var isEmpty: Bool { isClear.load(ordering: .acquiring) }
+    var isEmpty: Bool { isDrained.load(ordering: .acquiring) }
 
-    /// Whether writes go through here: there is a size, or bytes of one that there was.
+    /// Whether writes go through the buffer: its size is not 0, or it still has bytes from an earlier size.
     var isInUse: Bool { !isEmpty || limit > 0 }
 
     var limit: Int {
@@ -63,13 +72,16 @@ final class WriteBuffer: Sendable {
         set { state.withLock { $0.limit = newValue } }
     }
 
+    /// Why the bytes could not be sent.
+    var fault: Errno? { state.withLock { $0.fault } }
+
     // MARK: Room
 
-    /// Whether a write would be accepted at least in part.
-    var hasRoom: Bool { state.withLock { $0.queue.count < $0.limit || $0.fault != nil } }
+    /// Whether a write would be accepted at least in part, or fail.
+    var hasRoom: Bool { state.withLock { $0.queue.count < $0.limit || $0.isOver } }
 
     /// Whether the delegate may be told of room. If not, the engine is notified when it may.
-    func checkRoom() -> Room {
+    func requestRoom() -> Room {
         state.withLock { state in
             if state.isAtLowWaterMark { return .found }
             state.isAwaited = true
@@ -77,24 +89,15 @@ final class WriteBuffer: Sendable {
         }
     }
 
-    /// Whether a write that found the buffer full should be tried again.
-    func takeRoom() -> Bool {
-        state.withLock { state in
-            guard state.isAwaited, state.isAtLowWaterMark else { return false }
-            state.isAwaited = false
-            return true
-        }
-    }
-
-    /// Waits until a write would be accepted at least in part, or the bytes cannot be sent.
+    /// Waits until a write would be accepted at least in part, or fail.
     func waitForRoom() {
-        _ = wait(until: .distantFuture) { $0.queue.count < $0.limit || !$0.isSending }
+        _ = wait(until: .distantFuture) { $0.queue.count < $0.limit || !$0.isSending || $0.isOver }
     }
 
     /// Waits until the kernel has taken every byte.
     func flush(until deadline: Deadline) throws(Errno) {
         let isDone = wait(until: deadline) { $0.queue.count == 0 || $0.fault != nil }
-        if let fault = state.withLock({ $0.fault }) { throw fault }
+        if let fault { throw fault }
         guard isDone else { throw .timedOut }
     }
 
@@ -111,69 +114,77 @@ final class WriteBuffer: Sendable {
     /// Accepts as many bytes as there is room for, and has them sent.
     ///
     /// - Returns: How many; 0 also when there is no descriptor left to send them with.
-    func accept(_ bytes: UnsafeRawBufferPointer, for holder: DescriptorHolder) -> Int {
-        guard !beginSending() else { return unsafe append(bytes) }
-        guard let loop = try? ResidentThread.streams.runLoop(), let own = holder.duplicate() else {
-            state.withLock { $0.isSending = false }
-            return 0
-        }
-        let count = unsafe append(bytes)
+    /// - Throws: What sending has failed with, or `canceled` once the stream is closed.
+    func accept(_ bytes: UnsafeRawBufferPointer, for holder: DescriptorHolder) throws(Errno) -> Int {
+        if let count = try unsafe append(bytes, whileSending: true) { return count }
+        guard let loop = try? ResidentThread.streams.runLoop(), let own = holder.duplicate() else { return 0 }
+        let sender = SenderDescriptor(own)
+        guard let count = try unsafe append(bytes, whileSending: false) else { return 0 }
         PendingOutput.begin()
-        loop.perform { [self] in WriteBufferSender(self, own).begin() }
+        let number = sender.take()
+        loop.perform { [self] in WriteBufferSender(self, number).begin() }
         return count
     }
 
-    /// True if a sender is at work already.
-    private func beginSending() -> Bool {
-        state.withLock { state in
-            defer { state.isSending = true }
-            return state.isSending
-        }
-    }
+    /// Throws if nothing is accepted any more.
+    func checkOpen() throws(Errno) { try state.withLock { (state) throws(Errno) in try state.checkOpen() } }
 
-    private func append(_ bytes: UnsafeRawBufferPointer) -> Int {
-        state.withLock { state in
-            guard state.fault == nil else { return 0 }
+    /// Appends what there is room for. Nil if that is nothing, or if a sender is not in the expected state: with one at
+    /// work the bytes are its own, and without one this makes the caller start it.
+    private func append(_ bytes: UnsafeRawBufferPointer, whileSending: Bool) throws(Errno) -> Int? {
+        try state.withLock { (state) throws(Errno) -> Int? in
+            try state.checkOpen()
+            guard state.isSending == whileSending else { return nil }
             let count = unsafe state.queue.append(bytes, limit: state.limit)
-            if count > 0 { isClear.store(false, ordering: .releasing) }
             if count < bytes.count { state.isAwaited = true }
-            return count
+            if count > 0 {
+                isDrained.store(false, ordering: .releasing)
+                if !whileSending { state.phase = .sending(nil) }
+            }
+            return count > 0 || whileSending ? count : nil
         }
     }
 
-    /// Has `ending` happen after the last byte.
+    // MARK: The end
+
+    /// Sets what to do after the last byte.
     ///
-    /// - Parameter patience: How long the peer may take no byte from now on; nil while the stream is open.
-    /// - Returns: False if no byte is waiting, and so the caller does it.
-    func finish(_ ending: Ending, patience: Duration? = nil) -> Bool {
+    /// - Parameter stallTimeout: How long the peer may take no byte; given when the stream closes.
+    /// - Returns: False if no byte is pending, and the caller does it.
+    func finish(_ ending: Ending, stallTimeout: Duration? = nil) -> Bool {
         let (isPending, sender) = state.withLock { state -> (Bool, LoopBound<WriteBufferSender>?) in
-            guard state.isSending else { return (false, nil) }
+            if stallTimeout != nil { (state.isClosed, state.stallTimeout) = (true, stallTimeout) }
+            guard case .sending(let sender) = state.phase else { return (false, nil) }
             state.ending = max(state.ending, ending)
-            state.patience = patience ?? state.patience
-            return (true, state.sender)
+            return (true, sender)
         }
+        changed.announce()
         if let sender { perform(on: sender) { $0.expectProgress() } }
         return isPending
     }
 
     /// Drops the bytes, because the connection has failed.
     func abandon(_ error: Errno) {
-        let sender = state.withLock { $0.fail(error) }
+        let (sender, hasLost) = state.withLock { ($0.sender, $0.fail(error)) }
+        isDrained.store(true, ordering: .releasing)
         changed.announce()
+        if hasLost { engine.noteLostBytes(error) }
         if let sender { perform(on: sender) { $0.end() } }
     }
 
+    /// In a child of fork(2) the sender is the parent's, and goes on there.
     private func perform(
         on sender: LoopBound<WriteBufferSender>, _ body: @escaping @Sendable (WriteBufferSender) -> Void
     ) {
-        if let loop = try? ResidentThread.streams.runLoop() { loop.perform { body(sender.value) } }
+        guard let loop = try? ResidentThread.streams.runLoop(), loop.identity == sender.home else { return }
+        loop.perform { body(sender.value) }
     }
 }
 
 // MARK: - For the sender
 
 extension WriteBuffer {
-    /// What has come of sending.
+    /// The result of one attempt to send.
     enum Progress {
         case blocked
         case done(Ending)
@@ -183,22 +194,26 @@ extension WriteBuffer {
     /// Takes its sender; false if there is nothing to send any more.
     func begin(_ sender: WriteBufferSender, on loop: RunLoop) -> Bool {
         state.withLock { state in
-            guard state.fault == nil else { return false }
-            state.sender = LoopBound(sender, home: loop.identity)
+            guard state.isSending else { return false }
+            state.phase = .sending(LoopBound(sender, home: loop.identity))
             return true
         }
     }
 
     /// How long the peer may take no byte; nil while the stream is open.
-    var patience: Duration? { state.withLock { $0.patience } }
+    var stallTimeout: Duration? { state.withLock { $0.stallTimeout } }
 
     /// Sends what the descriptor has room for. After ``Progress/done(_:)`` the sender is not needed any more.
     func send(to number: CInt) -> Progress {
-        let (progress, isAwaited) = state.withLock { state in
+        let (progress, sent, isAwaited) = state.withLock { state in
+            let before = state.queue.count
             let progress = state.send(to: number, transport)
-            if state.queue.count == 0 { isClear.store(true, ordering: .releasing) }
-            return (progress, state.isAwaited && state.isAtLowWaterMark)
+            if state.queue.count == 0 { isDrained.store(true, ordering: .releasing) }
+            let isAwaited = state.isAwaited && state.isAtLowWaterMark
+            if isAwaited { state.isAwaited = false }
+            return (progress, before - state.queue.count, isAwaited)
         }
+        if case .blocked = progress { transport.sent(sent, true) } else { transport.sent(sent, false) }
         changed.announce()
         if isAwaited { engine.refresh() }
         return progress
@@ -207,6 +222,7 @@ extension WriteBuffer {
     /// Fails the stream, closed or not: bytes that it accepted are lost.
     func fail(_ error: Errno) {
         _ = state.withLock { $0.fail(error) }
+        isDrained.store(true, ordering: .releasing)
         changed.announce()
         transport.failed(error)
         engine.noteLostBytes(error)
@@ -214,9 +230,25 @@ extension WriteBuffer {
 }
 
 extension WriteBuffer.State {
+    fileprivate var isSending: Bool { if case .sending = phase { true } else { false } }
+
+    fileprivate var sender: LoopBound<WriteBufferSender>? {
+        if case .sending(let sender) = phase { sender } else { nil }
+    }
+
+    fileprivate var fault: Errno? { if case .failed(let error) = phase { error } else { nil } }
+
+    /// Whether a write would fail.
+    fileprivate var isOver: Bool { isClosed || fault != nil }
+
     /// Whether no more than a quarter is used: low enough that a delegate is not called for every few bytes and has
     /// room for a whole piece, high enough that the sender does not run out of bytes meanwhile.
-    var isAtLowWaterMark: Bool { queue.count <= limit / 4 || fault != nil }
+    fileprivate var isAtLowWaterMark: Bool { queue.count <= limit / 4 || isOver }
+
+    fileprivate func checkOpen() throws(Errno) {
+        if let fault { throw fault }
+        if isClosed { throw .canceled }
+    }
 
     fileprivate mutating func send(to number: CInt, _ transport: WriteBuffer.Transport)
         -> WriteBuffer.Progress
@@ -228,15 +260,29 @@ extension WriteBuffer.State {
             return .failed(error)
         }
         guard queue.count == 0 else { return .blocked }
-        (isSending, sender) = (false, nil)
+        phase = .idle
         return .done(ending)
     }
 
-    /// Drops the bytes, and lets the next write find out why.
-    fileprivate mutating func fail(_ error: Errno) -> LoopBound<WriteBufferSender>? {
-        if fault == nil { fault = error }
-        queue.removeAll()
-        defer { (isSending, sender) = (false, nil) }
-        return sender
+    /// Drops the bytes; whether there were any.
+    fileprivate mutating func fail(_ error: Errno) -> Bool {
+        if fault == nil { phase = .failed(error) }
+        defer { queue.removeAll() }
+        return queue.count > 0
     }
+}
+
+/// A descriptor for a sender that is about to start; closed if it does not.
+private struct SenderDescriptor: ~Copyable {
+    private let number: CInt
+
+    init(_ number: CInt) { self.number = number }
+
+    consuming func take() -> CInt {
+        let number = number
+        discard self
+        return number
+    }
+
+    deinit { _ = close(number) }
 }

@@ -8,7 +8,7 @@ final class WriteBufferSender {
     private let buffer: WriteBuffer
     private var number: CInt
     private var source: DescriptorSource?
-    private var limit: Timer?
+    private var stallTimer: Timer?
     private var hasEnded = false
 
     /// - Parameter number: A descriptor that this closes.
@@ -28,9 +28,9 @@ final class WriteBufferSender {
 
     /// Begins to measure how long the peer takes no byte, if that is limited.
     func expectProgress() {
-        guard !hasEnded, let patience = buffer.patience else { return }
-        limit?.invalidate()
-        limit = Timer.scheduled(after: patience) { _ in self.fail(.timedOut) }
+        guard !hasEnded, let timeout = buffer.stallTimeout else { return }
+        stallTimer?.invalidate()
+        stallTimer = Timer.scheduled(after: timeout) { _ in self.fail(.timedOut) }
     }
 
     private func send() {
@@ -42,16 +42,17 @@ final class WriteBufferSender {
     }
 
     private func finish(_ ending: WriteBuffer.Ending) {
+        source?.cancel()
         let own = number
         switch ending {
-        case .none: break
+        case .stop: break
         case .shutDown:
             number = -1
             shutdown(own, CInt(SHUT_WR))
-            SocketClosing.awaitAcknowledgement(own, patience: buffer.patience, for: buffer.engine)
+            SocketClosing.awaitAcknowledgement(own, patience: buffer.stallTimeout, for: buffer.engine)
         case .close:
             number = -1
-            SocketClosing.begin(own, patience: buffer.patience, for: buffer.engine)
+            SocketClosing.begin(own, patience: buffer.stallTimeout, for: buffer.engine)
         }
         end()
     }
@@ -65,7 +66,7 @@ final class WriteBufferSender {
         guard !hasEnded else { return }
         hasEnded = true
         source?.cancel()
-        limit?.invalidate()
+        stallTimer?.invalidate()
         if number >= 0 { close(number) }
         PendingOutput.end()
     }

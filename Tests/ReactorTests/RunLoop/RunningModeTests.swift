@@ -108,4 +108,20 @@ enum ChangePlace: CaseIterable, Sendable {
         }
         #expect(trace == ["common observer", "common block", "stopped"])
     }
+
+    @Test
+    func `a block that waits for a mode which becomes common before the loop sleeps runs without a sleep`()
+        async throws
+    {
+        let trace = try await traced { loop, trace in
+            loop.hold(.custom)
+            loop.perform(inModes: [.common]) {
+                trace("common block")
+                loop.stop()
+            }
+            loop.observe(.beforeWaiting, in: .custom) { _ in loop.addCommonMode(.custom) }
+            trace("\(loop.run(in: .custom, until: .minutesAway))")
+        }
+        #expect(trace == ["common block", "stopped"])
+    }
 }

@@ -130,7 +130,9 @@ import Testing
             // A process that another test is just starting may hold the other end a moment longer.
             var error: Errno?
             waitUntil {
-                if error == nil { do { _ = try socket.send("x") } catch let failure { error = failure as? Errno } }
+                if error == nil {
+                    do { _ = try socket.send("x") } catch let failure { error = failure as? Errno }
+                }
                 return error != nil
             }
             #expect(error == .connectionRefused)

@@ -13,7 +13,9 @@ import Testing
                 try RunLoopThread(name: "served"), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0)
             )
             nonisolated(unsafe) let (former, latter) = (Recorder(), Recorder())
-            let (early, late) = (InputStream(descriptor: first.readEnd), InputStream(descriptor: first.readEnd))
+            let (early, late) = (
+                InputStream(descriptor: first.readEnd), InputStream(descriptor: first.readEnd)
+            )
             early.delegate = former
             early.schedule(in: thread.runLoop, forMode: .default)
             early.open()

@@ -79,6 +79,60 @@ import Testing
         }
     }
 
+    @Test(arguments: Kind.allCases, [true, false])
+    func `a write that waits for a full write buffer ends when the stream closes, or its reader goes`(
+        kind: Kind, closesReader: Bool
+    ) async throws {
+        // A terminal's other end does not go while its number is open elsewhere; that is the kernel's to say.
+        if kind == .terminal, closesReader { return }
+        try await onItsOwnThread {
+            let ends = try kind.makeEnds()
+            let output = Carrier(OutputStream(descriptor: ends.write))
+            output.value.writeBufferSize = 10
+            output.value.open()
+            let writer = try RunLoopThread(name: "writer")
+            let hasEnded = Shared(false)
+            writer.runLoop.perform {
+                while output.value.writeOnce(pattern(10_000)) > 0 {}
+                hasEnded.value = true
+            }
+            while output.value.hasSpaceAvailable || output.value.streamStatus != .writing { sched_yield() }
+            if closesReader { try ends.read.close() } else { output.value.close() }
+            writer.runLoop.performAndWait {}
+            #expect(hasEnded.value && output.value.streamStatus == (closesReader ? .error : .closed))
+            output.value.close()
+            if !closesReader { try ends.read.close() }
+            try ends.write.close()
+        }
+    }
+
+    @Test func `closing a buffered output sends nothing ahead of what it has accepted`() async throws {
+        try await onItsOwnThread {
+            let (peer, other) = try SocketPeer.pair()
+            SocketPeer.narrow(other.rawValue)
+            let (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+            output.writeBufferSize = 1000
+            for stream in [input, output] { stream.open() }
+            let (writer, stream) = (try RunLoopThread(name: "writer"), Carrier(output))
+            let sent = Shared(0)
+            writer.runLoop.perform {
+                while true {
+                    let from = sent.value
+                    let piece = Array(pattern(from + 700)[from...])
+                    let count = stream.value.writeOnce(piece)
+                    guard count > 0 else { return }
+                    sent.update { $0 += count }
+                }
+            }
+            while output.hasSpaceAvailable || output.streamStatus != .writing { sched_yield() }
+            output.close()
+            writer.runLoop.performAndWait {}
+            let bytes = peer.receive(sent.value)
+            #expect(bytes == pattern(sent.value) && peer.receiveNow(upTo: 1).isEmpty)
+            input.close()
+        }
+    }
+
     /// poll(2) promises `PIPE_BUF` for pipes alone; a terminal that was stopped, or is not read, takes less.
     @Test(arguments: [true, false], [0, 10_000])
     func `a terminal that is not read does not hold up the loop`(isMaster: Bool, size: Int) async throws {
