@@ -94,7 +94,7 @@ extension RunLoop.Core {
     /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or somebody wakes the
     /// loop.
     ///
-    /// It does not sleep while something waits to be served, nor when the last item has gone since the activation
+    /// It does not sleep while something waits to be served, a signal without a wake-up aside, nor when the last item has gone since the activation
     /// began; for the sake of blocks alone it does, as in Core Foundation. All this is asked after the observers,
     /// who may change it. What an earlier activation has left over is served without polling: that is the expensive
     /// part of a pass. Only handlers of descriptors have theirs confirmed, as the caller of that activation may have

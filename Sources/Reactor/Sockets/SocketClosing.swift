@@ -25,6 +25,7 @@ final class SocketClosing {
     private var unsent: Int
     private var lastProgress = Deadline.now
     private var isAtEnd = false
+    private var isWatched = false
     private var hasEnded = false
 
     private init(_ number: CInt, readsInput: Bool, patience: Duration?, for engine: StreamEngine?) {
@@ -68,10 +69,12 @@ final class SocketClosing {
 
     // MARK: Closing
 
-    /// Closes the holder's socket by a descriptor of its own; if there is none to be had, what has come is read and
-    /// dropped at least.
+    /// Closes the holder's socket: its own descriptor, or another one while a thread is still using that. If there is none
+    /// to be had, what has come is read and dropped at least.
     static func begin(_ holder: DescriptorHolder, patience: Duration?, for engine: StreamEngine?) {
-        if let own = holder.duplicate() { return begin(own, patience: patience, for: engine) }
+        if let own = holder.duplicate() ?? holder.take() {
+            return begin(own, patience: patience, for: engine)
+        }
         _ = try? holder.use { (number) throws(Errno) in
             shutdown(number, CInt(SHUT_WR))
             _ = discardInput(number)
@@ -120,8 +123,8 @@ final class SocketClosing {
                 self.read()
             }
             self.source = source
-            // Without a registration the timer still finds out when everything has been acknowledged.
-            try? RunLoop.current.add(source, forMode: .default)
+            // Without a registration the socket is read whenever it is checked.
+            isWatched = (try? RunLoop.current.add(source, forMode: .default)) != nil
         }
         check()
     }
@@ -165,6 +168,7 @@ final class SocketClosing {
         if !readsInput, hasEvents(CInt(POLLERR | POLLHUP)) { return end() }
         // Nothing else reads any more, and unread input would reset the connection.
         if PendingOutput.isExiting { _ = Self.discardInput(number) }
+        if readsInput, !isWatched, !isAtEnd, case .atEnd = Self.discardInput(number) { isAtEnd = true }
         let (now, left) = (Deadline.now, Self.unsentCount(number))
         if left < unsent { (unsent, lastProgress) = (left, now) }
         let stall = lastProgress.duration(to: now)
@@ -191,7 +195,8 @@ final class SocketClosing {
     }
 
     private func fail(_ error: Errno) {
-        if unsent > 0 { engine?.noteLostBytes(error) }
+        // The last acknowledgement may have come since the last check.
+        if min(unsent, Self.unsentCount(number)) > 0 { engine?.noteLostBytes(error) }
         end()
     }
 

@@ -56,6 +56,15 @@ final class DescriptorHolder: Sendable {
         if uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 { closeNow() }
     }
 
+    /// Closes the holder, and gives the descriptor to the caller to close; nil if it is in use, or not to be closed.
+    func take() -> CInt? {
+        guard closesWhenDone, uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 else {
+            return nil
+        }
+        let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
+        return number >= 0 ? number : nil
+    }
+
     private func release() {
         // The last one out closes; a call that came too late is not the last one of anything.
         if uses.subtract(2, ordering: .sequentiallyConsistent).newValue == 1 { closeNow() }

@@ -65,6 +65,10 @@ open class Stream {
     /// unread input does not make the kernel discard what was written. The peer may take no byte for the
     /// ``PropertyKey/socketWriteTimeoutKey``, or 30 seconds.
     ///
+    /// A socket that is still open when the process exits is closed by the kernel, which discards what it has not sent
+    /// yet if there is unread input: close streams before. In a child of fork(2), closing a stream of the parent leaves
+    /// its connection alone.
+    ///
     /// If accepted bytes cannot be written or sent, the status becomes ``Status/error``, perhaps later. Otherwise it is
     /// ``Status/closed``. The stream cannot be opened again. Does nothing before ``open()``.
     open func close() { engine.close() }

@@ -16,6 +16,7 @@ extension StreamEngine {
     }
 
     func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
+        loop.assertNotOfParent()
         leaveQueue()
         join(loop, mode) { _ in }
     }

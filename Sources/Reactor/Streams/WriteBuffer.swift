@@ -47,6 +47,7 @@ final class WriteBuffer: Sendable {
         var ending = Ending.stop
         /// How long the peer may take no byte, once the stream is closed.
         var stallTimeout: Duration?
+        let forks = Fork.count
     }
 
     fileprivate let state: Mutex<State>
@@ -246,6 +247,8 @@ extension WriteBuffer.State {
     fileprivate var isAtLowWaterMark: Bool { queue.count <= limit / 4 || isOver }
 
     fileprivate func checkOpen() throws(Errno) {
+        // The parent's sender is not in a child of fork(2), and a second one would send its bytes twice.
+        if forks != Fork.count { throw .notSupported }
         if let fault { throw fault }
         if isClosed { throw .canceled }
     }

@@ -19,12 +19,22 @@ final class WriteBufferSender {
 
     func begin() {
         guard buffer.begin(self, on: .current) else { return end() }
-        let source = DescriptorSource(FileDescriptor(rawValue: number), for: .writable) { _, _ in self.send()
-        }
-        self.source = source
-        do throws(Errno) { try RunLoop.current.add(source, forMode: .default) } catch { return fail(error) }
+        source = DescriptorSource(FileDescriptor(rawValue: number), for: .writable) { _, _ in self.send() }
+        watch()
         expectProgress()
     }
+
+    /// Registers the descriptor; where the kernel refuses, for want of descriptors or memory, tries it without, and again.
+    private func watch() {
+        guard !hasEnded, let source else { return }
+        do throws(Errno) { try RunLoop.current.add(source, forMode: .default) } catch {
+            send()
+            if !hasEnded { Timer.scheduled(after: Self.retryInterval) { _ in self.watch() } }
+        }
+    }
+
+    /// As rare as costs nothing, and soon enough for a peer that waits.
+    private static let retryInterval: Duration = .milliseconds(20)
 
     /// Begins to measure how long the peer takes no byte, if that is limited.
     func expectProgress() {

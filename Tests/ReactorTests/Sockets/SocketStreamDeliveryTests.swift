@@ -104,6 +104,33 @@ import Testing
         }
     }
 
+    @Test func `closing delivers everything though no descriptor is left`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let fixture = try SocketFixture(.ipv4)
+                try fixture.openBoth()
+                let peer = try fixture.peer
+                // The thread that closes sockets has what it needs before.
+                let warm = try SocketFixture(.ipv4)
+                try warm.openBoth()
+                try warm.peer.send([1])
+                warm.output.write(pattern(10))
+                warm.closeBoth()
+                _ = try warm.peer.receiveToEnd()
+                let sent = fixture.output.writeOnce(pattern(3_000_000))
+                var limit = rlimit(rlim_cur: 256, rlim_max: 256)
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                var taken: [CInt] = []
+                while case let number = dup(0), number >= 0 { taken.append(number) }
+                fixture.closeBoth()
+                peer.send(pattern(5000))
+                let received = peer.receiveToEnd(by: 10_000)?.count
+                for number in taken { close(number) }
+                try #require(received == sent)
+            }
+        }
+    }
+
     @Test func `a closed stream whose peer takes nothing gives up after the write timeout`() async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture(.ipv4, isNarrow: true)
