@@ -82,8 +82,11 @@ extension StreamEngine {
     }
 
     /// Takes the first of `events` that is raised. For use with `state` locked.
+    ///
+    /// Room that another thread, or the delegate itself, has used meanwhile is checked again before it is told of.
     func takeNews(_ state: inout State, of events: Stream.Event) -> News {
         state.hasNewDelegate = false
+        let events = state.mustCheckRoom(event) ? events.subtracting(event) : events
         let event = state.machine.nextToTell(of: events)
         let (stream, delegate) = audience(state)
         return News(
