@@ -167,10 +167,10 @@ private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
     if let context = unsafe context { unsafe Poller(context).alarmRang() }
 }
 
-/// libevent would print a refused descriptor to standard error; here it is an error of the call that asked. What it calls
-/// an error it does not survive: it ends the process next, without a word.
+/// libevent would print a refused descriptor to standard error; here it is an error of the call that asked. After a message
+/// of error severity libevent exits, so this traps first.
 private let listenToLibevent: Void = unsafe event_set_log_callback { severity, message in
     guard severity == EVENT_LOG_ERR else { return }
     fatalError(
-        "libevent gave up: \(unsafe message.map { unsafe String(cString: $0) } ?? "it does not say why")")
+        "libevent failed: \(unsafe message.map { unsafe String(cString: $0) } ?? "no message")")
 }

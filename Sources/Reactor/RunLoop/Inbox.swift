@@ -16,7 +16,8 @@ struct PostedBlock {
 /// One mutex, and an event counter (eventfd(2)) that is written only while the loop sleeps: a burst of posts
 /// costs one system call.
 final class Inbox: Sendable {
-    /// A change to what the loop attends to. It never calls user code.
+    /// A change to what the loop serves. It may call `scheduled` and `cancelled` callbacks of sources, which may collect
+    /// again.
     typealias Command = @Sendable (RunLoop.Core) -> Void
 
     struct Contents {

@@ -17,10 +17,10 @@ import Synchronization
 /// adding a descriptor throws `Errno.tooManyOpenFiles`; timers and blocks go on, a few milliseconds late, and the loop
 /// watches its descriptors, and the main loop the main queue, as soon as it can.
 ///
-/// A child of fork(2) that does not call exec has no use of its parent's loops: to run one, to add or post to it, and to
-/// cancel what it watches there ends the child with a sentence, and the parent's loops notice nothing. A thread that had no
-/// loop when it forked may have one in the child, the main loop only if the parent had not made it yet; what the system and
-/// libdispatch allow in the child of a process with several threads is little (fork(2)).
+/// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
+/// exec traps with a message, and the parent is unaffected. A thread that had no loop when it forked can make one in the
+/// child; the main loop only if the parent had not made it. fork(2) limits what else the child of a process with several
+/// threads may call: a lock of the Swift runtime that another thread held stays held.
 ///
 /// It stands on libevent's epoll backend. Where Foundation on Linux differs: there a posted block does not
 /// wake the loop, streams are never served, and observers, sources, `stop` and `wakeUp` are not public.

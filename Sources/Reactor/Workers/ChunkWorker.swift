@@ -80,10 +80,10 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
         if pipe.cancel() { DispatchWorkers.run { [self] in conclude(nil) } }
     }
 
-    /// From any thread: neither side begins anything; what each has in hand it finishes.
-    /// Ends before anything has been read, for want of what the client's queue takes to run.
+    /// Completes the hand-off with `fault` before anything is read, because Dispatch cannot start a worker.
     func fail(_ fault: Errno) { DispatchWorkers.run { [self] in conclude(fault) } }
 
+    /// From any thread: neither side begins anything; what each has in hand it finishes.
     func suspend() { pipe.suspend() }
 
     /// From any thread: a suspended hand-off that nothing can resume any more ends.

@@ -162,7 +162,8 @@ import Testing
                 loop.poll(passes: 1)
             }
             while fixture.output.writeOnce(pattern(1)) > 0 {}
-            #expect(fixture.output.writeOnce(pattern(5000)) == 0)
+            // The kernel may have taken a little more meanwhile.
+            #expect(fixture.output.writeOnce(pattern(5000)) <= 10)
         }
     }
 
