@@ -50,6 +50,10 @@ import Testing
         #expect(outcome.errors == "line-reader: \(file.path): Line 1 has more than 1048576 bytes\n")
     }
 
+    /// What malloc's arenas differ by from run to run on a busy machine. A line held whole takes twice its length, and
+    /// chunks without a bound took 14 MB.
+    private static let slack = 500_000.0
+
     /// The heap is looked at each ten milliseconds.
     @Test(arguments: [[], ["--every", "1"], ["--long-lines", "split", "--limit", "4k"]])
     func `a long line takes no more heap than short ones`(options: [String]) async throws {
@@ -61,7 +65,7 @@ import Testing
         let (heap, least) = (
             try #require(outcome["peak_heap_bytes"]), try #require(expected["peak_heap_bytes"])
         )
-        #expect(heap <= least + 200_000)
+        #expect(heap <= least + Self.slack)
     }
 
     @Test func `chunks of one byte take no more heap than large ones`() async throws {
@@ -72,6 +76,6 @@ import Testing
         let (heap, least) = (
             try #require(outcome["peak_heap_bytes"]), try #require(expected["peak_heap_bytes"])
         )
-        #expect(heap <= least + 200_000)
+        #expect(heap <= least + Self.slack)
     }
 }
