@@ -19,7 +19,8 @@ extension RunLoop.Source {
 
         var isFiled: Bool { !filed.isEmpty }
 
-        var isOver: Bool { membership.isEmpty && !isNoted && !isPerforming }
+        /// Whether nothing is left of it. Another thread empties the membership before the loop's thread unfiles the source.
+        var isOver: Bool { membership.isEmpty && filed.isEmpty && !isNoted && !isPerforming }
     }
 }
 
