@@ -62,6 +62,7 @@ final class SocketClosing {
         return unsafe ioctl(number, request, &count) == 0 ? Int(count) : 0
     }
 
+    /// Whether the kernel may reset the connection, as it does with all but Unix-domain ones.
     private static func isTCP(_ number: CInt) -> Bool {
         var (domain, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
         return unsafe getsockopt(number, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain != AF_UNIX
@@ -69,8 +70,8 @@ final class SocketClosing {
 
     // MARK: Closing
 
-    /// Closes the holder's socket: its own descriptor, or another one while a thread is still using that. If there is none
-    /// to be had, what has come is read and dropped at least.
+    /// Closes the holder's socket by a duplicate of its descriptor, or by that itself if no other can be had. If a thread
+    /// is still using it then, what has come is read and dropped at least.
     static func begin(_ holder: DescriptorHolder, patience: Duration?, for engine: StreamEngine?) {
         if let own = holder.duplicate() ?? holder.take() {
             return begin(own, patience: patience, for: engine)

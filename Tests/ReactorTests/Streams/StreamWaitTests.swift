@@ -57,20 +57,27 @@ import Testing
         }
     }
 
+    /// Starts a thread that writes until it fails, and returns once it waits for room.
+    private func startBlockedWriter(
+        _ output: Carrier<OutputStream>
+    ) throws -> (thread: RunLoopThread, hasEnded: Shared<Bool>) {
+        let (writer, hasEnded) = (try RunLoopThread(name: "writer"), Shared(false))
+        writer.runLoop.perform {
+            while output.value.writeOnce(pattern(10_000)) > 0 {}
+            hasEnded.value = true
+        }
+        // What a terminal has room for may change by itself.
+        while output.value.hasSpaceAvailable || output.value.streamStatus != .writing { sched_yield() }
+        return (writer, hasEnded)
+    }
+
     @Test(arguments: Kind.allCases)
     func `closing from another thread ends a write that waits`(kind: Kind) async throws {
         try await onItsOwnThread {
             let ends = try kind.makeEnds()
             let output = Carrier(OutputStream(descriptor: ends.write))
             output.value.open()
-            let writer = try RunLoopThread(name: "writer")
-            let hasEnded = Shared(false)
-            writer.runLoop.perform {
-                while output.value.writeOnce(pattern(10_000)) > 0 {}
-                hasEnded.value = true
-            }
-            // What a terminal has room for may change by itself.
-            while output.value.hasSpaceAvailable || output.value.streamStatus != .writing { sched_yield() }
+            let (writer, hasEnded) = try startBlockedWriter(output)
             output.value.close()
             writer.runLoop.performAndWait {}
             #expect(hasEnded.value && output.value.streamStatus == .closed)
@@ -90,13 +97,7 @@ import Testing
             let output = Carrier(OutputStream(descriptor: ends.write))
             output.value.writeBufferSize = 10
             output.value.open()
-            let writer = try RunLoopThread(name: "writer")
-            let hasEnded = Shared(false)
-            writer.runLoop.perform {
-                while output.value.writeOnce(pattern(10_000)) > 0 {}
-                hasEnded.value = true
-            }
-            while output.value.hasSpaceAvailable || output.value.streamStatus != .writing { sched_yield() }
+            let (writer, hasEnded) = try startBlockedWriter(output)
             if closesReader { try ends.read.close() } else { output.value.close() }
             writer.runLoop.performAndWait {}
             #expect(hasEnded.value && output.value.streamStatus == (closesReader ? .error : .closed))
