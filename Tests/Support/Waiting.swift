@@ -8,3 +8,27 @@ package func waitUntil(_ condition: () -> Bool) {
     while !condition(), ContinuousClock.now < end { sched_yield() }
     #expect(condition())
 }
+
+/// A thread as the kernel shows it in `/proc`.
+package struct KernelThread: Sendable {
+    private let path: String
+
+    /// The thread that calls.
+    package static var current: Self {
+        var path = [CChar](repeating: 0, count: 64)
+        let count = readlink("/proc/thread-self", &path, 63)
+        precondition(count > 0, "/proc is not mounted")
+        return Self(
+            path: "/proc/" + String(decoding: path[..<count].map(UInt8.init(bitPattern:)), as: UTF8.self))
+    }
+
+    /// Whether the kernel has put it to sleep.
+    package var isAsleep: Bool {
+        guard let file = fopen(path + "/stat", "r") else { return false }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 256)
+        // The state follows the name, the only field in parentheses.
+        guard fgets(&line, 256, file) != nil, let name = line.lastIndex(of: 0x29) else { return false }
+        return line[name + 2] == 0x53
+    }
+}

@@ -61,13 +61,16 @@ import Testing
     private func startBlockedWriter(
         _ output: Carrier<OutputStream>
     ) throws -> (thread: RunLoopThread, hasEnded: Shared<Bool>) {
-        let (writer, hasEnded) = (try RunLoopThread(name: "writer"), Shared(false))
+        let (writer, hasEnded, thread) = (
+            try RunLoopThread(name: "writer"), Shared(false), Shared<KernelThread?>(nil)
+        )
         writer.runLoop.perform {
+            thread.value = .current
             while output.value.writeOnce(pattern(10_000)) > 0 {}
             hasEnded.value = true
         }
-        // What a terminal has room for may change by itself.
-        while output.value.hasSpaceAvailable || output.value.streamStatus != .writing { sched_yield() }
+        // A terminal may have room by now, and not say so: the thread's own state is what counts.
+        waitUntil { output.value.streamStatus == .writing && thread.value!.isAsleep }
         return (writer, hasEnded)
     }
 
