@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// How a pair of socket streams comes about.
 enum SocketOrigin: String, CaseIterable, Sendable, Codable {
@@ -96,11 +95,4 @@ extension OutputStream {
     func writeOnce(_ bytes: some Collection<UInt8>) -> Int {
         Array(bytes).withUnsafeBufferPointer { write($0.baseAddress!, maxLength: $0.count) }
     }
-}
-
-/// Runs `body` on a thread that has a loop of its own, and waits for it.
-func onAThread(_ body: @escaping @Sendable () throws -> Void) throws {
-    let result = Shared<Result<Void, any Error>?>(nil)
-    try JoinableThread(name: "child") { result.value = Result { try body() } }.join()
-    try result.value?.get()
 }

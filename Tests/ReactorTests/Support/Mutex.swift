@@ -1,4 +1,4 @@
-@testable import Reactor
+import Reactor
 
 /// The library's, which the thread sanitizer can follow.
 typealias Mutex<Value: ~Copyable> = Reactor.Mutex<Value>

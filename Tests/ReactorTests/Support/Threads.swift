@@ -1,7 +1,10 @@
 import Glibc
-import Synchronization
+import Reactor
 
-@testable import Reactor
+// The tests' own, where a test sees the library's, too.
+typealias JoinableThread = ReactorTestSupport.JoinableThread
+typealias Answer = ReactorTestSupport.Answer
+typealias SystemCall = ReactorTestSupport.SystemCall
 
 extension RunLoop {
     /// Waits until the loop sleeps, so that what follows has to wake it.
@@ -21,34 +24,4 @@ final class AtEnd: Sendable {
     init(_ action: @escaping @Sendable () -> Void) { self.action = action }
 
     deinit { action() }
-}
-
-/// Lets a thread wait until something has happened a number of times.
-final class Countdown: Sendable {
-    private let left: Atomic<Int>
-    private let over = Answer<Void>()
-
-    init(_ count: Int) { left = Atomic(count) }
-
-    func count() {
-        if left.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 { over.give(()) }
-    }
-
-    func wait() { over.wait() }
-}
-
-/// Runs `body` on `count` threads at once, which meet before they begin, and waits for all of them.
-func onThreads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
-    let met = Countdown(count)
-    let threads = (0..<count).map { index in
-        try? JoinableThread(name: "test \(index)") {
-            met.count()
-            met.wait()
-            body(index)
-        }
-    }
-    for thread in threads {
-        precondition(thread != nil, "no thread for a test")
-        thread?.join()
-    }
 }
