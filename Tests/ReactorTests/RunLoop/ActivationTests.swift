@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct ActivationTests {
     @Test func `results have Core Foundation's values`() {

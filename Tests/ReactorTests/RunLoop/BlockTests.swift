@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct BlockTests {
     @Test func `blocks run in the order of posting, and only once`() async throws {

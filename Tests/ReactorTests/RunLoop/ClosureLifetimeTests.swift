@@ -1,7 +1,6 @@
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct ClosureLifetimeTests {
     @Test func `invalidating or cancelling lets go of the closure at once`() async throws {

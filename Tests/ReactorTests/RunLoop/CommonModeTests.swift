@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// One kind of item, added and removed in the same way as every other.
 enum Kind: CaseIterable, Sendable {

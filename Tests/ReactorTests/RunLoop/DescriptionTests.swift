@@ -1,7 +1,6 @@
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct DescriptionTests {
     @Test func `a loop says whether it runs, in which mode, and whether it waits`() async throws {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct HeldOnceTests {
     @Test func `work of two modes that is served or cancelled in one leaves nothing in the other`()

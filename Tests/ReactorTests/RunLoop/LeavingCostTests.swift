@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Something of which many leave together.
 enum Crowd: CaseIterable, Sendable {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct LifetimeTests {
     @Test func `each kind of item may end itself in its own callout, which goes on`() async throws {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct LimitDateTests {
     @Test func `the limit date of an empty mode is nil`() async throws {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
-
-@testable import Reactor
 
 /// What happened in a test, in order. Sendable, because signalled sources and posted blocks ask for it.
 final class Trace: Sendable {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct LostWakeUpTests {
     @Test func `a nested activation leaves the outer one the wake-up that it has gone round for`()

@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Closing, dropping and ending, in and out of callouts.
 @Suite struct MailboxLifetimeTests {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct MainLoopTests {
     @Test func `a program on this library alone does not load Foundation`() async throws {

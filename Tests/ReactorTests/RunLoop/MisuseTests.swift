@@ -1,7 +1,6 @@
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Runs `body` on a thread that is not `loop`'s, and waits: a task's thread might be any.
 private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {

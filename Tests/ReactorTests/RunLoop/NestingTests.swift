@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct NestingTests {
     @Test func `an observer is not called in its own callout, the others are`() async throws {

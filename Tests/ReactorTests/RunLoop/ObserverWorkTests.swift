@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Work that an observer makes ready on its own loop, and that stops the loop when it is served.
 enum ObserverWork: CaseIterable, Sendable {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct PassTests {
     @Test func `a pass runs blocks, sources, blocks, timers and descriptors, between its observers`()

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct PerformTests {
     @Test func `a delayed block never runs at once, also without delay`() async throws {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 extension RunLoop {
     /// Makes `mode` common on another thread, and returns when that call has; this loop has yet to take it in.

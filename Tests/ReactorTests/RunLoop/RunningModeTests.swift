@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Where a mode becomes common while it runs.
 enum ChangePlace: CaseIterable, Sendable {

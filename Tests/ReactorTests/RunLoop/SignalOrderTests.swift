@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct SignalOrderTests {
     @Test func `a source served in one mode takes its place anew in the others`() async throws {

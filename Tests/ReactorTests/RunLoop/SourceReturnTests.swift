@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// How a source leaves its loop, and comes back, in its own callout.
 enum SourceReturn: CaseIterable, Sendable {

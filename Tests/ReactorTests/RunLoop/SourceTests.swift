@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// A source that notes what it is told.
 private func tellingSource(_ trace: Trace) -> RunLoop.Source {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Runs a loop on a thread of its own; `whenWaiting` is called on yet another once the loop is about to sleep
 /// for the first time.
