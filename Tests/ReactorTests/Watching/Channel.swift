@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import SystemPackage
-
-@testable import Reactor
 
 /// Two ends of something that carries bytes: write to one, and the other is readable.
 enum Channel: CaseIterable {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// What an activation leaves over for the next: descriptors that were ready, and have not been served.
 @Suite struct DescriptorLeftoverTests {

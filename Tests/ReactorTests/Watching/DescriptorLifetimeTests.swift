@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Cancelling, removing, closing and forgetting, in and out of callouts.
 @Suite struct DescriptorLifetimeTests {

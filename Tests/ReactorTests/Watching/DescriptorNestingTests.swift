@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Descriptor sources in nested activations, and in more modes than one.
 @Suite struct DescriptorNestingTests {

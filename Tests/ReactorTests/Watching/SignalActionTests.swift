@@ -1,9 +1,8 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// What happens to the process's own action for a signal, before, while and after it is caught.
 @Suite(.serialized) struct SignalActionTests {

@@ -1,9 +1,8 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Signals belong to the process: tests that could meet run in processes of their own.
 @Suite(.serialized) struct SignalSourceTests {

@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import SystemPackage
-
-@testable import Reactor
 
 /// A source whose handler is all that holds `canary`.
 func makeSource(_ signal: CInt, _ canary: AtEnd) throws -> SignalSource {
