@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct DelayedPerformTests {
     @Test func `a delayed block runs once, in the default mode, not before its delay`() async throws {

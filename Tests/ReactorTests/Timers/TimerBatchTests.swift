@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Several timers that are due in one pass.
 @Suite struct TimerBatchTests {

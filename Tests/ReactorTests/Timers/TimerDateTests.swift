@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Dates that are set and told, in and out of callouts.
 @Suite struct TimerDateTests {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct TimerFiringTests {
     @Test func `no timer is ever early`() async throws {

@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Closures that belong to a thread, of timers that leave its loop.
 @Suite struct TimerHomeTests {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct TimerLifetimeTests {
     @Test func `the loop keeps a timer, and frees it with its closure once it has fired`() async throws {

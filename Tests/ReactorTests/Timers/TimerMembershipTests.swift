@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct TimerMembershipTests {
     @Test func `an invalid timer is not added`() async throws {

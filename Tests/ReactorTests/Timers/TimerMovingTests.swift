@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Timers that leave one loop and join another.
 @Suite struct TimerMovingTests {

@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Timers that another thread takes out of a loop, and puts back before the loop has looked.
 @Suite struct TimerReturnTests {

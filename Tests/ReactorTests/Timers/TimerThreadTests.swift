@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Timers that other threads than the loop's handle. Each test ends by itself only if the loop wakes.
 @Suite struct TimerThreadTests {
