@@ -1,7 +1,6 @@
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct BoundPairTests {
     @Test(arguments: [1, 3, 7, 64], [1, 2, 5, 100])

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct MemoryStreamTests {
     @Test func `the read that takes the last byte ends the stream`() async throws {

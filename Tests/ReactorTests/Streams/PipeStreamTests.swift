@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct PipeStreamTests {
     @Test func `a pipe is read in part, one event for each read, up to its end`() async throws {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// A delegate that writes down what it is told, and then does as the test says.
 final class Recorder: StreamDelegate {

@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import SystemPackage
-
-@testable import Reactor
 
 /// Every kind of stream, to be put through the same.
 enum StreamKind: String, CaseIterable, Sendable {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct StreamStatusTests {
     @Test func `statuses and events have Cocoa's numbers`() {

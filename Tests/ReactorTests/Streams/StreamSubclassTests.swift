@@ -1,7 +1,6 @@
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Overrides everything: the letters of the alphabet, from nowhere.
 private final class Alphabet: InputStream {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Whom events are told to, and in what company.
 @Suite struct StreamTellingTests {

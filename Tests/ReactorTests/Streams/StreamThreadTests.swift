@@ -1,9 +1,8 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// A delegate for any thread: counts what it is told, and notes whether two calls ever overlapped.
 final class Counter: StreamDelegate, Sendable {
