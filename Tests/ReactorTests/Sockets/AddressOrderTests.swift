@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct AddressOrderTests {
     /// Addresses as letters: capitals are IPv6, small ones IPv4, and a dot is a Unix-domain socket.

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Closing, removing, dropping and nesting, in and out of callouts.
 @Suite struct DatagramLifetimeTests {

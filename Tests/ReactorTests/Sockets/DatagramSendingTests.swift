@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Buffers that are full, and errors that come back.
 @Suite struct DatagramSendingTests {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
-
-@testable import Reactor
 
 /// The kinds of address that datagram sockets can be bound to here.
 enum DatagramKind: CaseIterable {

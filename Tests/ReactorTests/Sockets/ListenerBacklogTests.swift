@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Those that wait to be accepted: when there are many, when they have gone, and when the server ends.
 @Suite struct ListenerBacklogTests {

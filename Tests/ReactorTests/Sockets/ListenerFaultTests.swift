@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// What needs a process of its own: running out of descriptors, and very many clients.
 @Suite struct ListenerFaultTests {

@@ -1,7 +1,6 @@
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// When a listener accepts, and how many.
 @Suite struct ListenerModeTests {

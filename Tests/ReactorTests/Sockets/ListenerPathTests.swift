@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// The file of a Unix-domain listener.
 @Suite struct ListenerPathTests {

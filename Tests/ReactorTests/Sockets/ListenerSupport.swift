@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
-
-@testable import Reactor
 
 extension SocketAddress {
     /// A loopback address that is nobody else's, with a port to be chosen: on 127.0.0.1 the port that one

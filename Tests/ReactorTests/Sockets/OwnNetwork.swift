@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import SystemPackage
-
-@testable import Reactor
 
 /// A network of the calling thread's own, and of the threads that it starts afterwards: nothing but a loopback
 /// interface (network_namespaces(7)).

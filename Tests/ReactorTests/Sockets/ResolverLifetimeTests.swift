@@ -1,8 +1,7 @@
 import Dispatch
 import Glibc
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// Cancelling, dropping and ending, before and after the answer.
 @Suite struct ResolverLifetimeTests {

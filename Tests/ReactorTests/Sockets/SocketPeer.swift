@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import SystemPackage
-
-@testable import Reactor
 
 /// The other end of a connection, by plain system calls, which wait.
 final class SocketPeer: Sendable {

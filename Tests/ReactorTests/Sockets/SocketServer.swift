@@ -1,7 +1,6 @@
 import Glibc
+import Reactor
 import SystemPackage
-
-@testable import Reactor
 
 /// Every kind of address is one for stream sockets, too.
 typealias AddressKind = DatagramKind

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct SocketStreamClosingTests {
     private static let events: [Stream.Event] = [

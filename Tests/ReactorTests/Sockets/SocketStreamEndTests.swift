@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct SocketStreamEndTests {
     @Test(arguments: SocketOrigin.allCases, [0, 1, 100_000])

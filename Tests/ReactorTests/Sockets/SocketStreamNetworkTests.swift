@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// What networks do: each test has one of its own, in a process of its own.
 @Suite(.enabled(if: OwnNetwork.isAllowed, "network namespaces are root's"))

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Peers that read slowly, or not at all.
 @Suite struct SocketStreamPressureTests {

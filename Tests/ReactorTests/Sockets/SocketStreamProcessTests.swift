@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// What concerns a whole process happens in one of its own.
 @Suite struct SocketStreamProcessTests {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct SocketStreamPropertyTests {
     private func option(_ name: CInt, _ level: CInt, of number: CInt) -> Bool {

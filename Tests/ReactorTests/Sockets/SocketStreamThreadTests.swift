@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct SocketStreamThreadTests {
     @Test(arguments: SocketOrigin.allCases, [true, false])

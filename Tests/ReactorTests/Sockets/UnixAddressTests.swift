@@ -1,7 +1,6 @@
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct UnixAddressTests {
     typealias UnixNameError = SocketAddress.UnixNameError
