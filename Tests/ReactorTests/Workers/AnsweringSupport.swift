@@ -1,7 +1,6 @@
 import Dispatch
+import Reactor
 import SystemPackage
-
-@testable import Reactor
 
 /// A server that looks at requests, a line each, on a concurrent queue, and writes the answers on its loop.
 final class AnsweringServer {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// A whole server: connections are read, looked at on a concurrent queue, and answered on the loop.
 @Suite struct AnsweringTests {

@@ -1,9 +1,8 @@
 import Dispatch
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct ByteBudgetTests {
     @Test func `whatever the ending, all is given back`() async throws {

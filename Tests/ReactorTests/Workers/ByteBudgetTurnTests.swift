@@ -1,9 +1,8 @@
 import Dispatch
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Hand-offs that wait for one another: whose turn it is, and who drops out.
 @Suite struct ByteBudgetTurnTests {

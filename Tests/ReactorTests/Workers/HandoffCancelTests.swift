@@ -1,9 +1,8 @@
 import Dispatch
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct HandoffCancelTests {
     @Test func `cancelled before the start, it completes and has read nothing`() async throws {

@@ -1,9 +1,8 @@
 import Dispatch
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 private final class Token: Sendable {}
 

@@ -1,9 +1,8 @@
 import Dispatch
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct HandoffOrderTests {
     @Test(arguments: [(7, 7), (7, 14), (64, 640), (4096, 1), (1 << 20, 1 << 22)])

@@ -1,10 +1,9 @@
 import Dispatch
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Keeps all bytes, and does what a test asks before each chunk.
 struct Collector: ChunkProcessor {

@@ -1,9 +1,8 @@
 import Dispatch
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct HandoffSuspensionTests {
     private static let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// However the bytes arrive, the lines, their places, the failure and the counts are those of the oracle.
 @Suite struct LineFramerCutTests {

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct LineFramerStopTests {
     private struct Refusal: Error {}
