@@ -1,7 +1,6 @@
+import Reactor
 import Synchronization
 import Testing
-
-@testable import Reactor
 
 @Suite struct SoakTests {
     /// Timers, sources and blocks of random modes, from several threads, on a loop that switches modes and nests.

@@ -1,6 +1,5 @@
+import Reactor
 import Synchronization
-
-@testable import Reactor
 
 /// One of the threads that keep a soak's loop busy. Its choices come from its seed; how the threads interleave does not.
 struct SoakWorker {

@@ -1,9 +1,8 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct RunLoopThreadTests {
     @Test func `it runs its loop, with nothing to attend to, until it is stopped`() async throws {
