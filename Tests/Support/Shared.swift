@@ -47,3 +47,11 @@ package final class Shared<Value: Sendable>: @unchecked Sendable {
         }
     }
 }
+
+/// Carries a value to another thread, for tests that do on purpose what the compiler cannot check: use a value on one
+/// thread after the other, or as its documentation allows.
+package struct Carrier<Value>: @unchecked Sendable {
+    package let value: Value
+
+    package init(_ value: Value) { self.value = value }
+}

@@ -223,12 +223,13 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     @Test func `a queue that is let go of posts nothing more, wherever that happens`() async throws {
         try await withRunLoop { loop in
             let log = Log()
-            let (made, queue) = (Happening(), Held())
+            let (made, queue) = (Happening(), Shared<Carrier<NotificationQueue>?>(nil))
             loop.performAndWait {
                 let center = NotificationCenter()
                 _ = center.addObserver(forName: nil, object: nil, queue: nil) { log.add($0.name.rawValue) }
-                queue.value = NotificationQueue(notificationCenter: center)
-                queue.value?.enqueue(
+                let own = NotificationQueue(notificationCenter: center)
+                queue.value = Carrier(own)
+                own.enqueue(
                     .init(name: .mark), postingStyle: .asap, coalesceMask: .none, forModes: [.init("other")])
                 made.happened()
             }
@@ -241,18 +242,13 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
 
     @Test func `a queue of another thread is not for use`() async {
         await #expect(processExitsWith: .failure) {
-            let queue = Held()
-            queue.value = NotificationQueue.default
+            let queue = Shared<Carrier<NotificationQueue>?>(nil)
+            queue.value = Carrier(.default)
             try await onItsOwnThread {
-                queue.value?.enqueue(.init(name: .mark), postingStyle: .asap)
+                queue.value?.value.enqueue(.init(name: .mark), postingStyle: .asap)
             }
         }
     }
-}
-
-/// What the tests above hand from thread to thread, one after the other.
-private final class Held: @unchecked Sendable {
-    var value: NotificationQueue?
 }
 
 extension Notification.Name {

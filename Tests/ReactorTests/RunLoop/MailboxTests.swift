@@ -1,8 +1,7 @@
 import Dispatch
 import Glibc
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct MailboxTests {
     @Test func `messages come in the order of posting, on the loop's thread`() async throws {
@@ -133,21 +132,6 @@ import Testing
             #expect(runToTheEnd())
             #expect(
                 trace.all == ["begin 1", "block", "end 1", "begin 2", "end 2", "begin 3", "end 3"])
-        }
-    }
-
-    @Test func `storage is used again, and given back after a burst`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var count = 0
-            let mailbox = Mailbox<Int> { _, _ in count += 1 }
-            for size in [10, 100_000, 10] {
-                for number in 0..<size { mailbox.post(number) }
-                loop.poll()
-            }
-            #expect(count == 100_020)
-            #expect(mailbox.keptCapacity <= 2 * BlockQueue.keptCapacity)
-            mailbox.close()
         }
     }
 }

@@ -7,9 +7,6 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
     try JoinableThread(name: "elsewhere", body).join()
 }
 
-/// What belongs to its loop's thread, and is carried off it here on purpose.
-private struct Carried<Value>: @unchecked Sendable { let value: Value }
-
 @Suite struct MisuseTests {
     @Test func `running another thread's loop in a mode traps`() async {
         await #expect(processExitsWith: .failure) {
@@ -30,7 +27,7 @@ private struct Carried<Value>: @unchecked Sendable { let value: Value }
             try elsewhere {
                 let observer = RunLoop.Observer { _, _ in }
                 RunLoop.current.add(observer, forMode: .default)
-                let carried = Carried(value: observer)
+                let carried = Carrier(observer)
                 try? elsewhere { carried.value.invalidate() }
             }
         }
@@ -52,7 +49,7 @@ private struct Carried<Value>: @unchecked Sendable { let value: Value }
             try elsewhere {
                 let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
                 try? RunLoop.current.add(source, forMode: .default)
-                let carried = Carried(value: source)
+                let carried = Carrier(source)
                 try? elsewhere { carried.value.cancel() }
             }
         }

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// One way in which an item can meet a change of modes.
 struct ModeSwitch: Sendable, CustomTestStringConvertible {
@@ -105,8 +104,8 @@ extension ModeSwitch {
             let observer = RunLoop.Observer(for: .beforeSources, repeats: false) { _, _ in once() }
             loop.add(observer, forMode: .outer)
         case .postedBlock:
-            let home = HomeBound(once, on: loop)
-            try JoinableThread(name: "poster") { loop.perform(inModes: [.outer]) { home.closure() } }.join()
+            let carrier = Carrier(once)  // it runs here, on the loop's thread
+            try JoinableThread(name: "poster") { loop.perform(inModes: [.outer]) { carrier.value() } }.join()
         }
     }
 }

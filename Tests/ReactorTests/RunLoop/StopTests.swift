@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct StopTests {
     @Test func `a stop within a source is not told when a handled source is, and does not last`()
@@ -134,14 +133,5 @@ import Testing
             thread.stop()
         }
         #expect(thread.runLoop.currentMode == nil)
-    }
-
-    @Test func `a stop between two passes keeps the loop from sleeping`() {
-        let inbox = Inbox()
-        _ = inbox.beginActivation(in: .default)
-        inbox.stop()
-        inbox.beginPass()
-        #expect(!inbox.fallAsleep(on: 0))
-        #expect(inbox.isStopRequested)
     }
 }

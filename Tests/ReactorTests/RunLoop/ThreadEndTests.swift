@@ -1,9 +1,8 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Makes a thread, gives it a loop and `body`, and waits until the thread has ended.
 private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) async throws -> RunLoop {
@@ -101,24 +100,26 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
         #expect(trace.all == ["timer"])
     }
 
-    @Test func `a poller with something unserved ends with its loop`() async throws {
-        let isOpen = try await onItsOwnThread { () -> Bool in
-            let counter = Answer<EventCounter?>()
-            let thread = try JoinableThread(name: "unserved") {
-                let pipes = (0..<2).compactMap { _ in try? TestPipe() }
-                for pipe in pipes {
-                    pipe.put()
-                    let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
-                    try? RunLoop.current.add(source, forMode: .default)
-                }
-                RunLoop.current.run(mode: .default, before: .distantFuture)
-                let waker = RunLoop.current.core.waker
-                counter.give(waker.flatMap { EventCounter($0.counter) })
-            }
-            thread.join()
-            return try #require(counter.wait()).isOpen
+    @Test func `a poller with something unserved ends with its loop`() async {
+        // In a process of its own, in which only this opens descriptors.
+        await #expect(processExitsWith: .success) {
+            try Self.endLoopWithSomethingUnserved()
+            let before = ownDescriptors()
+            for _ in 0..<3 { try Self.endLoopWithSomethingUnserved() }
+            precondition(ownDescriptors() == before)
         }
-        #expect(!isOpen)
+    }
+
+    private static func endLoopWithSomethingUnserved() throws {
+        try onAThread {
+            let pipes = try (0..<2).map { _ in try TestPipe() }
+            for pipe in pipes {
+                pipe.put()
+                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+                try RunLoop.current.add(source, forMode: .default)
+            }
+            #expect(RunLoop.current.run(mode: .default, before: .distantPast))
+        }
     }
 
     @Test
@@ -156,10 +157,11 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
                     loop.give(.current)
                     RunLoop.current.run(in: .default, until: .after(milliseconds: 1))
                 }
+                let hasEnded = Shared(false)
                 let posters = try (0..<2).map { _ in
                     try JoinableThread(name: "posting") {
                         let other = loop.wait()
-                        while !other.inbox.isClosed {
+                        while !hasEnded.value {
                             other.perform {}
                             let timer = Timer(interval: .seconds(9)) { _ in }
                             other.add(timer, forMode: .default)
@@ -168,38 +170,11 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
                         }
                     }
                 }
-                for each in posters + [thread] { each.join() }
+                thread.join()
+                hasEnded.value = true
+                for poster in posters { poster.join() }
             }
         }
-    }
-}
-
-/// An eventfd, kept open by another descriptor of its own: the kernel does not give its identity to a new one meanwhile.
-private final class EventCounter: Sendable {
-    private let number: CInt
-    private let identity: String
-    private let held: CInt
-
-    /// Nil if `number` is not an open eventfd's.
-    init?(_ number: CInt) {
-        guard let identity = Self.identity(of: number) else { return nil }
-        self.number = number
-        self.identity = identity
-        held = fcntl(number, F_DUPFD_CLOEXEC, 0)
-    }
-
-    deinit { close(held) }
-
-    /// Whether the number it had first is still its own.
-    var isOpen: Bool { Self.identity(of: number) == identity }
-
-    private static func identity(of number: CInt) -> String? {
-        guard let file = fopen("/proc/self/fdinfo/\(number)", "r") else { return nil }
-        defer { fclose(file) }
-        var bytes = [UInt8](repeating: 0, count: 1024)
-        let count = fread(&bytes, 1, bytes.count, file)
-        let lines = String(decoding: bytes[..<count], as: UTF8.self).split(separator: "\n")
-        return lines.first { $0.hasPrefix("eventfd-id:") }.map(String.init)
     }
 }
 

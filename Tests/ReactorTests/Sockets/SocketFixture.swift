@@ -85,11 +85,6 @@ final class SocketFixture {
 /// How many descriptors of sockets the process has. Only of use in a process where nobody else opens any.
 func openSockets() -> Int { openPaths().count { $0.hasPrefix("socket:") } }
 
-/// A stream that a test hands from thread to thread, as its documentation allows.
-struct Handed<Value>: @unchecked Sendable {
-    let value: Value
-}
-
 extension OutputStream {
     /// Writes once, as much of `bytes` as is taken; -1 for a fault.
     func writeOnce(_ bytes: some Collection<UInt8>) -> Int {

@@ -43,7 +43,7 @@ import Testing
                 let fixture = try SocketFixture(.abstract)
                 fixture.releaseOutput()
                 engines.append(Engine(object: fixture.input.engine))
-                let input = Handed(value: fixture.input!)
+                let input = Carrier(fixture.input!)
                 onThreads(2) { index in
                     if index == 0 { return input.value.open() }
                     while input.value.streamStatus == .notOpen {}
@@ -83,7 +83,7 @@ import Testing
         try await onItsOwnThread {
             for _ in 0..<300 {
                 let fixture = try SocketFixture(.abstract)
-                let input = Handed(value: fixture.input!)
+                let input = Carrier(fixture.input!)
                 let asker = try JoinableThread(name: "asker") {
                     while input.value.streamStatus != .open {
                         _ = input.value.property(forKey: .socketLocalAddressKey)

@@ -12,7 +12,7 @@ import Testing
     {
         let fixture = try SocketFixture(origin)
         try fixture.openBoth()
-        let handed = Handed(value: fixture.streams)
+        let handed = Carrier(fixture.streams)
         let closer = try JoinableThread(name: "closer") {
             while handed.value[0].streamStatus != .reading { sched_yield() }
             if closesBoth { handed.value[1].close() }
@@ -33,7 +33,7 @@ import Testing
     {
         let fixture = try SocketFixture(origin, isNarrow: true)
         try fixture.openBoth()
-        let handed = Handed(value: fixture.streams)
+        let handed = Carrier(fixture.streams)
         let isFull = Shared(false)
         let closer = try JoinableThread(name: "closer") {
             while !isFull.value || handed.value[1].streamStatus != .writing { sched_yield() }
@@ -53,7 +53,7 @@ import Testing
         let pair = Stream.socketPair(to: server.address)
         pair.input.open()
         pair.output.open()
-        let handed = Handed(value: pair)
+        let handed = Carrier(pair)
         let isWaiting = Shared(false)
         let closer = try JoinableThread(name: "closer") {
             while !isWaiting.value { sched_yield() }
@@ -74,7 +74,7 @@ import Testing
     func `the halves are used on two threads at once`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         try fixture.openBoth()
-        let (peer, output) = (try fixture.peer, Handed(value: fixture.output!))
+        let (peer, output) = (try fixture.peer, Carrier(fixture.output!))
         let writer = try JoinableThread(name: "writer") {
             output.value.write(pattern(1_000_000))
             try? output.value.shutDown()
@@ -95,7 +95,7 @@ import Testing
         for _ in 0..<30 {
             let fixture = try SocketFixture(origin)
             try fixture.openBoth()
-            let (peer, streams) = (try fixture.peer, Handed(value: fixture.streams))
+            let (peer, streams) = (try fixture.peer, Carrier(fixture.streams))
             onThreads(3) { index in
                 switch index {
                 case 0: while !(streams.value[0] as! InputStream).read(upTo: 100).isEmpty {}

@@ -54,7 +54,7 @@ import Testing
         try await onItsOwnThread {
             let fixture = try SocketFixture()
             try fixture.openBoth()
-            let handed = Handed(value: fixture.streams)
+            let handed = Carrier(fixture.streams)
             let asking = try JoinableThread(name: "asking") {
                 while handed.value[0].streamStatus != .reading { sched_yield() }
                 handed.value[1].setProperty(Self.tls, forKey: .socketSecurityLevelKey)

@@ -145,13 +145,13 @@ private func settle() throws {
     @Test func `a stream may go in its own callout, the last to hold it`() async throws {
         try await onItsOwnThread {
             let marked = MarkedQueue()
-            let held = Shared<Handed<[Stream]>>(Handed(value: []))
-            let counter = Counter { _, _ in held.value = Handed(value: []) }
+            let held = Shared<Carrier<[Stream]>>(Carrier([]))
+            let counter = Counter { _, _ in held.value = Carrier([]) }
             weak var weakStream: Stream?
             do {
                 let stream = InputStream(data: [1])
                 weakStream = stream
-                held.value = Handed(value: [stream])
+                held.value = Carrier([stream])
                 stream.delegate = counter
                 stream.setDispatchQueue(marked.queue)
                 stream.open()

@@ -11,14 +11,14 @@ import Testing
     private final class Echo: StreamDelegate, Sendable {
         private let state = Shared(State())
         let isOver = Answer<Bool>()
-        private let pair: Handed<(input: InputStream, output: OutputStream)>
+        private let pair: Carrier<(input: InputStream, output: OutputStream)>
 
         private struct State {
             var waiting: [UInt8] = []
             var isAtEnd = false
         }
 
-        init(_ pair: (input: InputStream, output: OutputStream)) { self.pair = Handed(value: pair) }
+        init(_ pair: (input: InputStream, output: OutputStream)) { self.pair = Carrier(pair) }
 
         func start(on queue: DispatchQueue) {
             for stream in [pair.value.input, pair.value.output] {
@@ -131,7 +131,7 @@ import Testing
             let observer = loop.performAndWait {
                 let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in passes.update { $0 += 1 } }
                 RunLoop.current.add(observer, forMode: .default)
-                return Handed(value: observer)
+                return Carrier(observer)
             }
             usleep(20_000)
             loop.performAndWait { observer.value.invalidate() }

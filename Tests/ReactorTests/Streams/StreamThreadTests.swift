@@ -179,7 +179,7 @@ final class Counter: StreamDelegate, Sendable {
             let mode = RunLoop.Mode("fought over")
             for _ in 0..<200 {
                 let input = InputStream(data: [1])
-                let handed = Handed(value: input)
+                let handed = Carrier(input)
                 input.open()
                 let start = Shared(false)
                 let closer = try JoinableThread(name: "closer") {
@@ -225,7 +225,7 @@ final class Counter: StreamDelegate, Sendable {
             let pair = Stream.boundPair(bufferSize: 4)
             pair.input.open()
             pair.output.open()
-            let handed = Handed(value: pair.input)
+            let handed = Carrier(pair.input)
             let closer = try JoinableThread(name: "closer") {
                 while handed.value.streamStatus != .reading {}
                 handed.value.close()

@@ -183,9 +183,3 @@ import Testing
         }
     }
 }
-
-/// A stream that a test uses from several threads, one at a time or as its documentation allows.
-private struct Carrier<Value>: @unchecked Sendable {
-    let value: Value
-    init(_ value: Value) { self.value = value }
-}

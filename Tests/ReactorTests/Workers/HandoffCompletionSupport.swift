@@ -102,7 +102,7 @@ final class HandedStream {
     }
 
     func closeElsewhere() {
-        let handed = Handed(value: stream)
+        let handed = Carrier(stream)
         onThreads(1) { _ in handed.value.close() }
     }
 }

@@ -104,7 +104,7 @@ import Testing
         try await onItsOwnThread {
             let source = try HandedStream(kind, fails: false)
             let report = collect(source.stream, limits: HandoffLimits(chunkSize: 1, bytesInFlight: 1)) { _ in
-                let (handed, loop) = (Handed(value: source.stream), RunLoop.current)
+                let (handed, loop) = (Carrier(source.stream), RunLoop.current)
                 if isElsewhere {
                     onThreads(1) { _ in handed.value.remove(from: loop, forMode: .default) }
                 } else {

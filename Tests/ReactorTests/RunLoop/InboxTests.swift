@@ -1,0 +1,14 @@
+import Testing
+
+@testable import Reactor
+
+@Suite struct InboxTests {
+    @Test func `a stop between two passes keeps the loop from sleeping`() {
+        let inbox = Inbox()
+        _ = inbox.beginActivation(in: .default)
+        inbox.stop()
+        inbox.beginPass()
+        #expect(!inbox.fallAsleep(on: 0))
+        #expect(inbox.isStopRequested)
+    }
+}
