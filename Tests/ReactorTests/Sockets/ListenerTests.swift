@@ -109,7 +109,7 @@ import Testing
             let six = try Client(.ipv6Loopback(port: port))
             let four = try? Client(.ipv4Loopback(port: port))
             RunLoop.current.poll()
-            #expect((four == nil) == isIPv6Only)
+            // Another process may listen on the same port of IPv4, so only what arrives here counts.
             #expect(peers.count == (isIPv6Only ? 1 : 2))
             #expect(!peers.map(\.isLoopback).contains(false))
             listener.close()
