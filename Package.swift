@@ -11,31 +11,14 @@ let settings = testSettings + [.strictMemorySafety()]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
 
-/// A program of the folder Examples, which sees of the library what everybody sees.
-func example(_ name: String, _ dependencies: Target.Dependency...) -> Target {
-    .executableTarget(
-        name: name,
-        dependencies: ["Reactor", .product(name: "ArgumentParser", package: "swift-argument-parser")]
-            + dependencies,
-        path: "Examples/\(name)",
-        packageAccess: false,
-        swiftSettings: settings
-    )
-}
-
 let package = Package(
     name: "swift-reactor",
     products: [
         .library(name: "Reactor", targets: ["Reactor"]),
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
-        .executable(name: "chat", targets: ["chat"]),
-        .executable(name: "echo-server", targets: ["echo-server"]),
-        .executable(name: "line-reader", targets: ["line-reader"]),
-        .executable(name: "timers", targets: ["timers"]),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+        .package(url: "https://github.com/apple/swift-system", from: "1.6.0")
     ],
     targets: [
         .systemLibrary(
@@ -62,11 +45,6 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
-        .systemLibrary(name: "CMalloc", path: "Examples/CMalloc"),
-        example("line-reader", "CMalloc", system),
-        example("chat", system),
-        example("echo-server", system),
-        example("timers"),
         .target(
             name: "ReactorTestSupport",
             dependencies: [system],
@@ -118,12 +96,6 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: ["ReactorFoundation", "ReactorTestSupport"],
-            swiftSettings: testSettings
-        ),
-        // Runs the example programs, which a build of the tests builds too.
-        .testTarget(
-            name: "ExampleTests",
-            dependencies: ["ReactorTestSupport", system],
             swiftSettings: testSettings
         ),
     ],

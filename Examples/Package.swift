@@ -1,0 +1,55 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// A package of its own, so that the programs and what they need never reach those who depend on the library.
+
+/// Tests call the system directly, and mean to: they go without strict memory safety.
+let testSettings: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+let settings = testSettings + [.strictMemorySafety()]
+
+let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+
+func example(_ name: String, _ dependencies: Target.Dependency...) -> Target {
+    .executableTarget(
+        name: name,
+        dependencies: [
+            .product(name: "Reactor", package: "swift-reactor"),
+            .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        ] + dependencies,
+        swiftSettings: settings
+    )
+}
+
+let package = Package(
+    name: "Examples",
+    dependencies: [
+        .package(name: "swift-reactor", path: ".."),
+        .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+    ],
+    targets: [
+        .systemLibrary(name: "CMalloc"),
+        example("line-reader", "CMalloc", system),
+        example("chat", system),
+        example("echo-server", system),
+        example("timers"),
+        // A symbolic link to the library's own: what starts programs and waits for them.
+        .target(
+            name: "ReactorTestSupport",
+            dependencies: [system],
+            path: "Tests/Support",
+            swiftSettings: testSettings
+        ),
+        // Runs the programs, which a build of the tests builds too.
+        .testTarget(
+            name: "ExampleTests",
+            dependencies: ["ReactorTestSupport", system],
+            swiftSettings: testSettings
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)
