@@ -16,6 +16,7 @@ let package = Package(
     products: [
         .library(name: "Reactor", targets: ["Reactor"]),
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
+        .library(name: "ReactorCoreFoundation", targets: ["ReactorCoreFoundation"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0")
@@ -36,11 +37,18 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
+        // The global CF and kCF names, which ReactorFoundation re-exports.
+        .target(
+            name: "ReactorCoreFoundation",
+            dependencies: ["Reactor", system],
+            swiftSettings: settings
+        ),
         .target(
             name: "ReactorFoundation",
             dependencies: [
                 "CReactorLinux",
                 "Reactor",
+                "ReactorCoreFoundation",
                 system,
             ],
             swiftSettings: settings

@@ -41,23 +41,6 @@ extension Date {
     }
 }
 
-extension Duration {
-    /// A time in seconds, to the nanosecond; what more there is to it is rounded up. Kept within what 64 bits hold.
-    init(timeInterval seconds: TimeInterval) {
-        precondition(!seconds.isNaN, "a time interval is a number")
-        let exact = seconds * 1e9
-        let nearest = exact.rounded()
-        // A decimal fraction of a second is no binary one, and meant to be what is nearest to it.
-        let nanoseconds = abs(exact - nearest) <= 2 * nearest.ulp ? nearest : exact.rounded(.up)
-        self = .nanoseconds(Int64(exactly: nanoseconds) ?? (seconds > 0 ? .max : .min))
-    }
-
-    /// The time in seconds.
-    var timeInterval: TimeInterval {
-        Double(components.seconds) + Double(components.attoseconds) / 1e18
-    }
-}
-
 /// What the system's two clocks have to do with each other.
 private enum Clocks {
     /// Foundation's reference date, the beginning of 2001, in seconds since that of 1970.

@@ -2,6 +2,7 @@
 // these names mean the types that work.
 @_exported public import Foundation
 @_exported public import Reactor
+@_exported public import ReactorCoreFoundation
 
 /// A thread's event loop; see the module Reactor. It takes the place of Foundation's.
 public typealias RunLoop = Reactor.RunLoop

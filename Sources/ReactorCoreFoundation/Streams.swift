@@ -1,8 +1,8 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's spellings, which clients of streams use beside Cocoa's. Foundation on Linux exports none of them.
-// What is a reference there is the object itself here. Strings and truth values are Foundation's objects, to which Core
-// Foundation's are bridged on Apple's systems.
+// Core Foundation's spellings, which stream clients use beside Cocoa's. Foundation on Linux exports none of them. A Core
+// Foundation reference is the object itself here. Strings and booleans are Foundation's objects, as they are by toll-free
+// bridging on Apple's systems.
 
 public import Dispatch
 public import Foundation
@@ -10,22 +10,22 @@ public import Reactor
 
 // MARK: Types
 
-/// `NSString`: `String`s convert with `as`, as do keys of properties.
+/// `NSString`. A `String` or a property key converts with `as`.
 public typealias CFString = NSString
-/// A truth value as an object.
+/// A Boolean as an object.
 public typealias CFBoolean = NSNumber
 /// A count or an index.
 public typealias CFIndex = Int
-/// Where memory comes from; there is no choice.
+/// A memory allocator; there is only the default one.
 public enum CFAllocator: Sendable {}
-/// No allocator in particular.
+/// The default allocator.
 public let kCFAllocatorDefault: CFAllocator? = nil
 /// True, as a property's value.
 public let kCFBooleanTrue: CFBoolean! = true
 /// False, as a property's value.
 public let kCFBooleanFalse: CFBoolean! = false
 
-/// Whatever is an object.
+/// Any object.
 public typealias CFTypeRef = AnyObject
 
 /// `InputStream`.
@@ -34,19 +34,19 @@ public typealias CFReadStream = Reactor.InputStream
 public typealias CFWriteStream = Reactor.OutputStream
 /// `Stream.PropertyKey`.
 public typealias CFStreamPropertyKey = Reactor.Stream.PropertyKey
-/// What a stream is doing: `Stream.Status` by its values, but a type of its own.
+/// The status of a stream: a type of its own with the values of `Stream.Status`.
 public enum CFStreamStatus: CFIndex, Sendable {
     /// Not opened yet.
     case notOpen
     /// Being opened.
     case opening
-    /// Open, and idle.
+    /// Open.
     case open
     /// Inside a read.
     case reading
     /// Inside a write.
     case writing
-    /// No bytes are left to read, or no room to write.
+    /// At the end of the input, or out of room for output.
     case atEnd
     /// Closed.
     case closed
@@ -66,12 +66,14 @@ public func CFStreamCreatePairWithSocketToHost(
     _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
-    guard let port = UInt16(exactly: port) else { preconditionFailure("a port is between 0 and 65535") }
+    guard let port = UInt16(exactly: port) else {
+        preconditionFailure("CFStreamCreatePairWithSocketToHost: a port must be in 0...65535.")
+    }
     unsafe hand(CFReadStream.socketPair(toHost: host as String, port: port), to: readStream, writeStream)
 }
 
-/// A pair over a connected socket, which stays open when both are closed, unless
-/// `kCFStreamPropertyShouldCloseNativeSocket` is set.
+/// Makes a pair over a connected socket. Closing both streams leaves the socket open unless
+/// `kCFStreamPropertyShouldCloseNativeSocket` is true.
 public func CFStreamCreatePairWithSocket(
     _ allocator: CFAllocator?, _ socket: CInt,
     _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
@@ -95,14 +97,14 @@ private func hand(
     to readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
-    // Retained only where somebody takes it over.
+    // A stream is retained only for a caller that takes it.
     if let readStream = unsafe readStream { unsafe readStream.pointee = .passRetained(pair.input) }
     if let writeStream = unsafe writeStream { unsafe writeStream.pointee = .passRetained(pair.output) }
 }
 
 // MARK: Reading
 
-/// Opens the stream; false if that has failed already.
+/// Opens the stream. Returns false if it was not new or failed at once.
 @discardableResult
 public func CFReadStreamOpen(_ stream: CFReadStream!) -> Bool { open(stream) }
 /// `close()`.
@@ -135,7 +137,7 @@ public func CFReadStreamSetDispatchQueue(_ stream: CFReadStream!, _ queue: Dispa
 
 // MARK: Writing
 
-/// Opens the stream; false if that has failed already.
+/// Opens the stream. Returns false if it was not new or failed at once.
 @discardableResult
 public func CFWriteStreamOpen(_ stream: CFWriteStream!) -> Bool { open(stream) }
 /// `close()`.

@@ -25,10 +25,10 @@ public func CFRunLoopGetCurrent() -> CFRunLoop! { .current }
 /// `RunLoop.main`.
 public func CFRunLoopGetMain() -> CFRunLoop! { .main }
 
-/// Runs the calling thread's loop in the default mode until it is stopped, or has nothing left to run for.
+/// Runs the calling thread's loop in the default mode until it is stopped or has no items left in that mode.
 public func CFRunLoopRun() { CFRunLoop.current.run(in: .default) }
 
-/// Runs the calling thread's loop once, in one mode, for `seconds` at most.
+/// Runs the calling thread's loop in `mode` for at most `seconds`.
 @discardableResult
 public func CFRunLoopRunInMode(
     _ mode: CFRunLoopMode!, _ seconds: TimeInterval, _ returnAfterSourceHandled: Bool
@@ -47,14 +47,14 @@ public func CFRunLoopIsWaiting(_ runLoop: CFRunLoop!) -> Bool { runLoop.isWaitin
 /// `currentMode`.
 public func CFRunLoopCopyCurrentMode(_ runLoop: CFRunLoop!) -> CFRunLoopMode! { runLoop.currentMode }
 
-/// `perform(inModes:block:)`; a loop that sleeps wakes for it.
+/// `perform(inModes:block:)`. Wakes the loop, which Core Foundation does not.
 ///
-/// - Precondition: `mode` is a mode or the name of one.
+/// - Precondition: `mode` is a `CFRunLoopMode` or the name of one.
 public func CFRunLoopPerformBlock(
     _ runLoop: CFRunLoop!, _ mode: Any!, _ block: @escaping @Sendable () -> Void
 ) {
     guard let mode = mode as? CFRunLoopMode ?? (mode as? String).map({ CFRunLoopMode($0) }) else {
-        preconditionFailure("a block runs in a mode, or in one of a name")
+        preconditionFailure("CFRunLoopPerformBlock: the mode must be a CFRunLoopMode or a mode's name.")
     }
     runLoop.perform(inModes: [mode], block)
 }

@@ -1,13 +1,13 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's names of properties and of their values. They are computed, as an `NSString` is not `Sendable`.
+// Core Foundation's names of stream properties and of their values. They are computed because `NSString` is not `Sendable`.
 
 public import Foundation
 public import Reactor
 
-/// A dictionary of the settings of TLS, which this library has not: a stream that is asked for it does not open.
+/// A dictionary of TLS settings (not supported yet): a stream that has it set does not open.
 public var kCFStreamPropertySSLSettings: CFString { "kCFStreamPropertySSLSettings" }
-/// The key of the level among those settings.
+/// The key of the level in that dictionary.
 public var kCFStreamSSLLevel: CFString { "kCFStreamSSLLevel" }
 /// `Stream.PropertyKey.socketSecurityLevelKey`.
 public var kCFStreamPropertySocketSecurityLevel: CFString { "kCFStreamPropertySocketSecurityLevel" }
@@ -39,13 +39,13 @@ public var kCFStreamPropertySocketRemotePortNumber: CFString { "kCFStreamPropert
 public var kCFStreamSocketSecurityLevelSSLv2: CFString { "kCFStreamSocketSecurityLevelSSLv2" }
 /// `StreamSocketSecurityLevel.ssLv3`.
 public var kCFStreamSocketSecurityLevelSSLv3: CFString { "kCFStreamSocketSecurityLevelSSLv3" }
-/// The key of the peer's name among the settings of TLS.
+/// The key of the peer's name in the TLS settings.
 public var kCFStreamSSLPeerName: CFString { "kCFStreamSSLPeerName" }
-/// The key of whether the peer's certificates are to be validated, among the settings of TLS.
+/// The key of whether to validate the peer's certificates, in the TLS settings.
 public var kCFStreamSSLValidatesCertificateChain: CFString { "kCFStreamSSLValidatesCertificateChain" }
-/// The key of one's own certificates among the settings of TLS.
+/// The key of this side's certificates in the TLS settings.
 public var kCFStreamSSLCertificates: CFString { "kCFStreamSSLCertificates" }
-/// The key of whether the stream is the server's side, among the settings of TLS.
+/// The key of whether this side is the server, in the TLS settings.
 public var kCFStreamSSLIsServer: CFString { "kCFStreamSSLIsServer" }
 /// `StreamSOCKSProxyConfiguration.versionKey`.
 public var kCFStreamPropertySOCKSVersion: CFString { "kCFStreamPropertySOCKSVersion" }
@@ -67,12 +67,12 @@ public var kCFStreamNetworkServiceTypeVoice: CFString { "kCFStreamNetworkService
 public var kCFStreamNetworkServiceTypeCallSignaling: CFString { "kCFStreamNetworkServiceTypeCallSignaling" }
 
 extension CFStreamPropertyKey {
-    /// ``dataWrittenToMemoryStreamKey``.
-    public static var dataWritten: Self { .dataWrittenToMemoryStreamKey }
+    /// `dataWrittenToMemoryStreamKey`.
+    public static var dataWritten: Self { Self("kCFStreamPropertyDataWritten") }
     /// ``fileCurrentOffsetKey``.
     public static var fileCurrentOffset: Self { .fileCurrentOffsetKey }
-    /// ``socketNativeHandleKey``.
-    public static var socketNativeHandle: Self { .socketNativeHandleKey }
+    /// `socketNativeHandleKey`.
+    public static var socketNativeHandle: Self { Self("kCFStreamPropertySocketNativeHandle") }
     /// ``shouldCloseNativeSocketKey``.
     public static var shouldCloseNativeSocket: Self { .shouldCloseNativeSocketKey }
     /// ``socketRemoteHostNameKey``.

@@ -1,7 +1,7 @@
 public import Foundation
 public import Reactor
 
-/// A value that is known by a name, which a `CFString` converts to with `as`, as on Apple's systems.
+/// A value identified by a name. A `CFString` converts to it with `as`, as on Apple's systems.
 public protocol CFStringBridgeable: RawRepresentable<String>, _ObjectiveCBridgeable
 where _ObjectiveCType == NSString {}
 
