@@ -134,22 +134,3 @@ open class OutputStream: Stream {
     /// What has been written to a stream in memory; empty for any other stream.
     public var writtenBytes: [UInt8] { sink.property(.writtenBytesKey) as? [UInt8] ?? [] }
 }
-
-extension OutputStream {
-    /// Writes all of `bytes`, waiting for room as often as it takes; with a ``writeBufferSize``, on a run loop, as many
-    /// as there is room for.
-    ///
-    /// - Returns: How many bytes were accepted: fewer than all if the stream is full, not open, or has failed meanwhile.
-    @discardableResult
-    public func write(_ bytes: [UInt8]) -> Int {
-        unsafe bytes.withUnsafeBufferPointer { buffer in
-            var written = 0
-            while written < buffer.count, let start = buffer.baseAddress {
-                let count = unsafe write(start + written, maxLength: buffer.count - written)
-                guard count > 0 else { break }
-                written += count
-            }
-            return written
-        }
-    }
-}

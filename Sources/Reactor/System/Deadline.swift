@@ -40,6 +40,25 @@ public struct Deadline: InstantProtocol, Sendable {
             secondsComponent: Int64(seconds), attosecondsComponent: Int64(nanoseconds) * 1_000_000_000)
     }
 
+    /// The deadline `duration` after `deadline`; see ``advanced(by:)``.
+    public static func + (deadline: Deadline, duration: Duration) -> Deadline {
+        deadline.advanced(by: duration)
+    }
+
+    /// The deadline `duration` before `deadline`; the distant future and past stay where they are.
+    public static func - (deadline: Deadline, duration: Duration) -> Deadline {
+        deadline.advanced(by: .zero - duration)
+    }
+
+    /// The duration from `right` to `left`; negative when `left` is earlier.
+    public static func - (left: Deadline, right: Deadline) -> Duration { right.duration(to: left) }
+
+    /// Moves `deadline` by `duration`.
+    public static func += (deadline: inout Deadline, duration: Duration) { deadline = deadline + duration }
+
+    /// Moves `deadline` back by `duration`.
+    public static func -= (deadline: inout Deadline, duration: Duration) { deadline = deadline - duration }
+
     /// Whether `left` comes before `right`.
     public static func < (left: Deadline, right: Deadline) -> Bool {
         left.uptimeNanoseconds < right.uptimeNanoseconds

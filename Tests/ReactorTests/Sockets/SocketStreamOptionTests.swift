@@ -1,0 +1,50 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
+import SystemPackage
+import Testing
+
+/// The typed forms of the socket properties.
+@Suite struct SocketStreamOptionTests {
+    @Test func `options are the properties of both halves`() throws {
+        let fixture = try SocketFixture(.ipv4)
+        let (input, output) = (fixture.input!, fixture.output!)
+        #expect(input.connectTimeout == .seconds(75) && input.idleTimeout == nil && input.writeTimeout == nil)
+        #expect(
+            !input.noDelay && !input.keepAlive && input.socketDescriptor == nil && input.localAddress == nil)
+        input.connectTimeout = .seconds(9)
+        output.idleTimeout = .seconds(10)
+        input.writeTimeout = .seconds(11)
+        output.noDelay = true
+        input.keepAlive = true
+        #expect(output.connectTimeout == .seconds(9) && input.idleTimeout == .seconds(10))
+        #expect(output.writeTimeout == .seconds(11) && input.noDelay && output.keepAlive)
+        #expect(input.property(forKey: .socketIdleTimeoutKey) as? Duration == .seconds(10))
+        try fixture.openBoth()
+        let descriptor = try #require(input.socketDescriptor)
+        #expect(try input.localAddress == SocketAddress.local(of: descriptor))
+        #expect(output.remoteAddress == fixture.server?.address)
+        output.idleTimeout = nil
+        #expect(input.idleTimeout == nil)
+        for stream in fixture.streams { stream.close() }
+        #expect(input.socketDescriptor == nil)
+    }
+
+    @Test func `a stream that is not a socket's has none`() {
+        let input = InputStream(data: [1])
+        #expect(input.connectTimeout == nil && input.idleTimeout == nil && !input.noDelay && !input.keepAlive)
+        #expect(input.remoteAddress == nil && input.localAddress == nil && input.socketDescriptor == nil)
+    }
+
+    @Test func `an option traps where it would be lost`() async {
+        await #expect(processExitsWith: .failure) { InputStream(data: [1]).noDelay = true }
+        await #expect(processExitsWith: .failure) {
+            Stream.socketPair(to: .ipv4Loopback(port: 9)).input.idleTimeout = .zero
+        }
+        await #expect(processExitsWith: .failure) {
+            let (input, _) = Stream.socketPair(to: .ipv4Loopback(port: 9))
+            input.open()
+            input.connectTimeout = .seconds(1)
+        }
+    }
+}
