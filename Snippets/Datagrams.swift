@@ -1,0 +1,14 @@
+import Reactor
+
+// A UDP socket that answers each datagram with its length. Try it with `nc -u localhost 7010`.
+let socket = try DatagramSocket(boundTo: .ipv6Any(port: 7010)) { socket, bytes, datagram in
+    guard let sender = datagram.sender else { return }
+    do {
+        let isSent = try socket.send(Array("\(datagram.byteCount)\n".utf8), to: sender)
+        if !isSent { print("dropped an answer to \(sender): no room in the socket's buffer") }
+    } catch {
+        print("cannot answer \(sender): \(error)")
+    }
+}
+try RunLoop.current.add(socket, forMode: .default)
+RunLoop.current.run(in: .default)

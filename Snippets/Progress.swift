@@ -1,0 +1,22 @@
+import Dispatch
+import Glibc
+import Reactor
+
+// Finds a file's longest line, with progress on the loop; Ctrl-C cancels.
+let path = CommandLine.arguments.dropFirst().first ?? "/etc/services"
+let reader = LineReader(path: .init(path), into: 0, on: DispatchQueue(label: "lines")) { longest, line, _ in
+    longest = max(longest, line.byteCount)
+}
+
+let interrupt = try SignalSource(SIGINT) { _, _ in reader.cancel() }
+try RunLoop.current.add(interrupt, forMode: .common)
+
+reader.start(progress: { progress in
+    let total = progress.expectedByteCount.map { " of \($0)" } ?? ""
+    print("\(progress.byteCount)\(total) bytes")
+}) { report in
+    print(
+        "\(report.ending): the longest of \(report.output.lineCount) lines has \(report.output.value) bytes")
+    RunLoop.current.stop()
+}
+RunLoop.current.run(in: .default)
