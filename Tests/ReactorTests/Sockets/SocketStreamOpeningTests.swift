@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct SocketStreamOpeningTests {
     @Test(arguments: SocketOrigin.allCases)
@@ -33,8 +32,7 @@ import Testing
                 stream.schedule(in: loop, forMode: .default)
             }
             loop.poll()
-            // The sockets' thread has nothing to do, or has done it.
-            try ResidentThread.streams.runLoop().performAndWait {}
+            try waitForStreamsThread()
             #expect(fixture.server?.hasGuest == false && recorder.events.isEmpty)
             #expect(fixture.streams.allSatisfy { $0.streamStatus == .notOpen })
         }

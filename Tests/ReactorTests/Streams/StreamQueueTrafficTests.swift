@@ -1,10 +1,9 @@
 import Dispatch
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct StreamQueueTrafficTests {
     /// Sends back all that comes, with both halves on one queue, and closes both after the end.
@@ -126,7 +125,7 @@ import Testing
             input.setDispatchQueue(DispatchQueue(label: "silent"))
             input.open()
             waitUntil { counter.told.value.count == 2 }
-            let loop = try ResidentThread.streams.runLoop()
+            let loop = try streamsLoop()
             let passes = Shared(0)
             let observer = loop.performAndWait {
                 let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in passes.update { $0 += 1 } }
