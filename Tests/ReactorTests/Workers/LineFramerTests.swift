@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct LineFramerTests {
     private func lines(_ text: String, _ terminator: LineTerminator) -> [String] {
@@ -37,7 +36,7 @@ import Testing
                 .init(number: 1, offset: 0, terminatorLength: 2, ending: .terminated),
                 .init(number: 2, offset: 4, terminatorLength: 1, ending: .terminated),
             ])
-        let last = LineFramer.Line(number: 3, offset: 5, terminatorLength: 0, ending: .unterminated)
+        let last = LinePlace(number: 3, offset: 5, terminatorLength: 0, ending: .unterminated)
         #expect(try framer.finish() == [Delivery(bytes: Array("c".utf8), line: last)])
     }
 
