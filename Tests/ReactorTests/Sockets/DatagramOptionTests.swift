@@ -149,10 +149,11 @@ import Testing
     }
 
     @Test func `a socket without room for a byte is a mistake`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             var options = Options()
             options.datagramLimit = 0
             _ = try DatagramSocket(boundTo: .unixUnnamed, options: options) { _, _, _ in }
         }
+        #expect(result.message.contains("room for at least one byte"))
     }
 }

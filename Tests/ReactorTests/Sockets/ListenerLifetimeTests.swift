@@ -188,12 +188,13 @@ import Testing
     }
 
     @Test func `another thread than the loop's traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let listener = try Listener(.ownLoopback) { _, _ in }
             try RunLoop.current.add(listener, forMode: .default)
             nonisolated(unsafe) let shared = listener
             try JoinableThread(name: "other") { shared.close() }.join()
         }
+        #expect(result.message.contains("run loop's"))
     }
 }
 

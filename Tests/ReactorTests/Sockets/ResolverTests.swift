@@ -119,9 +119,10 @@ import Testing
     }
 
     @Test func `a lookup in no mode is a mistake`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try await onItsOwnThread { _ = Resolver.resolve(host: "::1", port: 1, inModes: []) { _ in } }
         }
+        #expect(result.message.contains("a lookup in no mode"))
     }
 }
 

@@ -100,18 +100,20 @@ import Testing
     }
 
     @Test func `a negative number traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = DescriptorSource(FileDescriptor(rawValue: -1), for: .readable) { _, _ in }
         }
+        #expect(result.message.contains("needs an open descriptor"))
     }
 
     @Test func `another thread than the loop's traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let pipe = try FileDescriptor.pipe()
             let thread = try RunLoopThread(name: "loop")
             let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
             try thread.runLoop.add(source, forMode: .default)
         }
+        #expect(result.message.contains("run loop's"))
     }
 
     @Test func `a hang-up is told to a reader, after what is left to read`() async throws {

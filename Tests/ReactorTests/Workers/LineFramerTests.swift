@@ -90,7 +90,13 @@ import Testing
     }
 
     @Test func `a framer without a limit or a terminator is a mistake`() async {
-        await #expect(processExitsWith: .failure) { _ = LineFramer(limit: 0) }
-        await #expect(processExitsWith: .failure) { _ = LineFramer(terminator: .bytes([])) }
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = LineFramer(limit: 0)
+        }
+        #expect(result.message.contains("a limit of at least one byte"))
+        let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = LineFramer(terminator: .bytes([]))
+        }
+        #expect(other.message.contains("a line terminator needs at least one byte"))
     }
 }
