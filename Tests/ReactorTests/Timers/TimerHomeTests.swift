@@ -80,7 +80,8 @@ import Testing
             other.runLoop.add(timer, forMode: .default)
             exit(0)
         }
-        #expect(result.message.contains("a timer whose closure belongs to a thread joins no other thread's loop"))
+        #expect(
+            result.message.contains("a timer whose closure belongs to a thread joins no other thread's loop"))
     }
 
     @Test func `firing a closure that belongs to another thread traps`() async {
