@@ -53,6 +53,7 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
+        .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
             name: "ReactorTestSupport",
             dependencies: [system],
@@ -89,7 +90,7 @@ let package = Package(
         // The main loop runs in a program with a synchronous main: the tests run this one as a child process.
         .executableTarget(
             name: "main-loop-probe",
-            dependencies: ["Reactor", system],
+            dependencies: ["CReactorTestSupport", "Reactor", system],
             path: "Tests/MainLoopProbe",
             swiftSettings: testSettings
         ),

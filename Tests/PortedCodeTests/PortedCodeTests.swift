@@ -102,8 +102,8 @@ import Testing
                 withName: "127.0.0.1", port: port, inputStream: &input, outputStream: &output)
             input!.open()
             output!.open()
-            while output!.streamStatus == .opening { usleep(100) }
-            while !input!.hasBytesAvailable { usleep(100) }
+            while output!.streamStatus == .opening { sched_yield() }
+            while !input!.hasBytesAvailable { sched_yield() }
             var bytes = [UInt8](repeating: 0, count: 3)
             #expect(input!.read(&bytes, maxLength: 3) == 3 && bytes == [1, 2, 3])
             input!.close()

@@ -40,7 +40,7 @@ class QueueClient: NSObject, StreamDelegate {
         guard let outStream = outputStream else { return false }
         while !outStream.hasSpaceAvailable {
             if outStream.streamError != nil { return false }
-            usleep(100)
+            sched_yield()
         }
         var total = 0
         while total < data.count {

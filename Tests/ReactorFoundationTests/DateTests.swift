@@ -36,7 +36,13 @@ import Testing
     }
 
     @Test func `a date that is not a number is refused`() async {
-        await #expect(processExitsWith: .failure) { _ = Deadline(Date(timeIntervalSinceReferenceDate: .nan)) }
-        await #expect(processExitsWith: .failure) { _ = Timer(timeInterval: .nan, repeats: true) { _ in } }
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = Deadline(Date(timeIntervalSinceReferenceDate: .nan))
+        }
+        #expect(result.message.contains("a date that is not a number"))
+        let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = Timer(timeInterval: .nan, repeats: true) { _ in }
+        }
+        #expect(other.message.contains("a time interval is a number"))
     }
 }

@@ -241,13 +241,14 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
     }
 
     @Test func `a queue of another thread is not for use`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let queue = Shared<Carrier<NotificationQueue>?>(nil)
             queue.value = Carrier(.default)
             try await onItsOwnThread {
                 queue.value?.value.enqueue(.init(name: .mark), postingStyle: .asap)
             }
         }
+        #expect(result.message.contains("a notification queue is used on its own thread"))
     }
 }
 

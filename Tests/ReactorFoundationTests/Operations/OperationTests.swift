@@ -174,18 +174,20 @@ import Testing
     // MARK: Misuse
 
     @Test func `starting an operation twice traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let operation = ScriptedOperation()
             operation.start()
             operation.start()
         }
+        #expect(result.message.contains("an operation was started twice"))
     }
 
     @Test func `starting before those that it depends on have finished traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let operation = ScriptedOperation()
             operation.addDependency(ScriptedOperation())
             operation.start()
         }
+        #expect(result.message.contains("before those that it depends on have finished"))
     }
 }

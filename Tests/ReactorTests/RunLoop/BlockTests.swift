@@ -106,6 +106,27 @@ import Testing
         #expect(trace == ["a begins", "c", "a ends", "b"])
     }
 
+    @Test(arguments: modeSets, modeSets)
+    func `blocks that a block posts before and after a nested activation keep their order`(
+        first: [RunLoop.Mode], second: [RunLoop.Mode]
+    ) async throws {
+        let trace = try await traced { loop, trace in
+            for mode in [RunLoop.Mode.default, .inner] { loop.hold(mode) }
+            loop.perform {
+                loop.perform(inModes: first) { trace("first") }
+                loop.poll(.inner)
+                loop.perform(inModes: second) { trace("second") }
+            }
+            for _ in 0..<2 { loop.poll() }
+        }
+        #expect(trace == ["first", "second"])
+    }
+
+    /// Modes of a block that the default mode runs.
+    private static let modeSets: [[RunLoop.Mode]] = [
+        [.default], [.common], [.custom, .default], [.outer, .default],
+    ]
+
     @Test func `a block is let go of as soon as it has run`() async throws {
         let trace = try await traced { loop, trace in
             let fate: Fate

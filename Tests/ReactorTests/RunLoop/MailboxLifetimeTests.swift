@@ -160,8 +160,9 @@ import Testing
     }
 
     @Test func `a mailbox needs a mode`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Mailbox<Int>(inModes: []) { _, _ in }
         }
+        #expect(result.message.contains("a mailbox in no mode"))
     }
 }

@@ -8,16 +8,27 @@ extension RunLoop {
     }
 }
 
+/// What `body` notes of an item in the common modes, to which another thread has just added the custom one.
+private func tracedInNewCommonMode(
+    _ kind: Kind, before prepare: @escaping @Sendable (RunLoop, TestItem) throws -> Void = { _, _ in },
+    _ body: @escaping @Sendable (RunLoop, TestItem, Trace) throws -> Void
+) async throws -> [String] {
+    try await traced { loop, trace in
+        for mode in [RunLoop.Mode.custom, .default] { loop.hold(mode) }
+        let item = try TestItem(kind, trace)
+        try item.add(to: loop, .common)
+        try prepare(loop, item)
+        try loop.addCommonModeElsewhere(.custom)
+        try body(loop, item, trace)
+    }
+}
+
 @Suite struct RemovalRaceTests {
     @Test(arguments: Kind.allCases)
     func `an item removed from a mode that another thread has made common stays out of it`(kind: Kind)
         async throws
     {
-        let trace = try await traced { loop, trace in
-            for mode in [RunLoop.Mode.custom, .default] { loop.hold(mode) }
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            try loop.addCommonModeElsewhere(.custom)
+        let trace = try await tracedInNewCommonMode(kind) { loop, item, trace in
             trace(item.modes(loop).joined(separator: " "))
             item.remove(from: loop, .custom)
             trace(item.modes(loop).joined(separator: " "))
@@ -33,12 +44,8 @@ extension RunLoop {
     func `an item that other threads remove from a mode just made common stays out of it`(kind: Kind)
         async throws
     {
-        let trace = try await traced { loop, trace in
-            for mode in [RunLoop.Mode.custom, .default] { loop.hold(mode) }
-            let item = try TestItem(kind, trace)
+        let trace = try await tracedInNewCommonMode(kind) { loop, item, trace in
             let (source, timer) = (item.source, item.timer)
-            try item.add(to: loop, .common)
-            try loop.addCommonModeElsewhere(.custom)
             try JoinableThread(name: "removing") {
                 if kind == .source { loop.remove(source, forMode: .custom) }
                 if kind == .timer { loop.remove(timer, forMode: .custom) }
@@ -53,12 +60,8 @@ extension RunLoop {
     func `an item named in a mode that became common elsewhere leaves it by one removal`(kind: Kind)
         async throws
     {
-        let trace = try await traced { loop, trace in
-            for mode in [RunLoop.Mode.custom, .default] { loop.hold(mode) }
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            try item.add(to: loop, .custom)
-            try loop.addCommonModeElsewhere(.custom)
+        let trace = try await tracedInNewCommonMode(kind, before: { try $1.add(to: $0, .custom) }) {
+            loop, item, trace in
             item.remove(from: loop, .custom)
             #expect(!item.isServed(loop, .custom, trace))
             trace(item.modes(loop).joined(separator: " "))
@@ -72,12 +75,8 @@ extension RunLoop {
     func `an item that left one common mode does not come into one that it left too`(kind: Kind)
         async throws
     {
-        let trace = try await traced { loop, trace in
-            for mode in [RunLoop.Mode.custom, .default] { loop.hold(mode) }
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            item.remove(from: loop, .tracking)
-            try loop.addCommonModeElsewhere(.custom)
+        let trace = try await tracedInNewCommonMode(kind, before: { $1.remove(from: $0, .tracking) }) {
+            loop, item, trace in
             item.remove(from: loop, .custom)
             #expect(!item.isServed(loop, .custom, trace))
             trace(item.modes(loop).joined(separator: " "))

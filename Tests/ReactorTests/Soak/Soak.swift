@@ -1,6 +1,5 @@
+import Reactor
 import Synchronization
-
-@testable import Reactor
 
 /// What the threads of one soak share: the loop, what is still to come, and what went wrong.
 final class Soak: Sendable {
@@ -12,7 +11,7 @@ final class Soak: Sendable {
     /// Closures that have not been destroyed.
     let live = Atomic(0)
     let fired = Atomic(0)
-    private let home: LoopBound<Home>
+    private let carriedHome: Carrier<Home>
     private let wrongs = Mutex<[String]>([])
 
     /// What only the loop's thread touches.
@@ -25,7 +24,7 @@ final class Soak: Sendable {
 
     init(seed: UInt64) {
         loop = .current
-        home = LoopBound(Home(seed: seed), home: loop.identity)
+        carriedHome = Carrier(Home(seed: seed))
     }
 
     var faults: [String] { wrongs.withLock { $0 } }
@@ -54,6 +53,11 @@ final class Soak: Sendable {
 
     // MARK: On the loop's thread
 
+    private var home: Home {
+        precondition(loop.isCurrent)
+        return carriedHome.value
+    }
+
     /// Runs the loop in one mode after the other until nothing is to come.
     func run() {
         while open.load(ordering: .relaxed) > 0 { runOnce() }
@@ -61,7 +65,7 @@ final class Soak: Sendable {
 
     /// What callouts do now and then.
     func nestSometimes() {
-        let home = home.value
+        let home = home
         guard home.depth < 3, Int.random(in: 0..<8, using: &home.generator) == 0 else { return }
         home.depth += 1
         runOnce()
@@ -69,7 +73,7 @@ final class Soak: Sendable {
     }
 
     func runOnce() {
-        let home = home.value
+        let home = home
         let mode = Self.modes[Int.random(in: 0..<3, using: &home.generator)]
         let microseconds = Int.random(in: 0..<400, using: &home.generator)
         let returns = Bool.random(using: &home.generator)

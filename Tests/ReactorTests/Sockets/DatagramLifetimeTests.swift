@@ -239,7 +239,7 @@ import Testing
     }
 
     @Test func `a socket is used on its loop's thread`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try await onItsOwnThread {
                 let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
                 try RunLoop.current.add(socket, forMode: .default)
@@ -251,5 +251,6 @@ import Testing
                 }
             }
         }
+        #expect(result.message.contains("run loop's"))
     }
 }

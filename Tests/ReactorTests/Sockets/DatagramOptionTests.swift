@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Options and groups. What is sent to groups here stays on the loopback interface.
 @Suite struct DatagramOptionTests {
@@ -31,11 +30,11 @@ import Testing
             options.sendBufferSize = 60_000
             let socket = try DatagramSocket(boundTo: .ipv6Loopback(port: 0), options: options) { _, _, _ in }
             let descriptor = try socket.descriptor
-            #expect(try descriptor.option(CInt(IPPROTO_IPV6), IPV6_V6ONLY) == 1)
-            #expect(try descriptor.option(SOL_SOCKET, SO_BROADCAST) == 1)
-            #expect(try descriptor.option(SOL_SOCKET, SO_RCVBUF) >= 50_000)
-            #expect(try descriptor.option(SOL_SOCKET, SO_SNDBUF) >= 60_000)
-            #expect(try descriptor.option(SOL_SOCKET, SO_REUSEADDR) == 0)
+            #expect(descriptor.socketOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY) == 1)
+            #expect(descriptor.socketOption(SOL_SOCKET, SO_BROADCAST) == 1)
+            #expect(descriptor.socketOption(SOL_SOCKET, SO_RCVBUF) >= 50_000)
+            #expect(descriptor.socketOption(SOL_SOCKET, SO_SNDBUF) >= 60_000)
+            #expect(descriptor.socketOption(SOL_SOCKET, SO_REUSEADDR) == 0)
             #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
         }
     }
@@ -103,7 +102,7 @@ import Testing
             let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
             for isLoopedBack in [false, true] {
                 try socket.setMulticastLoop(isLoopedBack)
-                let value = try socket.descriptor.option(CInt(IPPROTO_IP), IP_MULTICAST_LOOP)
+                let value = try socket.descriptor.socketOption(CInt(IPPROTO_IP), IP_MULTICAST_LOOP)
                 #expect(value == (isLoopedBack ? 1 : 0))
             }
         }
@@ -118,9 +117,9 @@ import Testing
             try socket.setMulticastTimeToLive(0)
             try socket.setMulticastLoop(false)
             let number = try socket.descriptor
-            #expect(try number.option(CInt(IPPROTO_IPV6), IPV6_MULTICAST_IF) == CInt(loopback.index))
-            #expect(try number.option(CInt(IPPROTO_IPV6), IPV6_MULTICAST_HOPS) == 0)
-            #expect(try number.option(CInt(IPPROTO_IPV6), IPV6_MULTICAST_LOOP) == 0)
+            #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_IF) == CInt(loopback.index))
+            #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_HOPS) == 0)
+            #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_LOOP) == 0)
             try socket.join(group, on: loopback)
             #expect(throws: Errno.addressInUse) { try socket.join(group, on: loopback) }
             try socket.leave(group, on: loopback)
@@ -150,10 +149,11 @@ import Testing
     }
 
     @Test func `a socket without room for a byte is a mistake`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             var options = Options()
             options.datagramLimit = 0
             _ = try DatagramSocket(boundTo: .unixUnnamed, options: options) { _, _, _ in }
         }
+        #expect(result.message.contains("room for at least one byte"))
     }
 }

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Addresses as the kernel has them: of sockets, and in its own form.
 @Suite struct KernelAddressTests {
@@ -14,9 +13,9 @@ import Testing
         try! SocketAddress(unixPath: "/a/b"),
         try! SocketAddress(unixPath: String(repeating: "x", count: 107)),
         try! SocketAddress(unixAbstractName: [0, 0, 7, 0]),
-        SocketAddress(.unix(Array(repeating: 0x78, count: 108))),
-        SocketAddress(.other(.init(rawValue: 16), [1, 2, 3])),
-        SocketAddress(.other(.unspecified, [])),
+        address([1, 0] + Array(repeating: 0x78, count: 108))!,  // no zero at its end
+        address([16, 0, 1, 2, 3])!,
+        address([0, 0])!,
     ])
     func `the kernel's form is read as it was written`(address: SocketAddress) {
         let (again, fromBytes) = address.withSockAddr { pointer, length in
@@ -27,6 +26,14 @@ import Testing
         }
         #expect(again == address)
         #expect(fromBytes == address)
+    }
+
+    @Test(arguments: [[1, 0] + Array(repeating: 0x78, count: 108), [16, 0, 1, 2, 3], [0, 0]] as [[UInt8]])
+    func `what nothing else can write is written as it was read`(bytes: [UInt8]) {
+        let again = address(bytes[...])?.withSockAddr { pointer, length in
+            Array(UnsafeRawBufferPointer(start: pointer, count: Int(length)))
+        }
+        #expect(again == bytes)
     }
 
     @Test func `ports and addresses are in network order in the kernel's form`() {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Listeners on sockets that were made elsewhere.
 @Suite struct ListenerDescriptorTests {
@@ -11,7 +10,7 @@ import Testing
         let number = try SystemCall.make { socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) }
         let descriptor = FileDescriptor(rawValue: number)
         try descriptor.bind(to: .ownLoopback)
-        if listens { try descriptor.listen(.init()) }
+        if listens { try descriptor.listen() }
         return descriptor
     }
 
@@ -52,10 +51,18 @@ import Testing
         let number = try SystemCall.make { socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0) }
         let descriptor = FileDescriptor(rawValue: number)
         try descriptor.bind(to: address)
-        try descriptor.listen(.init())
+        try descriptor.listen()
         let listener = try Listener(descriptor: descriptor) { _, _ in }
         #expect(listener.localAddress == address)
         listener.close()
         #expect(folder.names == ["socket"])
     }
+}
+
+extension FileDescriptor {
+    fileprivate func bind(to address: SocketAddress) throws {
+        try SystemCall.make { address.withSockAddr { Glibc.bind(rawValue, $0, $1) } }
+    }
+
+    fileprivate func listen() throws { try SystemCall.make { Glibc.listen(rawValue, 8) } }
 }

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Listening, and what is handed over.
 @Suite struct ListenerTests {
@@ -86,7 +85,7 @@ import Testing
                 let socket = FileDescriptor(rawValue: number)
                 #expect(fcntl(number, F_GETFL) & O_NONBLOCK != 0)
                 #expect(fcntl(number, F_GETFD) & FD_CLOEXEC != 0)
-                #expect((try? socket.option(CInt(IPPROTO_TCP), TCP_NODELAY)) == 1)
+                #expect(socket.socketOption(CInt(IPPROTO_TCP), TCP_NODELAY) == 1)
             }
             let client = try Client(listener.localAddress)
             RunLoop.current.poll()

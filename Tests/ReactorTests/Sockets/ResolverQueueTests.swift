@@ -1,4 +1,6 @@
 import Dispatch
+import Glibc
+import SystemPackage
 import Testing
 
 @testable import Reactor
@@ -87,5 +89,10 @@ import Testing
             gate.signal()
             over.wait()
         }
+    }
+
+    @Test func `an error of the system's says what the system says`() {
+        let error = ResolverError(EAI_SYSTEM, systemError: .tooManyOpenFiles)
+        #expect(error.description == Errno.tooManyOpenFiles.description)
     }
 }

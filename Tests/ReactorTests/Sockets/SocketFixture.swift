@@ -85,6 +85,15 @@ final class SocketFixture {
 /// How many descriptors of sockets the process has. Only of use in a process where nobody else opens any.
 func openSockets() -> Int { openPaths().count { $0.hasPrefix("socket:") } }
 
+extension FileDescriptor {
+    /// The value of a socket's option; -1 if there is none.
+    func socketOption(_ level: CInt, _ name: CInt) -> CInt {
+        var (value, size) = (CInt(-1), socklen_t(MemoryLayout<CInt>.size))
+        getsockopt(rawValue, level, name, &value, &size)
+        return value
+    }
+}
+
 extension OutputStream {
     /// Writes once, as much of `bytes` as is taken; -1 for a fault.
     func writeOnce(_ bytes: some Collection<UInt8>) -> Int {

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Connections that do not come about.
 @Suite struct SocketStreamConnectingTests {
@@ -113,11 +112,12 @@ import Testing
     func `a stream that is let go of while it connects is gone`(opened: Int) async throws {
         try await onItsOwnThread {
             let server = try FullServer()
-            weak var (known, other, channel): (StreamEngine?, StreamEngine?, SocketChannel?)
+            weak var (known, other, channel): (AnyObject?, AnyObject?, AnyObject?)
             do {
                 let pair = Stream.socketPair(to: server.address)
-                (known, other) = (pair.input.engine, pair.output.engine)
-                channel = (known?.backend as? SocketInput)?.channel
+                (known, other) = (pair.input.internals, pair.output.internals)
+                channel = pair.input.channel
+                try #require(channel != nil)
                 if opened > 0 { pair.input.open() }
                 if opened > 1 { pair.output.open() }
                 pair.input.schedule(in: .current, forMode: .default)

@@ -1,14 +1,13 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// Connections that come, on the sockets' own thread, just when another thread does something.
 @Suite struct SocketStreamMeetingTests {
     @Test func `closed at the moment at which the connection comes, it is not left open`() async {
         await #expect(processExitsWith: .success) {
-            let sockets = try ResidentThread.streams.runLoop()
+            let sockets = try streamsLoop()
             let before = openSockets()
             for _ in 0..<10 {
                 let (fixture, gate) = (try SocketFixture(), Gate())
@@ -35,14 +34,14 @@ import Testing
 
     @Test func `opened on one thread and closed on another, it leaves nothing behind`() async {
         await #expect(processExitsWith: .success) {
-            _ = try ResidentThread.streams.runLoop()
+            _ = try streamsLoop()
             let before = openSockets()
-            struct Engine { weak var object: StreamEngine? }
-            var engines: [Engine] = []
+            struct Internals { weak var object: AnyObject? }
+            var engines: [Internals] = []
             for _ in 0..<500 {
                 let fixture = try SocketFixture(.abstract)
                 fixture.releaseOutput()
-                engines.append(Engine(object: fixture.input.engine))
+                engines.append(Internals(object: fixture.input.internals))
                 let input = Carrier(fixture.input!)
                 onThreads(2) { index in
                     if index == 0 { return input.value.open() }
@@ -52,31 +51,6 @@ import Testing
             }
             waitUntil { openSockets() == before && engines.allSatisfy { $0.object == nil } }
         }
-    }
-
-    @Test(arguments: [true, false])
-    func `a half that is closed before it has begun to open holds nothing`(isInput: Bool) throws {
-        let channel = SocketChannel(connectingTo: .address(.ipv4Loopback(port: 1)))
-        let half: SocketChannel.Half = isInput ? .input : .output
-        weak var engine: StreamEngine?
-        do {
-            let opening = StreamEngine(isInput ? SocketInput(channel) : SocketOutput(channel))
-            engine = opening
-            for half in [SocketChannel.Half.input, .output] { channel.close(half) }
-            channel.open(half, for: opening)
-        }
-        #expect(engine == nil)
-    }
-
-    @Test func `given up before it has begun, an attempt does not begin`() throws {
-        let server = try SocketServer()
-        let connector = SocketConnector(to: .address(server.address), timeout: .seconds(100)) { _ in
-            Issue.record("nobody wants to know")
-        }
-        connector.cancel()
-        connector.start()
-        for _ in 0..<2 { try ResidentThread.streams.runLoop().performAndWait {} }
-        #expect(!server.hasGuest)
     }
 
     @Test func `asked for its properties while it connects, it is no less connected`() async throws {

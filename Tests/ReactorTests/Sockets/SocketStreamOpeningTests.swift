@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct SocketStreamOpeningTests {
     @Test(arguments: SocketOrigin.allCases)
@@ -33,8 +32,7 @@ import Testing
                 stream.schedule(in: loop, forMode: .default)
             }
             loop.poll()
-            // The sockets' thread has nothing to do, or has done it.
-            try ResidentThread.streams.runLoop().performAndWait {}
+            try waitForStreamsThread()
             #expect(fixture.server?.hasGuest == false && recorder.events.isEmpty)
             #expect(fixture.streams.allSatisfy { $0.streamStatus == .notOpen })
         }
@@ -126,13 +124,15 @@ import Testing
     }
 
     @Test func `a port that is none is a caller's mistake`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             Stream.getStreamsToHost(
                 withName: "localhost", port: 65_536, inputStream: nil, outputStream: nil)
         }
-        await #expect(processExitsWith: .failure) {
+        #expect(result.message.contains("a port is between 0 and 65535"))
+        let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Stream.socketPair(descriptor: FileDescriptor(rawValue: -1))
         }
+        #expect(other.message.contains("a stream needs an open descriptor"))
     }
 
     @Test func `a half in several modes tells of its opening once, in the one that runs`() async throws {

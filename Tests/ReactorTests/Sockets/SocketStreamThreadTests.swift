@@ -54,14 +54,13 @@ import Testing
         pair.input.open()
         pair.output.open()
         let handed = Carrier(pair)
-        let isWaiting = Shared(false)
+        let (isReading, reader) = (Shared(false), KernelThread.current)
         let closer = try JoinableThread(name: "closer") {
-            while !isWaiting.value { sched_yield() }
-            usleep(10_000)
+            waitUntil { isReading.value && reader.isAsleep }
             if closesBoth { handed.value.output.close() }
             handed.value.input.close()
         }
-        isWaiting.value = true
+        isReading.value = true
         var byte: UInt8 = 0
         #expect(pair.input.read(&byte, maxLength: 1) == -1)
         closer.join()

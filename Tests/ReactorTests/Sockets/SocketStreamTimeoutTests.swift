@@ -1,9 +1,8 @@
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct SocketStreamTimeoutTests {
     @Test(arguments: SocketOrigin.allCases, [true, false])
@@ -39,12 +38,12 @@ import Testing
             try fixture.openBoth()
             recorder.readsEverything()
             fixture.input.start(recorder)
-            let opened = try fixture.lastActivity
+            let opened = try #require(fixture.input.lastActivity)
             #expect(fixture.output.writeOnce([1]) == 1)
-            let written = try fixture.lastActivity
+            let written = try #require(fixture.input.lastActivity)
             try fixture.peer.send([1])
             RunLoop.current.serve { recorder.bytes == [1] }
-            #expect(try opened < written && written < fixture.lastActivity)
+            #expect(try opened < written && written < #require(fixture.input.lastActivity))
         }
     }
 
@@ -121,24 +120,12 @@ import Testing
 
     @Test func `no timer outlives the streams`() throws {
         let fixture = try SocketFixture()
-        let channel = (fixture.input.engine.backend as! SocketInput).channel
         #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
         try fixture.openBoth()
-        #expect(channel.timeouts?.timer.withLock { $0 } != nil)
+        #expect(fixture.input.hasTimeoutTimer)
         fixture.closeBoth()
-        #expect(channel.timeouts?.timer.withLock { $0 } == nil)
+        #expect(!fixture.input.hasTimeoutTimer)
         #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
-        #expect(channel.timeouts?.timer.withLock { $0 } == nil)
-    }
-}
-
-extension SocketFixture {
-    /// When a byte last came or went.
-    fileprivate var lastActivity: Deadline {
-        get throws {
-            let channel = try #require(input.engine.backend as? SocketInput).channel
-            let timeouts = try #require(channel.timeouts)
-            return Deadline(uptimeNanoseconds: timeouts.lastActivity.load(ordering: .relaxed))
-        }
+        #expect(!fixture.input.hasTimeoutTimer)
     }
 }

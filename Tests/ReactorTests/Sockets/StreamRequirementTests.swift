@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct StreamRequirementTests {
     private static let tls = StreamSocketSecurityLevel.negotiatedSSL
@@ -110,21 +109,32 @@ import Testing
         }
     }
 
-    @Test func `a level is a name, a value, or among settings; what is not understood asks for one`() {
+    @Test func `a level is a name, a value, or among settings; what is not understood asks for one`() throws {
         typealias Level = StreamSocketSecurityLevel
         let none: [Any?] = [
             nil, Level.none, Level.none.rawValue, ["kCFStreamSSLLevel": Level.none],
             ["kCFStreamSSLLevel": Level.none.rawValue, "kCFStreamSSLPeerName": "x"],
         ]
-        for value in none { #expect(Level(askedFor: value) == .none) }
+        for value in none { #expect(try Self.failure(ofAskingFor: value) == nil) }
         for level in [Level.ssLv2, .ssLv3, .tlSv1, .negotiatedSSL] {
-            #expect(Level(askedFor: level) == level && Level(askedFor: level.rawValue) == level)
-            #expect(Level(askedFor: ["kCFStreamSSLLevel": level]) == level)
+            for value in [level, level.rawValue, ["kCFStreamSSLLevel": level]] as [Any] {
+                #expect(try Self.failure(ofAskingFor: value) == .securityUnavailable(level))
+            }
         }
         let unknown: [Any] = [
             1, true, ["kCFStreamSSLValidatesCertificateChain": false], [String: Any](), "TLS 1.3",
         ]
-        for value in unknown { #expect(Level(askedFor: value) != .none) }
+        for value in unknown { #expect(try Self.failure(ofAskingFor: value) != nil) }
+    }
+
+    /// Why a stream does not open that was asked for `level`; nil if it does.
+    private static func failure(ofAskingFor level: Any?) throws -> StreamRequirementError? {
+        let fixture = try SocketFixture(.descriptor)
+        defer { fixture.closeBoth() }
+        fixture.input.setProperty(level, forKey: .socketSecurityLevelKey)
+        fixture.input.open()
+        if fixture.input.streamStatus == .open { return nil }
+        return try #require(fixture.input.streamError as? StreamRequirementError)
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .ipv6], [true, false])
@@ -137,12 +147,10 @@ import Testing
             #expect(
                 fixture.input.setProperty(StreamNetworkServiceTypeValue.voice, forKey: .networkServiceType))
             if !isOpen { try fixture.openBoth() }
-            let descriptor = fixture.output.property(forKey: .socketDescriptorKey) as? FileDescriptor
-            let number = try #require(descriptor?.rawValue)
+            let descriptor = try #require(
+                fixture.output.property(forKey: .socketDescriptorKey) as? FileDescriptor)
             let (level, name) = origin == .ipv6 ? (IPPROTO_IPV6, IPV6_TCLASS) : (IPPROTO_IP, IP_TOS)
-            var (value, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
-            getsockopt(number, CInt(level), name, &value, &size)
-            #expect(value == 46 << 2)
+            #expect(descriptor.socketOption(CInt(level), name) == 46 << 2)
             let type = fixture.output.property(forKey: .networkServiceType) as? String
             #expect(type == StreamNetworkServiceTypeValue.voice.rawValue)
         }

@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct StreamLifetimeTests {
     @Test(arguments: StreamKind.allCases)
@@ -107,7 +106,7 @@ import Testing
             for steps in 0..<4 {
                 let (fixture, recorder) = (try Fixture(kind), Recorder())
                 weak let stream = fixture.stream
-                weak let engine = fixture.stream.engine
+                weak let internals = fixture.stream.internals
                 if steps & 1 != 0 { fixture.stream.open() }
                 if steps & 2 != 0 { fixture.stream.schedule(in: .current, forMode: .common) }
                 fixture.stream.delegate = recorder
@@ -115,7 +114,7 @@ import Testing
                 #expect(stream == nil && RunLoop.current.run(in: .default) == .finished)
                 #expect(recorder.events.isEmpty)
                 // What is being read ahead still has it in hand.
-                while engine != nil { sched_yield() }
+                while internals != nil { sched_yield() }
             }
         }
     }

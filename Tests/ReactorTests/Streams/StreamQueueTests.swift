@@ -1,10 +1,9 @@
 import Dispatch
 import Glibc
+import Reactor
 import Synchronization
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// A queue that knows whether one is on it.
 private struct MarkedQueue {
@@ -25,11 +24,6 @@ private struct MarkedQueue {
     var isCurrent: Bool { DispatchQueue.getSpecific(key: Self.key) == number }
 }
 
-/// Waits until the hidden loop has done what it was asked to.
-private func settle() throws {
-    for _ in 0..<3 { try ResidentThread.streams.runLoop().performAndWait {} }
-}
-
 @Suite struct StreamQueueTests {
     @Test(arguments: StreamKind.allCases)
     func `events are told on the queue, once for each answer`(kind: StreamKind) async throws {
@@ -41,7 +35,7 @@ private func settle() throws {
             fixture.stream.setDispatchQueue(marked.queue)
             fixture.stream.open()
             waitUntil { counter.told.value.count == 2 }
-            try settle()
+            try waitForStreamsThread()
             marked.queue.sync {}
             #expect(counter.told.value == [1, kind.transferEvent.rawValue])
             fixture.move(1)
@@ -79,7 +73,7 @@ private func settle() throws {
                 fixture.stream.setDispatchQueue(marked.queue)
                 fixture.stream.open()
                 waitUntil { fixture.stream.streamStatus == .closed }
-                try settle()
+                try waitForStreamsThread()
                 marked.queue.sync {}
                 #expect(counter.told.value.last == event.rawValue)
             }
@@ -96,7 +90,7 @@ private func settle() throws {
             fixture.stream.open()
             waitUntil { !counter.told.value.isEmpty }
             marked.queue.sync {}
-            try settle()
+            try waitForStreamsThread()
             marked.queue.sync {}
             #expect(counter.told.value == [1])
             fixture.stream.close()
@@ -114,12 +108,12 @@ private func settle() throws {
         try await onItsOwnThread {
             let (marked, fixture, counter) = (MarkedQueue(), try Fixture(kind), Counter())
             weak let stream = fixture.stream
-            weak let engine = fixture.stream.engine
+            weak let internals = fixture.stream.internals
             fixture.stream.delegate = counter
             fixture.stream.setDispatchQueue(marked.queue)
             marked.queue.suspend()
             fixture.stream.open()
-            try settle()
+            try waitForStreamsThread()
             switch ending {
             case .close: fixture.stream.close()
             case .remove: fixture.stream.setDispatchQueue(nil)
@@ -137,8 +131,8 @@ private func settle() throws {
             marked.queue.sync {}
             #expect(counter.told.value == told && (ending == .schedule) == (told.count == 2))
             fixture.releaseStream()
-            try settle()
-            #expect(stream == nil && engine == nil)
+            try waitForStreamsThread()
+            #expect(stream == nil && internals == nil)
         }
     }
 

@@ -1,4 +1,4 @@
-@testable import Reactor
+import Reactor
 
 extension Deadline {
     /// Keeps the thread busy until the clock is past this: what a long callout does.
@@ -17,15 +17,7 @@ extension Deadline {
 
 extension Duration {
     /// Whether this is a multiple of `other`: how a date keeps its phase.
-    func isMultiple(of other: Duration) -> Bool { wholeNanoseconds % other.wholeNanoseconds == 0 }
-}
-
-extension Timer {
-    /// A one-shot that has been due since `date`; one made with a past date is due since it was made.
-    convenience init(overdueSince date: Deadline, handler: @escaping @Sendable (Timer) -> Void) {
-        let date = date.uptimeNanoseconds
-        self.init(date: date, due: date, period: 0, tolerance: .zero, handler: .anywhere(handler))
-    }
+    func isMultiple(of other: Duration) -> Bool { attoseconds % other.attoseconds == 0 }
 }
 
 /// A seeded generator (SplitMix64): what fails once fails again.

@@ -41,10 +41,11 @@ import Testing
     }
 
     @Test func `an element that is not there traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             var vector = Vector<Int>()
             vector.append(1)
             _ = vector[1]
         }
+        #expect(result.message.contains("no such element"))
     }
 }

@@ -122,10 +122,11 @@ import Testing
     }
 
     @Test func `asking another thread's loop traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "other")
             thread.runLoop.perform(after: .zero) {}
         }
+        #expect(result.message.contains("a delayed block without @Sendable"))
     }
 }
 

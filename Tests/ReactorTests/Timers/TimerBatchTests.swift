@@ -3,13 +3,21 @@ import Testing
 
 /// Several timers that are due in one pass.
 @Suite struct TimerBatchTests {
-    /// One-shots of dates that have passed, `offsets` in microseconds after the same origin.
+    /// One-shots of dates that have passed when this returns, `offsets` in microseconds after the same origin.
     private static func scheduleDue(_ offsets: [Int], _ trace: Trace) -> [Timer] {
-        let origin = Deadline.now - .seconds(1)
-        return offsets.enumerated().map { index, offset in
-            let timer = Timer(overdueSince: origin + .microseconds(offset)) { _ in trace("\(index)") }
-            RunLoop.current.add(timer, forMode: index % 2 == 0 ? .default : .common)
-            return timer
+        while true {
+            let origin = Deadline.after(milliseconds: 5)
+            let timers = offsets.enumerated().map { index, offset in
+                let timer = Timer(fireDate: origin + .microseconds(offset)) { _ in trace("\(index)") }
+                RunLoop.current.add(timer, forMode: index % 2 == 0 ? .default : .common)
+                return timer
+            }
+            // One made with a past date would be due since it was made.
+            if Deadline.now < origin {
+                (origin + .microseconds(offsets.max() ?? 0)).busyWait()
+                return timers
+            }
+            for timer in timers { timer.invalidate() }
         }
     }
 
@@ -36,12 +44,13 @@ import Testing
         async throws
     {
         let trace = try await traced { loop, trace in
-            let other = Timer(overdueSince: .now - .seconds(1)) { _ in trace("other") }
-            let first = Timer(overdueSince: .now - .seconds(2)) { _ in
+            let other = Timer(fireDate: .distantFuture) { _ in trace("other") }
+            let first = Timer(fireDate: .now) { _ in
                 other.tolerance = .milliseconds(3)
                 loop.add(other, forMode: .default)
                 trace("first")
             }
+            other.fireDate = .now
             loop.add(other, forMode: .default)
             loop.add(first, forMode: .default)
             loop.poll()
@@ -53,13 +62,14 @@ import Testing
         let trace = try await traced { loop, trace in
             let names = ["invalidated", "removed", "moved", "left alone"]
             let victims = names.map { name in
-                Timer(overdueSince: .now - .seconds(1)) { _ in trace(name) }
+                Timer(fireDate: .distantFuture) { _ in trace(name) }
             }
-            let first = Timer(overdueSince: .now - .seconds(2)) { _ in
+            let first = Timer(fireDate: .now) { _ in
                 victims[0].invalidate()
                 loop.remove(victims[1], forMode: .default)
                 victims[2].fireDate = .distantFuture
             }
+            for victim in victims { victim.fireDate = .now }
             for timer in victims + [first] { loop.add(timer, forMode: .default) }
             loop.poll()
             #expect(victims.map(\.isValid) == [false, true, true, false])
@@ -70,7 +80,7 @@ import Testing
 
     @Test func `a timer added by a timer waits for the next pass, however old its date`() async throws {
         let trace = try await traced { loop, trace in
-            let added = Timer(overdueSince: .now - .seconds(1)) { _ in trace("added") }
+            let added = Timer(fireDate: .now - .seconds(1)) { _ in trace("added") }
             Timer.scheduled(after: .zero) { _ in
                 trace("first")
                 loop.add(added, forMode: .default)

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct TimerCreationTests {
     @Test func `a timer that is made but not added is in no loop`() async throws {
@@ -146,10 +145,5 @@ import Testing
         #expect(repeating.tolerance == .zero)
         repeating.tolerance = .milliseconds(501)
         #expect(repeating.tolerance == .milliseconds(500))
-    }
-
-    @Test func `a timer fits into ninety-six bytes, eight of which are the allocator's`() {
-        let (header, interval) = (16, MemoryLayout<Int64>.size)
-        #expect(header + interval + MemoryLayout<Mutex<Timer.State>>.size <= 88)
     }
 }

@@ -80,15 +80,16 @@ import Testing
             other.runLoop.add(timer, forMode: .default)
             exit(0)
         }
-        let errors = String(decoding: result?.standardErrorContent ?? [], as: UTF8.self)
-        #expect(errors.contains("a timer whose closure belongs to a thread joins no other thread's loop"))
+        #expect(
+            result.message.contains("a timer whose closure belongs to a thread joins no other thread's loop"))
     }
 
     @Test func `firing a closure that belongs to another thread traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let other = try RunLoopThread(name: "other")
             let timer = Timer.scheduled(after: .seconds(3600)) { _ in exit(0) }
             other.runLoop.performAndWait { timer.fire() }
         }
+        #expect(result.message.contains("fired off its run loop's thread"))
     }
 }

@@ -22,14 +22,15 @@ import Testing
 
     @Test func `a timer put back during a batch waits for the next pass`() async throws {
         let trace = try await traced { loop, trace in
-            let other = Timer(overdueSince: .now - .seconds(1)) { _ in trace("other") }
-            let first = Timer(overdueSince: .now - .seconds(2)) { _ in
+            let other = Timer(fireDate: .distantFuture) { _ in trace("other") }
+            let first = Timer(fireDate: .now) { _ in
                 trace("first")
                 onThreads(1) { _ in
                     loop.remove(other, forMode: .default)
                     loop.add(other, forMode: .default)
                 }
             }
+            other.fireDate = .now
             for timer in [first, other] { loop.add(timer, forMode: .default) }
             loop.poll()
             trace("next pass")

@@ -90,15 +90,16 @@ import Testing
         let trace = try await traced { loop, trace in
             let names = ["invalidated", "removed", "moved", "left alone"]
             let victims = names.map { name in
-                Timer(overdueSince: .now - .seconds(1)) { _ in trace(name) }
+                Timer(fireDate: .distantFuture) { _ in trace(name) }
             }
-            let first = Timer(overdueSince: .now - .seconds(2)) { _ in
+            let first = Timer(fireDate: .now) { _ in
                 onThreads(1) { _ in
                     victims[0].invalidate()
                     loop.remove(victims[1], forMode: .default)
                     victims[2].fireDate = .distantFuture
                 }
             }
+            for victim in victims { victim.fireDate = .now }
             for timer in victims + [first] { loop.add(timer, forMode: .default) }
             loop.poll()
             victims[2].invalidate()

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 /// How many times the loop sleeps for timers: tolerance is there to make it fewer.
 @Suite struct TimerToleranceTests {
@@ -32,16 +31,13 @@ import Testing
         loop.observe(.afterWaiting) { _ in outcome.update { $0.sleeps += 1 } }
         let origin = Deadline.after(milliseconds: 50)
         for offset in offsets {
-            let date = (origin + .milliseconds(offset)).uptimeNanoseconds
-            let handler = { @Sendable (timer: Timer) in
+            let timer = Timer(fireDate: origin + .milliseconds(offset), tolerance: tolerance) { timer in
                 outcome.update {
                     $0.fired.append(offset)
                     if Deadline.now < timer.fireDate { $0.early += 1 }
                 }
             }
-            loop.add(
-                Timer(date: date, due: date, period: 0, tolerance: tolerance, handler: .anywhere(handler)),
-                forMode: mode(offset))
+            loop.add(timer, forMode: mode(offset))
         }
         #expect(loop.run(in: .default) == .finished)
         return outcome.value

@@ -1,9 +1,8 @@
 import CReactorLinux
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 /// What can be watched, and what cannot.
 @Suite struct DescriptorKindTests {
@@ -51,10 +50,11 @@ import Testing
     @Test func `an event counter and an alarm can be watched`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
-            let counter = try OwnedDescriptor.eventCounter()
-            let alarm = try OwnedDescriptor.alarm()
+            let counter = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
+            let alarm = timerfd_create(CLOCK_MONOTONIC, CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK))
+            defer { for number in [counter, alarm] { close(number) } }
             var trace: [String] = []
-            for (name, number) in [("counter", counter.number), ("alarm", alarm.number)] {
+            for (name, number) in [("counter", counter), ("alarm", alarm)] {
                 let source = DescriptorSource(FileDescriptor(rawValue: number), for: .readable) { source, _ in
                     var count: UInt64 = 0
                     #expect(read(source.descriptor.rawValue, &count, 8) == 8)
@@ -65,11 +65,10 @@ import Testing
             }
             loop.poll()
             #expect(trace.isEmpty)
-            addOne(toEventCounter: counter.number)
-            addOne(toEventCounter: counter.number)
+            for _ in 0..<2 { eventfd_write(counter, 1) }
             loop.poll()
             #expect(trace == ["counter 2"])
-            #expect(reactor_timerfd_arm(alarm.number, Deadline.now.uptimeNanoseconds + 1_000_000) == 0)
+            #expect(reactor_timerfd_arm(alarm, Deadline.now.uptimeNanoseconds + 1_000_000) == 0)
             #expect(loop.run(in: .default) == .finished)
             #expect(trace == ["counter 2", "alarm 1"])
         }
@@ -101,18 +100,20 @@ import Testing
     }
 
     @Test func `a negative number traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = DescriptorSource(FileDescriptor(rawValue: -1), for: .readable) { _, _ in }
         }
+        #expect(result.message.contains("needs an open descriptor"))
     }
 
     @Test func `another thread than the loop's traps`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let pipe = try FileDescriptor.pipe()
             let thread = try RunLoopThread(name: "loop")
             let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
             try thread.runLoop.add(source, forMode: .default)
         }
+        #expect(result.message.contains("run loop's"))
     }
 
     @Test func `a hang-up is told to a reader, after what is left to read`() async throws {

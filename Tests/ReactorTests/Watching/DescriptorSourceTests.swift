@@ -1,8 +1,7 @@
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct DescriptorSourceTests {
     @Test func `an unread byte calls once in every pass`() async throws {
@@ -75,24 +74,6 @@ import Testing
         #expect(trace == [modes[0], "called", modes[1], "called", modes[2], "called"])
     }
 
-    @Test func `what is raised without interest calls once, in a mode that has run or not`() async throws {
-        let trace = try await traced { loop, trace in
-            let owner = Raising(trace)
-            let source = DescriptorSource(ownedBy: owner)
-            source.raise()
-            for mode in [RunLoop.Mode.default, .custom] { try loop.add(source, forMode: mode) }
-            loop.poll()
-            source.raise()
-            loop.poll(.custom)
-            loop.poll()
-            source.raise()
-            loop.poll()
-            loop.poll(.custom)
-            source.cancel()
-        }
-        #expect(trace == ["raised", "raised", "raised"])
-    }
-
     @Test func `interest that the kernel refuses leaves a source as it was`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
@@ -163,15 +144,4 @@ import Testing
             for source in sources { source.cancel() }
         }
     }
-}
-
-/// Owns a source, and notes when it is served.
-private final class Raising: DescriptorSourceOwner {
-    private let trace: Trace
-
-    init(_ trace: Trace) { self.trace = trace }
-
-    func serve(_: DescriptorSource, _ readiness: Readiness) { if readiness == .raised { trace("raised") } }
-    func modeBecameCommon(_: RunLoop.Mode, on _: RunLoop) {}
-    func loopEnded(_: RunLoop) {}
 }

@@ -12,9 +12,6 @@ enum StreamFate: String, CaseIterable, Sendable {
 /// What a handed-over stream reads.
 enum HandedKind: String, CaseIterable, Sendable {
     case memory, file, pipe, socket
-
-    /// Whether the whole stream may have been read before another thread gets to close or cancel it.
-    var isReadAtOnce: Bool { self == .memory || self == .file }
 }
 
 /// One order of a stream's fate and its hand-over.

@@ -146,7 +146,7 @@ private final class Token: Sendable {}
     }
 
     @Test func `a hand-off is started once`() async {
-        await #expect(processExitsWith: .failure) {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try await onItsOwnThread {
                 let handoff = ChunkHandoff(
                     InputStream(data: [1]), to: Collector(), on: DispatchQueue(label: "twice"))
@@ -154,5 +154,6 @@ private final class Token: Sendable {}
                 handoff.start { _ in }
             }
         }
+        #expect(result.message.contains("a hand-off is started once"))
     }
 }

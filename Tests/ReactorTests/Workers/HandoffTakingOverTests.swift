@@ -7,6 +7,27 @@ import Testing
 @Suite struct HandoffTakingOverTests {
     private typealias Report = HandoffReport<[UInt8]>
 
+    /// Has a delegate hand its stream over at `event`, reading what comes before; what comes of it.
+    private static func handOver(
+        _ source: HandedStream, at event: Stream.Event, _ recorder: Recorder = Recorder()
+    ) -> Report? {
+        var report: Report?
+        recorder.onEvent = { stream, told in
+            guard let input = stream as? InputStream else { return }
+            if told == event {
+                Self.handOver(input) { report = $0 }
+            } else if told == .hasBytesAvailable {
+                _ = input.read(upTo: 100)
+            }
+        }
+        source.stream.start(recorder)
+        return runToTheEnd() ? report : nil
+    }
+
+    private static func handOver(_ stream: InputStream, _ body: @escaping (Report) -> Void) {
+        ChunkHandoff(stream, to: Collector(), on: DispatchQueue(label: "taking over")).start { body($0) }
+    }
+
     @Test(arguments: HandedKind.allCases, [Stream.Event.openCompleted, .hasBytesAvailable])
     func `a stream handed over in its delegate's callback is read to the end`(
         kind: HandedKind, event: Stream.Event
@@ -15,13 +36,7 @@ import Testing
             let source = try HandedStream(kind, fails: false)
             source.finish()
             let recorder = Recorder()
-            var report: Report?
-            recorder.onEvent = { stream, told in
-                guard told == event, let input = stream as? InputStream else { return }
-                ChunkHandoff(input, to: Collector(), on: DispatchQueue(label: "inside")).start { report = $0 }
-            }
-            source.stream.start(recorder)
-            #expect(runToTheEnd())
+            let report = Self.handOver(source, at: event, recorder)
             #expect(report?.output == HandedStream.content)
             #expect(report?.ending.name == "finished")
             #expect(recorder.events.last == event)
@@ -33,16 +48,7 @@ import Testing
         try await onItsOwnThread {
             let source = try HandedStream(kind, fails: false)
             source.finish()
-            let recorder = Recorder()
-            var report: Report?
-            recorder.onEvent = { stream, told in
-                guard let input = stream as? InputStream else { return }
-                if told == .hasBytesAvailable { _ = input.read(upTo: 100) }
-                guard told == .endEncountered else { return }
-                ChunkHandoff(input, to: Collector(), on: DispatchQueue(label: "end")).start { report = $0 }
-            }
-            source.stream.start(recorder)
-            #expect(runToTheEnd())
+            let report = Self.handOver(source, at: .endEncountered)
             #expect(report?.ending.name == "finished")
             #expect(report?.byteCount == 0)
         }
@@ -74,12 +80,8 @@ import Testing
         try await onItsOwnThread {
             let source = try HandedStream(kind, fails: false)
             var (first, second): (Report?, Report?)
-            ChunkHandoff(source.stream, to: Collector(), on: DispatchQueue(label: "first")).start {
-                first = $0
-            }
-            ChunkHandoff(source.stream, to: Collector(), on: DispatchQueue(label: "second")).start {
-                second = $0
-            }
+            Self.handOver(source.stream) { first = $0 }
+            Self.handOver(source.stream) { second = $0 }
             source.finish()
             #expect(runToTheEnd())
             #expect(first?.output == HandedStream.content)

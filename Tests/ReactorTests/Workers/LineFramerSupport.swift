@@ -1,9 +1,34 @@
-@testable import Reactor
+import Reactor
+
+/// Where a line stands, and how it ended.
+struct LinePlace: Equatable {
+    let number: Int
+    let offset: Int
+    let terminatorLength: Int
+    let ending: LineFramer.Ending
+}
+
+extension LineFramer.Line {
+    var place: LinePlace {
+        LinePlace(number: number, offset: offset, terminatorLength: terminatorLength, ending: ending)
+    }
+}
+
+/// Which line was too long.
+struct Excess: Error, Equatable {
+    let number: Int
+    let offset: Int
+    let limit: Int
+}
+
+extension LineFramer.LineTooLong {
+    var excess: Excess { Excess(number: number, offset: offset, limit: limit) }
+}
 
 /// A delivery, kept.
 struct Delivery: Equatable, CustomStringConvertible {
     let bytes: [UInt8]
-    let line: LineFramer.Line
+    let line: LinePlace
 
     var text: String { String(decoding: bytes, as: UTF8.self) }
     var description: String {
@@ -14,7 +39,7 @@ struct Delivery: Equatable, CustomStringConvertible {
 /// What came of a stream.
 struct Outcome: Equatable {
     var deliveries: [Delivery] = []
-    var failure: LineFramer.LineTooLong?
+    var failure: Excess?
     var lineCount = 0
     var byteCount = 0
     var longestLine = 0
@@ -44,7 +69,7 @@ struct Framing: CustomStringConvertible {
             }
             try framer.finish { outcome.keep($0, $1) }
         } catch {
-            outcome.failure = error as? LineFramer.LineTooLong
+            outcome.failure = (error as? LineFramer.LineTooLong)?.excess
         }
         outcome.lineCount = framer.lineCount
         outcome.byteCount = framer.byteCount
@@ -55,7 +80,7 @@ struct Framing: CustomStringConvertible {
 
 extension Delivery {
     init(_ bytes: RawSpan, _ line: LineFramer.Line) {
-        unsafe self.init(bytes: bytes.withUnsafeBytes { unsafe Array($0) }, line: line)
+        unsafe self.init(bytes: bytes.withUnsafeBytes { unsafe Array($0) }, line: line.place)
     }
 }
 
@@ -106,13 +131,13 @@ extension Framing {
         var start = line.lowerBound
         while line.upperBound - start > limit {
             let ending: LineFramer.Ending = overflow == .split ? .continued : .truncated
-            let place = LineFramer.Line(number: number, offset: start, terminatorLength: 0, ending: ending)
+            let place = LinePlace(number: number, offset: start, terminatorLength: 0, ending: ending)
             pieces.append(Delivery(bytes: Array(input[start..<start + limit]), line: place))
             start += limit
             if overflow == .truncate { return pieces }
         }
         let ending: LineFramer.Ending = width == 0 ? .unterminated : .terminated
-        let place = LineFramer.Line(number: number, offset: start, terminatorLength: width, ending: ending)
+        let place = LinePlace(number: number, offset: start, terminatorLength: width, ending: ending)
         return pieces + [Delivery(bytes: Array(input[start..<line.upperBound]), line: place)]
     }
 

@@ -1,6 +1,5 @@
+import Reactor
 import Testing
-
-@testable import Reactor
 
 @Suite struct LineFramerTests {
     private func lines(_ text: String, _ terminator: LineTerminator) -> [String] {
@@ -37,7 +36,7 @@ import Testing
                 .init(number: 1, offset: 0, terminatorLength: 2, ending: .terminated),
                 .init(number: 2, offset: 4, terminatorLength: 1, ending: .terminated),
             ])
-        let last = LineFramer.Line(number: 3, offset: 5, terminatorLength: 0, ending: .unterminated)
+        let last = LinePlace(number: 3, offset: 5, terminatorLength: 0, ending: .unterminated)
         #expect(try framer.finish() == [Delivery(bytes: Array("c".utf8), line: last)])
     }
 
@@ -91,7 +90,13 @@ import Testing
     }
 
     @Test func `a framer without a limit or a terminator is a mistake`() async {
-        await #expect(processExitsWith: .failure) { _ = LineFramer(limit: 0) }
-        await #expect(processExitsWith: .failure) { _ = LineFramer(terminator: .bytes([])) }
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = LineFramer(limit: 0)
+        }
+        #expect(result.message.contains("a limit of at least one byte"))
+        let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = LineFramer(terminator: .bytes([]))
+        }
+        #expect(other.message.contains("a line terminator needs at least one byte"))
     }
 }

@@ -1,0 +1,30 @@
+import Testing
+
+@testable import Reactor
+
+@Suite struct SocketChannelTests {
+    @Test(arguments: [true, false])
+    func `a half that is closed before it has begun to open holds nothing`(isInput: Bool) throws {
+        let channel = SocketChannel(connectingTo: .address(.ipv4Loopback(port: 1)))
+        let half: SocketChannel.Half = isInput ? .input : .output
+        weak var engine: StreamEngine?
+        do {
+            let opening = StreamEngine(isInput ? SocketInput(channel) : SocketOutput(channel))
+            engine = opening
+            for half in [SocketChannel.Half.input, .output] { channel.close(half) }
+            channel.open(half, for: opening)
+        }
+        #expect(engine == nil)
+    }
+
+    @Test func `given up before it has begun, an attempt does not begin`() throws {
+        let server = try SocketServer()
+        let connector = SocketConnector(to: .address(server.address), timeout: .seconds(100)) { _ in
+            Issue.record("nobody wants to know")
+        }
+        connector.cancel()
+        connector.start()
+        try waitForStreamsThread()
+        #expect(!server.hasGuest)
+    }
+}

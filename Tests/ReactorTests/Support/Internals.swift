@@ -1,0 +1,30 @@
+import Synchronization
+
+@testable import Reactor
+
+// What behaviour leaves no other trace of: whether memory is freed, and when the library's own thread is idle.
+
+/// Waits until the thread that connects sockets, and that serves streams on queues, has done what it was asked to.
+func waitForStreamsThread() throws {
+    for _ in 0..<3 { try streamsLoop().performAndWait {} }
+}
+
+func streamsLoop() throws -> RunLoop { try ResidentThread.streams.runLoop() }
+
+extension Stream {
+    /// What the stream stands on, which must end with it.
+    var internals: AnyObject { engine }
+
+    /// What the halves of a socket share, and must end with them.
+    var channel: AnyObject? { socketChannel }
+
+    /// When a byte last came or went, as the idle timeout sees it.
+    var lastActivity: Deadline? {
+        let timeouts = socketChannel?.timeouts
+        return timeouts.map { Deadline(uptimeNanoseconds: $0.lastActivity.load(ordering: .relaxed)) }
+    }
+
+    var hasTimeoutTimer: Bool { socketChannel?.timeouts?.timer.withLock { $0 } != nil }
+
+    private var socketChannel: SocketChannel? { (engine.backend as? SocketInput)?.channel }
+}

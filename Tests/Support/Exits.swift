@@ -1,0 +1,9 @@
+import Testing
+
+extension ExitTest.Result? {
+    /// What a process said when it trapped: the first line of its standard error.
+    package var message: String {
+        let errors = String(decoding: self?.standardErrorContent ?? [], as: UTF8.self)
+        return errors.split(separator: "\n").first.map(String.init) ?? ""
+    }
+}
