@@ -43,6 +43,6 @@ import Testing
         let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Timer(timeInterval: .nan, repeats: true) { _ in }
         }
-        #expect(other.message.contains("a time interval is a number"))
+        #expect(other.message.contains("A time interval must not be NaN"))
     }
 }
