@@ -47,14 +47,12 @@ final class Server {
 
     /// Starts Mosquitto, and waits until it can be talked to.
     static func mosquitto() throws -> Server {
-        let file = NSTemporaryDirectory() + "reactor-mosquitto-\(UUID().uuidString)"
-        defer { try? FileManager.default.removeItem(atPath: file) }
+        let folder = TemporaryFolder()
         return try start("mosquitto") { port in
             let lines = [
                 "listener \(port) 127.0.0.1", "allow_anonymous true", "user root", "log_dest stderr",
             ]
-            try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: URL(fileURLWithPath: file))
-            return ["-c", file]
+            return ["-c", try folder.file((lines.joined(separator: "\n") + "\n").utf8).string]
         } isReady: { child in
             while let line = child.readErrorLine() {
                 if line.contains("running") { return true }

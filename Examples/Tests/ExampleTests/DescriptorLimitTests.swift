@@ -1,10 +1,11 @@
 import ReactorTestSupport
+import SystemPackage
 import Testing
 
 /// Programs that may open only a few descriptors do their work, or say why not.
 @Suite struct DescriptorLimitTests {
     private static func run(_ program: String, _ limit: Int, _ text: TemporaryFile) async throws -> Outcome {
-        let command = "ulimit -n \(limit) && exec \(Child.folder)/\(program) \(text.path)"
+        let command = "ulimit -n \(limit) && exec \(Child.folder)/\(program) \(text.path.string)"
         return try await running("/bin/sh", ["-c", command])
     }
 

@@ -65,7 +65,9 @@ import Testing
     }
 
     @Test func `a Unix-domain path is served, and gone in the end`() async throws {
-        let path = try TemporaryFile("").path + "-socket"
+        let folder = TemporaryFolder()
+        defer { withExtendedLifetime(folder) {} }
+        let path = folder.path("socket")
         let outcome = try await serving(["--unix", path]) { announcement, _ in
             #expect(announcement == "Listening on unix:\(path)\n")
             let caller = try Caller(announcement)

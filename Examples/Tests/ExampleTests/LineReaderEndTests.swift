@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import ReactorTestSupport
+import SystemPackage
 import Testing
 
 /// How `line-reader` ends, whatever it is given to read and to write to.
@@ -9,7 +10,7 @@ import Testing
 
     @Test func `a file that is missing is told of, and the others are read`() async throws {
         let file = try TemporaryFile("a\n")
-        let outcome = try await running("line-reader", ["--json", "nofile", file.path, "/tmp"])
+        let outcome = try await running("line-reader", ["--json", "nofile", file.path.string, "/tmp"])
         #expect(outcome.ending == .exit(1))
         #expect(outcome["files"] == 1)
         #expect(outcome["lines"] == 1)
@@ -20,7 +21,7 @@ import Testing
 
                 """)
         let inputs = outcome.objects("inputs")
-        #expect(inputs.map { $0["path"] as? String } == ["nofile", file.path, "/tmp"])
+        #expect(inputs.map { $0["path"] as? String } == ["nofile", file.path.string, "/tmp"])
         #expect(inputs.map { $0["whole"] as? Bool } == [false, true, false])
         let errors = ["No such file or directory", nil, "Is a directory"]
         #expect(inputs.map { $0["error"] as? String } == errors)
@@ -30,9 +31,9 @@ import Testing
 
     @Test func `the summary tells how many files were not read to the end`() async throws {
         let file = try TemporaryFile("a\n")
-        let outcome = try await running("line-reader", ["nofile", file.path])
+        let outcome = try await running("line-reader", ["nofile", file.path.string])
         #expect(outcome.output.hasPrefix("1 of 2 files not read to the end\n1 lines"))
-        let clean = try await running("line-reader", [file.path])
+        let clean = try await running("line-reader", [file.path.string])
         #expect(clean.output.hasPrefix("1 lines"))
     }
 
@@ -51,7 +52,7 @@ import Testing
 
     @Test func `an empty file is a file`() async throws {
         let file = try TemporaryFile("")
-        let outcome = try await running("line-reader", ["--json", file.path])
+        let outcome = try await running("line-reader", ["--json", file.path.string])
         #expect(outcome.ending == .exit(0))
         #expect(outcome["files"] == 1)
     }
@@ -77,7 +78,7 @@ import Testing
 
     @Test func `a reader that has had enough ends the reading in silence`() async throws {
         let file = try TemporaryFile(String(repeating: "line\n", count: 500_000))
-        let outcome = try await running("line-reader", ["--every", "1", file.path]) { child in
+        let outcome = try await running("line-reader", ["--every", "1", file.path.string]) { child in
             let first = child.readOutput(lines: 1)
             child.closeOutput()
             return first
@@ -89,7 +90,8 @@ import Testing
 
     @Test(arguments: [[], ["--every", "1"]]) func `a full disk is a failure`(options: [String]) async throws {
         let file = try TemporaryFile(String(repeating: "line\n", count: 20_000))
-        let outcome = try await running("line-reader", options + [file.path], output: .path("/dev/full"))
+        let outcome = try await running(
+            "line-reader", options + [file.path.string], output: .path("/dev/full"))
         #expect(outcome.ending == .exit(1))
         #expect(outcome.errors == "line-reader: standard output: No space left on device\n")
     }
@@ -154,7 +156,7 @@ import Testing
 
     @Test func `a second signal ends a program that waits for its reader`() async throws {
         let file = try TemporaryFile(String(repeating: "line\n", count: 500_000))
-        let outcome = try await running("line-reader", ["--every", "1", file.path]) { child in
+        let outcome = try await running("line-reader", ["--every", "1", file.path.string]) { child in
             let first = child.readOutput(lines: 1)
             // Now the worker cannot write, and so cannot end. One signal after another: which is the second
             // to be noticed shows only in the end.

@@ -1,5 +1,6 @@
 import Glibc
 import ReactorTestSupport
+import SystemPackage
 import Testing
 
 /// What `line-reader` makes of what it reads.
@@ -13,7 +14,7 @@ import Testing
     func `the totals of a file are right`(options: [String]) async throws {
         let lines = (0..<100_000).map { "line \($0)" }
         let file = try TemporaryFile(lines.joined(separator: "\n"))
-        let outcome = try await running("line-reader", options + ["--json", file.path])
+        let outcome = try await running("line-reader", options + ["--json", file.path.string])
         #expect(outcome.ending == .exit(0))
         #expect(outcome.keys == Self.keys)
         #expect(outcome["files"] == 1)
@@ -28,7 +29,7 @@ import Testing
 
     @Test func `the totals are those of all files`() async throws {
         let (first, second) = (try TemporaryFile("a\nbb\n"), try TemporaryFile("ccc"))
-        let arguments = ["--json", first.path, second.path, first.path]
+        let arguments = ["--json", first.path.string, second.path.string, first.path.string]
         let outcome = try await running("line-reader", arguments)
         #expect(outcome["files"] == 3)
         #expect(outcome["lines"] == 5)
@@ -44,7 +45,7 @@ import Testing
 
     @Test func `every Nth line is printed with its number`() async throws {
         let file = try TemporaryFile((1...10).map { "line \($0)\n" }.joined())
-        let outcome = try await running("line-reader", ["--every", "4", file.path])
+        let outcome = try await running("line-reader", ["--every", "4", file.path.string])
         #expect(outcome.output.hasPrefix("4\tline 4\n8\tline 8\n10 lines"))
     }
 
@@ -54,7 +55,8 @@ import Testing
     ])
     func `lines end where they are said to`(end: String, terminator: String, longest: Int) async throws {
         let file = try TemporaryFile("ab\(end)c\(end)")
-        let outcome = try await running("line-reader", ["--json", "--terminator", terminator, file.path])
+        let outcome = try await running(
+            "line-reader", ["--json", "--terminator", terminator, file.path.string])
         #expect(outcome["lines"] == 2)
         #expect(outcome["longest_line_bytes"] == Double(longest))
     }
@@ -64,7 +66,7 @@ import Testing
         async throws
     {
         let file = try TemporaryFile([0x61, 0x0A, 0xFF, 0x0A, 0xC3, 0xA9, 0x0A])
-        let outcome = try await running("line-reader", options + ["--json", file.path])
+        let outcome = try await running("line-reader", options + ["--json", file.path.string])
         #expect(outcome["lines"] == 3)
         #expect(outcome["invalid_utf8_lines"] == 1)
         #expect(outcome.output.hasPrefix("1\ta\n2\t\u{FFFD}\n3\té\n"))
@@ -73,16 +75,16 @@ import Testing
     @Test func `a line that is too long fails, is cut, or comes in pieces`() async throws {
         let file = try TemporaryFile("ab\nabcde\nc\n")
         let options = ["--every", "1", "--json", "--limit", "2", "--long-lines"]
-        let failed = try await running("line-reader", options + ["fail", file.path])
+        let failed = try await running("line-reader", options + ["fail", file.path.string])
         #expect(failed.ending == .exit(1))
         #expect(failed["lines"] == 1)
         #expect(failed["bytes"] == 3)
-        #expect(failed.errors == "line-reader: \(file.path): Line 2 has more than 2 bytes\n")
-        let cut = try await running("line-reader", options + ["truncate", file.path])
+        #expect(failed.errors == "line-reader: \(file.path.string): Line 2 has more than 2 bytes\n")
+        let cut = try await running("line-reader", options + ["truncate", file.path.string])
         #expect(cut.errors == "")
         #expect(cut.ending == .exit(0))
         #expect(cut.output.hasPrefix("1\tab\n2\tab\n3\tc\n"))
-        let pieces = try await running("line-reader", options + ["split", file.path])
+        let pieces = try await running("line-reader", options + ["split", file.path.string])
         #expect(pieces.output.hasPrefix("1\tab\n2\tab\n2\tcd\n2\te\n3\tc\n"))
         #expect(pieces["longest_line_bytes"] == 5)
     }

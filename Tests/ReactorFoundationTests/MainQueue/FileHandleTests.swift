@@ -68,10 +68,8 @@ extension FileHandle {
 
     @Test func `a regular file is read on from where it is`() async throws {
         try await onItsOwnThread {
-            let path = NSTemporaryDirectory() + "reactor-\(UUID().uuidString)"
-            defer { unlink(path) }
-            try Data("0123456789".utf8).write(to: URL(fileURLWithPath: path))
-            let handle = try #require(FileHandle(forReadingAtPath: path))
+            let file = try TemporaryFile("0123456789")
+            let handle = try #require(FileHandle(forReadingAtPath: file.path.string))
             #expect(handle.readData(ofLength: 2) == Data("01".utf8))
             #expect(
                 answer(to: .NSFileHandleDataAvailable, of: handle) {
@@ -168,17 +166,17 @@ extension FileHandle {
     @Test func `a handle that is closed meanwhile posts nothing`() async throws {
         try await onItsOwnThread {
             let pipe = Pipe()
-            let log = Log()
+            let log = Trace()
             let token = NotificationCenter.default.addObserver(
                 forName: nil, object: pipe.fileHandleForReading, queue: nil
-            ) { log.add($0.name.rawValue) }
+            ) { log($0.name.rawValue) }
             pipe.fileHandleForReading.readInBackgroundAndNotify()
             pipe.fileHandleForReading.waitForDataInBackgroundAndNotify()
             pipe.fileHandleForReading.closeFile()
             pipe.fileHandleForWriting.write(Data("x".utf8))
             RunLoop.current.run()  // until nothing is left to wait for
             NotificationCenter.default.removeObserver(token)
-            #expect(log.lines.isEmpty)
+            #expect(log.all.isEmpty)
         }
     }
 }

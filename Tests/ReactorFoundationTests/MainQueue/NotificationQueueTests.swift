@@ -6,14 +6,14 @@ import Testing
 /// A center of a test's own, whose notifications are written down.
 private final class Board {
     let center = NotificationCenter()
-    let log = Log()
+    let log = Trace()
     let queue: NotificationQueue
     private var token: (any NSObjectProtocol)?
 
     init() {
         queue = NotificationQueue(notificationCenter: center)
         token = center.addObserver(forName: nil, object: nil, queue: nil) { [log] in
-            log.add($0.name.rawValue)
+            log($0.name.rawValue)
         }
     }
 
@@ -32,12 +32,12 @@ private final class Board {
 }
 
 /// Runs the loop until it is about to wait, and was so before without anything having been written since.
-private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Log) {
+private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
     let (loop, source) = (RunLoop.current, RunLoop.Source {})
     var lineCount = -1
     let observer = RunLoop.Observer(for: .beforeWaiting, order: .max) { _, _ in
-        if log.lines.count == lineCount { loop.stop() }
-        lineCount = log.lines.count
+        if log.all.count == lineCount { loop.stop() }
+        lineCount = log.all.count
         loop.wakeUp()
     }
     loop.add(source, forMode: mode)
@@ -47,7 +47,7 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Log) {
     observer.invalidate()
 }
 
-private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
+private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
 
 @Suite struct NotificationQueueTests {
     @Test(
@@ -68,7 +68,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             } else {
                 board.enqueue("now", .now, .none, [.common])
             }
-            #expect(board.log.lines.contains("now") == (mode != "other"))
+            #expect(board.log.all.contains("now") == (mode != "other"))
         }
     }
 
@@ -82,7 +82,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             board.enqueue("asap 2", .asap)
             board.enqueue("now", .now)
             runUntilIdle(board.log)
-            #expect(board.log.lines == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
+            #expect(board.log.all == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
         }
     }
 
@@ -94,14 +94,14 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             }
             let token = NotificationCenter.default.addObserver(forName: .mark, object: nil, queue: nil) {
                 [log = board.log] _ in
-                log.add("mark")
+                log("mark")
             }
             RunLoop.current.add(source, forMode: .default)
             source.signal()
             RunLoop.current.run(mode: .default, before: Deadline.distantFuture)
             source.invalidate()
             NotificationCenter.default.removeObserver(token)
-            #expect(board.log.lines == ["mark"])
+            #expect(board.log.all == ["mark"])
         }
     }
 
@@ -128,8 +128,8 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             board.enqueue("asap 1", .asap)
             runUntilIdle(board.log)
             board.center.removeObserver(token)
-            #expect(board.log.lines.last == "idle")
-            #expect(Set(board.log.lines) == ["asap 1", "asap 2", "idle"])
+            #expect(board.log.all.last == "idle")
+            #expect(Set(board.log.all) == ["asap 1", "asap 2", "idle"])
         }
     }
 
@@ -141,14 +141,14 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             board.enqueue("common", .asap, .none, [.common])
             board.enqueue("default", .asap)
             runUntilIdle(other, board.log)
-            #expect(board.log.lines.isEmpty)
+            #expect(board.log.all.isEmpty)
             RunLoop.current.addCommonMode(other)
             runUntilIdle(other, board.log)
-            #expect(board.log.lines == ["common"])
+            #expect(board.log.all == ["common"])
             runUntilIdle(mode, board.log)
-            #expect(board.log.lines == ["common", "own"])
+            #expect(board.log.all == ["common", "own"])
             runUntilIdle(board.log)
-            #expect(board.log.lines == ["common", "own", "default"])
+            #expect(board.log.all == ["common", "own", "default"])
         }
     }
 
@@ -162,7 +162,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
                 board.enqueue("in its mode", .now)
             }
             runUntilIdle(board.log)
-            #expect(board.log.lines == ["outside", "in its mode"])
+            #expect(board.log.all == ["outside", "in its mode"])
         }
     }
 
@@ -175,12 +175,12 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             board.enqueue("b", .asap, from: sender)
             board.enqueue("a", .whenIdle, from: sender, [.onName, .onSender])
             runUntilIdle(board.log)
-            #expect(board.log.lines == ["a", "b", "a"])
+            #expect(board.log.all == ["a", "b", "a"])
             board.enqueue("a", .asap, from: sender)
             board.enqueue("a", .asap, from: other)
             board.enqueue("a", .now, from: nil, .onName)
             runUntilIdle(board.log)
-            #expect(board.log.lines == ["a", "b", "a", "a"])
+            #expect(board.log.all == ["a", "b", "a", "a"])
         }
     }
 
@@ -199,7 +199,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             board.queue.dequeueNotifications(
                 matching: Notification(name: .init("name"), object: "sender"), coalesceMask: mask)
             runUntilIdle(board.log)
-            return board.log.lines
+            return board.log.all
         }
         switch mask {
         case .none: #expect(left == ["name", "name", "other", "other"])
@@ -222,11 +222,11 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
 
     @Test func `a queue that is let go of posts nothing more, wherever that happens`() async throws {
         try await withRunLoop { loop in
-            let log = Log()
+            let log = Trace()
             let (made, queue) = (Happening(), Shared<Carrier<NotificationQueue>?>(nil))
             loop.performAndWait {
                 let center = NotificationCenter()
-                _ = center.addObserver(forName: nil, object: nil, queue: nil) { log.add($0.name.rawValue) }
+                _ = center.addObserver(forName: nil, object: nil, queue: nil) { log($0.name.rawValue) }
                 let own = NotificationQueue(notificationCenter: center)
                 queue.value = Carrier(own)
                 own.enqueue(
@@ -236,7 +236,7 @@ private func runUntilIdle(_ log: Log) { runUntilIdle(.default, log) }
             made.wait()
             queue.value = nil
             loop.performAndWait { runUntilIdle(.init("other"), log) }
-            #expect(log.lines.isEmpty)
+            #expect(log.all.isEmpty)
         }
     }
 

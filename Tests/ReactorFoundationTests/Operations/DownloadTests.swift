@@ -16,15 +16,15 @@ import Testing
         async throws
     {
         try await withServer { server in
-            let counts = Log()
+            let counts = Trace()
             let download = Downloader(port: server.port, path: "/300000") { download in
-                counts.add("\(download.progress.completedUnitCount <= download.progress.totalUnitCount)")
+                counts("\(download.progress.completedUnitCount <= download.progress.totalUnitCount)")
             }
             let queue = OperationQueue()
             queue.addOperations([download], waitUntilFinished: true)
             #expect(download.body == Data(repeating: 7, count: 300_000))
             #expect(download.progress.totalUnitCount == 300_000 && download.progress.isFinished)
-            #expect(!counts.lines.isEmpty && !counts.lines.contains("false"))
+            #expect(!counts.all.isEmpty && !counts.all.contains("false"))
         }
     }
 

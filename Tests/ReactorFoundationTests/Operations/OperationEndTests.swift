@@ -13,11 +13,11 @@ import Testing
         try await withRunLoop { loop in
             let operation = ScriptedOperation(runLoop: loop) { operation in
                 operation.finish(with: .failure(Fault()))
-                operation.log.add("\(operation.isFinished)")
+                operation.log("\(operation.isFinished)")
             }
             operation.start()
             operation.begun.wait()
-            #expect(operation.log.lines == ["start", "finish", "true"])
+            #expect(operation.log.all == ["start", "finish", "true"])
             #expect(operation.error is Fault)
         }
     }
@@ -25,7 +25,7 @@ import Testing
     @Test func `from another thread an operation finishes on the loop's`() async throws {
         try await withRunLoop { loop in
             final class Operation: ScriptedOperation, @unchecked Sendable {
-                override func operationWillFinish() { log.add("at home \(!Thread.isMainThread && isHome)") }
+                override func operationWillFinish() { log("at home \(!Thread.isMainThread && isHome)") }
                 var isHome: Bool { home.isCurrent }
                 let home: RunLoop
 
@@ -39,7 +39,7 @@ import Testing
             operation.begun.wait()
             operation.finish()
             operation.ended.wait()
-            #expect(operation.log.lines == ["start", "at home true"])
+            #expect(operation.log.all == ["start", "at home true"])
         }
     }
 
@@ -54,7 +54,7 @@ import Testing
             operation.finish(with: .failure(Fault()))
             operation.start()
             #expect(operation.succeeded)
-            #expect(operation.log.lines == ["start", "finish"])
+            #expect(operation.log.all == ["start", "finish"])
         }
     }
 
@@ -65,7 +65,7 @@ import Testing
             #expect(!operation.isFinished && operation.result == nil)
             operation.start()
             #expect(operation.isFinished && operation.error is Fault)
-            #expect(operation.log.lines.isEmpty)
+            #expect(operation.log.all.isEmpty)
         }
     }
 
@@ -80,7 +80,7 @@ import Testing
             #expect(!operation.isFinished)
             operation.start()
             #expect(operation.isFinished && operation.error is CancellationError)
-            #expect(operation.log.lines.isEmpty)
+            #expect(operation.log.all.isEmpty)
         }
     }
 
@@ -91,7 +91,7 @@ import Testing
             operation.cancel()
             RunLoop.current.run()
             #expect(operation.error is CancellationError)
-            #expect(operation.log.lines.isEmpty)
+            #expect(operation.log.all.isEmpty)
         }
     }
 
@@ -104,7 +104,7 @@ import Testing
             DispatchQueue.concurrentPerform(iterations: 8) { _ in operation.cancel() }
             operation.ended.wait()
             operation.cancel()
-            #expect(operation.log.lines == ["start", "cancel", "finish"])
+            #expect(operation.log.all == ["start", "cancel", "finish"])
             #expect(operation.isCancelled && operation.error is CancellationError)
         }
     }
@@ -113,11 +113,11 @@ import Testing
         try await withRunLoop { loop in
             let operation = ScriptedOperation(runLoop: loop) { operation in
                 operation.cancel()
-                operation.log.add("started")
+                operation.log("started")
             }
             operation.start()
             operation.ended.wait()
-            #expect(operation.log.lines == ["start", "started", "cancel", "finish"])
+            #expect(operation.log.all == ["start", "started", "cancel", "finish"])
         }
     }
 
@@ -125,7 +125,7 @@ import Testing
         try await withRunLoop { loop in
             final class Patient: ScriptedOperation, @unchecked Sendable {
                 override func operationDidCancel() {
-                    log.add("cancel")
+                    log("cancel")
                     Timer.scheduled(after: .milliseconds(1)) { _ in self.finish() }
                 }
             }
@@ -134,7 +134,7 @@ import Testing
             operation.begun.wait()
             operation.cancel()
             operation.ended.wait()
-            #expect(operation.log.lines == ["start", "cancel", "finish"])
+            #expect(operation.log.all == ["start", "cancel", "finish"])
             #expect(operation.succeeded && operation.isCancelled)
         }
     }
@@ -151,8 +151,8 @@ import Testing
             // Here, so that the first does not make room before the others are cancelled.
             loop.performAndWait { queue.cancelAllOperations() }
             queue.waitUntilAllOperationsAreFinished()
-            #expect(operations[0].log.lines == ["start", "cancel", "finish"])
-            #expect(operations[1].log.lines.isEmpty && operations[2].log.lines.isEmpty)
+            #expect(operations[0].log.all == ["start", "cancel", "finish"])
+            #expect(operations[1].log.all.isEmpty && operations[2].log.all.isEmpty)
             #expect(operations.allSatisfy { $0.error is CancellationError })
         }
     }
@@ -168,7 +168,7 @@ import Testing
                     if index == 0 { operation.cancel() } else { operation.finish() }
                 }
                 operation.ended.wait()
-                #expect(operation.log.lines.filter { $0 == "finish" }.count == 1)
+                #expect(operation.log.all.filter { $0 == "finish" }.count == 1)
                 #expect(operation.result != nil)
             }
         }
@@ -184,7 +184,7 @@ import Testing
             operation.start()
             operation.ended.wait()
             #expect(operation.error is RunLoopHasEnded)
-            #expect(operation.log.lines.isEmpty)
+            #expect(operation.log.all.isEmpty)
         }
     }
 
@@ -197,7 +197,7 @@ import Testing
             thread.stop()
             operation.ended.wait()
             #expect(operation.error is RunLoopHasEnded)
-            #expect(operation.log.lines == ["start", "finish"])
+            #expect(operation.log.all == ["start", "finish"])
         }
     }
 
@@ -207,19 +207,19 @@ import Testing
         async throws
     {
         try await withRunLoop { loop in
-            let log = Log()
+            let log = Trace()
             let (begun, ended) = (Happening(), Happening())
             let operation = RunLoopOperation(runLoop: loop) { _ in
-                log.add("made at home \(loop.isCurrent)")
+                log("made at home \(loop.isCurrent)")
                 begun.happened()
-                return AtTheEnd { log.add("ended at home \(loop.isCurrent)") }
+                return AtEnd { log("ended at home \(loop.isCurrent)") }
             }
             operation.completionBlock = { ended.happened() }
             operation.start()
             begun.wait()
             operation.cancel()
             ended.wait()
-            #expect(log.lines == ["made at home true", "ended at home true"])
+            #expect(log.all == ["made at home true", "ended at home true"])
         }
     }
 
@@ -228,7 +228,7 @@ import Testing
             let ended = Happening()
             let operation = RunLoopOperation(runLoop: loop) { operation in
                 operation.finish()
-                return AtTheEnd { ended.happened() }
+                return AtEnd { ended.happened() }
             }
             operation.start()
             ended.wait()
@@ -241,7 +241,7 @@ import Testing
         let freed = Happening()
         try await withRunLoop { loop in
             do {
-                let held = AtTheEnd { freed.happened() }
+                let held = AtEnd { freed.happened() }
                 let operation = RunLoopOperation(runLoop: loop) { _ in held }
                 let ended = Happening()
                 operation.completionBlock = {

@@ -28,11 +28,11 @@ import Testing
 
     @Test func `a block operation, which is not concurrent, has finished when start returns`() async throws {
         try await onItsOwnThread {
-            let log = Log()
-            let operations = ["a", "b"].map { name in BlockOperation { log.add(name) } }
+            let log = Trace()
+            let operations = ["a", "b"].map { name in BlockOperation { log(name) } }
             for operation in operations { operation.start() }
             #expect(operations.allSatisfy { $0.isFinished })
-            #expect(log.lines == ["a", "b"])
+            #expect(log.all == ["a", "b"])
         }
     }
 
@@ -40,17 +40,17 @@ import Testing
         async throws
     {
         try await withRunLoop { loop in
-            let fromOutside = ScriptedOperation(runLoop: loop) { $0.log.add("\(loop.isCurrent)") }
+            let fromOutside = ScriptedOperation(runLoop: loop) { $0.log("\(loop.isCurrent)") }
             fromOutside.start()
             fromOutside.begun.wait()
-            let fromInside = ScriptedOperation(runLoop: loop) { $0.log.add("\(loop.isCurrent)") }
+            let fromInside = ScriptedOperation(runLoop: loop) { $0.log("\(loop.isCurrent)") }
             loop.perform {
                 fromInside.start()
-                fromInside.log.add("started")
+                fromInside.log("started")
             }
             fromInside.begun.wait()
-            #expect(fromOutside.log.lines == ["start", "true"])
-            #expect(fromInside.log.lines == ["started", "start", "true"])
+            #expect(fromOutside.log.all == ["start", "true"])
+            #expect(fromInside.log.all == ["started", "start", "true"])
             for operation in [fromOutside, fromInside] { operation.finish() }
             for operation in [fromOutside, fromInside] { operation.ended.wait() }
         }
@@ -58,16 +58,16 @@ import Testing
 
     @Test func `without a loop of its own an operation works on a thread that all such share`() async throws {
         try await onItsOwnThread {
-            let loops = Log()
+            let loops = Trace()
             let operations = (0..<2).map { _ in
                 ScriptedOperation { operation in
-                    loops.add("\(ObjectIdentifier(RunLoop.current))")
+                    loops("\(ObjectIdentifier(RunLoop.current))")
                     operation.finish()
                 }
             }
             for operation in operations { operation.start() }
             for operation in operations { operation.ended.wait() }
-            #expect(Set(loops.lines).count == 1 && loops.lines.count == 2)
+            #expect(Set(loops.all).count == 1 && loops.all.count == 2)
         }
     }
 
@@ -77,7 +77,7 @@ import Testing
             let operation = ScriptedOperation(runLoop: .current, modes: [mode]) { $0.finish() }
             operation.start()
             RunLoop.current.run(mode: .default, before: Deadline.distantPast)
-            #expect(operation.log.lines.isEmpty && operation.isExecuting)
+            #expect(operation.log.all.isEmpty && operation.isExecuting)
             while !operation.isFinished, RunLoop.current.run(mode: mode, before: Deadline.distantFuture) {}
             #expect(operation.succeeded)
         }
@@ -90,7 +90,7 @@ import Testing
             }
             operation.start()
             RunLoop.current.run()
-            #expect(operation.log.lines == ["start", "finish"])
+            #expect(operation.log.all == ["start", "finish"])
         }
     }
 
@@ -150,24 +150,24 @@ import Testing
         async throws
     {
         try await withRunLoop { loop in
-            let log = Log()
+            let log = Trace()
             func make(_ name: String) -> ScriptedOperation {
                 ScriptedOperation(runLoop: loop) { operation in
-                    log.add("begin \(name)")
+                    log("begin \(name)")
                     Timer.scheduled(after: .milliseconds(1)) { _ in
-                        log.add("end \(name)")
+                        log("end \(name)")
                         operation.finish()
                     }
                 }
             }
-            let (first, second, last) = (make("1"), make("2"), BlockOperation { log.add("block") })
+            let (first, second, last) = (make("1"), make("2"), BlockOperation { log("block") })
             second.addDependency(first)
             last.addDependency(second)
             let (queue, other) = (OperationQueue(), OperationQueue())
             other.addOperation(last)
             queue.addOperations([second, first], waitUntilFinished: true)
             other.waitUntilAllOperationsAreFinished()
-            #expect(log.lines == ["begin 1", "end 1", "begin 2", "end 2", "block"])
+            #expect(log.all == ["begin 1", "end 1", "begin 2", "end 2", "block"])
         }
     }
 

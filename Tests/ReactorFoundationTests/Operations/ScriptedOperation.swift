@@ -5,7 +5,7 @@ import ReactorTestSupport
 
 /// An operation that writes down what it is told, and does what a test wants it to when it is told of its start.
 class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
-    let log = Log()
+    let log = Trace()
     let begun = Happening()
     let ended = Happening()
     /// Called by `operationDidStart()`.
@@ -21,17 +21,17 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
     }
 
     override func operationDidStart() {
-        log.add("start")
+        log("start")
         atStart(self)
         begun.happened()
     }
 
     override func operationDidCancel() {
-        log.add("cancel")
+        log("cancel")
         super.operationDidCancel()
     }
 
-    override func operationWillFinish() { log.add("finish") }
+    override func operationWillFinish() { log("finish") }
 
     var succeeded: Bool {
         if case .success = result { true } else { false }

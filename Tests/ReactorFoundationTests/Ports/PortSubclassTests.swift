@@ -5,10 +5,10 @@ import Testing
 
 /// A port as Cocoa code has it: valid by its own account, and invalidated without the superclass.
 private final class IndependentPort: Port, @unchecked Sendable {
-    private let end: AtTheEnd
+    private let end: AtEnd
     private var isUsable = true
 
-    init(_ end: AtTheEnd) { self.end = end }
+    init(_ end: AtEnd) { self.end = end }
 
     override var isValid: Bool { isUsable }
 
@@ -33,7 +33,7 @@ private final class SilentPort: Port, @unchecked Sendable {
         try await onItsOwnThread {
             let (loop, freed) = (RunLoop.current, Happening())
             do {
-                let port = IndependentPort(AtTheEnd { freed.happened() })
+                let port = IndependentPort(AtEnd { freed.happened() })
                 loop.add(port, forMode: .default)
                 loop.add(port, forMode: .tracking)
                 port.invalidate()
@@ -49,7 +49,7 @@ private final class SilentPort: Port, @unchecked Sendable {
         try await onItsOwnThread {
             let (loop, other) = (RunLoop.current, Port())
             loop.add(other, forMode: .default)
-            let port = IndependentPort(AtTheEnd {})
+            let port = IndependentPort(AtEnd {})
             loop.add(port, forMode: .default)
             port.invalidate()
             #expect(other.isValid && loop.run(mode: .default, before: Deadline.distantPast))

@@ -6,20 +6,20 @@ import Testing
 
 /// Writes down which modes it gets into and out of.
 private final class ListeningPort: Port, @unchecked Sendable {
-    let log = Log()
+    let log = Trace()
 
-    override func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) { log.add("in \(mode.rawValue)") }
+    override func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) { log("in \(mode.rawValue)") }
     override func remove(from runLoop: RunLoop, forMode mode: RunLoop.Mode) {
-        log.add("out \(mode.rawValue)")
+        log("out \(mode.rawValue)")
     }
 
     deinit { invalidate() }
 }
 
 private final class EndingPort: Port, @unchecked Sendable {
-    private let end: AtTheEnd
+    private let end: AtEnd
 
-    init(_ end: AtTheEnd) { self.end = end }
+    init(_ end: AtEnd) { self.end = end }
 }
 
 /// The notifications of invalid ports that come from `body`'s thread.
@@ -74,7 +74,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
             #expect(port != nil)
             RunLoop.current.remove(try #require(port), forMode: .default)
             #expect(port == nil)
-            RunLoop.current.add(EndingPort(AtTheEnd { freed.happened() }), forMode: .default)
+            RunLoop.current.add(EndingPort(AtEnd { freed.happened() }), forMode: .default)
         }
         try await onItsOwnThread { freed.wait() }
     }
@@ -86,7 +86,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
             for mode in [.default, .default, RunLoop.Mode("other")] { loop.remove(port, forMode: mode) }
             loop.remove(port, forMode: .common)
             #expect(
-                port.log.lines == [
+                port.log.all == [
                     "in kCFRunLoopDefaultMode", "in kCFRunLoopCommonModes", "out kCFRunLoopDefaultMode",
                     "out kCFRunLoopCommonModes",
                 ])

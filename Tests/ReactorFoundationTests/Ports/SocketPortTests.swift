@@ -161,7 +161,8 @@ import Testing
 
     @Test func `a port of a Unix-domain path is sent to, and answers`() async throws {
         try await onItsOwnThread {
-            let path = NSTemporaryDirectory() + "reactor-\(getpid())-\(UInt32.random(in: 0 ... .max))"
+            let folder = TemporaryFolder()
+            let path = folder.path("socket")
             let address = Data(
                 try SocketAddress(unixPath: path).withSockAddr {
                     Array(UnsafeRawBufferPointer(start: $0, count: Int($1)))

@@ -12,24 +12,6 @@ final class Happening: Sendable {
     }
 }
 
-/// Calls a closure when it is destroyed.
-final class AtTheEnd: Sendable {
-    private let action: @Sendable () -> Void
-
-    init(_ action: @escaping @Sendable () -> Void) { self.action = action }
-
-    deinit { action() }
-}
-
-/// A list that threads write to, in the order in which they come.
-final class Log: Sendable {
-    private let stored = Mutex<[String]>([])
-
-    var lines: [String] { stored.withLock { $0 } }
-
-    func add(_ line: String) { stored.withLock { $0.append(line) } }
-}
-
 /// A number that threads add to, and the highest that it has been.
 final class Count: Sendable {
     private let stored = Mutex((now: 0, highest: 0))

@@ -3,23 +3,6 @@ import Reactor
 import Synchronization
 import SystemPackage
 
-/// What happened in a test, in order. Sendable, because signalled sources and posted blocks ask for it.
-final class Trace: Sendable {
-    private let events = Mutex<[String]>([])
-
-    func callAsFunction(_ event: String) { events.withLock { $0.append(event) } }
-
-    var all: [String] { events.withLock { $0 } }
-
-    /// What happened since the last call.
-    func take() -> [String] {
-        events.withLock { events in
-            defer { events = [] }
-            return events
-        }
-    }
-}
-
 /// Runs `body` on a thread of its own, with its loop, and answers what it noted.
 func traced(_ body: @escaping @Sendable (RunLoop, Trace) throws -> Void) async throws -> [String] {
     try await onItsOwnThread {
@@ -92,16 +75,4 @@ extension DescriptorSource {
             trace(name)
         }
     }
-}
-
-/// Something whose end can be seen.
-final class Witness: Sendable {}
-
-/// Whether something still is; holds it no longer than others do.
-struct Fate {
-    weak let witness: Witness?
-
-    init(_ witness: Witness) { self.witness = witness }
-
-    var isFreed: Bool { witness == nil }
 }

@@ -80,8 +80,8 @@ import Testing
     }
 
     @Test func `Unix-domain sockets tell paths, abstract names and nothing`() throws {
-        let path = "/tmp/reactor-address-\(getpid())"
-        defer { unlink(path) }
+        let folder = TemporaryFolder()
+        let path = folder.path("socket")
         let (server, client) = (try Datagrams(AF_UNIX), try Datagrams(AF_UNIX))
         #expect(try SocketAddress.local(of: server.descriptor) == .unixUnnamed)
         try server.bind(try SocketAddress(unixPath: path))
@@ -94,8 +94,8 @@ import Testing
     }
 
     @Test func `the longest paths are bound to, and told`() throws {
-        let path = "/tmp/" + "\(getpid())-".padded(to: 102)
-        defer { unlink(path) }
+        let folder = TemporaryFolder()
+        let path = (folder.path.string + "/").padded(to: 107)
         let socket = try Datagrams(AF_UNIX)
         try socket.bind(try SocketAddress(unixPath: path))
         #expect(try SocketAddress.local(of: socket.descriptor) == SocketAddress(unixPath: path))

@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test func `the file of an inherited path stays`() throws {
-        let folder = try TestFolder()
+        let folder = TemporaryFolder()
         let address = try SocketAddress(unixPath: folder.path("socket"))
         let number = try SystemCall.make { socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0) }
         let descriptor = FileDescriptor(rawValue: number)

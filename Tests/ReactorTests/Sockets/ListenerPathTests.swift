@@ -5,12 +5,12 @@ import Testing
 
 /// The file of a Unix-domain listener.
 @Suite struct ListenerPathTests {
-    private let folder: TestFolder
+    private let folder: TemporaryFolder
     private let path: String
     private let address: SocketAddress
 
     init() throws {
-        folder = try TestFolder()
+        folder = TemporaryFolder()
         path = folder.path("socket")
         address = try SocketAddress(unixPath: path)
     }
@@ -115,8 +115,8 @@ import Testing
 
     @Test func `a name without a folder is in the current one`() async {
         await #expect(processExitsWith: .success) {
-            let folder = try TestFolder()
-            precondition(chdir(folder.path) == 0)
+            let folder = TemporaryFolder()
+            precondition(chdir(folder.path.string) == 0)
             let listener = try Listener(SocketAddress(unixPath: "socket")) { _, _ in }
             precondition(folder.names == ["socket"])
             listener.close()
@@ -151,7 +151,7 @@ import Testing
     }
 
     @Test func `a folder that somebody has locked for good holds it up for no more than a while`() throws {
-        let number = open(folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let number = open(folder.path.string, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         defer { close(number) }
         #expect(flock(number, LOCK_EX) == 0)
         let listener = try listen()

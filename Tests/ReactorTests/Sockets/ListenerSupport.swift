@@ -17,44 +17,13 @@ private let lastLoopback = Atomic<UInt32>(0)
 enum Place: CaseIterable {
     case ipv4, ipv6, path, abstract
 
-    func address(in folder: TestFolder) throws -> SocketAddress {
+    func address(in folder: TemporaryFolder) throws -> SocketAddress {
         switch self {
         case .ipv4: .ownLoopback
         case .ipv6: .ipv6Loopback(port: 0)
         case .path: try SocketAddress(unixPath: folder.path("socket"))
         case .abstract: .unixUnnamed
         }
-    }
-}
-
-/// A folder of a test's own, which is gone when the test is.
-final class TestFolder: Sendable {
-    let path: String
-
-    init() throws {
-        var template = Array("/tmp/reactor-test-XXXXXX".utf8CString)
-        guard mkdtemp(&template) != nil else { throw Errno(rawValue: errno) }
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-
-    deinit {
-        for name in names { unlink(path(name)) }
-        rmdir(path)
-    }
-
-    func path(_ name: String) -> String { path + "/" + name }
-
-    var names: [String] {
-        guard let folder = opendir(path) else { return [] }
-        defer { closedir(folder) }
-        var names: [String] = []
-        while let entry = readdir(folder) {
-            names.append(
-                withUnsafePointer(to: &entry.pointee.d_name) {
-                    String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
-                })
-        }
-        return names.filter { $0 != "." && $0 != ".." }
     }
 }
 

@@ -8,7 +8,7 @@ import Testing
     @Test(arguments: Place.allCases)
     func `a connection is handed over as streams that carry bytes both ways`(place: Place) async throws {
         try await onItsOwnThread {
-            let folder = try TestFolder()
+            let folder = TemporaryFolder()
             var received: [UInt8] = []
             let listener = try addListener(place.address(in: folder)) { listener, connection in
                 #expect(connection.input.streamStatus == .notOpen)

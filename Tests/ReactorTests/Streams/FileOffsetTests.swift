@@ -6,11 +6,11 @@ import Testing
 /// What `fileCurrentOffsetKey` can do, and what it says when it cannot.
 @Suite struct FileOffsetTests {
     private let key = Stream.PropertyKey.fileCurrentOffsetKey
-    private let playground = Playground()
+    private let folder = TemporaryFolder()
 
     @Test(arguments: [true, false])
     func `a descriptor that appends has no offset to set`(isOpen: Bool) throws {
-        let path = try playground.file([1, 2, 3])
+        let path = try folder.file([1, 2, 3])
         let file = try FileDescriptor.open(path, .writeOnly, options: [.append])
         let output = OutputStream(descriptor: file, closeWhenDone: true)
         if isOpen { output.open() }
@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test func `a descriptor that came to append after it was opened has no offset to set`() throws {
-        let file = try FileDescriptor.open(try playground.file([1, 2, 3]), .writeOnly)
+        let file = try FileDescriptor.open(try folder.file([1, 2, 3]), .writeOnly)
         let output = OutputStream(descriptor: file, closeWhenDone: true)
         output.open()
         #expect(output.setProperty(1, forKey: key))
@@ -32,7 +32,7 @@ import Testing
 
     @Test func `a descriptor that appends can still be read from anywhere`() throws {
         let file = try FileDescriptor.open(
-            try playground.file([1, 2, 3]), .readWrite, options: [.append])
+            try folder.file([1, 2, 3]), .readWrite, options: [.append])
         let input = InputStream(descriptor: file, closeWhenDone: true)
         #expect(input.setProperty(2, forKey: key))
         input.open()
@@ -49,15 +49,15 @@ import Testing
     }
 
     @Test func `a FIFO's path has no offset to set`() {
-        let fifo = playground.fifo()
+        let fifo = folder.fifo()
         #expect(!InputStream(path: fifo).setProperty(0, forKey: key))
         #expect(!OutputStream(path: fifo).setProperty(0, forKey: key))
     }
 
     @Test func `a path that came to be a FIFO after its offset was set does not open`() throws {
-        let input = InputStream(path: playground.path.appending("fifo"))
+        let input = InputStream(path: folder.path.appending("fifo"))
         #expect(input.setProperty(1, forKey: key))
-        _ = playground.fifo()
+        _ = folder.fifo()
         input.open()
         #expect(input.streamError as? Errno == .illegalSeek)
     }
@@ -73,18 +73,18 @@ import Testing
     }
 
     @Test func `a stream at its end, or failed, takes no offset`() throws {
-        let input = InputStream(path: try playground.file([1]))
+        let input = InputStream(path: try folder.file([1]))
         input.open()
         #expect(input.read(upTo: 2) == [1] && input.read(upTo: 2) == [])
         #expect(input.streamStatus == .atEnd && !input.setProperty(0, forKey: key))
-        let missing = InputStream(path: playground.path.appending("missing"))
+        let missing = InputStream(path: folder.path.appending("missing"))
         missing.open()
         #expect(!missing.setProperty(0, forKey: key))
     }
 
     @Test(arguments: [Int64.min, -1])
     func `an offset is not negative`(offset: Int64) throws {
-        let path = try playground.file([1, 2])
+        let path = try folder.file([1, 2])
         for stream in [InputStream(path: path), OutputStream(path: path)] as [Stream] {
             #expect(!stream.setProperty(offset, forKey: key))
             stream.open()

@@ -7,8 +7,8 @@ import Testing
     @Test(arguments: [0, 1, 65_535, 65_536, 65_537, 400_000], [1000, 65_536, 1 << 20])
     func `a file is read whole and in order, through a delegate`(size: Int, step: Int) async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let input = InputStream(path: try playground.file(pattern(size)))
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let input = InputStream(path: try folder.file(pattern(size)))
             recorder.readsEverything(by: step)
             input.start(recorder)
             #expect(RunLoop.current.run(in: .default) == .finished)
@@ -18,8 +18,8 @@ import Testing
     }
 
     @Test func `a file is read whole by reading alone`() async throws {
-        let playground = Playground()
-        let input = InputStream(path: try playground.file(pattern(200_000)))
+        let folder = TemporaryFolder()
+        let input = InputStream(path: try folder.file(pattern(200_000)))
         input.open()
         var bytes: [UInt8] = []
         while input.hasBytesAvailable { bytes += input.read(upTo: 30_000) }
@@ -28,8 +28,8 @@ import Testing
 
     @Test func `reading in a loop within one callout keeps the order`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let input = InputStream(path: try playground.file(pattern(2_000_000)))
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let input = InputStream(path: try folder.file(pattern(2_000_000)))
             recorder.onEvent = { [unowned recorder] stream, event in
                 guard event == .hasBytesAvailable else { return }
                 while case let bytes = input.read(upTo: 10_000), !bytes.isEmpty { recorder.bytes += bytes }
@@ -42,9 +42,9 @@ import Testing
 
     @Test func `the end of a file is one more event, whose read returns nothing`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
             var counts: [Int] = []
-            let input = InputStream(path: try playground.file([1, 2, 3]))
+            let input = InputStream(path: try folder.file([1, 2, 3]))
             recorder.onEvent = { _, event in
                 if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
             }
@@ -55,8 +55,8 @@ import Testing
     }
 
     @Test func `a file is made or emptied at opening, and appended to if so wished`() throws {
-        let playground = Playground()
-        let path = playground.path.appending("new")
+        let folder = TemporaryFolder()
+        let path = folder.path.appending("new")
         for (append, expected) in [(false, [1, 2]), (false, [1, 2]), (true, [1, 2, 1, 2])] {
             let output = OutputStream(path: path, append: append)
             output.open()
@@ -64,16 +64,16 @@ import Testing
             output.close()
             #expect(try content(of: path) == expected.map(UInt8.init))
         }
-        let untouched = OutputStream(path: playground.path.appending("untouched"))
+        let untouched = OutputStream(path: folder.path.appending("untouched"))
         withExtendedLifetime(untouched) {
-            #expect(access(playground.path.appending("untouched").string, F_OK) != 0)
+            #expect(access(folder.path.appending("untouched").string, F_OK) != 0)
         }
     }
 
     @Test func `a file is written whole and in order, through a delegate`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let path = playground.path.appending("new")
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let path = folder.path.appending("new")
             let output = OutputStream(path: path)
             var rest = pattern(1_500_000)[...]
             recorder.onEvent = { stream, event in
@@ -93,8 +93,8 @@ import Testing
 
     @Test func `what is written on a loop and off it arrives in order`() async throws {
         try await onItsOwnThread {
-            let playground = Playground()
-            let path = playground.path.appending("new")
+            let folder = TemporaryFolder()
+            let path = folder.path.appending("new")
             let output = OutputStream(path: path)
             output.open()
             for part in 0..<20 {
@@ -113,8 +113,8 @@ import Testing
     }
 
     @Test func `the offset can be set before and after opening`() throws {
-        let playground = Playground()
-        let path = try playground.file(pattern(1000))
+        let folder = TemporaryFolder()
+        let path = try folder.file(pattern(1000))
         let key = Stream.PropertyKey.fileCurrentOffsetKey
         let input = InputStream(path: path)
         #expect(input.property(forKey: key) == nil)
@@ -139,9 +139,9 @@ import Testing
 
     @Test func `the offset of a stream on a loop is where its client is, and can be set`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
             let key = Stream.PropertyKey.fileCurrentOffsetKey
-            let input = InputStream(path: try playground.file(pattern(300_000)))
+            let input = InputStream(path: try folder.file(pattern(300_000)))
             input.start(recorder)
             RunLoop.current.serve { recorder.events.count == 2 }
             #expect(input.property(forKey: key) as? Int == 0)
@@ -157,8 +157,8 @@ import Testing
     @Test(arguments: [false, true])
     func `a shared descriptor's offset is where the client stopped`(isScheduled: Bool) async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let path = try playground.file(pattern(300_000))
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let path = try folder.file(pattern(300_000))
             let file = try FileDescriptor.open(path, .readOnly)
             try file.seek(offset: 100, from: .start)
             let input = InputStream(descriptor: file)
@@ -175,8 +175,8 @@ import Testing
 
     @Test func `a file that shrinks while it is read ends, and one that grows is read on`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let path = try playground.file(pattern(1_000_000))
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let path = try folder.file(pattern(1_000_000))
             let input = InputStream(path: path)
             recorder.readsEverything(by: 10_000)
             let reads = recorder.onEvent
@@ -189,7 +189,7 @@ import Testing
             #expect(recorder.events.last == .endEncountered && input.streamError == nil)
             #expect(recorder.bytes == Array(pattern(1_000_000).prefix(recorder.bytes.count)))
 
-            let growing = try playground.file(pattern(100_000), name: "growing")
+            let growing = try folder.file(pattern(100_000), name: "growing")
             let (other, second) = (InputStream(path: growing), Recorder())
             second.readsEverything(by: 5_000)
             let goesOn = second.onEvent
@@ -211,8 +211,8 @@ import Testing
 
     @Test func `a file that vanishes while it is read is read to its end`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let path = try playground.file(pattern(300_000))
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let path = try folder.file(pattern(300_000))
             recorder.readsEverything(by: 10_000)
             let input = InputStream(path: path)
             input.start(recorder)

@@ -57,8 +57,8 @@ import Testing
     }
 
     @Test func `a FIFO waits for its first writer`() async throws {
-        let playground = Playground()
-        let path = playground.fifo()
+        let folder = TemporaryFolder()
+        let path = folder.fifo()
         let input = InputStream(path: path)
         input.open()
         #expect(input.streamStatus == .open && !input.hasBytesAvailable)
@@ -76,8 +76,8 @@ import Testing
 
     @Test func `a FIFO tells of what its first writer writes`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let path = playground.fifo()
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let path = folder.fifo()
             recorder.readsEverything()
             let input = InputStream(path: path)
             input.start(recorder)
@@ -93,8 +93,8 @@ import Testing
     }
 
     @Test func `a FIFO that nobody reads cannot be written`() {
-        let playground = Playground()
-        let output = OutputStream(path: playground.fifo())
+        let folder = TemporaryFolder()
+        let output = OutputStream(path: folder.fifo())
         output.open()
         #expect(output.streamError as? Errno == .noSuchAddressOrDevice)
     }

@@ -68,35 +68,6 @@ extension RunLoop {
     }
 }
 
-/// A directory of a test's own, which goes with it.
-final class Playground {
-    let path: FilePath
-
-    init() {
-        var template = Array("/tmp/reactor-streams-XXXXXX".utf8CString)
-        path = template.withUnsafeMutableBufferPointer { FilePath(platformString: mkdtemp($0.baseAddress!)) }
-    }
-
-    deinit {
-        for name in entries(of: path.string) { unlink(path.appending(name).string) }
-        rmdir(path.string)
-    }
-
-    func file(_ content: [UInt8], name: String = "file") throws -> FilePath {
-        let file = path.appending(name)
-        let descriptor = try FileDescriptor.open(
-            file, .writeOnly, options: [.create, .truncate], permissions: .ownerReadWrite)
-        try descriptor.closeAfter { _ = try descriptor.writeAll(content) }
-        return file
-    }
-
-    func fifo(name: String = "fifo") -> FilePath {
-        let file = path.appending(name)
-        mkfifo(file.string, 0o600)
-        return file
-    }
-}
-
 /// What a file holds.
 func content(of path: FilePath) throws -> [UInt8] {
     let descriptor = try FileDescriptor.open(path, .readOnly)
@@ -109,19 +80,6 @@ func content(of path: FilePath) throws -> [UInt8] {
             bytes += buffer[..<count]
         }
     }
-}
-
-func entries(of directory: String) -> [String] {
-    guard let stream = opendir(directory) else { return [] }
-    defer { closedir(stream) }
-    var names: [String] = []
-    while let entry = readdir(stream) {
-        let name = withUnsafePointer(to: &entry.pointee.d_name) {
-            $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-        }
-        if name != ".", name != ".." { names.append(name) }
-    }
-    return names
 }
 
 /// How many of the process's descriptors are of the file at `path`.

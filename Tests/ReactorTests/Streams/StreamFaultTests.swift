@@ -10,30 +10,30 @@ import Testing
     }
 
     @Test func `a file that cannot be opened says why`() throws {
-        let playground = Playground()
-        let file = try playground.file([1])
-        let loop = playground.path.appending("loop")
+        let folder = TemporaryFolder()
+        let file = try folder.file([1])
+        let loop = folder.path.appending("loop")
         symlink(loop.string, loop.string)
-        let long = playground.path.appending(String(repeating: "x", count: 300))
+        let long = folder.path.appending(String(repeating: "x", count: 300))
         let cases: [(FilePath, Errno)] = [
-            (playground.path.appending("missing"), .noSuchFileOrDirectory),
+            (folder.path.appending("missing"), .noSuchFileOrDirectory),
             (file.appending("below"), .notDirectory), (loop, .tooManySymbolicLinkLevels),
-            (long, .fileNameTooLong), (playground.path, .isDirectory),
+            (long, .fileNameTooLong), (folder.path, .isDirectory),
         ]
         for (path, error) in cases {
             #expect(fault(InputStream(path: path)) == error)
             if error != .noSuchFileOrDirectory { #expect(fault(OutputStream(path: path)) == error) }
         }
-        #expect(fault(OutputStream(path: playground.path.appending("no/file"))) == .noSuchFileOrDirectory)
+        #expect(fault(OutputStream(path: folder.path.appending("no/file"))) == .noSuchFileOrDirectory)
         #expect(InputStream(fileAtPath: "/nowhere") != nil)
         #expect(OutputStream(toFileAtPath: "/nowhere/at/all", append: false) != nil)
     }
 
     @Test func `a descriptor that is a directory or closed fails at opening`() throws {
-        let playground = Playground()
-        let directory = try FileDescriptor.open(playground.path, .readOnly)
+        let folder = TemporaryFolder()
+        let directory = try FileDescriptor.open(folder.path, .readOnly)
         #expect(fault(InputStream(descriptor: directory)) == .isDirectory)
-        #expect(openDescriptors(of: playground.path) == 1)
+        #expect(openDescriptors(of: folder.path) == 1)
         #expect(fault(InputStream(descriptor: directory, closeWhenDone: true)) == .isDirectory)
         let nobody = FileDescriptor(rawValue: 1 << 20)
         #expect(fault(InputStream(descriptor: nobody)) == .badFileDescriptor)
@@ -42,8 +42,8 @@ import Testing
 
     @Test func `a descriptor that was opened for the other direction fails at the first byte`() async throws {
         try await onItsOwnThread {
-            let (playground, recorder) = (Playground(), Recorder())
-            let file = try FileDescriptor.open(try playground.file([1]), .readOnly)
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let file = try FileDescriptor.open(try folder.file([1]), .readOnly)
             let output = OutputStream(descriptor: file, closeWhenDone: true)
             output.open()
             #expect(output.write([1]) == 0 && output.streamError as? Errno == .badFileDescriptor)
@@ -96,8 +96,8 @@ import Testing
 
     @Test func `an empty file and an empty device end at once`() async throws {
         try await onItsOwnThread {
-            let playground = Playground()
-            for path in [try playground.file([]), "/dev/null"] {
+            let folder = TemporaryFolder()
+            for path in [try folder.file([]), "/dev/null"] {
                 let recorder = Recorder()
                 recorder.readsEverything()
                 InputStream(path: path).startAndRun(recorder)

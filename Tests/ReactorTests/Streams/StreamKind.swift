@@ -29,7 +29,7 @@ enum StreamKind: String, CaseIterable, Sendable {
 final class Fixture {
     let kind: StreamKind
     private(set) var stream: Stream!
-    private let playground = Playground()
+    private let folder = TemporaryFolder()
     private var others: [Stream] = []
     private var descriptors: [FileDescriptor] = []
     private var peers: [SocketPeer] = []
@@ -60,11 +60,11 @@ final class Fixture {
 
     private func input() throws -> InputStream {
         switch kind {
-        case .file: return InputStream(path: try playground.file(Self.content))
+        case .file: return InputStream(path: try folder.file(Self.content))
         case .device: return InputStream(path: "/dev/zero")
         case .bytes: return InputStream(data: Self.content)
         case .fifo:
-            let path = playground.fifo()
+            let path = folder.fifo()
             let reader = try FileDescriptor.open(path, .readOnly, options: [.nonBlocking])
             let writer = try FileDescriptor.open(path, .writeOnly)
             let input = InputStream(descriptor: reader, closeWhenDone: true)
@@ -96,7 +96,7 @@ final class Fixture {
 
     private func output() throws -> OutputStream {
         switch kind {
-        case .outputFile: return OutputStream(path: playground.path.appending("file"))
+        case .outputFile: return OutputStream(path: folder.path.appending("file"))
         case .outputDevice: return OutputStream(path: "/dev/null")
         case .memory: return OutputStream.toMemory()
         case .buffer: return OutputStream(toBuffer: memory, capacity: 6)

@@ -142,8 +142,8 @@ import Testing
 
     @Test func `files are closed when their streams are, in whatever way they end`() async throws {
         try await onItsOwnThread {
-            let playground = Playground()
-            let path = try playground.file(pattern(300_000))
+            let folder = TemporaryFolder()
+            let path = try folder.file(pattern(300_000))
             for ending in 0..<3 {
                 let recorder = Recorder()
                 var stream: Stream? = ending == 2 ? OutputStream(path: path) : InputStream(path: path)

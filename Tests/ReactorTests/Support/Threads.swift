@@ -16,12 +16,3 @@ extension RunLoop {
 extension RunLoopThread {
     func untilAsleep() { runLoop.untilAsleep() }
 }
-
-/// Calls a closure when it is destroyed: where, and whether, others let go of it.
-final class AtEnd: Sendable {
-    private let action: @Sendable () -> Void
-
-    init(_ action: @escaping @Sendable () -> Void) { self.action = action }
-
-    deinit { action() }
-}

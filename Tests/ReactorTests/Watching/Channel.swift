@@ -32,11 +32,10 @@ enum Channel: CaseIterable {
     }
 
     private func openFIFO() throws -> (FileDescriptor, FileDescriptor) {
-        let path = "/tmp/reactor-test-fifo-\(getpid())-\(Deadline.now.uptimeNanoseconds)"
-        try SystemCall.make { mkfifo(path, 0o600) }
-        defer { unlink(path) }
-        let reader = try FileDescriptor.open(FilePath(path), .readOnly, options: .nonBlocking)
-        return (reader, try FileDescriptor.open(FilePath(path), .writeOnly))
+        let folder = TemporaryFolder()
+        let path = folder.fifo()
+        let reader = try FileDescriptor.open(path, .readOnly, options: .nonBlocking)
+        return (reader, try FileDescriptor.open(path, .writeOnly))
     }
 
     private func openTerminal() throws -> (FileDescriptor, FileDescriptor) {

@@ -26,7 +26,7 @@ import Testing
     /// Each length has an allocation of its own, so that the address sanitizer sees a read beyond it.
     @Test(arguments: Scanner.allCases)
     func `all alignments and lengths give what a naive scan gives`(scanner: Scanner) {
-        var generator = FixedGenerator()
+        var generator = SeededGenerator(seed: 1)
         for length in 0...200 {
             for alignment in 0..<32 {
                 let rarity = [1, 2, 9, 80].randomElement(using: &generator)!

@@ -37,7 +37,7 @@ final class HandedStream {
     static let content = Array("abcdef".utf8)
 
     let stream: InputStream
-    private let playground = Playground()
+    private let folder = TemporaryFolder()
     private var writer: FileDescriptor?
     private var reader: FileDescriptor?
     private var peer: SocketPeer?
@@ -47,7 +47,7 @@ final class HandedStream {
         case .memory: stream = InputStream(data: Self.content)
         case .file:
             stream = InputStream(
-                path: fails ? playground.path.appending("missing") : try playground.file(Self.content))
+                path: fails ? folder.path.appending("missing") : try folder.file(Self.content))
         case .pipe:
             let pipe = try FileDescriptor.pipe()
             stream = InputStream(descriptor: fails ? pipe.writeEnd : pipe.readEnd)
@@ -55,7 +55,7 @@ final class HandedStream {
             if fails { try closeReader() } else { try pipe.writeEnd.writeAll(Self.content) }
         case .socket where fails:
             stream =
-                Stream.socketPair(to: try SocketAddress(unixPath: playground.path.appending("none"))).input
+                Stream.socketPair(to: try SocketAddress(unixPath: folder.path.appending("none"))).input
         case .socket:
             let (peer, other) = try SocketPeer.pair()
             peer.send(Self.content)

@@ -54,9 +54,8 @@ import Testing
 
     @Test func `a FIFO arrives whole`() async throws {
         let bytes = sample(100_000)
-        let path = FilePath("/tmp/reactor-fifo-\(getpid())")
-        mkfifo(path.string, 0o600)
-        defer { unlink(path.string) }
+        let folder = TemporaryFolder()
+        let path = folder.fifo()
         let report = try await onItsOwnThread {
             let keeper = try FileDescriptor.open(path, .readWrite)  // or an open FIFO is at its end at once
             let fifo = InputStream(path: path)

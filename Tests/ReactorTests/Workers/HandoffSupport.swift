@@ -31,22 +31,6 @@ extension HandoffReport.Ending {
     }
 }
 
-/// A regular file that goes when it is let go of.
-final class TemporaryFile: Sendable {
-    private static let last = Atomic(0)
-    let path: FilePath
-
-    init(_ bytes: some Sequence<UInt8>) throws {
-        let number = Self.last.add(1, ordering: .relaxed).newValue
-        path = FilePath("/tmp/reactor-handoff-\(getpid())-\(number)")
-        let file = try FileDescriptor.open(
-            path, .writeOnly, options: [.create, .truncate], permissions: .ownerReadWrite)
-        try file.closeAfter { _ = try file.writeAll(bytes) }
-    }
-
-    deinit { unlink(path.string) }
-}
-
 /// Bytes in which every place is different from its neighbourhood.
 func sample(_ count: Int) -> [UInt8] {
     (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }

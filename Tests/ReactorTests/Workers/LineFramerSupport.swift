@@ -173,15 +173,3 @@ extension [UInt8] {
         return pieces
     }
 }
-
-/// The same numbers in every run (xorshift64).
-struct FixedGenerator: RandomNumberGenerator {
-    var state: UInt64 = 88_172_645_463_325_252
-
-    mutating func next() -> UInt64 {
-        state ^= state << 13
-        state ^= state >> 7
-        state ^= state << 17
-        return state
-    }
-}

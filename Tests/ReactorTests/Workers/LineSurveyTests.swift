@@ -24,7 +24,7 @@ import Testing
     }
 
     /// Lines of mostly well-formed text, here and there with a byte that is none.
-    private static func text(_ generator: inout FixedGenerator, faults: Int) -> [UInt8] {
+    private static func text(_ generator: inout SeededGenerator, faults: Int) -> [UInt8] {
         let units = ["a", "bcdefgh", "\n", "\n", "é", "日", "🎏"].map { Array($0.utf8) }
         var bytes: [UInt8] = []
         for _ in 0..<Int.random(in: 0...120, using: &generator) {
@@ -41,7 +41,7 @@ import Testing
     func `of each line it is known whether it is ASCII, and never wrongly that it is text`(
         finder: Finder, faults: Int
     ) {
-        var generator = FixedGenerator()
+        var generator = SeededGenerator(seed: 1)
         for _ in 0..<3000 {
             let bytes = Self.text(&generator, faults: faults)
             var start = 0
@@ -147,7 +147,7 @@ import Testing
 
     @Test(arguments: [0, 1, 3])
     func `lines of a file are those of any stream, whatever is known of them`(faults: Int) async throws {
-        var generator = FixedGenerator()
+        var generator = SeededGenerator(seed: 1)
         for _ in 0..<3 {
             let bytes = Self.text(&generator, faults: faults) + Array("\r\nmore\r\n".utf8)
             try await Self.agree(bytes, chunkSizes: [1, 2, 3, 7, 64, 1000])

@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test func `validation of random bytes agrees with the standard library`() {
-        var generator = FixedGenerator()
+        var generator = SeededGenerator(seed: 1)
         let units: [[UInt8]] = ["a", "é", "日", "🎏"].map { Array($0.utf8) }
         for round in 0..<20_000 {
             var bytes: [UInt8] = []

@@ -44,19 +44,3 @@ func offThePool<Result: Sendable>(_ body: @escaping @Sendable () throws -> Resul
         DispatchQueue(label: "child").async { continuation.resume(with: Swift.Result { try body() }) }
     }
 }
-
-/// A file that is gone when the test is.
-final class TemporaryFile: Sendable {
-    let path: String
-
-    init(_ bytes: [UInt8]) throws {
-        var template = Array("/tmp/reactor-example-XXXXXX".utf8CString)
-        let descriptor = FileDescriptor(rawValue: mkstemp(&template))
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        try descriptor.closeAfter { _ = try descriptor.writeAll(bytes) }
-    }
-
-    convenience init(_ text: String) throws { try self.init(Array(text.utf8)) }
-
-    deinit { unlink(path) }
-}

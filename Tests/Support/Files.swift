@@ -1,0 +1,59 @@
+import Glibc
+package import SystemPackage
+
+/// A directory of a test's own, which goes with it and all that is in it.
+package final class TemporaryFolder: Sendable {
+    package let path: FilePath
+
+    package init() {
+        var template = Array("/tmp/reactor-XXXXXX".utf8CString)
+        precondition(mkdtemp(&template) != nil, "no directory for a test")
+        path = FilePath(String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self))
+    }
+
+    deinit {
+        for name in names { unlink(path(name)) }
+        rmdir(path.string)
+    }
+
+    package var names: [String] { entries(of: path.string) }
+
+    package func path(_ name: String) -> String { path.appending(name).string }
+
+    package func file(_ content: some Sequence<UInt8>, name: String = "file") throws -> FilePath {
+        let file = path.appending(name)
+        let descriptor = try FileDescriptor.open(
+            file, .writeOnly, options: [.create, .truncate], permissions: .ownerReadWrite)
+        try descriptor.closeAfter { _ = try descriptor.writeAll(content) }
+        return file
+    }
+
+    package func fifo(name: String = "fifo") -> FilePath {
+        let file = path.appending(name)
+        mkfifo(file.string, 0o600)
+        return file
+    }
+}
+
+/// A regular file that goes when its variable does.
+package final class TemporaryFile: Sendable {
+    private let folder = TemporaryFolder()
+    package let path: FilePath
+
+    package init(_ bytes: some Sequence<UInt8>) throws { path = try folder.file(bytes) }
+
+    package convenience init(_ text: String) throws { try self.init(text.utf8) }
+}
+
+package func entries(of directory: String) -> [String] {
+    guard let stream = opendir(directory) else { return [] }
+    defer { closedir(stream) }
+    var names: [String] = []
+    while let entry = readdir(stream) {
+        let name = withUnsafePointer(to: &entry.pointee.d_name) {
+            $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+        }
+        if name != ".", name != ".." { names.append(name) }
+    }
+    return names
+}
