@@ -33,9 +33,15 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
-        example("line-reader", "CMalloc", system),
-        example("chat", system),
-        example("echo-server", system),
+        // What several of the programs do for a signal.
+        .target(
+            name: "ExampleSupport",
+            dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
+            swiftSettings: settings
+        ),
+        example("line-reader", "CMalloc", "ExampleSupport", system),
+        example("chat", "ExampleSupport", system),
+        example("echo-server", "ExampleSupport", system),
         example("timers"),
         // A symbolic link to the library's own: what starts programs and waits for them.
         .target(

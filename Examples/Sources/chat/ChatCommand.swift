@@ -1,4 +1,5 @@
 import ArgumentParser
+import ExampleSupport
 import Reactor
 import SystemPackage
 
@@ -32,7 +33,7 @@ struct ChatCommand: ParsableCommand {
         let room = Room(patience: .seconds(patience))
         let listener = try Listener(address) { _, connection in room.welcome(connection) }
         try RunLoop.main.add(listener, forMode: .common)
-        try Interruption.await {
+        try Interruption {
             listener.close()
             room.close { RunLoop.main.stop() }
         }

@@ -1,3 +1,4 @@
+import ExampleSupport
 import Reactor
 
 /// Accepts connections on the loop of the thread that it is made on, and serves them there.
@@ -24,7 +25,7 @@ final class EchoServer {
             serve(connection)
         }
         try RunLoop.current.add(listener, forMode: .common)
-        try Interruption.await { [self] in end() }
+        try Interruption { [self] in end() }
         self.listener = listener
         self.address = listener.localAddress
     }

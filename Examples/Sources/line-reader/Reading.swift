@@ -1,4 +1,5 @@
 import Dispatch
+import ExampleSupport
 import Reactor
 import SystemPackage
 
