@@ -56,7 +56,7 @@ let package = Package(
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
             name: "ReactorTestSupport",
-            dependencies: [system],
+            dependencies: ["Reactor", system],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),

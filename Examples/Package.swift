@@ -46,14 +46,16 @@ let package = Package(
         // A symbolic link to the library's own: what starts programs and waits for them.
         .target(
             name: "ReactorTestSupport",
-            dependencies: [system],
+            dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),
         // Runs the programs, which a build of the tests builds too.
         .testTarget(
             name: "ExampleTests",
-            dependencies: ["ReactorTestSupport", system],
+            dependencies: [
+                "ReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"), system,
+            ],
             swiftSettings: testSettings
         ),
     ],

@@ -53,8 +53,8 @@ import Testing
 
     @Test func `a download that finds no server fails with the stream's error`() async throws {
         try await onItsOwnThread {
-            let silent = RawSocket.bound()
-            let address = try SocketAddress.local(of: FileDescriptor(rawValue: silent.number))
+            let silent = try SocketPeer.bound()
+            let address = try silent.localAddress
             let download = Downloader(port: address.port ?? 0, path: "/")
             OperationQueue().addOperations([download], waitUntilFinished: true)
             guard case .failure(let error) = download.result else { fatalError("it did not fail") }

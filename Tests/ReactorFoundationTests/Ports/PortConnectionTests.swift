@@ -10,11 +10,11 @@ import Testing
 
     @Test func `ports of one address share a connection, which ends with the last of them`() async throws {
         try await onItsOwnThread {
-            let listener = RawSocket.listening()
+            let listener = try SocketPeer.listening()
             var ports = [listener.remote, listener.remote]
             #expect(ports[0] == ports[1] && ports[0].hash == ports[1].hash)
             #expect(ports[0].say("a") && ports[1].say("b"))
-            let connection = listener.accept()
+            let connection = try listener.accept()
             let size = 12 + 20 + 8 + 1
             #expect(connection.receive(2 * size).count == 2 * size)
             ports.removeFirst()
@@ -27,23 +27,23 @@ import Testing
 
     @Test func `a connection that the receiver has closed is made anew`() async throws {
         try await onItsOwnThread {
-            let listener = RawSocket.listening()
+            let listener = try SocketPeer.listening()
             let port = listener.remote
             #expect(port.say("a"))
             do {
-                let first = listener.accept()
+                let first = try listener.accept()
                 #expect(first.receive(41).count == 41)
-                shutdown(first.number, Int32(SHUT_WR))
+                first.shutDown()
                 // Nothing is left to read but the end: so it has arrived.
                 #expect(port.say("b"))
             }
-            #expect(listener.accept().receive(41).count == 41)
+            #expect(try listener.accept().receive(41).count == 41)
         }
     }
 
     @Test func `a receiver that does not read is waited for to the limit, and no longer`() async throws {
         try await onItsOwnThread {
-            let listener = RawSocket.listening()
+            let listener = try SocketPeer.listening()
             let port = listener.remote
             let patience = 0.05
             var begin = Date()
@@ -51,7 +51,7 @@ import Testing
             #expect(Date().timeIntervalSince(begin) >= patience * 0.9)
             // A message was half sent: another connection takes the next.
             #expect(port.say("next"))
-            let (lost, next) = (listener.accept(), listener.accept())
+            let (lost, next) = (try listener.accept(), try listener.accept())
             #expect(next.receive(44).count == 44)
             _ = lost
         }
@@ -60,7 +60,7 @@ import Testing
     @Test func `with a limit that has passed a message is sent if nothing has to be waited for`() async throws
     {
         try await onItsOwnThread {
-            let listener = RawSocket.listening()
+            let listener = try SocketPeer.listening()
             let port = listener.remote
             #expect(port.say("a"))
             #expect(port.say("b", before: .distantPast))
@@ -84,7 +84,7 @@ import Testing
             let port = try SocketPort.listening(mailbox)
             let remote = port.remote
             #expect(remote.say("before"))
-            let stranger = RawSocket.connected(to: port.number)
+            let stranger = try SocketPeer.connected(to: port.number)
             stranger.send(garbage)
             #expect(stranger.receive(1).isEmpty)
             #expect(remote.say("after"))
@@ -99,7 +99,7 @@ import Testing
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
             do {
-                let sender = RawSocket.connected(to: port.number)
+                let sender = try SocketPeer.connected(to: port.number)
                 sender.send(PortBytes.message("whole") + PortBytes.message("half").dropLast(2))
             }
             mailbox.wait(1)
@@ -134,7 +134,7 @@ import Testing
     @Test func `the connections of a port end with it`() async throws {
         try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
-            let connection = RawSocket.connected(to: port.number)
+            let connection = try SocketPeer.connected(to: port.number)
             connection.send(PortBytes.message("unread"))
             port.invalidate()
             #expect(connection.receive(1).isEmpty)
@@ -144,7 +144,7 @@ import Testing
     @Test func `a port that is let go of closes its sockets`() async throws {
         try await onItsOwnThread {
             var port: SocketPort? = SocketPort(tcpPort: 0)
-            let connection = RawSocket.connected(to: try #require(port).number)
+            let connection = try SocketPeer.connected(to: try #require(port).number)
             port = nil
             #expect(connection.receive(1).isEmpty)
         }
@@ -155,7 +155,7 @@ import Testing
             for _ in 0..<100 {
                 let port = try #require(SocketPort(tcpPort: 0))
                 RunLoop.current.add(port, forMode: .default)
-                let connection = RawSocket.connected(to: port.number)
+                let connection = try SocketPeer.connected(to: port.number)
                 for _ in 0..<5 { connection.send(PortBytes.message("early")) }
                 RunLoop.current.remove(port, forMode: .default)
             }

@@ -1,5 +1,7 @@
+import Glibc
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 import Testing
 
 /// A port's delegate that keeps the messages, and runs its thread's loop until they have come.
@@ -59,5 +61,27 @@ extension SocketPort {
     func send(_ bytes: Int, before date: Date) -> Bool {
         let components = NSMutableArray(array: [NSData(data: Data(count: bytes))])
         return send(before: date, components: components, from: nil, reserved: 0)
+    }
+}
+
+extension SocketPeer {
+    /// A socket that has an address of this machine, and does not listen.
+    static func bound() throws -> SocketPeer {
+        let socket = try SocketPeer(family: AF_INET)
+        try socket.bind(to: .ipv4Loopback(port: 0))
+        return socket
+    }
+
+    /// A socket that listens on this machine.
+    static func listening() throws -> SocketPeer { try SocketPeer(listeningAt: .ipv4Loopback(port: 0)) }
+
+    /// A socket that is connected to a port of this machine.
+    static func connected(to port: UInt16) throws -> SocketPeer {
+        try SocketPeer(connectedTo: .ipv4Loopback(port: port))
+    }
+
+    /// What stands for the socket elsewhere.
+    var remote: SocketPort {
+        SocketPort(remoteWithTCPPort: (try? localAddress)?.port ?? 0, host: "127.0.0.1")!
     }
 }

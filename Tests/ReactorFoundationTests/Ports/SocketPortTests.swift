@@ -222,7 +222,7 @@ import Testing
             let nowhere = SocketPort(
                 remoteWithProtocolFamily: PF_INET, socketType: stream, protocol: 6, address: Data())
             #expect(!nowhere.say("x"))
-            let (silent, remote) = (RawSocket.bound(), taken.remote)
+            let (silent, remote) = (try SocketPeer.bound(), taken.remote)
             #expect(!silent.remote.say("x"))
             taken.invalidate()
             remote.invalidate()

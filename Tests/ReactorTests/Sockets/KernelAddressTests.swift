@@ -63,46 +63,50 @@ import Testing
     }
 
     @Test func `a socket tells its own address and its peer's`() throws {
-        let (server, client) = (try Datagrams(AF_INET), try Datagrams(AF_INET))
-        try server.bind(.ipv4Loopback(port: 0))
+        let (server, client) = (
+            try SocketPeer(family: AF_INET, SOCK_DGRAM), try SocketPeer(family: AF_INET, SOCK_DGRAM)
+        )
+        try server.bind(to: .ipv4Loopback(port: 0))
         let address = try SocketAddress.local(of: server.descriptor)
         #expect(address.isLoopback)
         #expect(address.port != 0)
         #expect(throws: Errno.socketNotConnected) { try SocketAddress.peer(of: client.descriptor) }
-        try client.connect(address)
+        try client.connect(to: address)
         #expect(try SocketAddress.peer(of: client.descriptor) == address)
     }
 
     @Test func `an IPv6 socket tells its own address`() throws {
-        let socket = try Datagrams(AF_INET6)
-        try socket.bind(.ipv6Loopback(port: 0))
+        let socket = try SocketPeer(family: AF_INET6, SOCK_DGRAM)
+        try socket.bind(to: .ipv6Loopback(port: 0))
         #expect(try SocketAddress.local(of: socket.descriptor).ipv6 == 1)
     }
 
     @Test func `Unix-domain sockets tell paths, abstract names and nothing`() throws {
         let folder = TemporaryFolder()
         let path = folder.path("socket")
-        let (server, client) = (try Datagrams(AF_UNIX), try Datagrams(AF_UNIX))
+        let (server, client) = (
+            try SocketPeer(family: AF_UNIX, SOCK_DGRAM), try SocketPeer(family: AF_UNIX, SOCK_DGRAM)
+        )
         #expect(try SocketAddress.local(of: server.descriptor) == .unixUnnamed)
-        try server.bind(try SocketAddress(unixPath: path))
+        try server.bind(to: try SocketAddress(unixPath: path))
         #expect(try SocketAddress.local(of: server.descriptor).unixPath == FilePath(path))
-        try client.bind(.unixUnnamed)
+        try client.bind(to: .unixUnnamed)
         let name = try #require(try SocketAddress.local(of: client.descriptor).unixAbstractName)
         #expect(!name.isEmpty)
-        try client.connect(try SocketAddress(unixPath: path))
+        try client.connect(to: try SocketAddress(unixPath: path))
         #expect(try SocketAddress.peer(of: client.descriptor).unixPath == FilePath(path))
     }
 
     @Test func `the longest paths are bound to, and told`() throws {
         let folder = TemporaryFolder()
         let path = (folder.path.string + "/").padded(to: 107)
-        let socket = try Datagrams(AF_UNIX)
-        try socket.bind(try SocketAddress(unixPath: path))
+        let socket = try SocketPeer(family: AF_UNIX, SOCK_DGRAM)
+        try socket.bind(to: try SocketAddress(unixPath: path))
         #expect(try SocketAddress.local(of: socket.descriptor) == SocketAddress(unixPath: path))
     }
 
     @Test func `an address of another family is kept as it is`() throws {
-        let socket = try Datagrams(AF_NETLINK)
+        let socket = try SocketPeer(family: AF_NETLINK, SOCK_DGRAM)
         let address = try SocketAddress.local(of: socket.descriptor)
         #expect(address.family.rawValue == UInt16(AF_NETLINK))
         #expect(address.description.contains("16"))
@@ -117,28 +121,6 @@ import Testing
 }
 
 private func address(_ bytes: ArraySlice<UInt8>) -> SocketAddress? { SocketAddress(bytes.span.bytes) }
-
-/// A datagram socket of the kernel's that lasts as long as its variable.
-private final class Datagrams {
-    let descriptor: FileDescriptor
-
-    init(_ family: CInt) throws {
-        let number = try SystemCall.make {
-            socket(family, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        }
-        descriptor = FileDescriptor(rawValue: number)
-    }
-
-    deinit { try? descriptor.close() }
-
-    func bind(_ address: SocketAddress) throws {
-        try SystemCall.make { address.withSockAddr { Glibc.bind(descriptor.rawValue, $0, $1) } }
-    }
-
-    func connect(_ address: SocketAddress) throws {
-        try SystemCall.make { address.withSockAddr { Glibc.connect(descriptor.rawValue, $0, $1) } }
-    }
-}
 
 extension String {
     fileprivate func padded(to count: Int) -> String {

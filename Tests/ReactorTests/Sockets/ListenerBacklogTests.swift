@@ -13,7 +13,7 @@ import Testing
             var (calls, callsAfter) = (0, 0)
             let listener = try addListener(canary: AtEnd { freed.value = true }) { _, _ in calls += 1 }
             if !isInLoop { RunLoop.current.remove(listener, forMode: .default) }
-            let clients = try (0..<count).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<count).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             listener.drain()
             callsAfter = calls
             #expect(callsAfter == count)
@@ -44,7 +44,7 @@ import Testing
                 #expect(!listener.isValid)
                 depth -= 1
             }
-            let clients = try (0..<count).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<count).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(calls == count)
             #expect(isRefused(listener.localAddress))
@@ -60,7 +60,7 @@ import Testing
                 RunLoop.current.poll()  // would find it ready, were it still watched
                 listener.close()
             }
-            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             listener.drain()
             #expect(calls == 1)
             withExtendedLifetime(clients) {}
@@ -76,9 +76,9 @@ import Testing
                 connection.input.open()
                 bytes.append(connection.input.read(upTo: 1))
             }
-            let clients = try (0..<4).map { _ in try Client(listener.localAddress) }
-            for index in 0..<3 { try clients[index].reset() }
-            try clients[3].put([7])
+            let clients = try (0..<4).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
+            for index in 0..<3 { clients[index].reset() }
+            clients[3].send([7])
             while bytes.last != [7] { RunLoop.current.run(mode: .default, before: .minutesAway) }
             listener.close()
         }
@@ -100,7 +100,7 @@ import Testing
                     return listener.localAddress
                 }
             }
-            let clients = try (0..<count).map { [address] _ in try Client(address) }
+            let clients = try (0..<count).map { [address] _ in try SocketPeer(connectedTo: address) }
             arrived.wait()
             for thread in threads { thread.stop() }
             #expect(counts.value.reduce(0, +) == count)
@@ -119,13 +119,13 @@ import Testing
             var calls = 0
             let listener = try Listener(.unixUnnamed, options: .init(backlog: 1)) { _, _ in calls += 1 }
             try RunLoop.current.add(listener, forMode: .default)
-            var clients = try (0..<2).map { _ in try Client(listener.localAddress) }
+            var clients = try (0..<2).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             #expect(throws: Errno.resourceTemporarilyUnavailable) {
-                try Client(listener.localAddress, isBlocking: false)
+                try SocketPeer(connectedTo: listener.localAddress, isBlocking: false)
             }
             RunLoop.current.poll()
             #expect(calls == 2)
-            clients.append(try Client(listener.localAddress, isBlocking: false))
+            clients.append(try SocketPeer(connectedTo: listener.localAddress, isBlocking: false))
             listener.close()
         }
     }

@@ -7,11 +7,10 @@ import Testing
 @Suite struct ListenerDescriptorTests {
     /// A blocking socket, bound to loopback.
     private func makeSocket(listens: Bool = true) throws -> FileDescriptor {
-        let number = try SystemCall.make { socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) }
-        let descriptor = FileDescriptor(rawValue: number)
-        try descriptor.bind(to: .ownLoopback)
-        if listens { try descriptor.listen() }
-        return descriptor
+        let socket = try SocketPeer(family: AF_INET)
+        try socket.bind(to: .ownLoopback)
+        if listens { try socket.listen() }
+        return try socket.descriptor.duplicate()
     }
 
     @Test func `a socket that listens already is taken over, and never blocks the loop`() async throws {
@@ -22,7 +21,7 @@ import Testing
             let listener = try Listener(descriptor: descriptor) { _, _ in calls += 1 }
             #expect(listener.localAddress == address)
             try RunLoop.current.add(listener, forMode: .default)
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             RunLoop.current.poll()
             #expect(calls == 1)
             listener.close()
@@ -48,21 +47,10 @@ import Testing
     @Test func `the file of an inherited path stays`() throws {
         let folder = TemporaryFolder()
         let address = try SocketAddress(unixPath: folder.path("socket"))
-        let number = try SystemCall.make { socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0) }
-        let descriptor = FileDescriptor(rawValue: number)
-        try descriptor.bind(to: address)
-        try descriptor.listen()
-        let listener = try Listener(descriptor: descriptor) { _, _ in }
+        let socket = try SocketPeer(listeningAt: address)
+        let listener = try Listener(descriptor: socket.descriptor.duplicate()) { _, _ in }
         #expect(listener.localAddress == address)
         listener.close()
         #expect(folder.names == ["socket"])
     }
-}
-
-extension FileDescriptor {
-    fileprivate func bind(to address: SocketAddress) throws {
-        try SystemCall.make { address.withSockAddr { Glibc.bind(rawValue, $0, $1) } }
-    }
-
-    fileprivate func listen() throws { try SystemCall.make { Glibc.listen(rawValue, 8) } }
 }

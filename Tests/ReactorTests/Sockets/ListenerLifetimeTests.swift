@@ -14,7 +14,7 @@ import Testing
                 listener.close()
                 inside.append(freed.value || listener.isValid)
             }
-            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(inside == [false])
             #expect(freed.value)
@@ -25,7 +25,7 @@ import Testing
     @Test func `closed, it listens no longer, and those in the backlog are turned away`() async throws {
         try await onItsOwnThread {
             let listener = try addListener { _, _ in Issue.record("called") }
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             listener.close()
             #expect(throws: Errno.connectionReset) { try client.descriptor.readFirst() }
             #expect(isRefused(listener.localAddress))
@@ -44,7 +44,7 @@ import Testing
                         for listener in listeners { listener.close() }
                     })
             }
-            let clients = try listeners.map { try Client($0.localAddress) }
+            let clients = try listeners.map { try SocketPeer(connectedTo: $0.localAddress) }
             RunLoop.current.poll()
             #expect(RunLoop.current.poll() == .finished)
             #expect(calls == 1)
@@ -72,7 +72,7 @@ import Testing
                 }
                 listeners.append(listener)
             }
-            let clients = try listeners.map { try Client($0.localAddress) }
+            let clients = try listeners.map { try SocketPeer(connectedTo: $0.localAddress) }
             for _ in 0..<3 { loop.poll() }
             try #require(calls == 1 && strangerCalls == 0)
             pipe.put()
@@ -92,7 +92,7 @@ import Testing
                 if calls == 2 { RunLoop.current.remove(listener, forMode: .default) }
             }
             let address = try #require(listener?.localAddress)
-            let clients = try (0..<2).map { _ in try Client(address) }
+            let clients = try (0..<2).map { _ in try SocketPeer(connectedTo: address) }
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(calls == 2)
             #expect(freed.value)
@@ -142,7 +142,7 @@ import Testing
                 depth -= 1
                 if calls == 3 { listener.close() }
             }
-            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(calls == 3)
             #expect(deepest == 1)
@@ -158,7 +158,7 @@ import Testing
                 RunLoop.current.perform(order: 0) { listener.close() }
                 RunLoop.current.poll()
             }
-            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(calls == 1)
             withExtendedLifetime(clients) {}
@@ -178,7 +178,7 @@ import Testing
                 }
                 let address = listener.localAddress
                 let clients = try JoinableThread(name: "clients") {
-                    while (try? Client(address)) != nil {}
+                    while (try? SocketPeer(connectedTo: address)) != nil {}
                 }
                 #expect(RunLoop.current.run(in: .default) == .finished)
                 clients.join()

@@ -11,7 +11,7 @@ import Testing
             let listener = try addListener(.ownLoopback, .custom) { _, _ in calls += 1 }
             #expect(loop.contains(listener, forMode: .custom))
             #expect(!loop.contains(listener, forMode: .default))
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             #expect(loop.poll() == .finished)
             #expect(calls == 0)
             loop.poll(.custom)
@@ -31,9 +31,9 @@ import Testing
             let listener = try addListener(.ownLoopback, .common) { _, _ in
                 modes.append(loop.currentMode)
             }
-            let first = try Client(listener.localAddress)
+            let first = try SocketPeer(connectedTo: listener.localAddress)
             loop.poll(.tracking)
-            let second = try Client(listener.localAddress)
+            let second = try SocketPeer(connectedTo: listener.localAddress)
             loop.poll()
             #expect(modes == [.tracking, .default])
             listener.close()
@@ -52,7 +52,7 @@ import Testing
                 calls += 1
                 loop.remove(listener, forMode: .default)
             }
-            let clients = try (0..<2).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<2).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             #expect(loop.run(in: .default) == .finished)
             #expect(calls == 1)
             #expect(listener.isValid)
@@ -69,7 +69,7 @@ import Testing
         try await onItsOwnThread {
             let listener = try addListener { _, _ in calls.update { $0 += 1 } }
             RunLoop.current.remove(listener, forMode: .default)
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             nonisolated(unsafe) let moved = listener
             try JoinableThread(name: "other") {
                 try? RunLoop.current.add(moved, forMode: .default)
@@ -104,7 +104,7 @@ import Testing
                 trace.append("other")
                 source.cancel()
             }
-            let clients = try (0..<most + 1).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<most + 1).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             try RunLoop.current.add(source, forMode: .default)
             other.put()
             #expect(RunLoop.current.run(in: .default) == .finished)
@@ -119,7 +119,7 @@ import Testing
             var calls = 0
             let listener = try addListener { _, _ in calls += 1 }
             let address = listener.localAddress
-            let client = try JoinableThread(name: "client") { _ = try? Client(address) }
+            let client = try JoinableThread(name: "client") { _ = try? SocketPeer(connectedTo: address) }
             #expect(RunLoop.current.run(mode: .default, before: .minutesAway))
             #expect(calls == 1)
             client.join()

@@ -48,7 +48,7 @@ import Testing
     @Test func `a file that a server has left behind is replaced`() throws {
         try leaveStaleFile()
         let listener = try listen()
-        _ = try Client(address)
+        _ = try SocketPeer(connectedTo: address)
         #expect(folder.names == ["socket"])
         listener.close()
         #expect(folder.names == [])
@@ -58,7 +58,9 @@ import Testing
         let living = try listen(.init(backlog: 0))
         // To ask fills the backlog.
         #expect(throws: Errno.addressInUse) { try listen() }
-        #expect(throws: Errno.resourceTemporarilyUnavailable) { try Client(address, isBlocking: false) }
+        #expect(throws: Errno.resourceTemporarilyUnavailable) {
+            try SocketPeer(connectedTo: address, isBlocking: false)
+        }
         #expect(throws: Errno.addressInUse) { try listen() }
         #expect(folder.names == ["socket"])
         living.close()
@@ -94,7 +96,7 @@ import Testing
         let second = try listen()
         first.close()
         #expect(folder.names == ["socket"])
-        _ = try Client(address)
+        _ = try SocketPeer(connectedTo: address)
         second.close()
         #expect(folder.names == [])
     }
@@ -140,7 +142,7 @@ import Testing
                     }
                     tried.count()
                     tried.wait()
-                    if listener != nil { #expect((try? Client(address)) != nil) }
+                    if listener != nil { #expect((try? SocketPeer(connectedTo: address)) != nil) }
                     listener?.close()
                 }
                 #expect(listening.value == 1)
@@ -155,7 +157,7 @@ import Testing
         defer { close(number) }
         #expect(flock(number, LOCK_EX) == 0)
         let listener = try listen()
-        _ = try Client(address)
+        _ = try SocketPeer(connectedTo: address)
         listener.close()
     }
 }

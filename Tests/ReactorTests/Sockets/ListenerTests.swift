@@ -21,11 +21,11 @@ import Testing
                 connection.output.close()
                 listener.close()
             }
-            let client = try Client(listener.localAddress)
-            try client.put([1, 2, 3])
+            let client = try SocketPeer(connectedTo: listener.localAddress)
+            client.send([1, 2, 3])
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(received == [1, 2, 3])
-            #expect(try client.all() == [4, 5])
+            #expect(client.receiveToEnd() == [4, 5])
         }
     }
 
@@ -33,7 +33,7 @@ import Testing
         try await onItsOwnThread {
             var peers: [SocketAddress] = []
             let listener = try addListener { _, connection in peers.append(connection.peer) }
-            let clients = try (0..<3).map { _ in try Client(listener.localAddress) }
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             RunLoop.current.poll()
             let addresses = try clients.map { try SocketAddress.local(of: $0.descriptor) }
             #expect(peers == addresses)
@@ -46,7 +46,7 @@ import Testing
             var peers: [SocketAddress] = []
             let listener = try addListener(.unixUnnamed) { _, connection in peers.append(connection.peer) }
             #expect(listener.localAddress.unixAbstractName?.isEmpty == false)
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             RunLoop.current.poll()
             #expect(peers == [.unixUnnamed])
             listener.close()
@@ -64,9 +64,9 @@ import Testing
     @Test func `a connection whose streams nobody takes is closed`() async throws {
         try await onItsOwnThread {
             let listener = try addListener { _, _ in }
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             RunLoop.current.poll()
-            #expect(try client.all() == [])
+            #expect(client.receiveToEnd() == [])
             listener.close()
         }
     }
@@ -87,7 +87,7 @@ import Testing
                 #expect(fcntl(number, F_GETFD) & FD_CLOEXEC != 0)
                 #expect(socket.socketOption(CInt(IPPROTO_TCP), TCP_NODELAY) == 1)
             }
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             RunLoop.current.poll()
             #expect(numbers.count == 1)
             listener.close()
@@ -105,8 +105,8 @@ import Testing
             }
             try RunLoop.current.add(listener, forMode: .default)
             let port = try #require(listener.localAddress.port)
-            let six = try Client(.ipv6Loopback(port: port))
-            let four = try? Client(.ipv4Loopback(port: port))
+            let six = try SocketPeer(connectedTo: .ipv6Loopback(port: port))
+            let four = try? SocketPeer(connectedTo: .ipv4Loopback(port: port))
             RunLoop.current.poll()
             // Another process may listen on the same port of IPv4, so only what arrives here counts.
             #expect(peers.count == (isIPv6Only ? 1 : 2))
@@ -126,10 +126,10 @@ import Testing
     @Test func `a server starts again at once, though connections of the last one linger`() async throws {
         try await onItsOwnThread {
             let listener = try addListener { _, _ in }
-            let client = try Client(listener.localAddress)
+            let client = try SocketPeer(connectedTo: listener.localAddress)
             // The server closes first: its end lingers (TIME_WAIT) once the client has closed too.
             RunLoop.current.poll()
-            #expect(try client.all() == [])
+            #expect(client.receiveToEnd() == [])
             try client.descriptor.shutDown()
             listener.close()
             let options = Listener.Options(reusesAddress: false)

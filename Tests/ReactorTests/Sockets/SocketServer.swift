@@ -15,13 +15,11 @@ final class SocketServer: Sendable {
     /// - Parameter isNarrow: Whether connections keep little in the kernel.
     init(_ kind: AddressKind = .ipv4, backlog: CInt = 64, isNarrow: Bool = false) throws {
         let wanted = kind.freshAddress()
-        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-        let number = try SystemCall.make { socket(CInt(wanted.family.rawValue), type, 0) }
-        listening = SocketPeer(number)
-        if isNarrow { SocketPeer.narrow(number) }
-        try SystemCall.make { wanted.withSockAddr { bind(number, $0, $1) } }
-        try SystemCall.make { listen(number, backlog) }
-        address = try SocketAddress.local(of: FileDescriptor(rawValue: number))
+        listening = try SocketPeer(family: CInt(wanted.family.rawValue))
+        if isNarrow { listening.narrow() }
+        try listening.bind(to: wanted)
+        try listening.listen(backlog)
+        address = try listening.localAddress
     }
 
     deinit { stop() }
@@ -29,9 +27,7 @@ final class SocketServer: Sendable {
     var port: UInt16 { address.port ?? 0 }
 
     /// Waits for the next connection.
-    func accept() throws -> SocketPeer {
-        SocketPeer(try SystemCall.make { Glibc.accept(number, nil, nil) })
-    }
+    func accept() throws -> SocketPeer { try listening.accept() }
 
     /// Whether somebody has connected who was not accepted yet.
     var hasGuest: Bool {

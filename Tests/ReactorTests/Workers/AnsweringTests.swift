@@ -27,7 +27,7 @@ import Testing
         try await onItsOwnThread {
             let server = AnsweringServer(kind)
             let address = try server.listen(for: Self.clients)
-            let clients = try (0..<Self.clients).map { _ in try Client(address) }
+            let clients = try (0..<Self.clients).map { _ in try SocketPeer(connectedTo: address) }
             let others = Countdown(Self.clients - Self.slow)
             let sent = Shared(Array(repeating: 0, count: Self.clients))
             let right = Shared(0)
@@ -59,15 +59,15 @@ import Testing
     }
 }
 
-private func send(_ requests: [[UInt8]], _ client: Client, each: () -> Void) {
+private func send(_ requests: [[UInt8]], _ client: SocketPeer, each: () -> Void) {
     for request in requests {
-        guard (try? client.put(request)) != nil else { return }
+        guard client.send(request) else { return }
         each()
     }
-    shutdown(client.descriptor.rawValue, CInt(SHUT_WR))
+    client.shutDown()
 }
 
-private func received(_ client: Client) -> [UInt8] {
+private func received(_ client: SocketPeer) -> [UInt8] {
     var bytes: [UInt8] = []
     withUnsafeTemporaryAllocation(byteCount: 3000, alignment: 1) { buffer in
         while let count = try? client.descriptor.read(into: buffer), count > 0 {

@@ -1,13 +1,13 @@
-import Glibc
-import Reactor
-import SystemPackage
+package import Glibc
+package import Reactor
+package import SystemPackage
 
-/// The other end of a connection, by plain system calls, which wait.
-final class SocketPeer: Sendable {
-    let descriptor: FileDescriptor
+/// A socket by plain system calls, which wait: mostly the other end of a connection.
+package final class SocketPeer: Sendable {
+    package let descriptor: FileDescriptor
     private let isClosed = Shared(false)
 
-    init(_ number: CInt) {
+    package init(_ number: CInt) {
         descriptor = FileDescriptor(rawValue: number)
         // What never comes fails a test, and does not hold it up for good.
         var patience = timeval(tv_sec: 300, tv_usec: 0)
@@ -15,13 +15,56 @@ final class SocketPeer: Sendable {
         setsockopt(number, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
     }
 
+    /// A socket that has no address yet.
+    package convenience init(
+        family: CInt, _ type: __socket_type = SOCK_STREAM, isBlocking: Bool = true
+    ) throws(Errno) {
+        let flags = SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
+        self.init(try SystemCall.make { socket(family, CInt(type.rawValue | flags), 0) })
+    }
+
+    /// A client's end; the kernel lets it in, as long as there is room in the backlog.
+    package convenience init(connectedTo address: SocketAddress, isBlocking: Bool = true) throws(Errno) {
+        try self.init(family: CInt(address.family.rawValue), isBlocking: isBlocking)
+        try connect(to: address)
+    }
+
+    /// A server's end, which accepts nothing before it is asked to.
+    package convenience init(listeningAt address: SocketAddress, backlog: CInt = 64) throws(Errno) {
+        try self.init(family: CInt(address.family.rawValue))
+        try bind(to: address)
+        try listen(backlog)
+    }
+
     deinit { close() }
 
-    var number: CInt { descriptor.rawValue }
+    package func bind(to address: SocketAddress) throws(Errno) {
+        try SystemCall.make { address.withSockAddr { Glibc.bind(number, $0, $1) } }
+    }
+
+    package func listen(_ backlog: CInt = 64) throws(Errno) {
+        try SystemCall.make { Glibc.listen(number, backlog) }
+    }
+
+    package func connect(to address: SocketAddress) throws(Errno) {
+        let code = address.withSockAddr { Glibc.connect(number, $0, $1) }
+        guard code == 0 else { throw Errno(rawValue: errno) }
+    }
+
+    /// Waits for the next connection.
+    package func accept() throws(Errno) -> SocketPeer {
+        SocketPeer(try SystemCall.make { Glibc.accept(number, nil, nil) })
+    }
+
+    package var localAddress: SocketAddress {
+        get throws { try SocketAddress.local(of: descriptor) }
+    }
+
+    package var number: CInt { descriptor.rawValue }
 
     /// Sends all of `bytes`; false if they cannot be.
     @discardableResult
-    func send(_ bytes: [UInt8], flags: CInt = 0) -> Bool {
+    package func send(_ bytes: [UInt8], flags: CInt = 0) -> Bool {
         var rest = bytes[...]
         while !rest.isEmpty {
             let flags = flags | CInt(MSG_NOSIGNAL)
@@ -33,7 +76,7 @@ final class SocketPeer: Sendable {
     }
 
     /// What comes next, of `count` bytes at most; nothing at the end, nil if there is a fault.
-    func receive(upTo count: Int) -> [UInt8]? {
+    package func receive(upTo count: Int) -> [UInt8]? {
         var result = -1
         let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
             result = recv(number, buffer.baseAddress, count, 0)
@@ -43,14 +86,14 @@ final class SocketPeer: Sendable {
     }
 
     /// What is there already, of `count` bytes at most.
-    func receiveNow(upTo count: Int) -> [UInt8] {
+    package func receiveNow(upTo count: Int) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
             filled = max(recv(number, buffer.baseAddress, count, CInt(MSG_DONTWAIT)), 0)
         }
     }
 
     /// The next `count` bytes; fewer if the end comes first.
-    func receive(_ count: Int) -> [UInt8] {
+    package func receive(_ count: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         while bytes.count < count, let more = receive(upTo: count - bytes.count), !more.isEmpty {
             bytes += more
@@ -59,7 +102,7 @@ final class SocketPeer: Sendable {
     }
 
     /// Everything up to the end, `size` bytes at a time; nil if it is not the end that comes.
-    func receiveToEnd(by size: Int = 65_536) -> [UInt8]? {
+    package func receiveToEnd(by size: Int = 65_536) -> [UInt8]? {
         var bytes: [UInt8] = []
         while let more = receive(upTo: size) {
             if more.isEmpty { return bytes }
@@ -69,9 +112,9 @@ final class SocketPeer: Sendable {
     }
 
     /// Says that nothing more will come.
-    func shutDown() { Glibc.shutdown(number, CInt(SHUT_WR)) }
+    package func shutDown() { Glibc.shutdown(number, CInt(SHUT_WR)) }
 
-    func close() {
+    package func close() {
         let wasClosed = isClosed.update { isClosed in
             defer { isClosed = true }
             return isClosed
@@ -80,16 +123,16 @@ final class SocketPeer: Sendable {
     }
 
     /// Ends the connection with what is left undone: the other end has a fault.
-    func reset() {
+    package func reset() {
         var abrupt = linger(l_onoff: 1, l_linger: 0)
         setsockopt(number, SOL_SOCKET, SO_LINGER, &abrupt, socklen_t(MemoryLayout<linger>.size))
         close()
     }
 
     /// Has the kernel keep little for this socket, so that it is soon full.
-    func narrow() { Self.narrow(number) }
+    package func narrow() { Self.narrow(number) }
 
-    static func narrow(_ number: CInt) {
+    package static func narrow(_ number: CInt) {
         var size: CInt = 4096
         for option in [SO_SNDBUF, SO_RCVBUF] {
             setsockopt(number, SOL_SOCKET, option, &size, socklen_t(MemoryLayout<CInt>.size))
@@ -97,7 +140,7 @@ final class SocketPeer: Sendable {
     }
 
     /// Two ends of a Unix-domain connection.
-    static func pair() throws -> (SocketPeer, other: FileDescriptor) {
+    package static func pair() throws -> (SocketPeer, other: FileDescriptor) {
         var numbers: [CInt] = [0, 0]
         let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         try SystemCall.make { socketpair(AF_UNIX, type, 0, &numbers) }
