@@ -10,14 +10,15 @@ extension RunLoop {
 
 /// What `body` notes of an item in the common modes, to which another thread has just added the custom one.
 private func tracedInNewCommonMode(
-    _ kind: Kind, before prepare: @escaping @Sendable (RunLoop, TestItem) throws -> Void = { _, _ in },
+    _ kind: Kind, namedIn named: RunLoop.Mode? = nil, removedFrom removed: RunLoop.Mode? = nil,
     _ body: @escaping @Sendable (RunLoop, TestItem, Trace) throws -> Void
 ) async throws -> [String] {
     try await traced { loop, trace in
         for mode in [RunLoop.Mode.custom, .default] { loop.hold(mode) }
         let item = try TestItem(kind, trace)
         try item.add(to: loop, .common)
-        try prepare(loop, item)
+        if let named { try item.add(to: loop, named) }
+        if let removed { item.remove(from: loop, removed) }
         try loop.addCommonModeElsewhere(.custom)
         try body(loop, item, trace)
     }
@@ -60,7 +61,7 @@ private func tracedInNewCommonMode(
     func `an item named in a mode that became common elsewhere leaves it by one removal`(kind: Kind)
         async throws
     {
-        let trace = try await tracedInNewCommonMode(kind, before: { try $1.add(to: $0, .custom) }) {
+        let trace = try await tracedInNewCommonMode(kind, namedIn: .custom) {
             loop, item, trace in
             item.remove(from: loop, .custom)
             #expect(!item.isServed(loop, .custom, trace))
@@ -75,7 +76,7 @@ private func tracedInNewCommonMode(
     func `an item that left one common mode does not come into one that it left too`(kind: Kind)
         async throws
     {
-        let trace = try await tracedInNewCommonMode(kind, before: { $1.remove(from: $0, .tracking) }) {
+        let trace = try await tracedInNewCommonMode(kind, removedFrom: .tracking) {
             loop, item, trace in
             item.remove(from: loop, .custom)
             #expect(!item.isServed(loop, .custom, trace))
