@@ -37,7 +37,8 @@ import Testing
             ])
     }
 
-    @Test func `a child that closes a stream of its parent sends none of its bytes, and does not wait for them`()
+    @Test
+    func `a child that closes a stream of its parent sends none of its bytes, and does not wait for them`()
         async throws
     {
         #expect(

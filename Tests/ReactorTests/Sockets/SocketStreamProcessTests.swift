@@ -94,7 +94,9 @@ import Testing
     }
 
     /// What waits for the acknowledgement of the last bytes must leave the error to the reader, which has it once.
-    @Test func `a peer that resets the connection after the output was shut down is an error for the reader`() async {
+    @Test func `a peer that resets the connection after the output was shut down is an error for the reader`()
+        async
+    {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 let fixture = try SocketFixture(.ipv4, isNarrow: true)

@@ -48,7 +48,9 @@ import Testing
     }
 
     /// The sender of the buffered bytes, the clock of the timeout and the closing thread all need the locks of both.
-    @Test func `a write timeout that passes while a stream with buffered bytes is closed holds up no thread`() async {
+    @Test func `a write timeout that passes while a stream with buffered bytes is closed holds up no thread`()
+        async
+    {
         await #expect(processExitsWith: .success) {
             // A deadlock fails the test, and does not hold it up for good.
             alarm(600)
