@@ -12,7 +12,10 @@ final class SocketOutput: KernelOutput {
 
     var refusal: (any Error)? { channel.refusal }
 
-    func open(for engine: StreamEngine) throws(Errno) { channel.open(.output, for: engine) }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        channel.open(.output, for: engine)
+        return self
+    }
 
     func progress() -> Prospect { channel.progress }
 

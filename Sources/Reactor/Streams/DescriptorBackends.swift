@@ -32,18 +32,28 @@ final class DescriptorInput: InputBackend {
     /// The kernel tells.
     func prepare() -> Prospect { .waiting }
 
+    func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? {
+        guard canTry.load(ordering: .relaxed) else { return nil }
+        return try holder.use { (number) throws(Errno) in try unsafe attempt(number, buffer) }
+    }
+
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
-        var mustWait = !canTry.load(ordering: .relaxed)
         while true {
-            let result = try holder.use { (number) throws(Errno) -> Int? in
-                if mustWait, !(try waiting.wait(for: CInt(POLLIN), of: number)) { throw .canceled }
-                return try unsafe read(number, buffer)
+            let transfer = try holder.use { (number) throws(Errno) -> Transfer? in
+                guard try waiting.wait(for: CInt(POLLIN), of: number) else { throw .canceled }
+                return try unsafe attempt(number, buffer)
             }
-            if let count = result, count > 0 || !holder.awaitsFirstWriter {
-                return Transfer(count: count, isAtEnd: count == 0)
-            }
-            mustWait = true
+            if let transfer { return transfer }
         }
+    }
+
+    /// Nil if there is nothing to read, or nothing that can be read without waiting first.
+    private func attempt(
+        _ number: CInt, _ buffer: UnsafeMutableRawBufferPointer
+    ) throws(Errno) -> Transfer? {
+        guard let count = try unsafe read(number, buffer) else { return nil }
+        if count == 0, holder.awaitsFirstWriter { return nil }
+        return Transfer(count: count, isAtEnd: count == 0)
     }
 
     /// Nil if there is nothing to read, or nothing that can be read without waiting first.
@@ -90,7 +100,10 @@ final class DescriptorOutput: KernelOutput {
         }
     }
 
-    func open(for engine: StreamEngine) throws(Errno) { slot.open(for: engine) { Self.transport } }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        slot.open(for: engine) { Self.transport }
+        return self
+    }
 
     func close() throws(Errno) {
         waiting.end()
@@ -141,7 +154,7 @@ final class DescriptorOutput: KernelOutput {
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         // A sender of the buffer's bytes could wait in write(2) for a descriptor that blocks.
-        guard key == .writeBufferSizeKey, mostBytes == .max, let size = fileOffset(value) else {
+        guard key == .writeBufferSizeKey, mostBytes == .max, let size = nonNegativeInteger(value) else {
             return false
         }
         slot.setLimit(size) { Self.transport }

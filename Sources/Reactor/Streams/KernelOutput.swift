@@ -48,7 +48,7 @@ extension KernelOutput {
         if events & CInt(POLLERR) != 0 { try checkPeer() }
         if events != 0 { return .found }
         noteFull()
-        return .none
+        return .full
     }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
@@ -60,7 +60,7 @@ extension KernelOutput {
             let sent = buffer?.isEmpty ?? true ? try unsafe send(bytes) : 0
             if sent == bytes.count { return Transfer(count: sent) }
             guard let buffer, buffer.isInUse else {
-                if sent > 0 { return Transfer(count: sent, room: .none) }
+                if sent > 0 { return Transfer(count: sent, room: .full) }
                 try waitForRoom()
                 continue
             }
@@ -68,7 +68,7 @@ extension KernelOutput {
             let count = sent + (try unsafe buffer.accept(rest, for: target))
             if count == bytes.count { return Transfer(count: count) }
             if count > 0 || isScheduled {
-                return Transfer(count: count, room: buffer.isEmpty ? .none : .awaited)
+                return Transfer(count: count, room: buffer.isEmpty ? .full : .awaited)
             }
             if buffer.isEmpty { try waitForRoom() } else { buffer.waitForRoom() }
         }

@@ -7,8 +7,8 @@ package enum SystemCall {
     package static func make<Result: SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
         while true {
             let result = call()
-            let code = errno  // before anything else can overwrite it
             guard result == -1 else { return result }
+            let code = errno  // before anything else can overwrite it
             guard code == EINTR else { throw Errno(rawValue: code) }
         }
     }
