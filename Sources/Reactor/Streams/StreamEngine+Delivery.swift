@@ -126,11 +126,11 @@ extension StreamEngine.State {
             if action == .disarm { homes.update(.current) { ($0.isDisarmed, $0.interest) = (true, []) } }
             guard action == .none else { return action }
         }
-        return machine.canDeliver && isServed ? machine.turn(isOnQueue: queue != nil) : .none
+        guard machine.canDeliver else { return .none }
+        // Whether the station that this thread's loop is serving is where the stream is scheduled.
+        guard homes.update(.current, { $0.isSettled }) ?? false || isAtHome else { return .none }
+        return machine.turn(isOnQueue: queue != nil)
     }
-
-    /// Whether the station that this thread's loop is serving is where the stream is scheduled.
-    private var isServed: Bool { homes[.current].map { $0.isSettled || isAtHome } ?? false }
 
     /// Whether the stream is scheduled in the mode that this thread's loop is running in.
     private var isAtHome: Bool {

@@ -76,11 +76,14 @@ extension RunLoop.Core {
 extension StreamEngine.State {
     /// What is to be done at home after a change.
     @inline(__always)
-    var errand: StreamEngine.Errand {
+    var errand: StreamEngine.Errand { machine.isDelivering ? .none : nextErrand }
+
+    @inline(never)
+    private var nextErrand: StreamEngine.Errand {
         switch machine.next(isScheduled: !homes.isEmpty) {
         case .askBackend: .refresh
         case .updateLoops where homes.hasOthers || isBehind(homes.first!.standing): .follow
-        case .updateLoops where machine.mustDeliver: .raise(homes.first!.station)
+        case .updateLoops where machine.mustDeliver: .raise
         default: .none
         }
     }

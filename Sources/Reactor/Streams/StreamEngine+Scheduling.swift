@@ -73,8 +73,8 @@ extension StreamEngine {
         case none
         /// Ask the backend, which alone knows.
         case refresh
-        /// Have the loop serve the stream.
-        case raise(LoopBound<DescriptorSource>)
+        /// Have the only loop serve the stream.
+        case raise
         case follow
     }
 
@@ -82,9 +82,14 @@ extension StreamEngine {
         switch errand {
         case .none: break
         case .refresh: refresh()
-        case .raise(let station) where station.home.isCurrent: station.value.raise()
-        case .raise, .follow: followEverywhere()
+        case .raise: raise()
+        case .follow: followEverywhere()
         }
+    }
+
+    private func raise() {
+        guard let station = state.withLock({ $0.homes.station(on: .current) }) else { return followEverywhere() }
+        station.value.raise()
     }
 
     /// Finds out whether bytes can be moved now, and brings the loops to tell what is to be told.

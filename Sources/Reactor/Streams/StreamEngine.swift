@@ -142,17 +142,19 @@ extension StreamEngine {
 extension StreamEngine {
     func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         do throws(Errno) {
-            let done = try state.withLock { (state) throws(Errno) -> (count: Int, errand: Errand)? in
+            var errand = Errand.none
+            let count = try state.withLock { (state) throws(Errno) -> Int in
                 guard state.machine.isOpen, buffer.count > 0,
                     let transfer = try unsafe state.backend.readNow(into: buffer)
-                else { return nil }
+                else { return -1 }
                 _ = state.machine.begin(count: buffer.count, isOnQueue: state.queue != nil)
                 state.machine.move(transfer)
-                return (transfer.count, state.errand)
+                errand = state.errand
+                return transfer.count
             }
-            guard let done else { return unsafe readWaiting(into: buffer) }
-            run(done.errand)
-            return done.count
+            guard count >= 0 else { return unsafe readWaiting(into: buffer) }
+            if errand != .none { run(errand) }
+            return count
         } catch {
             return failTransfer(error)
         }

@@ -310,6 +310,7 @@ struct StreamMachine {
         pendingBits |= UInt8(truncatingIfNeeded: event.rawValue)
     }
 
+    @inline(__always)
     private mutating func insertTransfer() {
         if isOpen, !isUnanswered { pendingBits |= transferBits }
     }
