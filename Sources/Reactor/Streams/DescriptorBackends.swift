@@ -93,7 +93,7 @@ final class DescriptorOutput: KernelOutput {
         if given.isNonBlocking {
             (target, mostBytes) = (given, .max)
         } else if let own = given.reopenedForWriting() {
-            (target, mostBytes) = (DescriptorHolder(own, closesWhenDone: true), .max)
+            (target, mostBytes) = (own, .max)
         } else {
             // For a pipe POSIX promises that much; for a terminal or a device it promises nothing.
             (target, mostBytes) = (given, given.isPipe ? Int(PIPE_BUF) : 1)
@@ -144,8 +144,8 @@ final class DescriptorOutput: KernelOutput {
         }
     }
 
-    private static let transport = unsafe WriteBuffer.Transport { (number, bytes) throws(Errno) in
-        try unsafe write(bytes[...], to: number)
+    private static let transport = unsafe WriteBuffer.Transport { (descriptor, bytes) throws(Errno) in
+        try descriptor.use { (number) throws(Errno) in try unsafe write(bytes[...], to: number) }
     }
 
     // MARK: Properties

@@ -108,15 +108,16 @@ struct WriteBufferSlot: ~Copyable, Sendable {
     var limit: Int { contents.withLock { $0.limit } }
 
     func open(for engine: StreamEngine, by transport: () -> WriteBuffer.Transport) {
-        contents.withLock { contents in
-            contents.engine = engine
-            isTaken.store(contents.makeBuffer(transport), ordering: .releasing)
-        }
+        change(transport) { $0.engine = engine }
     }
 
     func setLimit(_ limit: Int, by transport: () -> WriteBuffer.Transport) {
+        change(transport) { $0.limit = limit }
+    }
+
+    private func change(_ transport: () -> WriteBuffer.Transport, _ change: (inout Contents) -> Void) {
         contents.withLock { contents in
-            contents.limit = limit
+            change(&contents)
             isTaken.store(contents.makeBuffer(transport), ordering: .releasing)
         }
     }

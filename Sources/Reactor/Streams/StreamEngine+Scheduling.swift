@@ -88,7 +88,9 @@ extension StreamEngine {
     }
 
     private func raise() {
-        guard let station = state.withLock({ $0.homes.station(on: .current) }) else { return followEverywhere() }
+        guard let station = state.withLock({ $0.homes.station(on: .current) }) else {
+            return followEverywhere()
+        }
         station.value.raise()
     }
 
