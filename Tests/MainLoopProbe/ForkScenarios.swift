@@ -7,8 +7,8 @@ import SystemPackage
 
 /// A child process without exec. Swift's Glibc does not import fork(2).
 struct ForkedChild {
-    /// Waits for a child that runs `body`, and says how it has ended: "exit", "signal 15", or "refused" if it has said
-    /// that a loop is the parent's.
+    /// Waits for a child that runs `body`, and says how it has ended: "exit", "signal 15", "refused" if it has said
+    /// that a loop is the parent's, or "unsent" if it has waited for output in vain.
     static func ending(_ body: () -> Void) -> String {
         let child = ForkedChild()
         if child.isChild {
@@ -43,7 +43,9 @@ struct ForkedChild {
         try? errors.close()
         var status: CInt = 0
         waitpid(process, &status, 0)
-        if String(decoding: text, as: UTF8.self).contains("in a child of fork(2)") { return "refused" }
+        let said = String(decoding: text, as: UTF8.self)
+        if said.contains("in a child of fork(2)") { return "refused" }
+        if said.contains("had sent all that was written") { return "unsent" }
         return status & 0x7F == 0 ? "exit" : "signal \(status & 0x7F)"
     }
 }
@@ -149,6 +151,72 @@ struct ForkedChild {
     other.runLoop.performAndWait {}
     print("in the parent:", read(inParent.rawValue, &byte, 1))
     other.stop()
+}
+
+/// A child closes a stream whose accepted bytes the parent has still to send.
+@MainActor func inheritedStreamsInChild() throws {
+    let (peer, number) = try narrowPair()
+    let (input, output) = Stream.socketPair(
+        descriptor: FileDescriptor(rawValue: number), closeWhenDone: true)
+    output.writeBufferSize = 65_536
+    for stream in [input, output] {
+        stream.schedule(in: .main, forMode: .default)
+        stream.open()
+    }
+    var sent = 0
+    while case let count = output.write([UInt8](repeating: 1, count: 5000)), count > 0 { sent += count }
+    let ending = ForkedChild.ending {
+        let byte: [UInt8] = [2]
+        print("written:", output.write(byte, maxLength: 1))
+        for stream in [input, output] { stream.close() }
+    }
+    print("closed:", ending)
+    for stream in [input, output] { stream.close() }
+    print("everything:", bytes(of: peer) == [UInt8](repeating: 1, count: sent))
+}
+
+/// A child whose parent has output pending exits with output of its own.
+@MainActor func ownStreamsInChild() throws {
+    let (idle, inherited) = try narrowPair()
+    let pending = OutputStream(descriptor: FileDescriptor(rawValue: inherited))
+    pending.writeBufferSize = 100_000
+    pending.open()
+    pending.write([UInt8](repeating: 1, count: 50_000))
+    let (peer, number) = try narrowPair()
+    let child = ForkedChild()
+    if child.isChild {
+        close(peer)
+        let output = OutputStream(descriptor: FileDescriptor(rawValue: number))
+        output.writeBufferSize = 100_000
+        output.open()
+        output.write([UInt8](repeating: 2, count: 50_000))
+        exit(0)
+    }
+    close(number)
+    print("everything:", bytes(of: peer) == [UInt8](repeating: 2, count: 50_000))
+    print("child:", child.wait())
+    pending.close()
+    close(inherited)
+    print("the parent's:", bytes(of: idle).count)
+}
+
+/// Two ends of a connection for which the kernel keeps little.
+private func narrowPair() throws -> (peer: CInt, other: CInt) {
+    var numbers: [CInt] = [0, 0]
+    guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &numbers) == 0 else { exit(3) }
+    var size: CInt = 4096
+    for number in numbers {
+        setsockopt(number, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout<CInt>.size))
+    }
+    return (numbers[0], numbers[1])
+}
+
+/// Everything that comes from a descriptor up to its end.
+private func bytes(of number: CInt) -> [UInt8] {
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while case let count = read(number, &buffer, buffer.count), count > 0 { bytes += buffer[..<count] }
+    return bytes
 }
 
 /// Whoever started this program may have had them blocked.

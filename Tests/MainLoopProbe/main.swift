@@ -25,6 +25,8 @@ let scenarios: [String: () throws -> Void] = [
     "fork in a handler": forkInHandler,
     "signals in a child": signalsInChild,
     "a fresh loop in a child": freshLoopInChild,
+    "a parent's streams in a child": inheritedStreamsInChild,
+    "a child's own streams": ownStreamsInChild,
     "few descriptors": fewDescriptors,
     "a late main queue": lateMainQueue,
     "descriptors of modes": descriptorsOfModes,

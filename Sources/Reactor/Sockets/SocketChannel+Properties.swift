@@ -36,7 +36,7 @@ extension SocketChannel {
             return require { $0.securityLevel = level }
         case .socksProxyConfigurationKey: return requireProxy(value != nil)
         case .writeBufferSizeKey:
-            guard let size = fileOffset(value) else { return false }
+            guard let size = nonNegativeInteger(value) else { return false }
             bufferSlot.setLimit(size) { bufferTransport }
             return true
         default: return setOption(value, key)

@@ -109,11 +109,7 @@ final class SocketChannel: Sendable {
 
     private func makeConnector(timeout: Duration) -> SocketConnector {
         SocketConnector(to: origin, timeout: timeout) { [weak self] outcome in
-            if let self {
-                finishConnecting(outcome)
-            } else if case .success(let socket) = outcome {
-                socket.close()
-            }
+            self?.finishConnecting(outcome)
         }
     }
 
@@ -124,11 +120,11 @@ final class SocketChannel: Sendable {
             state.details.connecting = nil
             switch result {
             case .failure(let error): state.connection = .failed(error)
-            case .success(let socket) where state.isOver: socket.close()
-            case .success(let socket):
-                holder.adopt(socket.number)
-                state.details.options.apply(to: socket.number)
-                state.details.peer = socket.peer
+            case .success(let connected):
+                guard !state.isOver, let number = connected.socket.release() else { break }
+                holder.adopt(number)
+                state.details.options.apply(to: number)
+                state.details.peer = connected.peer
                 state.connection = .ready
             }
         }
@@ -157,22 +153,22 @@ final class SocketChannel: Sendable {
         let isOwned = holder.closesWhenDone && fault == nil && forks == Fork.count
         defer { holder.close() }
         if let buffer = closing.unsentBuffer, buffer.finish(isOwned ? .close : .stop) { return }
-        guard isOwned, SocketClosing.isNeeded(for: holder) else { return }
-        SocketClosing.begin(holder, patience: closing.patience, for: closing.output)
+        guard isOwned, GracefulClose.isNeeded(for: holder) else { return }
+        GracefulClose.begin(for: holder, stallTimeout: closing.stallTimeout, engine: closing.output)
     }
 
     /// Has the process not exit before the peer has everything, once the socket is shut down.
     func awaitAcknowledgement() {
-        guard SocketClosing.hasUnsentBytes(holder), let own = holder.duplicate() else { return }
-        let (engine, patience) = state.withLock { ($0.output, $0.writeTimeout) }
-        SocketClosing.awaitAcknowledgement(own, patience: patience, for: engine)
+        guard holder.unsentByteCount > 0, let own = holder.duplicate() else { return }
+        let (engine, stallTimeout) = state.withLock { ($0.output, $0.writeTimeout) }
+        GracefulClose.awaitAcknowledgement(on: own, stallTimeout: stallTimeout, engine: engine)
     }
 
     /// What closing a half leaves to be done without the lock.
     struct Closing {
         var connector: SocketConnector?
         var wait: DescriptorWait?
-        var patience: Duration?
+        var stallTimeout: Duration?
         var isOver = false
         var unsentBuffer: WriteBuffer?
         /// The output's engine, once both halves are closed.
@@ -228,7 +224,7 @@ extension SocketChannel.State {
         _ half: SocketChannel.Half, _ bufferSlot: borrowing WriteBufferSlot
     ) -> SocketChannel.Closing {
         var closing = SocketChannel.Closing()
-        closing.patience = writeTimeout
+        closing.stallTimeout = writeTimeout
         switch half {
         case .input: (isInputClosed, input) = (true, nil)
         case .output:

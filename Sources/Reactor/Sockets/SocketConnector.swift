@@ -1,12 +1,10 @@
 import Synchronization
 import SystemPackage
 
-/// A socket that has a peer, and nobody yet to close it.
+/// A socket that has a peer; closed when it is dropped.
 struct ConnectedSocket: Sendable {
-    let number: CInt
+    let socket: DescriptorHolder
     let peer: SocketAddress
-
-    func close() { try? FileDescriptor(rawValue: number).close() }
 }
 
 /// An attempt to reach a host, on the sockets' own thread: it looks up the name, and has the addresses race.
@@ -62,13 +60,7 @@ final class SocketConnector: Sendable {
     private func begin(on loop: RunLoop) {
         // Somebody who has given up does not start anything.
         guard state.withLock({ $0.completion != nil }) else { return }
-        let race = SocketRace(until: deadline) { [weak self] outcome in
-            if let self {
-                finish(outcome)
-            } else if case .success(let socket) = outcome {
-                socket.close()
-            }
-        }
+        let race = SocketRace(until: deadline) { [weak self] outcome in self?.finish(outcome) }
         let isWanted = state.withLock { state in
             guard state.completion != nil else { return false }
             state.race = (loop, LoopBound(race, home: loop.identity))
@@ -101,10 +93,6 @@ final class SocketConnector: Sendable {
         }
         if let (loop, race) = old.race { loop.perform { race.value.end() } }
         old.request?.cancel()
-        if let completion = old.completion {
-            completion.closure(outcome)
-        } else if case .success(let socket) = outcome {
-            socket.close()
-        }
+        old.completion?.closure(outcome)
     }
 }

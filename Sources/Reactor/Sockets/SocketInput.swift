@@ -15,7 +15,10 @@ final class SocketInput: InputBackend {
 
     var readying: Readying { .kernel }
 
-    func open(for engine: StreamEngine) throws(Errno) { channel.open(.input, for: engine) }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        channel.open(.input, for: engine)
+        return self
+    }
 
     func progress() -> Prospect { channel.progress }
 

@@ -1,4 +1,3 @@
-import CReactorLinux
 import Glibc
 import SystemPackage
 
@@ -12,7 +11,10 @@ final class SocketOutput: KernelOutput {
 
     var refusal: (any Error)? { channel.refusal }
 
-    func open(for engine: StreamEngine) throws(Errno) { channel.open(.output, for: engine) }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        channel.open(.output, for: engine)
+        return self
+    }
 
     func progress() -> Prospect { channel.progress }
 
@@ -66,13 +68,19 @@ extension SocketChannel {
     /// How the bytes of a write buffer are sent, also when this is closed.
     var bufferTransport: WriteBuffer.Transport {
         unsafe WriteBuffer.Transport(
-            send: { (number, bytes) throws(Errno) in
-                let count = unsafe reactor_send(number, bytes.baseAddress, bytes.count)
-                let sent = count == -Int(EAGAIN) ? 0 : count
-                if sent < 0 { throw Errno(rawValue: CInt(-sent)) }
-                return sent
-            },
+            send: { (socket, bytes) throws(Errno) in try unsafe socket.send(bytes) },
             sent: { [weak self] count, isBlocked in self?.noteSent(count, isBlocked: isBlocked) },
-            failed: { [weak self] error in self?.fail(error, on: .output) })
+            failed: { [weak self] error in self?.fail(error, on: .output) },
+            end: { socket, ending, buffer in
+                switch ending {
+                case .stop: socket.close()
+                case .shutDown:
+                    try? socket.shutDown()
+                    GracefulClose.awaitAcknowledgement(
+                        on: socket, stallTimeout: buffer.stallTimeout, engine: buffer.engine)
+                case .close:
+                    GracefulClose.begin(socket, stallTimeout: buffer.stallTimeout, engine: buffer.engine)
+                }
+            })
     }
 }

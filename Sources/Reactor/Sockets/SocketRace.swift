@@ -13,7 +13,7 @@ final class SocketRace {
 
     private let completion: (SocketConnector.Outcome) -> Void
     private var addresses: ArraySlice<SocketAddress> = []
-    private var attempts: [DescriptorSource] = []
+    private var attempts: [Attempt] = []
     private var nextAttempt: Timer?
     private var limit: Timer?
     private var lastError = Errno.noRouteToHost
@@ -36,7 +36,6 @@ final class SocketRace {
         isOver = true
         limit?.invalidate()
         nextAttempt?.invalidate()
-        for attempt in attempts { abandon(attempt) }
         attempts = []
     }
 
@@ -62,72 +61,45 @@ final class SocketRace {
     /// Begins to connect to `address`; false if that has come to its end already.
     private func begin(_ address: SocketAddress) throws(Errno) -> Bool {
         let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
-        let number = try SystemCall.make { socket(CInt(address.family.rawValue), type, 0) }
-        do throws(Errno) {
-            // Interrupted, it goes on by itself: it is not to be asked again.
-            let code = unsafe address.withSockAddr { unsafe connect(number, $0, $1) == 0 ? 0 : errno }
-            switch code {
-            case 0:
-                win(number)
-                return false
-            case EINPROGRESS, EINTR: try watch(number)
-            case EAGAIN where address.family == .unix:
-                close(number)
-                addresses = [address] + addresses
-                attemptNext(after: Self.retryDelay)
-                return true
-            default: throw Errno(rawValue: code)
-            }
-        } catch {
-            close(number)
-            throw error
+        let number = try SystemCall.make { Glibc.socket(CInt(address.family.rawValue), type, 0) }
+        let socket = DescriptorHolder(number, closesWhenDone: true)
+        // Interrupted, it goes on by itself: it is not to be asked again.
+        let code = unsafe address.withSockAddr { unsafe connect(number, $0, $1) == 0 ? 0 : errno }
+        switch code {
+        case 0:
+            win(socket)
+            return false
+        case EINPROGRESS, EINTR: attempts.append(try Attempt(socket) { [weak self] in self?.end($0) })
+        case EAGAIN where address.family == .unix:
+            addresses = [address] + addresses
+            attemptNext(after: Self.retryDelay)
+        default: throw Errno(rawValue: code)
         }
         return true
     }
 
-    private func watch(_ number: CInt) throws(Errno) {
-        let source = DescriptorSource(FileDescriptor(rawValue: number), for: .writable) {
-            [weak self] source, _ in
-            self?.attemptEnded(source)
-        }
-        try RunLoop.current.add(source, forMode: .default)
-        attempts.append(source)
+    private func end(_ attempt: Attempt) {
+        attempts.removeAll { $0 === attempt }
+        attempt.source.cancel()
+        if let error = attempt.socket.socketError { fail(attempt.socket, error) } else { win(attempt.socket) }
     }
 
-    private func attemptEnded(_ source: DescriptorSource) {
-        let number = source.descriptor.rawValue
-        var (code, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
-        if unsafe getsockopt(number, SOL_SOCKET, SO_ERROR, &code, &size) != 0 { code = errno }
-        attempts.removeAll { $0 === source }
-        source.cancel()
-        if code == 0 { return win(number) }
-        close(number)
-        lastError = Errno(rawValue: code)
-        attemptNext()
-    }
-
-    private func abandon(_ attempt: DescriptorSource) {
-        let descriptor = attempt.descriptor
-        attempt.cancel()
-        try? descriptor.close()
-    }
-
-    private func win(_ number: CInt) {
-        let descriptor = FileDescriptor(rawValue: number)
+    private func win(_ socket: DescriptorHolder) {
+        let descriptor = FileDescriptor(rawValue: socket.number)
         guard let peer = try? SocketAddress.peer(of: descriptor) else {
-            return fail(number, .socketNotConnected)
+            return fail(socket, .socketNotConnected)
         }
         // A port of this machine that nobody listens at may be given to the connecting socket itself, which then
         // meets itself.
         if peer.port != nil, peer == (try? SocketAddress.local(of: descriptor)) {
-            return fail(number, .connectionRefused)
+            return fail(socket, .connectionRefused)
         }
         end()
-        completion(.success(ConnectedSocket(number: number, peer: peer)))
+        completion(.success(ConnectedSocket(socket: socket, peer: peer)))
     }
 
-    private func fail(_ number: CInt, _ error: Errno) {
-        close(number)
+    private func fail(_ socket: DescriptorHolder, _ error: Errno) {
+        socket.close()
         lastError = error
         attemptNext()
     }
@@ -136,4 +108,21 @@ final class SocketRace {
         end()
         completion(.failure(error))
     }
+}
+
+/// A socket that is being connected. Its end ends the watching, and closes the socket unless that has become another's.
+private final class Attempt {
+    let socket: DescriptorHolder
+    private(set) var source: DescriptorSource!
+
+    init(_ socket: DescriptorHolder, ended: @escaping (Attempt) -> Void) throws(Errno) {
+        self.socket = socket
+        source = DescriptorSource(FileDescriptor(rawValue: socket.number), for: .writable) {
+            [weak self] _, _ in
+            if let self { ended(self) }
+        }
+        try RunLoop.current.add(source, forMode: .default)
+    }
+
+    deinit { source.cancel() }
 }

@@ -45,8 +45,8 @@ extension SocketTimeouts {
         let (now, blockedSince) = (Self.now, self.blockedSince.load(ordering: .relaxed))
         let idleSince = lastActivity.load(ordering: .relaxed)
         if let idle = options.idleTimeout, now - idleSince >= idle.wholeNanoseconds { return true }
-        guard let patience = options.writeTimeout, blockedSince > 0 else { return false }
-        return now - blockedSince >= patience.wholeNanoseconds
+        guard let timeout = options.writeTimeout, blockedSince > 0 else { return false }
+        return now - blockedSince >= timeout.wholeNanoseconds
     }
 
     /// When a timeout may be over at the earliest; for a peer that keeps nobody waiting, a little after that it
@@ -56,10 +56,10 @@ extension SocketTimeouts {
         if let idle = options.idleTimeout {
             next = lastActivity.load(ordering: .relaxed).addingSaturated(idle.wholeNanoseconds)
         }
-        if let patience = options.writeTimeout?.wholeNanoseconds {
+        if let timeout = options.writeTimeout?.wholeNanoseconds {
             let blockedSince = blockedSince.load(ordering: .relaxed)
             let check =
-                blockedSince > 0 ? blockedSince.addingSaturated(patience) : Self.now + max(patience / 4, 1)
+                blockedSince > 0 ? blockedSince.addingSaturated(timeout) : Self.now + max(timeout / 4, 1)
             next = min(next, check)
         }
         return Deadline(uptimeNanoseconds: next)

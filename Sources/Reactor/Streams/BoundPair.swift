@@ -62,7 +62,10 @@ final class BoundInput: InputBackend {
 
     init(_ buffer: BoundBuffer) { self.buffer = buffer }
 
-    func open(for engine: StreamEngine) throws(Errno) { buffer.look { $0.input = engine } }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        buffer.look { $0.input = engine }
+        return self
+    }
 
     func close() throws(Errno) {
         buffer.change(\.output) { state in
@@ -89,7 +92,10 @@ final class BoundOutput: OutputBackend {
 
     init(_ buffer: BoundBuffer) { self.buffer = buffer }
 
-    func open(for engine: StreamEngine) throws(Errno) { buffer.look { $0.output = engine } }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        buffer.look { $0.output = engine }
+        return self
+    }
 
     func close() throws(Errno) {
         buffer.change(\.input) { state in

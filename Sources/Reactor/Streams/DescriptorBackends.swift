@@ -32,18 +32,28 @@ final class DescriptorInput: InputBackend {
     /// The kernel tells.
     func prepare() -> Prospect { .waiting }
 
+    func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? {
+        guard canTry.load(ordering: .relaxed) else { return nil }
+        return try holder.use { (number) throws(Errno) in try unsafe attempt(number, buffer) }
+    }
+
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
-        var mustWait = !canTry.load(ordering: .relaxed)
         while true {
-            let result = try holder.use { (number) throws(Errno) -> Int? in
-                if mustWait, !(try waiting.wait(for: CInt(POLLIN), of: number)) { throw .canceled }
-                return try unsafe read(number, buffer)
+            let transfer = try holder.use { (number) throws(Errno) -> Transfer? in
+                guard try waiting.wait(for: CInt(POLLIN), of: number) else { throw .canceled }
+                return try unsafe attempt(number, buffer)
             }
-            if let count = result, count > 0 || !holder.awaitsFirstWriter {
-                return Transfer(count: count, isAtEnd: count == 0)
-            }
-            mustWait = true
+            if let transfer { return transfer }
         }
+    }
+
+    /// Nil if there is nothing to read, or nothing that can be read without waiting first.
+    private func attempt(
+        _ number: CInt, _ buffer: UnsafeMutableRawBufferPointer
+    ) throws(Errno) -> Transfer? {
+        guard let count = try unsafe read(number, buffer) else { return nil }
+        if count == 0, holder.awaitsFirstWriter { return nil }
+        return Transfer(count: count, isAtEnd: count == 0)
     }
 
     /// Nil if there is nothing to read, or nothing that can be read without waiting first.
@@ -83,14 +93,17 @@ final class DescriptorOutput: KernelOutput {
         if given.isNonBlocking {
             (target, mostBytes) = (given, .max)
         } else if let own = given.reopenedForWriting() {
-            (target, mostBytes) = (DescriptorHolder(own, closesWhenDone: true), .max)
+            (target, mostBytes) = (own, .max)
         } else {
             // For a pipe POSIX promises that much; for a terminal or a device it promises nothing.
             (target, mostBytes) = (given, given.isPipe ? Int(PIPE_BUF) : 1)
         }
     }
 
-    func open(for engine: StreamEngine) throws(Errno) { slot.open(for: engine) { Self.transport } }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        slot.open(for: engine) { Self.transport }
+        return self
+    }
 
     func close() throws(Errno) {
         waiting.end()
@@ -131,8 +144,8 @@ final class DescriptorOutput: KernelOutput {
         }
     }
 
-    private static let transport = unsafe WriteBuffer.Transport { (number, bytes) throws(Errno) in
-        try unsafe write(bytes[...], to: number)
+    private static let transport = unsafe WriteBuffer.Transport { (descriptor, bytes) throws(Errno) in
+        try descriptor.use { (number) throws(Errno) in try unsafe write(bytes[...], to: number) }
     }
 
     // MARK: Properties
@@ -141,7 +154,7 @@ final class DescriptorOutput: KernelOutput {
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         // A sender of the buffer's bytes could wait in write(2) for a descriptor that blocks.
-        guard key == .writeBufferSizeKey, mostBytes == .max, let size = fileOffset(value) else {
+        guard key == .writeBufferSizeKey, mostBytes == .max, let size = nonNegativeInteger(value) else {
             return false
         }
         slot.setLimit(size) { Self.transport }

@@ -46,7 +46,7 @@ final class DescriptorHolder: Sendable {
     /// has come, and once it is closed.
     func use<Result>(_ body: (CInt) throws(Errno) -> Result) throws(Errno) -> Result {
         let before = uses.add(2, ordering: .acquiring).oldValue
-        defer { release() }
+        defer { endUse() }
         let number = number
         guard before & 1 == 0, number >= 0 else { throw .badFileDescriptor }
         return try body(number)
@@ -56,8 +56,11 @@ final class DescriptorHolder: Sendable {
         if uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 { closeNow() }
     }
 
-    /// Closes the holder, and gives the descriptor to the caller to close; nil if it is in use, or not to be closed.
-    func take() -> CInt? {
+    /// Closes the holder, and moves the descriptor to another one; nil if it is in use, or not to be closed.
+    func move() -> DescriptorHolder? { release().map { DescriptorHolder($0, closesWhenDone: true) } }
+
+    /// Closes the holder, and gives the descriptor to the caller; nil if it is in use, or not to be closed.
+    func release() -> CInt? {
         guard closesWhenDone, uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 else {
             return nil
         }
@@ -65,7 +68,7 @@ final class DescriptorHolder: Sendable {
         return number >= 0 ? number : nil
     }
 
-    private func release() {
+    private func endUse() {
         // The last one out closes; a call that came too late is not the last one of anything.
         if uses.subtract(2, ordering: .sequentiallyConsistent).newValue == 1 { closeNow() }
     }
@@ -121,12 +124,18 @@ extension DescriptorHolder {
     }
 
     /// Another descriptor of the same open file (fcntl(2), `F_DUPFD_CLOEXEC`); nil if there is none to be had.
-    func duplicate() -> CInt? {
-        try? use { (number) throws(Errno) in try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) } }
+    func duplicate() -> DescriptorHolder? {
+        let number = try? use { (number) throws(Errno) in
+            try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) }
+        }
+        return number.map { DescriptorHolder($0, closesWhenDone: true) }
     }
 
     /// The same pipe or terminal, opened once more and non-blocking; nil if that cannot be.
-    func reopenedForWriting() -> CInt? {
-        try? use { (number) throws(Errno) in try SystemCall.make { reactor_reopen_for_writing(number) } }
+    func reopenedForWriting() -> DescriptorHolder? {
+        let number = try? use { (number) throws(Errno) in
+            try SystemCall.make { reactor_reopen_for_writing(number) }
+        }
+        return number.map { DescriptorHolder($0, closesWhenDone: true) }
     }
 }

@@ -1,4 +1,3 @@
-import Glibc
 public import SystemPackage
 
 /// A stream of bytes that come in: from a file, a descriptor, memory, or the output half of a bound pair.
@@ -22,42 +21,23 @@ public import SystemPackage
 /// input.open()
 /// ```
 open class InputStream: Stream {
-    private let source: any InputBackend
-
     // Not one of these is a convenience initialiser, so that a subclass without its own inherits them all.
 
-    init(backend: any InputBackend) {
-        source = backend
-        super.init(StreamEngine(backend))
-    }
+    init(backend: any InputBackend) { super.init(StreamEngine(backend)) }
 
     /// An empty stream, for a subclass that overrides what it needs.
-    public init() {
-        let empty = MemoryInput([])
-        source = empty
-        super.init(StreamEngine(empty))
-    }
+    public init() { super.init(StreamEngine(MemoryInput([]))) }
 
     /// A stream of a copy of `data`: of Foundation's `Data`, or of any other collection of bytes.
-    public init(data: some Collection<UInt8>) {
-        let memory = MemoryInput(data)
-        source = memory
-        super.init(StreamEngine(memory))
-    }
+    public init(data: some Collection<UInt8>) { super.init(StreamEngine(MemoryInput(data))) }
 
     /// A stream of the file at `path`: regular, FIFO, terminal or device. It is opened by ``Stream/open()``,
     /// which fails if it is missing, a directory, or not to be read.
-    public init(path: FilePath) {
-        let file = FileInput(FileOrigin(path, O_RDONLY))
-        source = file
-        super.init(StreamEngine(file))
-    }
+    public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path))) }
 
     /// As ``init(path:)``; never nil, optional as in Cocoa.
     public init?(fileAtPath path: String) {
-        let file = FileInput(FileOrigin(FilePath(path), O_RDONLY))
-        source = file
-        super.init(StreamEngine(file))
+        super.init(StreamEngine(UnopenedFile(reading: FilePath(path))))
     }
 
     /// A stream of what can be read from `descriptor`: a pipe, a socket, a terminal, a redirected file.
@@ -72,20 +52,13 @@ open class InputStream: Stream {
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
         precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        let file = FileInput(FileOrigin(holder))
-        source = file
-        super.init(StreamEngine(file))
+        super.init(StreamEngine(UnopenedFile(reading: holder)))
     }
-
-    /// What reads the stream off the loop's thread; nil unless that is how it has to be read.
-    var offLoopBackend: (any InputBackend)? { source.isReadOffLoop ? source : nil }
 
     /// Whether there are bytes to read, or the end to be found, without waiting.
     ///
     /// True as well where it is not known without trying. Asking is how a stream is used without a run loop.
-    open var hasBytesAvailable: Bool {
-        engine.isOpen && source.isReady()
-    }
+    open var hasBytesAvailable: Bool { engine.isReady }
 
     /// Copies up to `len` bytes to `buffer`, waiting for the first one.
     ///
@@ -94,7 +67,7 @@ open class InputStream: Stream {
     @discardableResult
     open func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
-        return unsafe engine.read(source, UnsafeMutableRawBufferPointer(start: buffer, count: count))
+        return unsafe engine.read(into: UnsafeMutableRawBufferPointer(start: buffer, count: count))
     }
 
     /// The bytes that are left, without copying them, if the stream is one of bytes in memory; they count as
@@ -107,7 +80,7 @@ open class InputStream: Stream {
     open func getBuffer(
         _ buffer: UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>, length len: UnsafeMutablePointer<Int>
     ) -> Bool {
-        guard let bytes = unsafe engine.takeBuffer(source) else { return false }
+        guard let bytes = unsafe engine.takeBuffer() else { return false }
         let start = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
         unsafe buffer.pointee = unsafe start?.assumingMemoryBound(to: UInt8.self)
         unsafe len.pointee = bytes.count

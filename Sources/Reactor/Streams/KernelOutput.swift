@@ -48,7 +48,7 @@ extension KernelOutput {
         if events & CInt(POLLERR) != 0 { try checkPeer() }
         if events != 0 { return .found }
         noteFull()
-        return .none
+        return .full
     }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
@@ -60,7 +60,7 @@ extension KernelOutput {
             let sent = buffer?.isEmpty ?? true ? try unsafe send(bytes) : 0
             if sent == bytes.count { return Transfer(count: sent) }
             guard let buffer, buffer.isInUse else {
-                if sent > 0 { return Transfer(count: sent, room: .none) }
+                if sent > 0 { return Transfer(count: sent, room: .full) }
                 try waitForRoom()
                 continue
             }
@@ -68,7 +68,7 @@ extension KernelOutput {
             let count = sent + (try unsafe buffer.accept(rest, for: target))
             if count == bytes.count { return Transfer(count: count) }
             if count > 0 || isScheduled {
-                return Transfer(count: count, room: buffer.isEmpty ? .none : .awaited)
+                return Transfer(count: count, room: buffer.isEmpty ? .full : .awaited)
             }
             if buffer.isEmpty { try waitForRoom() } else { buffer.waitForRoom() }
         }
@@ -108,15 +108,16 @@ struct WriteBufferSlot: ~Copyable, Sendable {
     var limit: Int { contents.withLock { $0.limit } }
 
     func open(for engine: StreamEngine, by transport: () -> WriteBuffer.Transport) {
-        contents.withLock { contents in
-            contents.engine = engine
-            isTaken.store(contents.makeBuffer(transport), ordering: .releasing)
-        }
+        change(transport) { $0.engine = engine }
     }
 
     func setLimit(_ limit: Int, by transport: () -> WriteBuffer.Transport) {
+        change(transport) { $0.limit = limit }
+    }
+
+    private func change(_ transport: () -> WriteBuffer.Transport, _ change: (inout Contents) -> Void) {
         contents.withLock { contents in
-            contents.limit = limit
+            change(&contents)
             isTaken.store(contents.makeBuffer(transport), ordering: .releasing)
         }
     }

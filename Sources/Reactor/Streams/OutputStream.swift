@@ -9,28 +9,15 @@ public import SystemPackage
 /// `Errno.brokenPipe`; SIGPIPE is not raised. The reader of a bound pair ends the stream
 /// (``Stream/boundPair(bufferSize:)``).
 open class OutputStream: Stream {
-    private let sink: any OutputBackend
-
     // Not one of these is a convenience initialiser, so that a subclass without its own inherits them all.
 
-    init(backend: any OutputBackend) {
-        sink = backend
-        super.init(StreamEngine(backend))
-    }
+    init(backend: any OutputBackend) { super.init(StreamEngine(backend)) }
 
     /// A stream in memory, for a subclass that overrides what it needs.
-    public init() {
-        let memory = MemoryOutput()
-        sink = memory
-        super.init(StreamEngine(memory))
-    }
+    public init() { super.init(StreamEngine(MemoryOutput())) }
 
     /// A stream that collects what is written in memory: ``writtenBytes``.
-    public required init(toMemory: ()) {
-        let memory = MemoryOutput()
-        sink = memory
-        super.init(StreamEngine(memory))
-    }
+    public required init(toMemory: ()) { super.init(StreamEngine(MemoryOutput())) }
 
     /// A stream that collects what is written in memory.
     open class func toMemory() -> Self { self.init(toMemory: ()) }
@@ -41,9 +28,7 @@ open class OutputStream: Stream {
     /// 0.
     public init(toBuffer buffer: UnsafeMutablePointer<UInt8>, capacity: Int) {
         let bytes = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: max(capacity, 0))
-        let memory = unsafe BufferOutput(bytes)
-        sink = memory
-        super.init(StreamEngine(memory))
+        super.init(unsafe StreamEngine(BufferOutput(bytes)))
     }
 
     /// A stream into the file at `path`, which ``Stream/open()`` makes if it is missing (mode 0666, less the
@@ -51,16 +36,12 @@ open class OutputStream: Stream {
     ///
     /// - Parameter append: Whether to write behind what is there; else a regular file is emptied.
     public init(path: FilePath, append: Bool = false) {
-        let file = FileOutput(path, append: append)
-        sink = file
-        super.init(StreamEngine(file))
+        super.init(StreamEngine(UnopenedFile(writing: path, append: append)))
     }
 
     /// As ``init(path:append:)``; never nil, optional as in Cocoa.
     public init?(toFileAtPath path: String, append shouldAppend: Bool) {
-        let file = FileOutput(FilePath(path), append: shouldAppend)
-        sink = file
-        super.init(StreamEngine(file))
+        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend)))
     }
 
     /// A stream into `descriptor`: a pipe, a socket, a terminal, a redirected file, whose file status flags
@@ -73,15 +54,11 @@ open class OutputStream: Stream {
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
         precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        let file = FileOutput(FileOrigin(holder))
-        sink = file
-        super.init(StreamEngine(file))
+        super.init(StreamEngine(UnopenedFile(writing: holder)))
     }
 
     /// Whether there is room to write without waiting.
-    open var hasSpaceAvailable: Bool {
-        engine.isOpen && sink.isReady()
-    }
+    open var hasSpaceAvailable: Bool { engine.isReady }
 
     /// Writes up to `len` bytes from `buffer`, and waits if there is no room for the first one.
     ///
@@ -94,7 +71,7 @@ open class OutputStream: Stream {
     @discardableResult
     open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
-        return unsafe engine.write(sink, UnsafeRawBufferPointer(start: buffer, count: count))
+        return unsafe engine.write(UnsafeRawBufferPointer(start: buffer, count: count))
     }
 
     /// Tells the peer of a socket that nothing more will come, and goes on reading: shutdown(2) with `SHUT_WR`.
@@ -102,7 +79,7 @@ open class OutputStream: Stream {
     /// What was written before arrives before. The stream is at its end after this; a further write returns 0.
     /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one that is
     ///   not open, or whatever the connection has failed with.
-    public func shutDown() throws(Errno) { try engine.shutDown(sink) }
+    public func shutDown() throws(Errno) { try engine.shutDown() }
 
     /// How many bytes beyond what the kernel takes a ``write(_:maxLength:)`` accepts; 0, as in Cocoa, unless it is set.
     ///
@@ -128,9 +105,9 @@ open class OutputStream: Stream {
     /// - Throws: `Errno.timedOut` if the bytes have not been handed over by `deadline`, `Errno.badFileDescriptor` if the
     ///   stream is not open, or what the stream has failed with.
     public func flush(until deadline: Deadline = .distantFuture) throws(Errno) {
-        try engine.flush(sink, until: deadline)
+        try engine.flush(until: deadline)
     }
 
     /// What has been written to a stream in memory; empty for any other stream.
-    public var writtenBytes: [UInt8] { sink.property(.writtenBytesKey) as? [UInt8] ?? [] }
+    public var writtenBytes: [UInt8] { engine.backend.property(.writtenBytesKey) as? [UInt8] ?? [] }
 }

@@ -28,7 +28,10 @@ final class ReadAheadInput: InputBackend {
         state = Mutex(State(position: try holder.seek(to: 0, from: SEEK_CUR)))
     }
 
-    func open(for engine: StreamEngine) throws(Errno) { state.withLock { $0.engine = engine } }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        state.withLock { $0.engine = engine }
+        return self
+    }
 
     /// Gives back what was read ahead: whoever shares the descriptor goes on where the client stopped.
     func close() throws(Errno) {
@@ -141,7 +144,9 @@ final class ReadAheadInput: InputBackend {
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        guard key == .fileCurrentOffsetKey, isSeekable, let offset = fileOffset(value) else { return false }
+        guard key == .fileCurrentOffsetKey, isSeekable, let offset = nonNegativeInteger(value) else {
+            return false
+        }
         while !state.withLock({ $0.move(to: offset) }) { fetch.wait() }
         return true
     }

@@ -1,12 +1,15 @@
 import SystemPackage
 
-/// Where a stream's bytes come from or go to. Called by one engine; safe from any thread.
+/// Where a stream's bytes come from or go to. Held by its engine alone; safe from any thread.
 protocol StreamBackend: AnyObject, Sendable {
     /// The event that says that bytes can be moved.
     var event: Stream.Event { get }
-    /// Opens what the bytes come from or go to, or begins to. Changes that nobody asks for are told by refreshing
-    /// `engine`, with no lock held; it is let go of when the backend is closed.
-    func open(for engine: StreamEngine) throws(Errno)
+    /// Opens what the bytes come from or go to, or begins to.
+    ///
+    /// - Parameter engine: To be refreshed, with no lock held, after a change that it cannot know of; to be released in
+    ///   ``close()``.
+    /// - Returns: The backend of the open stream: this, or for a file the one for its kind.
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend
     /// How far the opening has come.
     func progress() -> Prospect
     /// Waits until the opening has come to an end, one way or the other.
@@ -29,6 +32,34 @@ protocol StreamBackend: AnyObject, Sendable {
     func prepare() -> Prospect
     func property(_ key: Stream.PropertyKey) -> Any?
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool
+
+    // MARK: Input
+
+    /// Copies what there is, as far as it fits, if that takes a system call and concerns no other stream. Nil if it
+    /// does not, or has to wait: then ``read(into:)`` is called. Called with the engine locked.
+    func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer?
+    /// Waits for at least one byte, and copies what there is, as far as it fits.
+    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer
+    /// Whether a read waits for a disk rather than for a peer, and so belongs off the loop's thread.
+    var isReadOffLoop: Bool { get }
+    /// How many bytes there are still to read, as far as is known.
+    var expectedByteCount: Int? { get }
+    /// The bytes that are left, which count as read, if they are in memory.
+    func takeBuffer() -> UnsafeRawBufferPointer?
+
+    // MARK: Output
+
+    /// Waits for room for at least one byte, and takes as many as fit.
+    ///
+    /// `isScheduled` says whether a loop's thread may be calling, which neither a slow disk nor a full write buffer may
+    /// hold up.
+    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer
+    /// What the next write finds; if there is no room, the kernel or the backend tells when there is.
+    func checkRoom() throws(Errno) -> Room
+    /// Waits until everything that was accepted has been handed to the kernel.
+    func flush(until deadline: Deadline) throws(Errno)
+    /// Tells the peer that nothing more will come.
+    func shutDown() throws(Errno)
 }
 
 /// How it becomes known that bytes can be moved.
@@ -51,20 +82,6 @@ enum Prospect {
     case failed(any Error)
 }
 
-extension StreamBackend {
-    func progress() -> Prospect { .ready }
-    func waitUntilOpen() {}
-    var readying: Readying { descriptor == nil ? .backend : .kernel }
-    var isAtEndWhenOpened: Bool { false }
-    var descriptor: DescriptorHolder? { nil }
-    var refusal: (any Error)? { nil }
-    func open(for engine: StreamEngine) throws(Errno) {}
-    func close() throws(Errno) {}
-    func prepare() -> Prospect { isReady() ? .ready : .waiting }
-    func property(_ key: Stream.PropertyKey) -> Any? { nil }
-    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }
-}
-
 /// What a read or a write did.
 struct Transfer {
     var count: Int
@@ -76,50 +93,54 @@ struct Transfer {
 
 /// What an output knows of the room for its next write.
 enum Room {
-    /// The last write found enough. The delegate is not told before that has been checked.
+    /// The last write found enough. It is checked before the delegate is called for it.
     case assumed
     case found
-    /// There is none until the kernel tells.
-    case none
-    /// There is none until the backend tells.
+    /// There is none until the kernel reports some.
+    case full
+    /// There is none until the backend reports some.
     case awaited
 }
 
-protocol InputBackend: StreamBackend {
-    /// Waits for at least one byte, and copies what there is, as far as it fits.
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer
-    /// Whether a read waits for a disk rather than for a peer, and so belongs off the loop's thread.
-    var isReadOffLoop: Bool { get }
-    /// How many bytes there are still to read, as far as is known.
-    var expectedByteCount: Int? { get }
-    /// The bytes that are left, which count as read, if they are in memory.
-    func takeBuffer() -> UnsafeRawBufferPointer?
-}
+extension StreamBackend {
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend { self }
+    func progress() -> Prospect { .ready }
+    func waitUntilOpen() {}
+    var readying: Readying { descriptor == nil ? .backend : .kernel }
+    var isAtEndWhenOpened: Bool { false }
+    func close() throws(Errno) {}
+    var descriptor: DescriptorHolder? { nil }
+    var refusal: (any Error)? { nil }
+    func prepare() -> Prospect { isReady() ? .ready : .waiting }
+    func property(_ key: Stream.PropertyKey) -> Any? { nil }
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }
 
-extension InputBackend {
-    var event: Stream.Event { .hasBytesAvailable }
+    func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? { nil }
+    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+        throw .badFileDescriptor
+    }
     var isReadOffLoop: Bool { false }
     var expectedByteCount: Int? { nil }
     func takeBuffer() -> UnsafeRawBufferPointer? { nil }
+
+    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+        throw .badFileDescriptor
+    }
+    func checkRoom() throws(Errno) -> Room { isReady() ? .found : .full }
+    func flush(until deadline: Deadline) throws(Errno) {}
+    func shutDown() throws(Errno) { throw .notSocket }
 }
 
-protocol OutputBackend: StreamBackend {
-    /// Waits for room for at least one byte, and takes as many as fit.
-    ///
-    /// `isScheduled` says whether a loop's thread may be calling, which neither a slow disk nor a full write buffer may
-    /// hold up.
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer
-    /// What the next write finds; if there is no room, the kernel or the backend tells when there is.
-    func checkRoom() throws(Errno) -> Room
-    /// Waits until everything that was accepted has been handed to the kernel.
-    func flush(until deadline: Deadline) throws(Errno)
-    /// Tells the peer that nothing more will come.
-    func shutDown() throws(Errno)
+/// A backend that is read.
+protocol InputBackend: StreamBackend {}
+
+extension InputBackend {
+    var event: Stream.Event { .hasBytesAvailable }
 }
+
+/// A backend that is written.
+protocol OutputBackend: StreamBackend {}
 
 extension OutputBackend {
     var event: Stream.Event { .hasSpaceAvailable }
-    func checkRoom() throws(Errno) -> Room { isReady() ? .found : .none }
-    func flush(until deadline: Deadline) throws(Errno) {}
-    func shutDown() throws(Errno) { throw .notSocket }
 }

@@ -7,10 +7,7 @@ extension StreamEngine {
 
     /// Gives the stream to a hand-off, and removes it from its loops or its queue. False if another hand-off owns it.
     func handOver() -> Bool {
-        let isFree = state.withLock { state -> Bool in
-            defer { state.isHandedOver = true }
-            return !state.isHandedOver || state.machine.isReleased
-        }
+        let isFree = state.withLock { $0.machine.handOver() }
         if isFree { leaveLoops() }
         return isFree
     }
@@ -25,11 +22,8 @@ extension StreamEngine {
     func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
         let common = loop.commonModes
         let isScheduled = state.withLock { state -> Bool in
-            guard !state.machine.isReleased else { return false }
-            // A stream that is scheduled anew tells its new loop again.
-            if state.homes.isEmpty { state.machine.forgetTold() }
-            // A subclass may have a delegate now that it has not told of.
-            state.lacksDelegate = false
+            guard !state.machine.isClosed else { return false }
+            state.machine.schedule(isFirst: state.homes.isEmpty)
             if state.homes[loop.identity] == nil {
                 state.homes.insert(StreamHome(loop, station: DescriptorSource(ownedBy: self)))
             }
@@ -79,8 +73,8 @@ extension StreamEngine {
         case none
         /// Ask the backend, which alone knows.
         case refresh
-        /// Have the loop serve the stream.
-        case raise(LoopBound<DescriptorSource>)
+        /// Have the only loop serve the stream.
+        case raise
         case follow
     }
 
@@ -88,24 +82,28 @@ extension StreamEngine {
         switch errand {
         case .none: break
         case .refresh: refresh()
-        case .raise(let station) where station.home.isCurrent: station.value.raise()
-        case .raise, .follow: followEverywhere()
+        case .raise: raise()
+        case .follow: followEverywhere()
         }
+    }
+
+    private func raise() {
+        guard let station = state.withLock({ $0.homes.station(on: .current) }) else {
+            return followEverywhere()
+        }
+        station.value.raise()
     }
 
     /// Finds out whether bytes can be moved now, and brings the loops to tell what is to be told.
     func refresh() {
         advanceOpening()
-        let (isAsked, transfers) = state.withLock {
-            ($0.machine.isOpen && !$0.homes.isEmpty, $0.machine.transfers)
+        let (backend, since) = state.withLock {
+            ($0.machine.isOpen && !$0.homes.isEmpty ? $0.backend : nil, $0.machine.transfers)
         }
-        if isAsked {
-            switch backend.prepare() {
-            case .waiting: state.withLock { $0.raiseRoom(event) }
-            case .ready: state.withLock { $0.takeReadiness(event, unlessMovedSince: transfers) }
-            case .atEnd: state.withLock { $0.machine.reachEnd() }
-            case .failed(let error): fail(error)
-            }
+        switch backend?.prepare() {
+        case .failed(let error): fail(error)
+        case let prospect?: state.withLock { $0.machine.answer(prospect, since: since) }
+        case nil: break
         }
         followEverywhere()
     }
@@ -115,12 +113,12 @@ extension StreamEngine {
     private func followEverywhere() {
         let (behind, queue) = state.withLock {
             state -> ((first: RunLoop?, others: [RunLoop]), StreamQueue?) in
-            if state.isTelling { return ((nil, []), nil) }
-            // What is to be told on a queue needs no loop, unless it has to be checked first.
-            let isRaised = state.hasNews
-            let queue = isRaised && !state.mustCheckRoom(event) ? state.enqueueCallout() : nil
-            let isLoopNeeded = isRaised && queue == nil
-            return (state.homes.loops { isLoopNeeded || state.isBehind($0, event) }, queue)
+            if state.machine.isDelivering { return ((nil, []), nil) }
+            let isPending = state.machine.mustDeliver
+            let action = state.queue == nil ? .none : state.machine.turnToQueue()
+            let isLoopNeeded = isPending && action == .none
+            let behind = state.homes.loops { isLoopNeeded || state.isBehind($0) }
+            return (behind, action == .enqueue ? state.queue : nil)
         }
         if let loop = behind.first { summon(loop) }
         for loop in behind.others { summon(loop) }
@@ -132,12 +130,6 @@ extension StreamEngine {
         if loop.isCurrent { return loop.core.followInTurn(self) }
         guard state.withLock({ $0.homes.update(loop.identity) { $0.beginSummons() } }) == true else { return }
         if !loop.atHome({ [self] core in core.followInTurn(self) }) { loopEnded(loop) }
-    }
-}
-
-extension StreamEngine.State {
-    fileprivate mutating func takeReadiness(_ event: Stream.Event, unlessMovedSince transfers: UInt64) {
-        if machine.raise(event, unlessMovedSince: transfers) { room = .found }
     }
 }
 

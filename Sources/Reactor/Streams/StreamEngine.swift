@@ -1,43 +1,27 @@
 import Synchronization
 import SystemPackage
 
-/// What a stream is made of: its machine, its backend, and its place on run loops. Safe from any thread.
+/// Performs what a stream's machine decides, on its backend, its run loops and its delegate. Safe from any thread.
 ///
-/// On each loop that the stream is scheduled on it has a station: a descriptor source, with or without a
-/// descriptor, through which the kernel tells of bytes, and by which the engine itself asks for the loop's
-/// attention. Both come to ``serve(_:_:)``, the only place that calls the delegate.
+/// On each loop that the stream is scheduled on it has a station: a descriptor source, with or without a descriptor,
+/// through which the kernel reports, and by which the engine itself asks for the loop's attention. Both come to
+/// ``serve(_:_:)``.
 final class StreamEngine: Sendable {
     struct State: ~Copyable {
-        var machine = StreamMachine()
+        var machine: StreamMachine
+        var backend: any StreamBackend
         /// The loops that the stream is scheduled on. None when it is over.
         var homes = StreamHomes()
-        /// The queue that events are told on, if that is no loop: the only home then is a hidden one.
+        /// The queue that events are delivered on, if that is no loop: the only home then is a hidden one.
         var queue: StreamQueue?
-        /// Whether a callout is on the queue, and has not begun.
-        var isEnqueued = false
-        /// Whether the delegate is being called, or about to be on a queue: it is not called again inside that, nor by
-        /// another loop.
-        var isTelling = false
-        /// Whether the last event to be delivered found no delegate: it waits, and so does all that follows it.
-        var lacksDelegate = false
-        /// Whether a delegate has been set since the stream's delegate was last looked up.
-        var hasNewDelegate = false
-        /// Whether bytes were moved outside the delegate's callout, or on another thread than the loop's: they may be
-        /// what the kernel has told of.
-        var hasMovedOutside = false
-        /// How the backend lets know that bytes can be moved; known once it is open.
-        var readying = Readying.backend
-        /// What an output knows of the room for its next write.
-        var room = Room.assumed
         /// Whether the stream is of a subclass, which may have a delegate of its own making.
         var isSubclassed = false
-        /// Whether a hand-off owns the stream.
-        var isHandedOver = false
     }
 
-    let backend: any StreamBackend
-    let event: Stream.Event
-    let state = Mutex(State())
+    /// What one read(2) or write(2) moves at most: a longer request, which may be longer than memory, is cut.
+    static let mostBytes = 0x7fff_f000
+
+    let state: Mutex<State>
     /// The stream, which owns the engine, and the delegate that it has been given.
     ///
     /// `nonisolated(unsafe)` is right because both are only touched with `state` locked.
@@ -45,8 +29,7 @@ final class StreamEngine: Sendable {
     private nonisolated(unsafe) weak var givenDelegate: (any StreamDelegate)?
 
     init(_ backend: any StreamBackend) {
-        self.backend = backend
-        event = backend.event
+        state = Mutex(State(machine: StreamMachine(backend.event), backend: backend))
     }
 
     func serve(_ stream: Stream) {
@@ -56,6 +39,8 @@ final class StreamEngine: Sendable {
             state.isSubclassed = isSubclassed
         }
     }
+
+    var backend: any StreamBackend { state.withLock { $0.backend } }
 
     /// The delegate that the stream has been given.
     var delegate: (any StreamDelegate)? {
@@ -67,23 +52,22 @@ final class StreamEngine: Sendable {
         set {
             // Kept until the lock is released: this may be the last reference.
             var former: (any StreamDelegate)?
-            let isReady = state.withLock { state -> Bool in
+            let mustRefresh = state.withLock { state -> Bool in
                 former = unsafe givenDelegate
                 unsafe givenDelegate = newValue
-                guard newValue != nil, former !== newValue || state.lacksDelegate else { return false }
-                return state.welcomeDelegate()
+                guard newValue != nil else { return false }
+                return state.machine.welcomeDelegate(isOther: former !== newValue) && !state.homes.isEmpty
             }
             withExtendedLifetime(former) {}
-            if isReady { refresh() }
+            if mustRefresh { refresh() }
         }
     }
 
-    /// Who is to be told: the stream, and its delegate unless the stream has to be asked.
+    /// The stream, and its delegate unless the stream has to be asked.
     ///
-    /// For use with `state` locked, and so nothing that is looked up may be let go of here: it might be the last
-    /// reference.
-    func audience(_ state: borrowing State) -> (Stream?, (any StreamDelegate)?) {
-        unsafe (owner, state.isSubclassed ? nil : givenDelegate)
+    /// For use with `state` locked, and so what is looked up may not be released here: it might be the last reference.
+    func recipient(_ state: borrowing State) -> Recipient {
+        unsafe Recipient(stream: owner, delegate: state.isSubclassed ? nil : givenDelegate)
     }
 
     var status: Stream.Status { state.withLock { $0.machine.status } }
@@ -92,13 +76,23 @@ final class StreamEngine: Sendable {
 
     var isOpen: Bool { state.withLock { $0.machine.isOpen } }
 
-    // MARK: Opening and closing
+    /// Whether a read or a write would not wait.
+    var isReady: Bool { isOpen && backend.isReady() }
+}
 
+// MARK: - Opening and closing
+
+extension StreamEngine {
     func open() {
-        guard state.withLock({ $0.machine.beginOpening() }) else { return }
-        do throws(Errno) { try backend.open(for: self) } catch { fail(error) }
+        guard state.withLock({ $0.machine.open() }) else { return }
+        do throws(Errno) {
+            let opened = try backend.open(for: self)
+            state.withLock { $0.backend = opened }
+        } catch {
+            fail(error)
+        }
         // Closed from another thread meanwhile, which found nothing to release yet.
-        if state.withLock({ $0.machine.isReleased }) { try? backend.close() }
+        if state.withLock({ $0.machine.isClosed }) { try? backend.close() }
         refresh()
     }
 
@@ -106,49 +100,150 @@ final class StreamEngine: Sendable {
     @discardableResult
     func advanceOpening() -> Bool {
         guard status == .opening else { return false }
+        let backend = backend
         switch backend.progress() {
         case .waiting: return true
         case .failed(let error): fail(error)
         case .ready, .atEnd:
-            let readying = backend.readying
-            state.withLock { state in
-                state.machine.opened()
-                state.readying = readying
-                if backend.isAtEndWhenOpened { state.machine.reachEnd() }
-            }
+            let (readying, isAtEnd) = (backend.readying, backend.isAtEndWhenOpened)
+            state.withLock { $0.machine.opened(readying, isAtEnd: isAtEnd) }
         }
         return false
     }
 
-    /// Takes in a fault, unless the stream has been closed meanwhile.
+    /// Takes in an error, unless the stream has been closed meanwhile.
     func fail(_ error: any Error) {
         let error = backend.refusal ?? error
-        state.withLock { $0.machine.failUnlessReleased(error) }
+        state.withLock { $0.machine.fail(error) }
     }
 
-    /// Takes in that bytes which were accepted are lost, which is a fault of a closed stream too.
+    /// Takes in that bytes which were accepted are lost, which is an error of a closed stream too.
     func noteLostBytes(_ error: Errno) {
-        state.withLock { $0.machine.fail(error) }
+        state.withLock { $0.machine.loseBytes(error) }
         refresh()
     }
 
     func close() {
         guard state.withLock({ $0.machine.close() }) else { return }
         leaveLoops()
-        do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.fail(error) } }
+        do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
     }
 
-    /// Ends a stream that nobody holds any longer, opened or not.
+    /// Ends a stream that has been released, opened or not.
     func retire() {
         close()
         leaveLoops()
         try? backend.close()
     }
+}
 
-    // MARK: Properties
+// MARK: - Transfers
 
+extension StreamEngine {
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        do throws(Errno) {
+            var errand = Errand.none
+            let count = try state.withLock { (state) throws(Errno) -> Int in
+                guard state.machine.isOpen, buffer.count > 0,
+                    let transfer = try unsafe state.backend.readNow(into: buffer)
+                else { return -1 }
+                _ = state.machine.begin(count: buffer.count, isOnQueue: state.queue != nil)
+                state.machine.move(transfer)
+                errand = state.errand
+                return transfer.count
+            }
+            guard count >= 0 else { return unsafe readWaiting(into: buffer) }
+            if errand != .none { run(errand) }
+            return count
+        } catch {
+            return failTransfer(error)
+        }
+    }
+
+    @inline(never)
+    private func readWaiting(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        transfer(buffer.count) { (backend, _) throws(Errno) in try unsafe backend.read(into: buffer) }
+    }
+
+    func write(_ bytes: UnsafeRawBufferPointer) -> Int {
+        transfer(bytes.count) { (backend, isScheduled) throws(Errno) in
+            try unsafe backend.write(bytes, isScheduled: isScheduled)
+        }
+    }
+
+    @inline(__always)
+    private func transfer(
+        _ count: Int, _ body: (any StreamBackend, _ isScheduled: Bool) throws(Errno) -> Transfer
+    ) -> Int {
+        while true {
+            let (admission, backend, isScheduled) = state.withLock { state in
+                let admission = state.machine.begin(count: count, isOnQueue: state.queue != nil)
+                return (admission, state.backend, !state.homes.isEmpty)
+            }
+            switch admission {
+            case .begun:
+                do throws(Errno) { return finishTransfer(try body(backend, isScheduled)) } catch {
+                    return failTransfer(error)
+                }
+            case .refused(let answer): return answer
+            case .opening:
+                backend.waitUntilOpen()
+                if advanceOpening() { return -1 }
+            }
+        }
+    }
+
+    @discardableResult
+    @inline(__always)
+    private func finishTransfer(_ transfer: Transfer) -> Int {
+        run(
+            state.withLock { state in
+                state.machine.move(transfer)
+                return state.errand
+            })
+        return transfer.count
+    }
+
+    @inline(never)
+    private func failTransfer(_ error: Errno) -> Int {
+        // Closed from another thread under the call: that is no fault of the stream's.
+        fail(error)
+        refresh()
+        return -1
+    }
+
+    /// The bytes of a stream of bytes in memory that are left; nil if it has none or is not open.
+    func takeBuffer() -> UnsafeRawBufferPointer? {
+        guard isOpen, let bytes = unsafe backend.takeBuffer() else { return nil }
+        finishTransfer(Transfer(count: bytes.count, isAtEnd: true))
+        return unsafe bytes
+    }
+
+    func flush(until deadline: Deadline) throws(Errno) {
+        if let error = error as? Errno { throw error }
+        guard isOpen || status == .atEnd else { throw .badFileDescriptor }
+        try backend.flush(until: deadline)
+    }
+
+    func shutDown() throws(Errno) {
+        guard isOpen else { throw .socketNotConnected }
+        do throws(Errno) {
+            try backend.shutDown()
+            state.withLock { $0.machine.shutDown() }
+        } catch {
+            if error != .notSocket { state.withLock { $0.machine.fail(error) } }
+            refresh()
+            throw error
+        }
+    }
+}
+
+// MARK: - Properties
+
+extension StreamEngine {
     func property(_ key: Stream.PropertyKey) -> Any? {
-        backend.property(key) ?? StreamProperties.bridge?.property(key, native: backend.property)
+        let backend = backend
+        return backend.property(key) ?? StreamProperties.bridge?.property(key, native: backend.property)
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {

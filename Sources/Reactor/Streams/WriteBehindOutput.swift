@@ -20,6 +20,8 @@ final class WriteBehindOutput: OutputBackend {
         var inHand = 0
         var isWriting = false
         var fault: Errno?
+        /// Once closed, where writing has stopped.
+        var lastOffset: Int?
 
         var room: Int { WriteBehindOutput.mostBytes - waiting.count - inHand }
     }
@@ -30,11 +32,15 @@ final class WriteBehindOutput: OutputBackend {
 
     init(_ holder: DescriptorHolder) { self.holder = holder }
 
-    func open(for engine: StreamEngine) throws(Errno) { state.withLock { $0.engine = engine } }
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        state.withLock { $0.engine = engine }
+        return self
+    }
 
     func close() throws(Errno) {
-        writer.wait()
+        let offset = offset
         holder.close()
+        state.withLock { $0.lastOffset = offset ?? $0.lastOffset }
         let (fault, dropped) = state.withLock { ($0.fault, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
         if let fault { throw fault }
@@ -140,13 +146,19 @@ final class WriteBehindOutput: OutputBackend {
     // MARK: Properties
 
     func property(_ key: Stream.PropertyKey) -> Any? {
-        guard key == .fileCurrentOffsetKey else { return nil }
+        key == .fileCurrentOffsetKey ? offset ?? state.withLock { $0.lastOffset } : nil
+    }
+
+    /// Where the next byte is written; nil once closed.
+    private var offset: Int? {
         writer.wait()
         return try? holder.seek(to: 0, from: SEEK_CUR)
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        guard key == .fileCurrentOffsetKey, let offset = fileOffset(value) else { return false }
+        guard key == .fileCurrentOffsetKey, let offset = nonNegativeInteger(value),
+            holder.isSeekable(forWriting: true)
+        else { return false }
         writer.wait()
         return (try? holder.seek(to: offset, from: SEEK_SET)) == offset
     }

@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 import SystemPackage
 
@@ -12,9 +11,13 @@ final class WriteBuffer: Sendable {
     @safe
     struct Transport: Sendable {
         /// Sends bytes to a descriptor, and returns how many it took; 0 if it has no room.
-        let send: @Sendable (CInt, UnsafeRawBufferPointer) throws(Errno) -> Int
+        let send: @Sendable (DescriptorHolder, UnsafeRawBufferPointer) throws(Errno) -> Int
         var sent: @Sendable (_ count: Int, _ isBlocked: Bool) -> Void = { _, _ in }
         var failed: @Sendable (Errno) -> Void = { _ in }
+        /// Ends the sending after the last byte, and closes the descriptor.
+        var end: @Sendable (DescriptorHolder, Ending, WriteBuffer) -> Void = { descriptor, _, _ in
+            descriptor.close()
+        }
     }
 
     /// What happens after the last byte. A later ending replaces an earlier one.
@@ -54,7 +57,7 @@ final class WriteBuffer: Sendable {
     /// Whether the queue is empty: spares most writes the lock.
     fileprivate let isDrained = Atomic(true)
     fileprivate let changed = Condition()
-    fileprivate let transport: Transport
+    let transport: Transport
     let engine: StreamEngine
 
     init(limit: Int, for engine: StreamEngine, by transport: Transport) {
@@ -119,11 +122,9 @@ final class WriteBuffer: Sendable {
     func accept(_ bytes: UnsafeRawBufferPointer, for holder: DescriptorHolder) throws(Errno) -> Int {
         if let count = try unsafe append(bytes, whileSending: true) { return count }
         guard let loop = try? ResidentThread.streams.runLoop(), let own = holder.duplicate() else { return 0 }
-        let sender = SenderDescriptor(own)
         guard let count = try unsafe append(bytes, whileSending: false) else { return 0 }
         PendingOutput.begin()
-        let number = sender.take()
-        loop.perform { [self] in WriteBufferSender(self, number).begin() }
+        loop.perform { [self] in WriteBufferSender(self, own).begin() }
         return count
     }
 
@@ -205,10 +206,10 @@ extension WriteBuffer {
     var stallTimeout: Duration? { state.withLock { $0.stallTimeout } }
 
     /// Sends what the descriptor has room for. After ``Progress/done(_:)`` the sender is not needed any more.
-    func send(to number: CInt) -> Progress {
+    func send(to descriptor: DescriptorHolder) -> Progress {
         let (progress, sent, isAwaited) = state.withLock { state in
             let before = state.queue.count
-            let progress = state.send(to: number, transport)
+            let progress = state.send(to: descriptor, transport)
             if state.queue.count == 0 { isDrained.store(true, ordering: .releasing) }
             let isAwaited = state.isAwaited && state.isAtLowWaterMark
             if isAwaited { state.isAwaited = false }
@@ -253,12 +254,12 @@ extension WriteBuffer.State {
         if isClosed { throw .canceled }
     }
 
-    fileprivate mutating func send(to number: CInt, _ transport: WriteBuffer.Transport)
+    fileprivate mutating func send(to descriptor: DescriptorHolder, _ transport: WriteBuffer.Transport)
         -> WriteBuffer.Progress
     {
         if let fault { return .failed(fault) }
         do throws(Errno) {
-            try unsafe queue.send { (bytes) throws(Errno) in try unsafe transport.send(number, bytes) }
+            try unsafe queue.send { (bytes) throws(Errno) in try unsafe transport.send(descriptor, bytes) }
         } catch {
             return .failed(error)
         }
@@ -273,19 +274,4 @@ extension WriteBuffer.State {
         defer { queue.removeAll() }
         return queue.count > 0
     }
-}
-
-/// A descriptor for a sender that is about to start; closed if it does not.
-private struct SenderDescriptor: ~Copyable {
-    private let number: CInt
-
-    init(_ number: CInt) { self.number = number }
-
-    consuming func take() -> CInt {
-        let number = number
-        discard self
-        return number
-    }
-
-    deinit { _ = close(number) }
 }

@@ -1,4 +1,3 @@
-import Glibc
 import SystemPackage
 
 /// Sends the bytes of a write buffer, as the descriptor has room. Confined to the streams thread's loop.
@@ -6,20 +5,21 @@ import SystemPackage
 /// It has a descriptor of its own, so it does not matter when the stream's is closed or its number used again.
 final class WriteBufferSender {
     private let buffer: WriteBuffer
-    private var number: CInt
+    private let descriptor: DescriptorHolder
     private var source: DescriptorSource?
     private var stallTimer: Timer?
     private var hasEnded = false
 
-    /// - Parameter number: A descriptor that this closes.
-    init(_ buffer: WriteBuffer, _ number: CInt) {
+    /// - Parameter descriptor: The sender's own, which it closes.
+    init(_ buffer: WriteBuffer, _ descriptor: DescriptorHolder) {
         self.buffer = buffer
-        self.number = number
+        self.descriptor = descriptor
     }
 
     func begin() {
         guard buffer.begin(self, on: .current) else { return end() }
-        source = DescriptorSource(FileDescriptor(rawValue: number), for: .writable) { _, _ in self.send() }
+        let number = FileDescriptor(rawValue: descriptor.number)
+        source = DescriptorSource(number, for: .writable) { _, _ in self.send() }
         watch()
         expectProgress()
     }
@@ -44,7 +44,7 @@ final class WriteBufferSender {
     }
 
     private func send() {
-        switch buffer.send(to: number) {
+        switch buffer.send(to: descriptor) {
         case .blocked: expectProgress()
         case .failed(let error): fail(error)
         case .done(let ending): finish(ending)
@@ -52,19 +52,9 @@ final class WriteBufferSender {
     }
 
     private func finish(_ ending: WriteBuffer.Ending) {
-        source?.cancel()
-        let own = number
-        switch ending {
-        case .stop: break
-        case .shutDown:
-            number = -1
-            shutdown(own, CInt(SHUT_WR))
-            SocketClosing.awaitAcknowledgement(own, patience: buffer.stallTimeout, for: buffer.engine)
-        case .close:
-            number = -1
-            SocketClosing.begin(own, patience: buffer.stallTimeout, for: buffer.engine)
-        }
-        end()
+        cancel()
+        buffer.transport.end(descriptor, ending, buffer)
+        PendingOutput.end()
     }
 
     private func fail(_ error: Errno) {
@@ -74,10 +64,14 @@ final class WriteBufferSender {
 
     func end() {
         guard !hasEnded else { return }
+        cancel()
+        descriptor.close()
+        PendingOutput.end()
+    }
+
+    private func cancel() {
         hasEnded = true
         source?.cancel()
         stallTimer?.invalidate()
-        if number >= 0 { close(number) }
-        PendingOutput.end()
     }
 }

@@ -1,14 +1,14 @@
 import CReactorLinux
 import Glibc
 import Synchronization
-import SystemPackage
+package import SystemPackage
 
 /// A POSIX thread that any number of threads may wait for.
-final class JoinableThread: Sendable {
+package final class JoinableThread: Sendable {
     private let thread: pthread_t
     private let isJoined = Mutex(false)
 
-    init(name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) {
+    package init(name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
         let code = unsafe pthread_create(&thread, nil, runBody, start.toOpaque())
@@ -24,7 +24,7 @@ final class JoinableThread: Sendable {
     }
 
     /// Waits until the thread has ended.
-    func join() {
+    package func join() {
         isJoined.withLock { isJoined in
             if !isJoined { pthread_join(thread, nil) }
             isJoined = true
@@ -36,7 +36,7 @@ private final class Start: Sendable {
     let name: String
     let body: @Sendable () -> Void
 
-    init(name: String, body: @escaping @Sendable () -> Void) {
+    package init(name: String, body: @escaping @Sendable () -> Void) {
         self.name = name
         self.body = body
     }

@@ -36,4 +36,21 @@ import Testing
                 "timer true", "signals: 1", "finished", "exit", "in the parent: -1",
             ])
     }
+
+    @Test
+    func `a child that closes a stream of its parent sends none of its bytes, and does not wait for them`()
+        async throws
+    {
+        #expect(
+            try await probeMainLoop("a parent's streams in a child") == [
+                "written: -1", "closed: exit", "everything: true",
+            ])
+    }
+
+    @Test func `what a child has written to a stream of its own is sent when it exits`() async throws {
+        #expect(
+            try await probeMainLoop("a child's own streams") == [
+                "everything: true", "child: exit", "the parent's: 50000",
+            ])
+    }
 }

@@ -92,4 +92,48 @@ import Testing
             }
         }
     }
+
+    /// What waits for the acknowledgement of the last bytes must leave the error to the reader, which has it once.
+    @Test func `a peer that resets the connection after the output was shut down is an error for the reader`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let fixture = try SocketFixture(.ipv4, isNarrow: true)
+                try fixture.openBoth()
+                let peer = try fixture.peer
+                try fixture.narrow()
+                while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(10_000)) }
+                let before = openSockets()
+                try fixture.output.shutDown()
+                try #require(openSockets() == before + 1)
+                peer.reset()
+                waitUntil { openSockets() == before - 1 }
+                try #require(fixture.input.read(upTo: 1).isEmpty)
+                try #require(fixture.input.streamError as? Errno == .connectionReset)
+            }
+        }
+    }
+
+    /// With few descriptors left the sender has one of its own, and its loop none to wait with.
+    @Test(arguments: 0..<6)
+    func `buffered bytes are sent though descriptors are short`(spare: Int) async {
+        await #expect(processExitsWith: .success) { [spare] in
+            try onAThread {
+                let (peer, other) = try SocketPeer.pair()
+                SocketPeer.narrow(other.rawValue)
+                let (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+                output.writeBufferSize = 65_536
+                for stream in [input, output] { stream.start(nil) }
+                var limit = rlimit(rlim_cur: 128, rlim_max: 128)
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                var taken: [CInt] = []
+                while case let number = dup(0), number >= 0 { taken.append(number) }
+                for _ in 0..<spare { close(taken.removeLast()) }
+                var sent = 0
+                while case let count = output.writeOnce(pattern(5000)), count > 0 { sent += count }
+                try #require(peer.receive(sent).count == sent && output.streamError == nil)
+            }
+        }
+    }
 }

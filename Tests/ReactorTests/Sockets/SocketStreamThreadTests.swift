@@ -47,6 +47,33 @@ import Testing
         #expect(fixture.output.streamStatus == .closed && fixture.output.streamError == nil)
     }
 
+    /// The sender of the buffered bytes, the clock of the timeout and the closing thread all need the locks of both.
+    @Test func `a write timeout that passes while a stream with buffered bytes is closed holds up no thread`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            // A deadlock fails the test, and does not hold it up for good.
+            alarm(600)
+            var random = SeededGenerator(seed: 1)
+            for _ in 0..<1000 {
+                let fixture = try SocketFixture(.descriptor, isNarrow: true)
+                let peer = try fixture.peer
+                fixture.output.writeBufferSize = 65_536
+                let timeout = Duration.microseconds(Int64.random(in: 1...1000, using: &random))
+                fixture.output.setProperty(timeout, forKey: .socketWriteTimeoutKey)
+                try fixture.openBoth()
+                let readsAll = Bool.random(using: &random)
+                let reader = try JoinableThread(name: "reader") {
+                    if readsAll { _ = peer.receiveToEnd(by: 100) }
+                }
+                _ = fixture.output.writeOnce(pattern(60_000))
+                (.now + .microseconds(Int64.random(in: 0...1000, using: &random))).busyWait()
+                fixture.closeBoth()
+                reader.join()
+            }
+        }
+    }
+
     @Test(arguments: [true, false])
     func `a thread that waits for a connection is let go of by closing its half`(closesBoth: Bool) throws {
         let server = try FullServer()

@@ -3,64 +3,66 @@ import Testing
 
 @testable import Reactor
 
+/// What single inputs do. ``StreamMachineModelTests`` has their combinations.
 @Suite struct StreamMachineTests {
-    private func opened() -> StreamMachine {
-        var machine = StreamMachine()
-        _ = machine.beginOpening()
-        machine.opened()
+    private func opened(_ event: Stream.Event = .hasBytesAvailable) -> StreamMachine {
+        var machine = StreamMachine(event)
+        _ = machine.open()
+        machine.opened(.kernel, isAtEnd: false)
         return machine
     }
 
-    /// Everything that is raised, told at once.
-    private func tell(_ machine: inout StreamMachine) -> [Stream.Event] {
-        var told: [Stream.Event] = []
-        let events = machine.raised
-        while let event = machine.nextToTell(of: events) { told.append(event) }
-        return told
+    /// Everything that a turn delivers.
+    private func deliver(_ machine: inout StreamMachine) -> [Stream.Event] {
+        var (action, events) = (machine.turn(isOnQueue: false), [Stream.Event]())
+        while case .deliver(let event) = action {
+            events.append(event)
+            action = machine.delivered(event, toDelegate: true, goesOn: true)
+        }
+        return events
+    }
+
+    private func transfer(_ machine: inout StreamMachine) {
+        #expect(machine.begin(count: 1, isOnQueue: false) == .begun)
+        machine.move(Transfer(count: 1))
     }
 
     @Test func `a stream is opened once`() {
-        var machine = StreamMachine()
-        #expect(machine.status == .notOpen)
-        let first = machine.beginOpening()
-        #expect(first && machine.status == .opening)
-        machine.opened()
-        #expect(machine.status == .open)
-        let second = machine.beginOpening()
-        #expect(!second)
+        var machine = StreamMachine(.hasBytesAvailable)
+        let (before, first) = (machine.status, machine.open())
+        #expect(before == .notOpen && first && machine.status == .opening)
+        machine.opened(.kernel, isAtEnd: false)
+        let second = machine.open()
+        #expect(machine.status == .open && !second)
     }
 
     @Test func `a stream that was never opened is not closed`() {
-        var machine = StreamMachine()
-        let closed = machine.close()
-        #expect(!closed && machine.status == .notOpen && !machine.isReleased)
+        var machine = StreamMachine(.hasBytesAvailable)
+        let isClosed = machine.close()
+        #expect(!isClosed && machine.status == .notOpen && !machine.isClosed)
     }
 
     @Test func `closing releases once, and for good`() {
         var machine = opened()
-        let first = machine.close()
-        let second = machine.close()
-        #expect(first && !second && machine.status == .closed)
-        let reopened = machine.beginOpening()
-        #expect(!reopened && machine.status == .closed)
+        let (first, second) = (machine.close(), machine.close())
+        let isReopened = machine.open()
+        #expect(first && !second && !isReopened && machine.status == .closed)
     }
 
     @Test func `opening that was overtaken by closing stays closed`() {
-        var machine = StreamMachine()
-        _ = machine.beginOpening()
+        var machine = StreamMachine(.hasBytesAvailable)
+        _ = machine.open()
         _ = machine.close()
-        machine.opened()
-        machine.failUnlessReleased(Errno.ioError)
-        #expect(machine.status == .closed && machine.raised.isEmpty)
+        machine.opened(.kernel, isAtEnd: false)
+        machine.fail(Errno.ioError)
+        #expect(machine.status == .closed && machine.pending.isEmpty)
     }
 
     @Test func `an error outlives the closing, which still releases once`() {
         var machine = opened()
         machine.fail(Errno.ioError)
-        let first = machine.close()
-        let second = machine.close()
-        #expect(first && !second)
-        #expect(machine.status == .error && machine.error as? Errno == .ioError && machine.raised.isEmpty)
+        let (first, second) = (machine.close(), machine.close())
+        #expect(first && !second && machine.status == .error && machine.error as? Errno == .ioError)
     }
 
     @Test func `the first error stays`() {
@@ -70,128 +72,107 @@ import Testing
         #expect(machine.error as? Errno == .ioError)
     }
 
-    @Test func `a closed stream may still fail, and tells nobody`() {
+    @Test func `a closed stream fails only if accepted bytes are lost, and delivers nothing`() {
         var machine = opened()
         _ = machine.close()
-        machine.fail(Errno.noSpace)
-        #expect(machine.status == .error && machine.error as? Errno == .noSpace && machine.raised.isEmpty)
+        machine.fail(Errno.ioError)
+        #expect(machine.error == nil)
+        machine.loseBytes(Errno.noSpace)
+        #expect(machine.status == .error && machine.error as? Errno == .noSpace && machine.pending.isEmpty)
     }
 
-    @Test func `an error at opening is all that is told`() {
-        var machine = StreamMachine()
-        _ = machine.beginOpening()
+    @Test func `an error at opening is all that is delivered`() {
+        var machine = StreamMachine(.hasBytesAvailable)
+        _ = machine.open()
         machine.fail(Errno.noSuchFileOrDirectory)
-        #expect(tell(&machine) == [.errorOccurred])
+        #expect(deliver(&machine) == [.errorOccurred])
     }
 
-    @Test func `a fault replaces what has not been told, and nothing follows it`() {
+    @Test func `an end replaces bytes that are pending`() {
         var machine = opened()
-        machine.raise(.hasBytesAvailable)
-        machine.fail(Errno.ioError)
-        #expect(tell(&machine) == [.errorOccurred])
-        machine.raise(.hasBytesAvailable)
+        #expect(machine.becomeReady() == .none)
         machine.reachEnd()
-        #expect(tell(&machine).isEmpty)
+        #expect(deliver(&machine) == [.openCompleted, .endEncountered] && machine.status == .atEnd)
     }
 
-    @Test func `the end is told once, and only a fault may follow`() {
+    @Test func `events of a turn are delivered in the order of their bits`() {
         var machine = opened()
-        _ = tell(&machine)
+        #expect(machine.becomeReady() == .none)
+        #expect(deliver(&machine) == [.openCompleted, .hasBytesAvailable])
+        #expect(deliver(&machine) == [])
+    }
+
+    @Test func `a delivered event is delivered again after an answer`() {
+        var machine = opened()
+        #expect(machine.becomeReady() == .none)
+        _ = deliver(&machine)
+        #expect(machine.becomeReady() == .disarm && machine.pending.isEmpty)
+        transfer(&machine)
+        #expect(machine.becomeReady(since: machine.transfers) == .none)
+        #expect(deliver(&machine) == [.hasBytesAvailable])
+    }
+
+    @Test func `a transfer makes a pending event void`() {
+        var machine = opened()
+        _ = deliver(&machine)
+        #expect(machine.becomeReady() == .none && machine.pending == .hasBytesAvailable)
+        #expect(machine.begin(count: 1, isOnQueue: false) == .begun)
+        #expect(machine.pending.isEmpty && machine.status == .reading)
+        machine.move(Transfer(count: 1))
+        #expect(machine.status == .open)
+    }
+
+    @Test
+    func `a report is asked for again after a transfer outside the callback, and dropped after another`() {
+        var machine = opened()
+        _ = deliver(&machine)
+        transfer(&machine)
+        #expect(machine.becomeReady() == .askKernel(since: 1))
+        transfer(&machine)
+        #expect(machine.becomeReady(since: 1) == .none && machine.pending.isEmpty)
+    }
+
+    @Test func `room is checked before it is delivered, and withdrawn if there is none`() {
+        var machine = StreamMachine(.hasSpaceAvailable)
+        _ = machine.open()
+        machine.opened(.kernelWhenFull, isAtEnd: false)
+        _ = deliver(&machine)
+        machine.answer(.waiting, since: 0)
+        #expect(machine.turn(isOnQueue: false) == .checkRoom(since: 0))
+        machine.checked(.full, since: 0)
+        #expect(machine.pending.isEmpty && machine.needsWatch(isDisarmed: false))
+        #expect(machine.becomeReady() == .none && machine.turn(isOnQueue: false) == .checkRoom(since: 0))
+        machine.checked(.found, since: 0)
+        #expect(deliver(&machine) == [.hasSpaceAvailable])
+    }
+
+    @Test(arguments: [Stream.Event.hasBytesAvailable, .hasSpaceAvailable])
+    func `transfers are refused unless the stream is open`(event: Stream.Event) {
+        var machine = StreamMachine(event)
+        #expect(machine.begin(count: 1, isOnQueue: false) == .refused(-1))
+        _ = machine.open()
+        #expect(machine.begin(count: 1, isOnQueue: false) == .opening)
+        machine.opened(.backend, isAtEnd: false)
+        #expect(machine.begin(count: 0, isOnQueue: false) == .refused(0))
         machine.reachEnd()
-        machine.reachEnd()
-        machine.raise(.hasBytesAvailable)
-        #expect(machine.status == .atEnd)
-        #expect(tell(&machine) == [.endEncountered])
-        machine.forgetTold()
-        machine.reachEnd()
-        #expect(tell(&machine).isEmpty)
-        machine.fail(Errno.ioError)
-        #expect(tell(&machine) == [.errorOccurred])
-    }
-
-    @Test func `an end replaces bytes that have not been told of`() {
-        var machine = opened()
-        machine.raise(.hasBytesAvailable)
-        machine.reachEnd()
-        #expect(tell(&machine) == [.openCompleted, .endEncountered])
-    }
-
-    @Test func `an event is pending once`() {
-        var machine = opened()
-        machine.raise(.hasBytesAvailable)
-        machine.raise(.hasBytesAvailable)
-        #expect(tell(&machine) == [.openCompleted, .hasBytesAvailable])
-        #expect(tell(&machine).isEmpty)
-    }
-
-    @Test func `what was told is told again after an answer`() {
-        var machine = opened()
-        machine.raise(.hasSpaceAvailable)
-        _ = tell(&machine)
-        machine.raise(.hasSpaceAvailable)
-        #expect(machine.raised.isEmpty)
-        machine.begin(.writing, answering: .hasSpaceAvailable)
-        machine.finish(answering: .hasSpaceAvailable)
-        machine.raise(.hasSpaceAvailable)
-        #expect(tell(&machine) == [.hasSpaceAvailable])
-    }
-
-    @Test func `a read makes an event that waits unnecessary`() {
-        var machine = opened()
-        _ = tell(&machine)
-        machine.raise(.hasBytesAvailable)
-        machine.begin(.reading, answering: .hasBytesAvailable)
-        #expect(machine.raised.isEmpty && machine.status == .reading)
-        machine.raise(.hasBytesAvailable)
-        machine.finish(answering: .hasBytesAvailable)
-        #expect(machine.raised.isEmpty && machine.status == .open)
-    }
-
-    @Test func `what was found out before a read is not raised after it`() {
-        var machine = opened()
-        _ = tell(&machine)
-        let transfers = machine.transfers
-        machine.begin(.reading, answering: .hasBytesAvailable)
-        machine.finish(answering: .hasBytesAvailable)
-        machine.raise(.hasBytesAvailable, unlessMovedSince: transfers)
-        #expect(machine.raised.isEmpty)
-        machine.raise(.hasBytesAvailable, unlessMovedSince: machine.transfers)
-        #expect(machine.raised == .hasBytesAvailable)
-    }
-
-    @Test func `forgetting what was told lets it be told again, but not the opening`() {
-        var machine = opened()
-        machine.raise(.hasBytesAvailable)
-        _ = tell(&machine)
-        machine.forgetTold()
-        machine.raise(.hasBytesAvailable)
-        #expect(tell(&machine) == [.hasBytesAvailable])
-    }
-
-    @Test func `only the wanted events are told, in the order of their bits`() {
-        var machine = opened()
-        machine.raise(.hasBytesAvailable)
-        let first = machine.nextToTell(of: [.hasBytesAvailable, .openCompleted])
-        let second = machine.nextToTell(of: .openCompleted)
-        let third = machine.nextToTell(of: .hasBytesAvailable)
-        #expect(first == .openCompleted && second == nil && third == .hasBytesAvailable)
-    }
-
-    @Test func `nothing is raised before opening or after closing`() {
-        var machine = StreamMachine()
-        machine.raise(.hasBytesAvailable)
-        #expect(machine.raised.isEmpty)
-        machine = opened()
+        #expect(machine.begin(count: 1, isOnQueue: false) == .refused(0))
         _ = machine.close()
-        machine.raise(.hasBytesAvailable)
-        #expect(machine.raised.isEmpty && machine.unanswered.isEmpty)
+        #expect(machine.begin(count: 1, isOnQueue: false) == .refused(-1))
     }
 
-    @Test func `a read that was overtaken by closing or a fault does not open the stream again`() {
+    @Test func `a transfer that was overtaken by closing does not open the stream again`() {
         var machine = opened()
-        machine.begin(.reading, answering: .hasBytesAvailable)
+        _ = machine.begin(count: 1, isOnQueue: false)
         _ = machine.close()
-        machine.finish(answering: .hasBytesAvailable)
+        machine.move(Transfer(count: 1))
         #expect(machine.status == .closed)
+    }
+
+    @Test func `a stream belongs to one hand-off until it is closed`() {
+        var machine = opened()
+        let (first, second) = (machine.handOver(), machine.handOver())
+        _ = machine.close()
+        let third = machine.handOver()
+        #expect(first && !second && third)
     }
 }
