@@ -1,9 +1,8 @@
 import Dispatch
 import Glibc
+import Reactor
 import SystemPackage
 import Testing
-
-@testable import Reactor
 
 @Suite struct LineReaderTests {
     private struct Seen: Equatable, Sendable {
@@ -55,15 +54,15 @@ import Testing
     @Test func `invalid text is reported with its line and place`() async throws {
         let report = try await Self.read([97, 10, 98, 0xFF, 10, 99], .report)
         #expect(report?.output.value.map(\.text) == ["a"])
-        guard case .failed(let error) = report?.ending else { return #expect(Bool(false)) }
-        #expect(error as? InvalidText == InvalidText(number: 2, offset: 3))
+        let error = try #require(report?.ending.error as? InvalidText)
+        #expect(error.number == 2 && error.offset == 3)
     }
 
     @Test func `a line that is too long is a fault after the lines before it`() async throws {
         let report = try await Self.read(Array("ok\nmuch too long\nok\n".utf8), .repair, .init(lineLimit: 5))
         #expect(report?.output.value.map(\.text) == ["ok"])
-        guard case .failed(let error) = report?.ending else { return #expect(Bool(false)) }
-        #expect(error as? LineFramer.LineTooLong == .init(number: 2, offset: 3, limit: 5))
+        let error = try #require(report?.ending.error as? LineFramer.LineTooLong)
+        #expect(error.number == 2 && error.offset == 3 && error.limit == 5)
     }
 
     @Test(arguments: [
@@ -138,29 +137,16 @@ import Testing
         #expect(report?.output.value == (0..<50).map { "line \($0)" })
     }
 
-    @Test func `what is left of a line counts only once it has been delivered`() throws {
-        var processor = LineProcessor(
-            framer: LineFramer(), receiver: LineReceiver(0) { lines, _, _ in lines += 1 }, isCancelled: Flag()
-        )
-        try processor.process(Array("one\ntw".utf8).span.bytes)
-        #expect(processor.output.byteCount == 4 && processor.output.value == 1)
-        try processor.process(Array("o\nthree".utf8).span.bytes)
-        #expect(processor.output.byteCount == 8)
-        try processor.finish()
-        #expect(processor.output.byteCount == 13 && processor.output.value == 3)
-    }
-
     @Test(arguments: 1...20)
-    func `a piece that is no text ends the reading before it, however the bytes have come`(size: Int) {
-        var processor = LineProcessor(
-            framer: LineFramer(limit: 5, overflow: .split),
-            receiver: LineReceiver(0, .report) { pieces, _, _ in pieces += 1 }, isCancelled: Flag())
+    func `a piece that is no text ends the reading before it, however the bytes have come`(size: Int)
+        async throws
+    {
         let bytes = Array("abcdefg".utf8) + [0xff] + Array("hijklmnopqrs\n".utf8)
-        #expect(throws: InvalidText.self) {
-            for start in stride(from: 0, to: bytes.count, by: size) {
-                try processor.process(bytes.span.bytes.extracting(start..<min(start + size, bytes.count)))
-            }
-        }
-        #expect(processor.output.byteCount == 5 && processor.output.value == 1)
+        let report = try await Self.read(
+            bytes, .report, chunkSize: size, .init(lineLimit: 5, overflow: .split))
+        let error = try #require(report?.ending.error as? InvalidText)
+        #expect(error.number == 1 && error.offset == 7)
+        #expect(report?.output.byteCount == 5)
+        #expect(report?.output.value.map(\.text) == ["abcde"])
     }
 }
