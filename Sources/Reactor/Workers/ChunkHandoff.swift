@@ -38,22 +38,12 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     ///   - processor: Belongs to the worker from now on.
     ///   - queue: Where the processor is called.
     ///   - limits: How much is in flight.
-    public convenience init(
+    public init(
         _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
         limits: HandoffLimits = HandoffLimits()
     ) {
-        self.init(stream, to: processor, on: queue, limits, lineEnd: nil) { processor, chunk, _ in
-            try processor.process(chunk)
-        }
-    }
-
-    /// Prepares a hand-off of what may be lines of text, which are looked for before they are processed.
-    init(
-        _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
-        _ limits: HandoffLimits, lineEnd: UInt8?, _ process: @escaping ChunkWorker<Processor>.Process
-    ) {
         home = .current
-        worker = ChunkWorker(processor, on: queue, limits, lineEnd: lineEnd, process)
+        worker = ChunkWorker(processor, on: queue, limits)
         self.stream = Mutex(HomeBound(stream, on: home))
     }
 

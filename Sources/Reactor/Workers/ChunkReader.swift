@@ -40,19 +40,18 @@ final class ChunkReader<Processor: ChunkProcessor> {
         }
         isOwner = stream.engine.handOver()
         guard isOwner else {
-            worker.connect(resumeReading: Callback {}, announce: announce)
+            worker.connect(announce: announce, resumeReading: Callback {})
             return worker.end(Errno.resourceBusy)
         }
         stream.open()
         do throws(Errno) { try DispatchWorkers.prepare() } catch {
-            worker.connect(resumeReading: Callback {}, announce: announce)
+            worker.connect(announce: announce, resumeReading: Callback {})
             return worker.fail(error)
         }
-        if let fetcher = ChunkFetcher(stream, worker) {
-            worker.connect(resumeReading: Callback { fetcher.start() }, announce: announce)
-            fetcher.start()
+        if let file = FileSource(stream) {
+            worker.connect(announce: announce, reading: file)
         } else {
-            worker.connect(resumeReading: resumption(on: loop, modes), announce: announce)
+            worker.connect(announce: announce, resumeReading: resumption(on: loop, modes))
             listen(on: loop, modes)
         }
         announce()  // it may have been cancelled before
@@ -69,7 +68,7 @@ final class ChunkReader<Processor: ChunkProcessor> {
     private func listen(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
         let watchman = RunLoop.Observer(for: .beforeTimers) { [weak self] _, _ in self?.checkStream() }
         self.watchman = watchman
-        _ = worker.pipe.beginReading()
+        _ = worker.beginReading()
         stream.delegate = self
         for mode in modes {
             loop.add(watchman, forMode: mode)
@@ -103,20 +102,19 @@ final class ChunkReader<Processor: ChunkProcessor> {
     // MARK: Reading
 
     private func resume() {
-        if source != nil, worker.pipe.beginReading() { fill() }
+        if source != nil, worker.beginReading() { fill() }
     }
 
-    /// Reads what has been told of, if there is a chunk to read it into.
+    /// Reads what the stream has announced, if there is a chunk to read it into.
     private func fill() {
-        guard isReadable, let chunk = worker.pipe.takeFree() else { return }
-        isReadable = false
-        let count = unsafe chunk.fill { memory in
+        guard isReadable else { return }
+        unsafe worker.fill { memory in
+            isReadable = false
             let bytes = unsafe memory.bindMemory(to: UInt8.self)
             return unsafe stream.read(bytes.baseAddress!, maxLength: bytes.count)
+        } fault: {
+            stream.streamError ?? Errno.badFileDescriptor
         }
-        if count > 0 { return worker.put(chunk) }
-        worker.pipe.putBack(chunk)
-        worker.end(count < 0 ? stream.streamError ?? Errno.badFileDescriptor : nil)
     }
 
     private func checkStream() {

@@ -31,22 +31,64 @@ extension LineFramer.Line {
             guard policy == .repair else { throw InvalidText(number: number, offset: offset + prefix) }
             return unsafe bytes.withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }
         }
-        return unsafe String(unchecked: bytes, isASCII: isASCII)
+        return unsafe String(unchecked: bytes, isKnownASCII: isASCII)
     }
 }
 
 extension String {
-    /// Copies bytes that are known to be UTF-8, and whether they are ASCII.
+    /// Copies bytes that are known to be UTF-8, and perhaps ASCII.
     @unsafe
-    init(unchecked bytes: RawSpan, isASCII: Bool) {
+    init(unchecked bytes: RawSpan, isKnownASCII: Bool) {
         self = unsafe bytes.withUnsafeBytes { buffer in
             let units = unsafe buffer.assumingMemoryBound(to: UInt8.self).span
-            return unsafe String(copying: UTF8Span(unchecked: units, isKnownASCII: isASCII))
+            var text = unsafe UTF8Span(unchecked: units, isKnownASCII: isKnownASCII)
+            _ = text.checkForASCII()
+            return String(copying: text)
         }
     }
 }
 
+/// The part of a push that has been found to be UTF-8.
+@usableFromInline
+struct CheckedText: Sendable {
+    /// Where the part begins and ends: at the push's first and last whole character. Nowhere, at first.
+    @usableFromInline var start = 0
+    @usableFromInline var end = -1
+    @usableFromInline var isASCII = false
+
+    @inlinable init() {}
+
+    /// Checks the bytes, but for characters that may have been cut at either end. A fault anywhere leaves nothing
+    /// known.
+    init(_ bytes: RawSpan) {
+        var first = 0
+        while first < min(3, bytes.byteCount), bytes[first] & 0xC0 == 0x80 { first += 1 }
+        let whole = bytes.extracting(droppingFirst: first)
+        let text = whole.extracting(droppingLast: whole.cutOffCount)
+        let (count, isASCII) = text.utf8Prefix
+        guard count == text.byteCount else { return }
+        (start, end, self.isASCII) = (first, first + count, isASCII)
+    }
+
+    /// What is known of a line.
+    @inlinable
+    @inline(__always)
+    func knowledge(from start: Int, to end: Int) -> LineFramer.Knowledge {
+        start >= self.start && end <= self.end ? (isASCII ? .ascii : .utf8) : .nothing
+    }
+}
+
 extension RawSpan {
+    /// How many bytes at the end are the beginning of a character.
+    fileprivate var cutOffCount: Int {
+        for count in 1...3 where count <= byteCount {
+            let byte = self[byteCount - count]
+            if byte >= 0xC0 { return (byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2) > count ? count : 0 }
+            if byte < 0x80 { return 0 }
+        }
+        return 0
+    }
+
     /// Whether the bytes are whole, well-formed UTF-8 characters. No bytes are.
     public var isValidUTF8: Bool { utf8Prefix.count == byteCount }
 
