@@ -26,7 +26,8 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// What the closures given to ``start(inModes:progress:completion:)`` receive.
     public typealias Report = HandoffReport<Processor.Output>
 
-    private let worker: ChunkWorker<Processor>
+    private let worker: ChunkWorker
+    private let output = Outlet<Processor.Output>()
     /// Nil once it has been started.
     private let stream: Mutex<HomeBound<InputStream>?>
     private let home: RunLoop
@@ -43,7 +44,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         limits: HandoffLimits = HandoffLimits()
     ) {
         home = .current
-        worker = ChunkWorker(processor, on: queue, limits)
+        worker = ChunkWorker(ProcessorBox(processor, output), on: queue, limits)
         self.stream = Mutex(HomeBound(stream, on: home))
     }
 
@@ -80,7 +81,9 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         guard let stream = stream.withLock({ $0.take() }) else {
             preconditionFailure("a hand-off is started once")
         }
-        let reader = ChunkReader(stream.closure, worker, progress: progress, completion: completion)
+        let reader = ChunkReader(stream.closure, worker, progress: progress) { [output] conclusion in
+            if let output = output.take() { completion(Report(conclusion, output)) }
+        }
         reader.start(on: home, modes)
     }
 
@@ -106,4 +109,42 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
 
     /// Lets a suspended hand-off go on where it stopped; does nothing to others. From any thread.
     public func resume() { worker.resume() }
+}
+
+extension HandoffReport {
+    fileprivate init(_ conclusion: HandoffFlow.Conclusion, _ output: Output) {
+        ending =
+            switch conclusion.fault {
+            case nil: conclusion.isCancelled ? .cancelled : .finished
+            case is StopProcessing: conclusion.isCancelled ? .cancelled : .stopped
+            case let fault?: .failed(fault)
+            }
+        byteCount = conclusion.byteCount
+        self.output = output
+    }
+}
+
+/// Where a processor's output waits for the completion.
+private final class Outlet<Output: Sendable>: Sendable {
+    private let output = Mutex<Output?>(nil)
+
+    func put(_ output: Output) { self.output.withLock { $0 = output } }
+
+    func take() -> Output? { output.withLock { $0.take() } }
+}
+
+private final class ProcessorBox<Processor: ChunkProcessor>: AnyProcessor {
+    private var processor: Processor
+    private let outlet: Outlet<Processor.Output>
+
+    init(_ processor: Processor, _ outlet: Outlet<Processor.Output>) {
+        self.processor = processor
+        self.outlet = outlet
+    }
+
+    func process(_ chunk: RawSpan) throws { try processor.process(chunk) }
+
+    func finish() throws { try processor.finish() }
+
+    func leaveOutput() { outlet.put(processor.output) }
 }

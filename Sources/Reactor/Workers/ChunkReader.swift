@@ -2,11 +2,11 @@ import SystemPackage
 
 /// The loop's side of a hand-off: fills chunks from the stream, and calls the client's closures. Belongs to
 /// the loop's thread.
-final class ChunkReader<Processor: ChunkProcessor> {
+final class ChunkReader {
     private let stream: InputStream
-    private let worker: ChunkWorker<Processor>
+    private let worker: ChunkWorker
     private let progress: ((HandoffProgress) -> Void)?
-    private let completion: (HandoffReport<Processor.Output>) -> Void
+    private let completion: (HandoffFlow.Conclusion) -> Void
     /// Keeps the modes from being empty, and brings what the worker has to say. Nil when all is over.
     private var source: RunLoop.Source?
     /// Looks at the stream before each pass: what ended before the hand-over, or was closed, delivers no event.
@@ -17,8 +17,8 @@ final class ChunkReader<Processor: ChunkProcessor> {
     private var isReadable = false
 
     init(
-        _ stream: InputStream, _ worker: ChunkWorker<Processor>, progress: ((HandoffProgress) -> Void)?,
-        completion: @escaping (HandoffReport<Processor.Output>) -> Void
+        _ stream: InputStream, _ worker: ChunkWorker, progress: ((HandoffProgress) -> Void)?,
+        completion: @escaping (HandoffFlow.Conclusion) -> Void
     ) {
         self.stream = stream
         self.worker = worker
@@ -78,9 +78,9 @@ final class ChunkReader<Processor: ChunkProcessor> {
 
     /// Takes in what the worker has to say.
     private func hear() {
-        let (word, report) = worker.takeNews()
-        if let word, source != nil { progress?(word) }
-        if let report, end() { completion(report) }
+        let news = worker.takeNews()
+        if let word = news.progress, source != nil { progress?(word) }
+        if let conclusion = news.conclusion, end() { completion(conclusion) }
     }
 
     /// Lets go of the stream, the loop and the worker; false if that has been done.

@@ -6,17 +6,14 @@ import SystemPackage
 ///
 /// It occupies the queue only while there is something to do, one job at a time, so that chunks stay in order on a
 /// concurrent queue too; and makes way after some chunks, so that several streams share a serial one.
-final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
-    typealias Report = HandoffReport<Processor.Output>
-
+final class ChunkWorker: Sendable {
     private let flow: Mutex<HandoffFlow>
     private let chunkSize: Int
     private let queue: DispatchQueue
     /// Nil once the hand-off is over. Locked while the processor is called, and not while a file is read.
-    private let processor: Mutex<Processor?>
-    private let report = Mutex<Report?>(nil)
+    private let processor: Mutex<(any AnyProcessor)?>
 
-    init(_ processor: sending Processor, on queue: DispatchQueue, _ limits: HandoffLimits) {
+    init(_ processor: sending any AnyProcessor, on queue: DispatchQueue, _ limits: HandoffLimits) {
         flow = Mutex(HandoffFlow(limits))
         chunkSize = limits.chunkSize
         self.queue = queue
@@ -56,10 +53,7 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
     /// From any thread.
     var progress: HandoffProgress { flow.withLock { $0.progress } }
 
-    func takeNews() -> (progress: HandoffProgress?, report: Report?) {
-        let report = report.withLock { $0.take() }  // first: all progress was made before it
-        return (flow.withLock { $0.takeNews() }, report)
-    }
+    func takeNews() -> HandoffFlow.News { flow.withLock { $0.takeNews() } }
 
     // MARK: From the reader
 
@@ -126,31 +120,27 @@ final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
         return update { $0.takeProcessed(chunk, count, fault, &$1) }
     }
 
-    /// Makes the report. Called once, with what the stream or the processor has failed with.
+    /// Has the processor finish, unless something has gone wrong, and releases it before the loop is told: what it
+    /// held is free when the completion is called. Called once, or a second time with nothing to do.
     private func conclude(_ fault: (any Error)?) {
         update { $0.close(&$1) }
+        guard let last = processor.withLock({ $0.take() }) else { return }
         var fault = fault
-        guard let output = dismissProcessor(&fault) else { return }
-        let (isCancelled, byteCount) = flow.withLock { ($0.isCancelled, $0.progress.byteCount) }
-        let ending: Report.Ending =
-            switch fault {
-            case nil: isCancelled ? .cancelled : .finished
-            case is StopProcessing: isCancelled ? .cancelled : .stopped
-            case let fault?: .failed(fault)
-            }
-        report.withLock { $0 = Report(ending: ending, output: output, byteCount: byteCount) }
-        update { $0.announce(&$1) }
-    }
-
-    /// Has the processor finish, unless something has gone wrong, and releases it before the loop is told: what it
-    /// held is free when the completion is called. Nil if that has been done.
-    private func dismissProcessor(_ fault: inout (any Error)?) -> Processor.Output? {
-        guard var last = processor.withLock({ $0.take() }) else { return nil }
         if fault == nil, !flow.withLock({ $0.isCancelled }) {
             do { try last.finish() } catch { fault = error }
         }
-        return last.output
+        last.leaveOutput()
+        _ = consume last
+        update { [fault] in $0.conclude(fault, &$1) }
     }
+}
+
+/// A processor of any type, as the worker calls it: a worker that knew the type would look up metadata for each chunk.
+protocol AnyProcessor: AnyObject {
+    func process(_ chunk: RawSpan) throws
+    func finish() throws
+    /// Leaves the output where the completion finds it.
+    func leaveOutput()
 }
 
 /// A file that the worker reads for itself: one that is always ready, and as slow as its disk.

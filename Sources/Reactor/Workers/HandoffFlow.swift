@@ -38,6 +38,18 @@ struct HandoffFlow: Sendable {
         let resumeReading: Callback
     }
 
+    /// How the hand-off has ended.
+    struct Conclusion: Sendable {
+        let fault: (any Error)?
+        let isCancelled: Bool
+        let byteCount: Int
+    }
+
+    struct News: Sendable {
+        let progress: HandoffProgress?
+        let conclusion: Conclusion?
+    }
+
     /// How many chunks one job processes before it makes way for other work on the queue.
     private static let chunksPerJob = 64
 
@@ -64,6 +76,7 @@ struct HandoffFlow: Sendable {
     private var fault: (any Error)?
 
     private var ledger = HandoffLedger()
+    private var conclusion: Conclusion?
 
     init(_ limits: HandoffLimits) {
         precondition(limits.chunkSize > 0, "a chunk needs room for at least one byte")
@@ -72,7 +85,8 @@ struct HandoffFlow: Sendable {
 
     var progress: HandoffProgress { ledger.progress }
 
-    mutating func takeNews() -> HandoffProgress? { ledger.takeNews() }
+    /// What the loop has not been told yet.
+    mutating func takeNews() -> News { News(progress: ledger.takeNews(), conclusion: conclusion.take()) }
 }
 
 // MARK: - The loop's side
@@ -178,7 +192,13 @@ extension HandoffFlow {
         leaveLine(&errands)
     }
 
-    func announce(_ errands: inout Errands) {
+    /// Notes how the hand-off has ended, when the processor has been released.
+    mutating func conclude(_ fault: (any Error)?, _ errands: inout Errands) {
+        conclusion = Conclusion(fault: fault, isCancelled: isCancelled, byteCount: progress.byteCount)
+        announce(&errands)
+    }
+
+    private func announce(_ errands: inout Errands) {
         if let link { errands.callbacks.append(link.announce) }
     }
 }

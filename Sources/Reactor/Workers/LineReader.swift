@@ -32,17 +32,19 @@ public final class LineReader<Value: Sendable>: Sendable {
         public var limits: HandoffLimits
         /// Whether whole chunks are checked for being UTF-8, which tells it of most lines:
         /// ``LineFramer/Line/isKnownUTF8``. Lines that are delivered as text are always checked like that.
-        public var checksUTF8 = false
+        public var checksUTF8: Bool
 
         /// Makes options; the defaults suit text files of any origin.
         public init(
             terminator: LineTerminator = .newline, lineLimit: Int = LineFramer.defaultLimit,
-            overflow: LineFramer.Overflow = .fail, limits: HandoffLimits = HandoffLimits()
+            overflow: LineFramer.Overflow = .fail, limits: HandoffLimits = HandoffLimits(),
+            checksUTF8: Bool = false
         ) {
             self.terminator = terminator
             self.lineLimit = lineLimit
             self.overflow = overflow
             self.limits = limits
+            self.checksUTF8 = checksUTF8
         }
     }
 
