@@ -156,7 +156,7 @@ enum {
     any_low = too_short | too_long | two_continuations,
     large_low = any_low | too_large | too_large_1000,
     continuation = too_long | overlong_2 | two_continuations,
-    look_back = 3
+    look_back = 3, group = 8
 };
 
 // What the high bits of a byte, its low ones, and the high ones of the next byte allow.
@@ -203,6 +203,11 @@ WIDE ALWAYS_INLINE vector faults(const uint8_t *bytes) {
 
 WIDE static bool is_ascii(const uint8_t *bytes, size_t count) {
     const uint8_t *last = bytes + count - width;
+    for (; (size_t)(last - bytes) >= group * width; bytes += group * width) {
+        vector all = load(bytes);
+        for (size_t each = 1; each < group; each++) all |= load(bytes + each * width);
+        if (__builtin_reduce_or(all) >= 0x80) return false;
+    }
     vector all = load(last);
     for (; bytes < last; bytes += width) all |= load(bytes);
     return __builtin_reduce_or(all) < 0x80;
