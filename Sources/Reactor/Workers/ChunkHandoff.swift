@@ -8,8 +8,10 @@ import SystemPackage
 /// Chunks are processed in order, one at a time; several hand-offs on one queue go side by side as far as the
 /// queue allows. The bytes in flight are bounded by ``HandoffLimits``: at the cap the stream is not read. So
 /// memory does not depend on the stream's size, nor on how slow the processor is; with a ``ByteBudget``, nor
-/// on how many hand-offs there are. Regular files are read off
-/// the loop's thread altogether.
+/// on how many hand-offs there are.
+///
+/// The loop reads what the kernel announces, such as sockets and pipes. A regular file is read on the processor's
+/// queue, one chunk at a time, just before the processor is called.
 ///
 /// ```swift
 /// let input = InputStream(path: "/var/log/syslog")

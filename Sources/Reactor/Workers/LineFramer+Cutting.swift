@@ -188,7 +188,7 @@ extension LineFramer {
             progress.lineStart = progress.byteCount + start
         }
         while next < offsets.count {
-            let index = base &+ Int(offsets[next])  // they ascend, and lie in these bytes
+            let index = unsafe base &+ Int(offsets[unchecked: next])  // they ascend, and lie in these bytes
             let mayReturn = carriageReturn != .ordinary && index > start
             let hasReturn = unsafe mayReturn && bytes[unchecked: index &- 1] == .carriageReturn
             let end = hasReturn ? index &- 1 : index

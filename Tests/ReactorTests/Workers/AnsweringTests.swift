@@ -31,7 +31,7 @@ import Testing
             let others = Countdown(Self.clients - Self.slow)
             let sent = Shared(Array(repeating: 0, count: Self.clients))
             let right = Shared(0)
-            let crowd = try JoinableThread {
+            let crowd = try JoinableThread(name: "crowd") {
                 onThreads(2 * Self.clients) { index in
                     let number = index / 2
                     if index % 2 == 0 {

@@ -126,7 +126,7 @@ import Testing
             }
             let writers = pairs.map { pair in
                 nonisolated(unsafe) let output = pair.output  // handed over to the thread
-                return try? JoinableThread {
+                return try? JoinableThread(name: "writer") {
                     output.open()
                     output.write(sample(100_000))
                     output.close()

@@ -111,7 +111,7 @@ import Testing
         let gate = DispatchSemaphore(value: 0)
         let begun = DispatchSemaphore(value: 0)
         let file = try TemporaryFile(sample(1000))
-        let holder = try JoinableThread {
+        let holder = try JoinableThread(name: "holder") {
             let collector = Collector(before: { _ in
                 begun.signal()
                 gate.wait()
@@ -121,7 +121,7 @@ import Testing
             begun.wait()
         }
         holder.join()
-        let waiter = try JoinableThread {
+        let waiter = try JoinableThread(name: "waiter") {
             ChunkHandoff(InputStream(path: file.path), to: Collector(), on: .global(), limits: limits)
                 .start { _ in Issue.record("completed without a loop") }
             ChunkHandoff(InputStream(data: [1]), to: Collector(), on: .global(), limits: limits)

@@ -129,7 +129,7 @@ private final class Token: Sendable {}
             init(_ gone: DispatchSemaphore) { self.gone = gone }
             deinit { gone.signal() }
         }
-        let thread = try JoinableThread {
+        let thread = try JoinableThread(name: "ending") {
             let (inProcessor, inCompletion) = (Farewell(gone), Farewell(gone))
             let collector = Collector(before: { _ in _ = inProcessor })
             let handoff = ChunkHandoff(

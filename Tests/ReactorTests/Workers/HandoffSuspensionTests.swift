@@ -50,7 +50,7 @@ import Testing
 
     @Test func `the end of the loop's thread lets go of a suspended one`() async throws {
         let gone = Countdown(2)
-        let thread = try JoinableThread {
+        let thread = try JoinableThread(name: "ending") {
             let (inProcessor, inCompletion) = (AtEnd { gone.count() }, AtEnd { gone.count() })
             let handoff = ChunkHandoff(
                 InputStream(path: "/dev/zero"), to: Collector(before: { _ in _ = inProcessor }),
@@ -145,7 +145,7 @@ import Testing
         let file = try TemporaryFile(sample(300_000))
         try await onItsOwnThread {
             let pipe = try FileDescriptor.pipe()
-            let writer = try JoinableThread {
+            let writer = try JoinableThread(name: "writer") {
                 _ = try? pipe.writeEnd.closeAfter { try pipe.writeEnd.writeAll(sample(300_000)) }
             }
             let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300, budget: budget)
@@ -154,7 +154,7 @@ import Testing
                 InputStream(path: file.path), InputStream(descriptor: pipe.readEnd, closeWhenDone: true),
             ].map { ChunkHandoff($0, to: Collector(), on: .global(), limits: limits) }
             for handoff in handoffs { handoff.start { whole += $0.output == sample(300_000) ? 1 : 0 } }
-            let nag = try JoinableThread {
+            let nag = try JoinableThread(name: "nag") {
                 for _ in 0..<20_000 {
                     for handoff in handoffs { handoff.suspend() }
                     for handoff in handoffs { handoff.resume() }
