@@ -11,10 +11,11 @@ let reader = LineReader(path: .init(path), into: 0, on: DispatchQueue(label: "li
 let interrupt = try SignalSource(SIGINT) { _, _ in reader.cancel() }
 try RunLoop.current.add(interrupt, forMode: .common)
 
-reader.start(progress: { progress in
+func show(_ progress: HandoffProgress) {
     let total = progress.expectedByteCount.map { " of \($0)" } ?? ""
     print("\(progress.byteCount)\(total) bytes")
-}) { report in
+}
+reader.start(progress: show) { report in
     print(
         "\(report.ending): the longest of \(report.output.lineCount) lines has \(report.output.value) bytes")
     RunLoop.current.stop()

@@ -4,25 +4,41 @@ extension Workload {
         work: """
             Deliver each line of a text (page cache warm), as bytes or as a `String`. The limit is `read` and `memchr` in \
             C; the peers read 64 KiB at a time in their own way and do the same `memchr`, on their thread. `reactor` \
-            delivers each line on a queue while a 10 ms timer ticks on the loop: `tick-late-us` is its p99.
+            delivers each line on a queue while a 10 ms timer ticks on the loop: `tick-late-us` is its p99. `line-reader` \
+            is the example, from its start to its end: it ticks too, checks that each line is UTF-8, and tells its peak \
+            heap.
             """,
         experiments: [
             Experiment(
-                name: "bytes", unit: "MiB", columns: ["cpu-s/GB*", "GB/s*", "tick-late-us"],
-                peers: ["raw", "control", "dispatch", "foundation", "nio", "reactor"],
+                name: "bytes", unit: "MiB",
+                columns: ["cpu-s/GB*", "GB/s*", "tick-late-us", "heap-KB"],
+                peers: ["raw", "control", "dispatch", "foundation", "nio", "reactor", "line-reader"],
                 sizes: [.few(64), .both(128), .few(256), .all(1024)],
-                command: { ["@lines-\(program($0))", "%\($1 << 20)"] }
+                command: { peer, size in
+                    peer == "line-reader" ? example(size) : ["@lines-\(program(peer))", text(size)]
+                }
             ),
             Experiment(
-                name: "a String for each", unit: "MiB", columns: ["cpu-s/GB*", "GB/s*", "tick-late-us"],
-                peers: ["readLine", "reactor"],
+                name: "a String for each", unit: "MiB",
+                columns: ["cpu-s/GB*", "GB/s*", "tick-late-us", "heap-KB"],
+                peers: ["readLine", "reactor", "line-reader"],
                 sizes: [.few(64), .both(128), .few(256), .all(512)],
-                command: {
-                    ["@lines-\($0.lowercased())", "%\($1 << 20)"] + ($0 == "reactor" ? ["string"] : [])
+                command: { peer, size in
+                    switch peer {
+                    case "line-reader": example(size) + ["--strings"]
+                    case "reactor": ["@lines-reactor", text(size), "string"]
+                    default: ["@lines-readline", text(size)]
+                    }
                 }
             ),
         ]
     )
+
+    private static func text(_ mebibytes: Int) -> String { "%\(mebibytes << 20)" }
+
+    private static func example(_ mebibytes: Int) -> [String] {
+        ["@lines-program", "@line-reader", text(mebibytes)]
+    }
 
     static let modes = Workload(
         name: "modes",

@@ -85,9 +85,10 @@ struct LineReaderCommand: ParsableCommand {
         LineReader.Options(
             terminator: terminator.value, lineLimit: lineLimit ?? Self.pieceSize,
             overflow: lineLimit == nil ? .split : longLines?.value ?? .fail,
-            limits: HandoffLimits(chunkSize: chunkSize.value, bytesInFlight: inFlight.value))
+            limits: HandoffLimits(chunkSize: chunkSize.value, bytesInFlight: inFlight.value),
+            checksUTF8: true)
     }
 
-    /// Half a chunk of the default size: most lines of any text are one piece.
+    /// A quarter of a chunk of the default size: most lines of any text are one piece.
     private static let pieceSize = 16_384
 }

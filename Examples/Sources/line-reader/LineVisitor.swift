@@ -31,7 +31,7 @@ struct LineVisitor: Sendable {
             let text = try text(of: bytes, line)
             if isWanted(line) { try unsafe printer.print(text.utf8.span.bytes, number: line.number) }
         } else {
-            if !text.isValid(with: bytes, isLast: isLast) { noteInvalid(line) }
+            if !line.isKnownUTF8, !text.isValid(with: bytes, isLast: isLast) { noteInvalid(line) }
             let number = isInsideLine ? nil : line.number
             if isWanted(line) { try printer.print(bytes, number: number, endsLine: isLast) }
         }

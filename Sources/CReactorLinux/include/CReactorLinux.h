@@ -146,27 +146,10 @@ size_t reactor_find_bytes(const uint8_t *bytes, size_t count, uint8_t wanted,
 /// The same with what every processor of this architecture has: SSE2, NEON, or plain words.
 size_t reactor_find_bytes_baseline(const uint8_t *bytes, size_t count, uint8_t wanted,
                                    uint32_t *positions, size_t capacity);
-/// The same with plain 64-bit words.
-size_t reactor_find_bytes_portable(const uint8_t *bytes, size_t count, uint8_t wanted,
-                                   uint32_t *positions, size_t capacity);
 
-/// How many of the first bytes are whole, well-formed UTF-8 characters: `count`, or where the first bad one begins.
-size_t reactor_utf8_prefix(const uint8_t *bytes, size_t count, bool *is_ascii);
-/// The same a character at a time, but for ASCII.
-size_t reactor_utf8_prefix_portable(const uint8_t *bytes, size_t count, bool *is_ascii);
+/// What bytes are found to be.
+enum reactor_text { reactor_text_unknown, reactor_text_utf8, reactor_text_ascii };
 
-/// What reactor_find_lines knows of a line: that it is ASCII, or at least UTF-8.
-#define REACTOR_LINE_IS_ASCII 0x80000000u
-#define REACTOR_LINE_IS_TEXT 0x40000000u
-
-/// Writes to `ends` the offsets, ascending, of the first `capacity` bytes that equal `wanted`, which is ASCII; returns how
-/// many. To each offset is added what is known of the bytes before it, from the one found before or the beginning: of
-/// those with nothing added, nothing. `count` is less than REACTOR_LINE_IS_TEXT. Any thread.
-size_t reactor_find_lines(const uint8_t *bytes, size_t count, uint8_t wanted,
-                          uint32_t *ends, size_t capacity);
-/// The same with what every processor of this architecture has.
-size_t reactor_find_lines_baseline(const uint8_t *bytes, size_t count, uint8_t wanted,
-                                   uint32_t *ends, size_t capacity);
-/// The same with plain 64-bit words.
-size_t reactor_find_lines_portable(const uint8_t *bytes, size_t count, uint8_t wanted,
-                                   uint32_t *ends, size_t capacity);
+/// Whether the bytes are whole, well-formed UTF-8 characters, and perhaps ASCII alone. Unknown where they are not, where
+/// they are fewer than some forty, and on processors without AVX2 or NEON. Any thread.
+enum reactor_text reactor_check_text(const uint8_t *bytes, size_t count);

@@ -28,8 +28,8 @@ extension ReadAheadInput {
     enum Finding {
         case transfer(Transfer)
         case fault(Errno)
-        /// Neither is anything there, nor is it being read.
-        case nothing
+        /// Neither is anything there, nor is it being read: it begins at `position`.
+        case nothing(position: Int)
         case onItsWay
     }
 }
@@ -40,7 +40,7 @@ extension ReadAheadInput.State {
         guard let first = chunks.first else {
             if let fault { return .fault(fault) }
             if isAtEnd { return .transfer(Transfer(count: 0, isAtEnd: true)) }
-            return isFetching ? .onItsWay : .nothing
+            return isFetching ? .onItsWay : .nothing(position: position)
         }
         let count = min(buffer.count, first.count - taken)
         unsafe first.withUnsafeBytes { bytes in

@@ -64,16 +64,18 @@ final class ReadAheadInput: InputBackend {
             switch finding {
             case .transfer(let transfer): return transfer
             case .fault(let error): throw error
-            case .nothing: return try unsafe readHere(into: buffer)
+            case .nothing(let position): return try unsafe readHere(into: buffer, at: position)
             case .onItsWay: fetch.wait()
             }
         }
     }
 
-    private func readHere(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
-        defer { endFetching { _ in } }
-        let count = try unsafe readFile(buffer, at: state.withLock { $0.position })
-        state.withLock { $0.position += count }
+    private func readHere(
+        into buffer: UnsafeMutableRawBufferPointer, at position: Int
+    ) throws(Errno) -> Transfer {
+        var count = 0
+        defer { endFetching { $0.position += count } }
+        count = try unsafe readFile(buffer, at: position)
         return Transfer(count: count, isAtEnd: count == 0)
     }
 

@@ -1,10 +1,13 @@
-import Synchronization
+public import Synchronization
 
 /// Something that one thread says, once, and others look at often.
+@usableFromInline
 final class Flag: Sendable {
-    private let raised = Atomic(false)
+    @usableFromInline let raised = Atomic(false)
 
-    var isRaised: Bool { raised.load(ordering: .relaxed) }
+    @inlinable var isRaised: Bool { raised.load(ordering: .relaxed) }
+
+    init() {}
 
     func raise() { raised.store(true, ordering: .relaxed) }
 }

@@ -43,15 +43,15 @@ public final class ByteBudget: Sendable {
 
 extension ByteBudget {
     /// What somebody gets who asks for room.
-    enum Admission: ~Copyable {
+    enum Admission {
         case room(ByteCredit)
         /// A place in the line.
         case place(BudgetLine.Ticket)
     }
 
-    /// Takes room for a chunk, or a place in the line: then `bell` is rung once there is room.
-    func take(_ byteCount: Int, orWaitFor bell: Bell) -> Admission {
-        let ticket = line.withLock { $0.take(byteCount) ? nil : $0.enter(byteCount, bell) }
+    /// Takes room for a chunk, or a place in the line: then `callback` is called once there is room.
+    func take(_ byteCount: Int, orCall callback: Callback) -> Admission {
+        let ticket = line.withLock { $0.take(byteCount) ? nil : $0.enter(byteCount, orCall: callback) }
         return if let ticket { .place(ticket) } else { .room(ByteCredit(byteCount, of: self)) }
     }
 
@@ -64,15 +64,15 @@ extension ByteBudget {
     /// Gives up a place, or the room that was granted for it.
     ///
     /// - Returns: Who got room by that: to be rung when the caller has nothing locked.
-    func leave(_ ticket: BudgetLine.Ticket) -> [Bell] { line.withLock { $0.leave(ticket) } }
+    func leave(_ ticket: BudgetLine.Ticket) -> [Callback] { line.withLock { $0.leave(ticket) } }
 
     fileprivate func giveBack(_ byteCount: Int) {
-        line.withLock { $0.giveBack(byteCount) }.ring()
+        for callback in line.withLock({ $0.giveBack(byteCount) }) { callback() }
     }
 }
 
-/// Room for a chunk. Ending its lifetime gives it back.
-struct ByteCredit: ~Copyable, Sendable {
+/// Room for a chunk, which ending the object's lifetime gives back.
+final class ByteCredit: Sendable {
     private let byteCount: Int
     private let budget: ByteBudget
 
@@ -82,4 +82,78 @@ struct ByteCredit: ~Copyable, Sendable {
     }
 
     deinit { budget.giveBack(byteCount) }
+}
+
+/// Who has how much of a budget, and who waits for it. Pure: it decides, and says whose callbacks are to be rung.
+struct BudgetLine {
+    /// A place in the line. Lower ones were there before.
+    struct Ticket: Hashable, Comparable {
+        fileprivate var number = 0
+
+        static func < (left: Ticket, right: Ticket) -> Bool { left.number < right.number }
+    }
+
+    private struct Request {
+        let byteCount: Int
+        let callback: Callback
+    }
+
+    private let limit: Int
+    /// What is taken and what is granted.
+    private(set) var inUse = 0
+    private var waiting: [Ticket: Request] = [:]
+    /// The bytes that wait to be redeemed.
+    private var granted: [Ticket: Int] = [:]
+    /// The head of the line, or a place before it that has been given up.
+    private var first = Ticket()
+    /// The next ticket.
+    private var next = Ticket()
+
+    init(limit: Int) { self.limit = limit }
+
+    /// Takes room, if nobody waits for it; false if there is none.
+    mutating func take(_ byteCount: Int) -> Bool {
+        guard waiting.isEmpty, fits(byteCount) else { return false }
+        inUse += byteCount
+        return true
+    }
+
+    mutating func enter(_ byteCount: Int, orCall callback: Callback) -> Ticket {
+        let ticket = next
+        next.number += 1
+        waiting[ticket] = Request(byteCount: byteCount, callback: callback)
+        return ticket
+    }
+
+    /// What has been granted: to be given back by the caller in the end.
+    mutating func redeem(_ ticket: Ticket) -> Int? { granted.removeValue(forKey: ticket) }
+
+    /// Gives up a place, which may have been in the way of others, or what was granted for it.
+    mutating func leave(_ ticket: Ticket) -> [Callback] {
+        waiting[ticket] = nil
+        return giveBack(granted.removeValue(forKey: ticket) ?? 0)
+    }
+
+    mutating func giveBack(_ byteCount: Int) -> [Callback] {
+        inUse -= byteCount
+        return grant()
+    }
+
+    /// Grants room from the head of the line on, as far as it goes.
+    private mutating func grant() -> [Callback] {
+        var callbacks: [Callback] = []
+        while first < next {
+            if let request = waiting[first] {
+                guard fits(request.byteCount) else { break }
+                waiting[first] = nil
+                granted[first] = request.byteCount
+                inUse += request.byteCount
+                callbacks.append(request.callback)
+            }
+            first.number += 1
+        }
+        return callbacks
+    }
+
+    private func fits(_ byteCount: Int) -> Bool { inUse == 0 || byteCount <= limit - inUse }
 }

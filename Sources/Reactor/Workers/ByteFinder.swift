@@ -5,11 +5,11 @@ import CReactorLinux
 struct ByteFinder {
     /// Enough to make a batch's fixed cost small, few enough to be made anew for every short push.
     private static let batch = 256
-    /// Offsets inside a batch have 30 bits: those of a `LineEnd`.
+    /// What the scanner takes: offsets inside a batch have 32 bits.
     private static let window = 1 << 30
 
     private let wanted: UInt8
-    private var next: Int
+    private var next = 0
     /// Where the batch begins.
     @usableFromInline var start = 0
     /// How many offsets it has.
@@ -18,10 +18,7 @@ struct ByteFinder {
     @usableFromInline var offsets = InlineArray<256, UInt32>(repeating: 0)
 
     @usableFromInline
-    init(_ wanted: UInt8, from start: Int = 0) {
-        self.wanted = wanted
-        next = start
-    }
+    init(_ wanted: UInt8) { self.wanted = wanted }
 
     /// Finds the next batch: false when there are no more.
     @usableFromInline

@@ -8,8 +8,10 @@ import SystemPackage
 /// Chunks are processed in order, one at a time; several hand-offs on one queue go side by side as far as the
 /// queue allows. The bytes in flight are bounded by ``HandoffLimits``: at the cap the stream is not read. So
 /// memory does not depend on the stream's size, nor on how slow the processor is; with a ``ByteBudget``, nor
-/// on how many hand-offs there are. Regular files are read off
-/// the loop's thread altogether.
+/// on how many hand-offs there are.
+///
+/// The loop reads what the kernel announces, such as sockets and pipes. A regular file is read on the processor's
+/// queue, one chunk at a time, just before the processor is called.
 ///
 /// ```swift
 /// let input = InputStream(path: "/var/log/syslog")
@@ -26,7 +28,8 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// What the closures given to ``start(inModes:progress:completion:)`` receive.
     public typealias Report = HandoffReport<Processor.Output>
 
-    private let worker: ChunkWorker<Processor>
+    private let worker: ChunkWorker
+    private let output = Outlet<Processor.Output>()
     /// Nil once it has been started.
     private let stream: Mutex<HomeBound<InputStream>?>
     private let home: RunLoop
@@ -38,22 +41,12 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     ///   - processor: Belongs to the worker from now on.
     ///   - queue: Where the processor is called.
     ///   - limits: How much is in flight.
-    public convenience init(
+    public init(
         _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
         limits: HandoffLimits = HandoffLimits()
     ) {
-        self.init(stream, to: processor, on: queue, limits, lineEnd: nil) { processor, chunk, _ in
-            try processor.process(chunk)
-        }
-    }
-
-    /// Prepares a hand-off of what may be lines of text, which are looked for before they are processed.
-    init(
-        _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
-        _ limits: HandoffLimits, lineEnd: UInt8?, _ process: @escaping ChunkWorker<Processor>.Process
-    ) {
         home = .current
-        worker = ChunkWorker(processor, on: queue, limits, lineEnd: lineEnd, process)
+        worker = ChunkWorker(ProcessorBox(processor, output), on: queue, limits)
         self.stream = Mutex(HomeBound(stream, on: home))
     }
 
@@ -90,7 +83,9 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         guard let stream = stream.withLock({ $0.take() }) else {
             preconditionFailure("a hand-off is started once")
         }
-        let reader = ChunkReader(stream.closure, worker, progress: progress, completion: completion)
+        let reader = ChunkReader(stream.closure, worker, progress: progress) { [output] conclusion in
+            if let output = output.take() { completion(Report(conclusion, output)) }
+        }
         reader.start(on: home, modes)
     }
 
@@ -116,4 +111,42 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
 
     /// Lets a suspended hand-off go on where it stopped; does nothing to others. From any thread.
     public func resume() { worker.resume() }
+}
+
+extension HandoffReport {
+    fileprivate init(_ conclusion: HandoffFlow.Conclusion, _ output: Output) {
+        ending =
+            switch conclusion.fault {
+            case nil: conclusion.isCancelled ? .cancelled : .finished
+            case is StopProcessing: conclusion.isCancelled ? .cancelled : .stopped
+            case let fault?: .failed(fault)
+            }
+        byteCount = conclusion.byteCount
+        self.output = output
+    }
+}
+
+/// Where a processor's output waits for the completion.
+private final class Outlet<Output: Sendable>: Sendable {
+    private let output = Mutex<Output?>(nil)
+
+    func put(_ output: Output) { self.output.withLock { $0 = output } }
+
+    func take() -> Output? { output.withLock { $0.take() } }
+}
+
+private final class ProcessorBox<Processor: ChunkProcessor>: AnyProcessor {
+    private var processor: Processor
+    private let outlet: Outlet<Processor.Output>
+
+    init(_ processor: Processor, _ outlet: Outlet<Processor.Output>) {
+        self.processor = processor
+        self.outlet = outlet
+    }
+
+    func process(_ chunk: RawSpan) throws { try processor.process(chunk) }
+
+    func finish() throws { try processor.finish() }
+
+    func leaveOutput() { outlet.put(processor.output) }
 }

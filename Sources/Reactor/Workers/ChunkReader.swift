@@ -2,11 +2,11 @@ import SystemPackage
 
 /// The loop's side of a hand-off: fills chunks from the stream, and calls the client's closures. Belongs to
 /// the loop's thread.
-final class ChunkReader<Processor: ChunkProcessor> {
+final class ChunkReader {
     private let stream: InputStream
-    private let worker: ChunkWorker<Processor>
+    private let worker: ChunkWorker
     private let progress: ((HandoffProgress) -> Void)?
-    private let completion: (HandoffReport<Processor.Output>) -> Void
+    private let completion: (HandoffFlow.Conclusion) -> Void
     /// Keeps the modes from being empty, and brings what the worker has to say. Nil when all is over.
     private var source: RunLoop.Source?
     /// Looks at the stream before each pass: what ended before the hand-over, or was closed, delivers no event.
@@ -17,8 +17,8 @@ final class ChunkReader<Processor: ChunkProcessor> {
     private var isReadable = false
 
     init(
-        _ stream: InputStream, _ worker: ChunkWorker<Processor>, progress: ((HandoffProgress) -> Void)?,
-        completion: @escaping (HandoffReport<Processor.Output>) -> Void
+        _ stream: InputStream, _ worker: ChunkWorker, progress: ((HandoffProgress) -> Void)?,
+        completion: @escaping (HandoffFlow.Conclusion) -> Void
     ) {
         self.stream = stream
         self.worker = worker
@@ -40,19 +40,18 @@ final class ChunkReader<Processor: ChunkProcessor> {
         }
         isOwner = stream.engine.handOver()
         guard isOwner else {
-            worker.connect(resumeReading: Callback {}, announce: announce)
+            worker.connect(announce: announce, resumeReading: Callback {})
             return worker.end(Errno.resourceBusy)
         }
         stream.open()
         do throws(Errno) { try DispatchWorkers.prepare() } catch {
-            worker.connect(resumeReading: Callback {}, announce: announce)
+            worker.connect(announce: announce, resumeReading: Callback {})
             return worker.fail(error)
         }
-        if let fetcher = ChunkFetcher(stream, worker) {
-            worker.connect(resumeReading: Callback { fetcher.start() }, announce: announce)
-            fetcher.start()
+        if let file = FileSource(stream) {
+            worker.connect(announce: announce, reading: file)
         } else {
-            worker.connect(resumeReading: resumption(on: loop, modes), announce: announce)
+            worker.connect(announce: announce, resumeReading: resumption(on: loop, modes))
             listen(on: loop, modes)
         }
         announce()  // it may have been cancelled before
@@ -69,7 +68,7 @@ final class ChunkReader<Processor: ChunkProcessor> {
     private func listen(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
         let watchman = RunLoop.Observer(for: .beforeTimers) { [weak self] _, _ in self?.checkStream() }
         self.watchman = watchman
-        _ = worker.pipe.beginReading()
+        _ = worker.beginReading()
         stream.delegate = self
         for mode in modes {
             loop.add(watchman, forMode: mode)
@@ -79,9 +78,9 @@ final class ChunkReader<Processor: ChunkProcessor> {
 
     /// Takes in what the worker has to say.
     private func hear() {
-        let (word, report) = worker.takeNews()
-        if let word, source != nil { progress?(word) }
-        if let report, end() { completion(report) }
+        let news = worker.takeNews()
+        if let word = news.progress, source != nil { progress?(word) }
+        if let conclusion = news.conclusion, end() { completion(conclusion) }
     }
 
     /// Lets go of the stream, the loop and the worker; false if that has been done.
@@ -103,20 +102,19 @@ final class ChunkReader<Processor: ChunkProcessor> {
     // MARK: Reading
 
     private func resume() {
-        if source != nil, worker.pipe.beginReading() { fill() }
+        if source != nil, worker.beginReading() { fill() }
     }
 
-    /// Reads what has been told of, if there is a chunk to read it into.
+    /// Reads what the stream has announced, if there is a chunk to read it into.
     private func fill() {
-        guard isReadable, let chunk = worker.pipe.takeFree() else { return }
-        isReadable = false
-        let count = unsafe chunk.fill { memory in
+        guard isReadable else { return }
+        unsafe worker.fill { memory in
+            isReadable = false
             let bytes = unsafe memory.bindMemory(to: UInt8.self)
             return unsafe stream.read(bytes.baseAddress!, maxLength: bytes.count)
+        } fault: {
+            stream.streamError ?? Errno.badFileDescriptor
         }
-        if count > 0 { return worker.put(chunk) }
-        worker.pipe.putBack(chunk)
-        worker.end(count < 0 ? stream.streamError ?? Errno.badFileDescriptor : nil)
     }
 
     private func checkStream() {

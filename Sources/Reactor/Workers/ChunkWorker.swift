@@ -1,158 +1,164 @@
 import Dispatch
 import Synchronization
+import SystemPackage
 
-/// The worker's side of a hand-off: takes chunks from the pipe to the processor, on the user's queue.
+/// The worker's side of a hand-off: takes chunks to the processor on the client's queue, and reads files for itself.
 ///
-/// It occupies the queue only while there is something to process, one job at a time, so that chunks stay in
-/// order on a concurrent queue too; and makes way after some chunks, so that several streams share a serial
-/// one.
-final class ChunkWorker<Processor: ChunkProcessor>: Sendable {
-    typealias Report = HandoffReport<Processor.Output>
-
-    /// Chunks that one job processes before it lets others on the queue.
-    private static var chunksPerJob: Int { 64 }
-
-    /// Has the processor take a chunk, and what is known of its lines.
-    typealias Process = @Sendable (inout Processor, RawSpan, LineSurvey?) throws -> Void
-
-    let pipe: ChunkPipe
-    /// What ends the lines that the processor wants to know of, if any: an ASCII character.
-    let lineEnd: UInt8?
-    private let process: Process
+/// It occupies the queue only while there is something to do, one job at a time, so that chunks stay in order on a
+/// concurrent queue too; and makes way after some chunks, so that several streams share a serial one.
+final class ChunkWorker: Sendable {
+    private let flow: Mutex<HandoffFlow>
+    private let chunkSize: Int
     private let queue: DispatchQueue
-    /// Nil once the hand-off is over.
-    private let processor: Mutex<Processor?>
-    private let ledger = HandoffLedger()
-    private let report = Mutex<Report?>(nil)
-    private let isCancelled = Flag()
-    /// Has the loop ask for the news.
-    private let announce = Bell()
+    /// Nil once the hand-off is over. Locked while the processor is called, and not while a file is read.
+    private let processor: Mutex<(any AnyProcessor)?>
 
-    init(
-        _ processor: sending Processor, on queue: DispatchQueue, _ limits: HandoffLimits, lineEnd: UInt8?,
-        _ process: @escaping Process
-    ) {
-        pipe = ChunkPipe(limits)
-        self.lineEnd = lineEnd
-        self.process = process
+    init(_ processor: sending any AnyProcessor, on queue: DispatchQueue, _ limits: HandoffLimits) {
+        flow = Mutex(HandoffFlow(limits))
+        chunkSize = limits.chunkSize
         self.queue = queue
         self.processor = Mutex(processor)
     }
 
+    /// Changes the flow, and runs the errands.
+    @discardableResult
+    private func update<Answer: ~Copyable & Sendable>(
+        _ change: (inout HandoffFlow, inout HandoffFlow.Errands) -> Answer
+    ) -> Answer {
+        var errands = HandoffFlow.Errands()
+        let answer = flow.withLock { change(&$0, &errands) }
+        for callback in errands.callbacks { callback() }
+        if errands.callsWorker { enqueue() }
+        return answer
+    }
+
     // MARK: From the loop
 
-    func connect(resumeReading: Callback, announce: Callback) {
-        pipe.resumeReading.connect(resumeReading)
-        self.announce.connect(announce)
+    /// Connects the worker to its loop, which reads the stream.
+    func connect(announce: Callback, resumeReading: Callback) {
+        flow.withLock { $0.connect(HandoffFlow.Link(announce: announce, resumeReading: resumeReading)) }
+    }
+
+    /// Connects the worker to its loop, and starts to read `source`.
+    func connect(announce: Callback, reading source: FileSource) {
+        connect(announce: announce, resumeReading: Callback { [self] in update { $0.callWorker(&$1) } })
+        update { $0.start(source, &$1) }
     }
 
     func disconnect() {
-        pipe.resumeReading.disconnect()
-        announce.disconnect()
+        let link = flow.withLock { $0.disconnect() }
+        withExtendedLifetime(link) {}  // destroyed here, and not under the lock
     }
-
-    func expect(_ byteCount: Int?) { ledger.expect(byteCount) }
 
     /// From any thread.
-    var progress: HandoffProgress { ledger.progress }
+    var progress: HandoffProgress { flow.withLock { $0.progress } }
 
-    func takeNews() -> (progress: HandoffProgress?, report: Report?) {
-        let report = report.withLock { $0.take() }  // first: all progress was made before it
-        return (ledger.takeNews(), report)
-    }
+    func takeNews() -> HandoffFlow.News { flow.withLock { $0.takeNews() } }
 
     // MARK: From the reader
 
-    var isOver: Bool { isCancelled.isRaised }
+    func beginReading() -> Bool { flow.withLock { $0.beginReading() } }
 
-    func put(_ chunk: Chunk) {
-        if pipe.put(chunk) { start() }
+    /// Fills a chunk by `read` and hands it over; when there is no chunk to fill, the reader is idle. No bytes are the
+    /// stream's end, and a negative number is a fault.
+    func fill(_ read: (UnsafeMutableRawBufferPointer) -> Int, fault: () -> any Error) {
+        guard var chunk = flow.withLock({ $0.takeFree() }) else { return }
+        let fault = unsafe chunk.fill(upTo: chunkSize, read) < 0 ? fault() : nil
+        update { $0.put(chunk, fault, &$1) }
     }
 
-    func end(_ fault: (any Error)? = nil) {
-        if pipe.end(fault) { start() }
-    }
+    func end(_ fault: (any Error)? = nil) { update { $0.end(fault, &$1) } }
 
-    /// From any thread: the worker finishes what it has in hand, and no more.
+    // MARK: From any thread
+
+    /// The worker finishes the call that is under way, and makes no more.
     func cancel() {
-        isCancelled.raise()
-        // Not here: the processor is the client's code, and who knows what the caller has locked.
-        if pipe.cancel() { DispatchWorkers.run { [self] in conclude(nil) } }
+        // Concluded elsewhere: the processor is the client's code, which may need what the caller has locked.
+        if update({ $0.cancel(&$1) }) { DispatchWorkers.run { [self] in conclude(nil) } }
     }
 
     /// Completes the hand-off with `fault` before anything is read, because Dispatch cannot start a worker.
     func fail(_ fault: Errno) { DispatchWorkers.run { [self] in conclude(fault) } }
 
-    /// From any thread: neither side begins anything; what each has in hand it finishes.
-    func suspend() { pipe.suspend() }
+    /// Neither side begins anything; each finishes what it has in hand.
+    func suspend() { update { $0.suspend(&$1) } }
 
-    /// From any thread: a suspended hand-off that nothing can resume any more ends.
-    func abandon() { if pipe.isSuspended { cancel() } }
+    func resume() { update { $0.resume(&$1) } }
 
-    func resume() {
-        let (isWork, isReading) = pipe.resume()
-        if isWork { start() }
-        if isReading { pipe.resumeReading.ring() }
-    }
-
-    private func start() { queue.async { [self] in work() } }
+    /// Ends a suspended hand-off, which nothing can resume any more.
+    func abandon() { if flow.withLock({ $0.isSuspended }) { cancel() } }
 
     // MARK: On the queue
 
+    private func enqueue() { queue.async { [self] in work() } }
+
     private func work() {
-        guard pipe.beginWork() else { return }
-        for _ in 0..<Self.chunksPerJob {
-            switch pipe.nextTurn() {
-            case .rest: return
+        var turn = update { $0.beginWork(&$1) }
+        while true {
+            switch consume turn {
+            case .read(let chunk, let source): turn = read(chunk, from: source)
+            case .process(let chunk): turn = process(chunk)
             case .finish(let fault): return conclude(fault)
-            case .process(let chunk):
-                if let fault = process(chunk) { return conclude(fault) }
+            case .makeWay: return enqueue()
+            case .rest: return
             }
         }
-        if pipe.interruptWork() { start() } else { conclude(nil) }
     }
 
-    /// Processes a chunk; what ends the hand-off, if anything does.
-    private func process(_ chunk: Chunk) -> (any Error)? {
-        var count = 0
+    private func read(_ chunk: consuming Chunk, from source: FileSource) -> HandoffFlow.Turn {
+        let fault = source.fill(&chunk, upTo: chunkSize)
+        return update { $0.takeRead(chunk, fault, &$1) }
+    }
+
+    private func process(_ chunk: consuming Chunk) -> HandoffFlow.Turn {
         var fault: (any Error)?
         do {
-            count = try chunk.process { bytes, survey in
-                try processor.withLock { processor in try processor?.process(bytes, survey, process) }
-            }
+            try processor.withLock { processor in try chunk.withBytes { try processor?.process($0) } }
         } catch { fault = error }
-        if pipe.giveBack(chunk) { pipe.resumeReading.ring() }
-        if ledger.account(count) { announce.ring() }
-        return fault
+        let count = chunk.byteCount
+        chunk.freeIfBudgeted()
+        return update { $0.takeProcessed(chunk, count, fault, &$1) }
     }
 
-    /// Makes the report. Called once, with what the stream or the processor has failed with.
+    /// Has the processor finish, unless something has gone wrong, and releases it before the loop is told: what it
+    /// held is free when the completion is called. Called once, or a second time with nothing to do.
     private func conclude(_ fault: (any Error)?) {
-        pipe.close()
+        update { $0.close(&$1) }
+        guard let last = processor.withLock({ $0.take() }) else { return }
         var fault = fault
-        guard let output = dismissProcessor(&fault) else { return }
-        let ending: Report.Ending =
-            switch fault {
-            case nil: isOver ? .cancelled : .finished
-            case is StopProcessing: isOver ? .cancelled : .stopped
-            case let fault?: .failed(fault)
-            }
-        let byteCount = ledger.progress.byteCount
-        report.withLock { $0 = Report(ending: ending, output: output, byteCount: byteCount) }
-        announce.ring()
-    }
-
-    /// Lets the processor finish, unless something has gone wrong, and lets go of it before anybody is told:
-    /// what it held is free when the completion is called. Nil if that has been done.
-    private func dismissProcessor(_ fault: inout (any Error)?) -> Processor.Output? {
-        guard var last = processor.withLock({ $0.take() }) else { return nil }
-        if fault == nil, !isOver { do { try last.finish() } catch { fault = error } }
-        return last.output
+        if fault == nil, !flow.withLock({ $0.isCancelled }) {
+            do { try last.finish() } catch { fault = error }
+        }
+        last.leaveOutput()
+        _ = consume last
+        update { [fault] in $0.conclude(fault, &$1) }
     }
 }
 
-extension ChunkProcessor {
-    fileprivate mutating func process(
-        _ bytes: RawSpan, _ survey: LineSurvey?, _ process: ChunkWorker<Self>.Process
-    ) throws { try process(&self, bytes, survey) }
+/// A processor of any type, as the worker calls it: a worker that knew the type would look up metadata for each chunk.
+protocol AnyProcessor: AnyObject {
+    func process(_ chunk: RawSpan) throws
+    func finish() throws
+    /// Leaves the output where the completion finds it.
+    func leaveOutput()
+}
+
+/// A file that the worker reads for itself: one that is always ready, and as slow as its disk.
+struct FileSource: Sendable {
+    private let engine: StreamEngine
+
+    /// Nil if the stream is not one of a file, or is a subclass's and so read by its own methods.
+    init?(_ stream: InputStream) {
+        guard type(of: stream) == InputStream.self, stream.engine.backend.isReadOffLoop else { return nil }
+        engine = stream.engine
+    }
+
+    var expectedByteCount: Int? { engine.backend.expectedByteCount }
+
+    /// Fills a chunk; with no bytes at the end of the file, or after a fault, which is returned.
+    func fill(_ chunk: inout Chunk, upTo size: Int) -> (any Error)? {
+        let count = unsafe chunk.fill(upTo: size) { unsafe engine.read(into: $0) }
+        // A stream that is not read, and has no error, has been closed by other code.
+        return count < 0 ? engine.error ?? Errno.badFileDescriptor : nil
+    }
 }

@@ -9,14 +9,34 @@ extension LineFramer {
         public let terminatorLength: Int
         /// What came after its last byte.
         public let ending: Ending
+        @usableFromInline let knowledge: Knowledge
 
         @inlinable
-        init(number: Int, offset: Int, terminatorLength: Int, ending: Ending) {
+        init(
+            number: Int, offset: Int, terminatorLength: Int, ending: Ending, knowledge: Knowledge = .nothing
+        ) {
             self.number = number
             self.offset = offset
             self.terminatorLength = terminatorLength
             self.ending = ending
+            self.knowledge = knowledge
         }
+
+        /// Whether the bytes have been found to be UTF-8 together with those around them, and need no check. False
+        /// of others, and of all where ``LineFramer/checksUTF8`` is false; it does not count when lines are compared.
+        @inlinable public var isKnownUTF8: Bool { knowledge.isUTF8 }
+    }
+
+    /// What is known of the bytes of a line. No part of the line's place: all are equal.
+    @usableFromInline
+    enum Knowledge: Sendable, Hashable {
+        case nothing, utf8, ascii
+
+        @inlinable var isUTF8: Bool { if case .nothing = self { false } else { true } }
+
+        @usableFromInline static func == (left: Self, right: Self) -> Bool { true }
+
+        @usableFromInline func hash(into hasher: inout Hasher) {}
     }
 
     /// What comes after the last byte of a delivery.

@@ -21,6 +21,9 @@ public struct LineFramer: Sendable {
     public let limit: Int
     /// What happens to a line of more bytes than `limit`.
     public let overflow: Overflow
+    /// Whether the bytes of each push are checked for being UTF-8, at once, which tells it of most lines that lie in
+    /// them: ``Line/isKnownUTF8``. Checking line by line takes several times as long.
+    public var checksUTF8 = false
 
     let sequence: [UInt8]
     /// How many pending bytes are certainly too many, even if the last ones begin a terminator.
@@ -29,6 +32,8 @@ public struct LineFramer: Sendable {
     @usableFromInline let carriageReturn: CarriageReturn
 
     @usableFromInline var progress = Progress()
+    /// What is known of the push under way.
+    @usableFromInline var text = CheckedText()
     /// The pending bytes of earlier pushes; of a line that is being skipped, the first `limit` ones and the last few.
     var carry: [UInt8] = []
     /// Whether a line that is to be truncated has not ended yet.
@@ -72,37 +77,16 @@ public struct LineFramer: Sendable {
     @inlinable
     @discardableResult
     public mutating func push(_ bytes: RawSpan, _ body: (RawSpan, Line) throws -> Demand) throws -> Int {
-        try beginPush()
+        try beginPush(bytes)
         defer { endPush() }
-        return try push(bytes, from: 0) { bytes, line, _ in try body(bytes, line) }
-    }
-
-    /// As `push`, when the first ends may have been found already.
-    mutating func push(
-        _ bytes: RawSpan, _ survey: LineSurvey?, _ body: (RawSpan, Line, LineEnd) throws -> Demand
-    ) throws -> Int {
-        try beginPush()
-        defer { endPush() }
-        if let survey {
-            let ends = survey.ends.span.extracting(first: survey.count)
-            if try endLines(at: ends, from: 0, in: bytes, body) == .enough { return progress.position }
-        }
-        return try push(bytes, from: survey?.reach ?? 0, body)
-    }
-
-    /// Goes on from where no ends have been found.
-    @inlinable
-    mutating func push(
-        _ bytes: RawSpan, from reach: Int, _ body: (RawSpan, Line, LineEnd) throws -> Demand
-    ) throws -> Int {
-        var finder = ByteFinder(lastByte, from: reach)
+        var finder = ByteFinder(lastByte)
         while finder.advance(in: bytes) {
             let offsets = finder.offsets.span.extracting(first: finder.count)
             if try endLines(at: offsets, from: finder.start, in: bytes, body) == .enough {
                 return progress.position
             }
         }
-        try carryRest(of: bytes) { bytes, line in try body(bytes, line, .unknown) }
+        try carryRest(of: bytes, body)
         return progress.position
     }
 
@@ -111,9 +95,9 @@ public struct LineFramer: Sendable {
     /// - Parameter body: As for `push`. When it has enough of a line's pieces, call again for the others.
     /// - Throws: As `push`.
     public mutating func finish(_ body: (RawSpan, Line) throws -> Demand) throws {
-        try beginPush()
-        defer { endPush() }
         let nothing: [UInt8] = []
+        try unsafe beginPush(nothing.span.bytes)
+        defer { endPush() }
         while !isSkipping, carry.count > limit {
             if try unsafe deliverPiece(of: nothing.span.bytes, body) == .enough { return }
         }
@@ -129,9 +113,6 @@ public struct LineFramer: Sendable {
 }
 
 extension LineFramer {
-    /// The byte that ends a line wherever it is, if there is one, and it is no part of another character.
-    var plainTerminator: UInt8? { sequence.count == 1 && lastByte < 0x80 ? lastByte : nil }
-
     /// The lines that have ended so far.
     public var lineCount: Int { progress.lineCount }
 

@@ -1,76 +1,118 @@
-/// Where the lines of one reading go: a closure, and the value that it works on.
-///
-/// Made in the client's module, where the optimiser knows the value's type: a line costs a call, and no look
-/// at a type.
-@safe
-@usableFromInline
-struct LineReceiver<Value: Sendable> {
-    @usableFromInline let delivery: LineDelivery
-    @usableFromInline let place: ValuePlace<Value>
-
-    @inlinable
-    init(_ value: Value, _ body: @escaping LineReader<Value>.Body) {
-        let place = ValuePlace(value)
-        self.place = place
-        delivery = .bytes { bytes, line in try unsafe body(&place.pointer.pointee, bytes, line) }
-    }
-
-    @inlinable
-    init(_ value: Value, _ policy: TextPolicy, _ body: @escaping LineReader<Value>.TextBody) {
-        let place = ValuePlace(value)
-        self.place = place
-        delivery = .text(policy) { text, line in try unsafe body(&place.pointer.pointee, text, line) }
-    }
-
-    /// The value, as it is now.
-    var value: Value { unsafe place.pointer.pointee }
-}
-
-/// A value's place in memory, which the closures of one reading share; accesses are not checked one by one,
-/// as a class's property would be, because all of them are made by the one worker that has the reading in
-/// hand.
-@safe
-@usableFromInline
-final class ValuePlace<Value> {
-    @usableFromInline let pointer: UnsafeMutablePointer<Value>
-
-    @inlinable
-    init(_ value: Value) {
-        unsafe pointer = UnsafeMutablePointer<Value>.allocate(capacity: 1)
-        unsafe pointer.initialize(to: value)
-    }
-
-    @inlinable
-    deinit {
-        unsafe pointer.deinitialize(count: 1)
-        unsafe pointer.deallocate()
-    }
-}
-
-/// Cuts chunks into lines.
+/// Cuts chunks into lines, which are delivered to a closure.
 struct LineProcessor<Value: Sendable>: ChunkProcessor {
-    private var cutter: LineCutter
-    private let receiver: LineReceiver<Value>
+    private var value: Value
+    private var framer: LineFramer
+    private let delivery: LineDelivery<Value>
+    /// Checked after each line: a chunk may have thousands, and the closure may be slow.
+    private let isCancelled: Flag
+    /// The line, or the piece of one, that is no text: it was not delivered, and nothing comes after it.
+    private var refused: LineFramer.Line?
 
-    init(framer: LineFramer, receiver: LineReceiver<Value>, isCancelled: Flag) {
-        cutter = LineCutter(framer: framer, isCancelled: isCancelled, delivery: receiver.delivery)
-        self.receiver = receiver
+    init(_ value: Value, _ delivery: LineDelivery<Value>, _ framer: LineFramer, isCancelled: Flag) {
+        self.value = value
+        self.delivery = delivery
+        self.framer = framer
+        self.isCancelled = isCancelled
+        if delivery.isText { self.framer.checksUTF8 = true }
     }
 
-    mutating func process(_ chunk: RawSpan) throws { try process(chunk, nil) }
-
-    mutating func process(_ chunk: RawSpan, _ survey: LineSurvey?) throws {
-        try cutter.process(chunk, survey)
+    mutating func process(_ chunk: RawSpan) throws {
+        do {
+            let taken = try delivery.push(chunk, &framer, &value, isCancelled)
+            if taken < chunk.byteCount { throw StopProcessing() }
+        } catch let refusal as Refusal { throw note(refusal) }
     }
 
-    /// What ends each line, if it is to be looked for beforehand.
-    var lineEnd: UInt8? { cutter.lineEnd }
+    mutating func finish() throws {
+        do { try delivery.finish(&framer, &value, isCancelled) } catch let refusal as Refusal {
+            throw note(refusal)
+        }
+    }
 
-    mutating func finish() throws { try cutter.finish() }
+    /// Notes what was not delivered; the error for the client.
+    private mutating func note(_ refusal: Refusal) -> InvalidText {
+        refused = refusal.line
+        return refusal.error
+    }
 
     var output: LineReader<Value>.Output {
         LineReader.Output(
-            value: receiver.value, lineCount: cutter.lineCount, byteCount: cutter.byteCount,
-            longestLine: cutter.framer.longestLine)
+            value: value, lineCount: refused.map { $0.number - 1 } ?? framer.lineCount,
+            byteCount: refused?.offset ?? framer.deliveredByteCount, longestLine: framer.longestLine)
+    }
+}
+
+/// Where the lines of one reading go.
+///
+/// Made in the client's module, where the optimiser knows the value's type and builds the loop over a chunk's lines
+/// around the client's closure: a line costs one call.
+@usableFromInline
+struct LineDelivery<Value>: Sendable {
+    @usableFromInline typealias Push =
+        @Sendable (RawSpan, inout LineFramer, inout Value, Flag) throws -> Int
+    @usableFromInline typealias Finish = @Sendable (inout LineFramer, inout Value, Flag) throws -> Void
+
+    let isText: Bool
+    let push: Push
+    let finish: Finish
+
+    @usableFromInline
+    init(isText: Bool, push: @escaping Push, finish: @escaping Finish) {
+        self.isText = isText
+        self.push = push
+        self.finish = finish
+    }
+}
+
+extension LineDelivery where Value: Sendable {
+    @inlinable
+    init(_ body: @escaping LineReader<Value>.Body) {
+        self.init(isText: false) { chunk, framer, value, isCancelled in
+            try framer.push(chunk) { bytes, line in
+                try body(&value, bytes, line)
+                return isCancelled.isRaised ? .enough : .more
+            }
+        } finish: { framer, value, isCancelled in
+            try framer.finish { bytes, line in
+                try body(&value, bytes, line)
+                return isCancelled.isRaised ? .enough : .more
+            }
+        }
+    }
+
+    @inlinable
+    init(_ policy: TextPolicy, _ body: @escaping LineReader<Value>.TextBody) {
+        self.init(isText: true) { chunk, framer, value, isCancelled in
+            try framer.push(chunk) { bytes, line in
+                try body(&value, line.deliverableText(bytes, policy), line)
+                return isCancelled.isRaised ? .enough : .more
+            }
+        } finish: { framer, value, isCancelled in
+            try framer.finish { bytes, line in
+                try body(&value, line.deliverableText(bytes, policy), line)
+                return isCancelled.isRaised ? .enough : .more
+            }
+        }
+    }
+}
+
+/// A line is no text, and so was not delivered. The client's closure may throw `InvalidText` too, of one that was.
+private struct Refusal: Error {
+    let line: LineFramer.Line
+    let error: InvalidText
+}
+
+extension LineFramer.Line {
+    /// As ``text(_:_:)``, with an error that tells the line.
+    @usableFromInline
+    func deliverableText(_ bytes: RawSpan, _ policy: TextPolicy) throws -> String {
+        switch knowledge {
+        case .ascii: return unsafe String(unchecked: bytes, isKnownASCII: true)
+        case .utf8: return unsafe String(unchecked: bytes, isKnownASCII: false)
+        case .nothing: break
+        }
+        do throws(InvalidText) { return try text(bytes, policy) } catch {
+            throw Refusal(line: self, error: error)
+        }
     }
 }

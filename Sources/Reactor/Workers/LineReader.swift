@@ -30,16 +30,21 @@ public final class LineReader<Value: Sendable>: Sendable {
         public var overflow: LineFramer.Overflow
         /// How much is in flight.
         public var limits: HandoffLimits
+        /// Whether whole chunks are checked for being UTF-8, which tells it of most lines:
+        /// ``LineFramer/Line/isKnownUTF8``. Lines that are delivered as text are always checked like that.
+        public var checksUTF8: Bool
 
         /// Makes options; the defaults suit text files of any origin.
         public init(
             terminator: LineTerminator = .newline, lineLimit: Int = LineFramer.defaultLimit,
-            overflow: LineFramer.Overflow = .fail, limits: HandoffLimits = HandoffLimits()
+            overflow: LineFramer.Overflow = .fail, limits: HandoffLimits = HandoffLimits(),
+            checksUTF8: Bool = false
         ) {
             self.terminator = terminator
             self.lineLimit = lineLimit
             self.overflow = overflow
             self.limits = limits
+            self.checksUTF8 = checksUTF8
         }
     }
 
@@ -83,7 +88,7 @@ public final class LineReader<Value: Sendable>: Sendable {
         _ stream: InputStream, into value: Value, on queue: DispatchQueue, options: Options = Options(),
         body: @escaping Body
     ) {
-        self.init(stream, to: LineReceiver(value, body), on: queue, options)
+        self.init(stream, into: value, LineDelivery(body), on: queue, options)
     }
 
     /// Prepares to read the file at `path` on the calling thread's loop. The parameters are those of
@@ -93,7 +98,7 @@ public final class LineReader<Value: Sendable>: Sendable {
         path: FilePath, into value: Value, on queue: DispatchQueue, options: Options = Options(),
         body: @escaping Body
     ) {
-        self.init(InputStream(path: path), to: LineReceiver(value, body), on: queue, options)
+        self.init(InputStream(path: path), into: value, LineDelivery(body), on: queue, options)
     }
 
     /// Prepares to read `stream`, line by line as text, on the calling thread's loop.
@@ -111,7 +116,7 @@ public final class LineReader<Value: Sendable>: Sendable {
         _ stream: InputStream, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
         options: Options = Options(), body: @escaping TextBody
     ) {
-        self.init(stream, to: LineReceiver(value, policy, body), on: queue, options)
+        self.init(stream, into: value, LineDelivery(policy, body), on: queue, options)
     }
 
     /// Prepares to read the file at `path`, line by line as text, on the calling thread's loop. The parameters
@@ -121,21 +126,19 @@ public final class LineReader<Value: Sendable>: Sendable {
         path: FilePath, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
         options: Options = Options(), body: @escaping TextBody
     ) {
-        self.init(InputStream(path: path), to: LineReceiver(value, policy, body), on: queue, options)
+        self.init(InputStream(path: path), into: value, LineDelivery(policy, body), on: queue, options)
     }
 
     @usableFromInline
     init(
-        _ stream: InputStream, to receiver: sending LineReceiver<Value>, on queue: DispatchQueue,
+        _ stream: InputStream, into value: Value, _ delivery: LineDelivery<Value>, on queue: DispatchQueue,
         _ options: Options
     ) {
-        let framer = LineFramer(
+        var framer = LineFramer(
             terminator: options.terminator, limit: options.lineLimit, overflow: options.overflow)
-        let processor = LineProcessor(framer: framer, receiver: receiver, isCancelled: isCancelled)
-        let lineEnd = processor.lineEnd
-        handoff = ChunkHandoff(stream, to: processor, on: queue, options.limits, lineEnd: lineEnd) {
-            try $0.process($1, $2)
-        }
+        framer.checksUTF8 = options.checksUTF8
+        let processor = LineProcessor(value, delivery, framer, isCancelled: isCancelled)
+        handoff = ChunkHandoff(stream, to: processor, on: queue, limits: options.limits)
     }
 
     /// How far the reading has come. From any thread.

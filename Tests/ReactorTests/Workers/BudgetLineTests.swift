@@ -3,27 +3,27 @@ import Testing
 @testable import Reactor
 
 @Suite struct BudgetLineTests {
-    /// A line whose limit is ten. Bells note who was rung.
+    /// A line whose limit is ten. Callbacks note who was called.
     private final class Scene {
         private var line = BudgetLine(limit: 10)
         private let notes = Shared([String]())
 
         var inUse: Int { line.inUse }
-        var rung: [String] { notes.value }
+        var called: [String] { notes.value }
 
         func take(_ byteCount: Int) -> Bool { line.take(byteCount) }
 
         func enter(_ byteCount: Int, _ name: String) -> BudgetLine.Ticket {
-            let bell = Bell()
-            bell.connect(Callback { [notes] in notes.update { $0.append(name) } })
-            return line.enter(byteCount, bell)
+            line.enter(byteCount, orCall: Callback { [notes] in notes.update { $0.append(name) } })
         }
 
         func redeem(_ ticket: BudgetLine.Ticket) -> Int? { line.redeem(ticket) }
 
-        func leave(_ ticket: BudgetLine.Ticket) { line.leave(ticket).ring() }
+        func leave(_ ticket: BudgetLine.Ticket) { call(line.leave(ticket)) }
 
-        func giveBack(_ byteCount: Int) { line.giveBack(byteCount).ring() }
+        private func call(_ callbacks: [Callback]) { for callback in callbacks { callback() } }
+
+        func giveBack(_ byteCount: Int) { call(line.giveBack(byteCount)) }
     }
 
     @Test func `room is taken as long as there is some`() {
@@ -53,10 +53,10 @@ import Testing
         let small = scene.enter(1, "small")
         #expect(!scene.take(1))  // there is room, but others wait for it
         scene.giveBack(2)
-        #expect(scene.rung.isEmpty)
+        #expect(scene.called.isEmpty)
         #expect(scene.redeem(large) == nil)
         scene.giveBack(2)
-        #expect(scene.rung == ["large", "small"])
+        #expect(scene.called == ["large", "small"])
         #expect(scene.inUse == 10)
         #expect(scene.redeem(small) == 1)
         #expect(scene.redeem(large) == 5)
@@ -70,7 +70,7 @@ import Testing
         let small = scene.enter(1, "small")
         let last = scene.enter(4, "last")
         scene.leave(large)
-        #expect(scene.rung == ["small"])
+        #expect(scene.called == ["small"])
         scene.leave(last)
         #expect(scene.redeem(small) == 1)
         #expect(scene.take(1))
@@ -83,7 +83,7 @@ import Testing
         let second = scene.enter(10, "second")
         scene.giveBack(10)
         scene.leave(first)
-        #expect(scene.rung == ["first", "second"])
+        #expect(scene.called == ["first", "second"])
         scene.leave(first)
         scene.leave(second)
         #expect(scene.inUse == 0)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct ByteScannerTests {
     enum Scanner: CaseIterable {
-        case best, baseline, portable
+        case best, baseline
 
         func callAsFunction(_ bytes: UnsafeBufferPointer<UInt8>, _ wanted: UInt8, capacity: Int) -> [UInt32] {
             let (start, length) = (bytes.baseAddress, bytes.count)
@@ -16,8 +16,6 @@ import Testing
                     case .best: unsafe reactor_find_bytes(start, length, wanted, target, capacity)
                     case .baseline:
                         unsafe reactor_find_bytes_baseline(start, length, wanted, target, capacity)
-                    case .portable:
-                        unsafe reactor_find_bytes_portable(start, length, wanted, target, capacity)
                     }
             }
         }

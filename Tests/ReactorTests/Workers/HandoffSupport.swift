@@ -20,6 +20,9 @@ struct Collector: ChunkProcessor {
 }
 
 extension HandoffReport.Ending {
+    /// What the hand-off has failed with.
+    var error: (any Error)? { if case .failed(let error) = self { error } else { nil } }
+
     /// The case, and the error's description.
     var name: String {
         switch self {

@@ -54,16 +54,14 @@ import Testing
     @Test func `invalid text is reported with its line and place`() async throws {
         let report = try await Self.read([97, 10, 98, 0xFF, 10, 99], .report)
         #expect(report?.output.value.map(\.text) == ["a"])
-        guard case .failed(let error as InvalidText) = report?.ending else { return #expect(Bool(false)) }
+        let error = try #require(report?.ending.error as? InvalidText)
         #expect(error.number == 2 && error.offset == 3)
     }
 
     @Test func `a line that is too long is a fault after the lines before it`() async throws {
         let report = try await Self.read(Array("ok\nmuch too long\nok\n".utf8), .repair, .init(lineLimit: 5))
         #expect(report?.output.value.map(\.text) == ["ok"])
-        guard case .failed(let error as LineFramer.LineTooLong) = report?.ending else {
-            return #expect(Bool(false))
-        }
+        let error = try #require(report?.ending.error as? LineFramer.LineTooLong)
         #expect(error.number == 2 && error.offset == 3 && error.limit == 5)
     }
 
@@ -137,5 +135,18 @@ import Testing
             return runToTheEnd() ? report : nil
         }
         #expect(report?.output.value == (0..<50).map { "line \($0)" })
+    }
+
+    @Test(arguments: 1...20)
+    func `a piece that is no text ends the reading before it, however the bytes have come`(size: Int)
+        async throws
+    {
+        let bytes = Array("abcdefg".utf8) + [0xff] + Array("hijklmnopqrs\n".utf8)
+        let report = try await Self.read(
+            bytes, .report, chunkSize: size, .init(lineLimit: 5, overflow: .split))
+        let error = try #require(report?.ending.error as? InvalidText)
+        #expect(error.number == 1 && error.offset == 7)
+        #expect(report?.output.byteCount == 5)
+        #expect(report?.output.value.map(\.text) == ["abcde"])
     }
 }

@@ -1,4 +1,3 @@
-import CReactorLinux
 import Testing
 
 @testable import Reactor
@@ -85,11 +84,12 @@ import Testing
                 bytes[index] = UInt8.random(in: 0...255, using: &generator)
             }
             let expected = String(validating: bytes, as: UTF8.self) != nil
-            var isASCII = false
-            let prefix = unsafe reactor_utf8_prefix_portable(bytes, bytes.count, &isASCII)
             #expect(unsafe bytes.span.bytes.isValidUTF8 == expected, "\(bytes)")
-            #expect((prefix == bytes.count) == expected, "\(bytes)")
-            #expect(isASCII == bytes.allSatisfy { $0 < 128 }, "\(bytes)")
+            if let text = try? self.text(bytes, .report) {
+                #expect(text.utf8Span.isKnownASCII == bytes.allSatisfy { $0 < 128 }, "\(bytes)")
+            } else {
+                #expect(!expected)
+            }
         }
     }
 }

@@ -1,0 +1,106 @@
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+/// Files, which the worker reads itself.
+@Suite struct HandoffFileTests {
+    private static let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 400)
+
+    @Test func `a file that grows while it is read is read to its new end`() async throws {
+        let file = try TemporaryFile(sample(1000))
+        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
+            let added = Array(sample(1500)[1000...])
+            let collector = Collector(before: { taken in
+                guard taken == 300 else { return }
+                let end = try FileDescriptor.open(file.path, .writeOnly, options: .append)
+                try end.closeAfter { _ = try end.writeAll(added) }
+            })
+            return collect(InputStream(path: file.path), collector, limits: Self.limits)
+        }
+        #expect(report?.output == sample(1500))
+        #expect(report?.byteCount == 1500)
+    }
+
+    @Test func `a file that shrinks while it is read ends where it ends then`() async throws {
+        let file = try TemporaryFile(sample(1000))
+        let report = try await onItsOwnThread {
+            collect(
+                InputStream(path: file.path),
+                Collector(before: { if $0 == 300 { truncate(file.path.string, 450) } }), limits: Self.limits)
+        }
+        #expect(report?.ending.name == "finished")
+        #expect(report?.output == Array(sample(1000)[..<450]))
+    }
+
+    /// A mapping of two pages of a file of one: `/proc/self/mem` has the bytes of the first, and fails at the second.
+    @Test func `the bytes before a fault are processed before it ends the hand-off`() async throws {
+        let page = Int(sysconf(Int32(_SC_PAGESIZE)))
+        let file = try TemporaryFile(sample(page))
+        let descriptor = try FileDescriptor.open(file.path, .readOnly)
+        defer { try? descriptor.close() }
+        let mapping = try #require(mmap(nil, 2 * page, PROT_READ, MAP_SHARED, descriptor.rawValue, 0))
+        defer { munmap(mapping, 2 * page) }
+        let address = Int(bitPattern: mapping)
+        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
+            let memory = InputStream(path: "/proc/self/mem")
+            #expect(memory.setProperty(address, forKey: .fileCurrentOffsetKey))
+            return collect(memory, limits: HandoffLimits(chunkSize: page - 1))
+        }
+        #expect(report?.ending.name == "failed: \(Errno.ioError)")
+        #expect(report?.output == sample(page))
+    }
+
+    @Test func `a file of proc, which has no size, is read to its end`() async throws {
+        let report = try await onItsOwnThread {
+            collect(InputStream(path: "/proc/self/status"), limits: Self.limits)
+        }
+        #expect(report?.ending.name == "finished")
+        #expect((report?.byteCount ?? 0) > 100)
+    }
+
+    @Test(arguments: [true, false])
+    func `a stream that has been read in part is handed over from there`(isSought: Bool) async throws {
+        let file = try TemporaryFile(sample(1000))
+        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
+            let stream = InputStream(path: file.path)
+            stream.open()
+            if isSought {
+                #expect(stream.setProperty(300, forKey: .fileCurrentOffsetKey))
+            } else {
+                #expect(stream.read(upTo: 300) == Array(sample(300)))
+            }
+            return collect(stream, limits: Self.limits)
+        }
+        #expect(report?.output == Array(sample(1000)[300...]))
+    }
+
+    @Test func `a descriptor is left where the last chunk ended`() async throws {
+        let file = try TemporaryFile(sample(1000))
+        let descriptor = try FileDescriptor.open(file.path, .readOnly)
+        defer { try? descriptor.close() }
+        try await onItsOwnThread {
+            let stop = Collector(before: { if $0 == 300 { throw StopProcessing() } })
+            #expect(collect(InputStream(descriptor: descriptor), stop, limits: Self.limits)?.byteCount == 300)
+            let place = try descriptor.seek(offset: 0, from: .current)
+            #expect(place == 400)  // the chunk it stopped in was read
+            #expect(collect(InputStream(descriptor: descriptor), limits: Self.limits)?.byteCount == 600)
+            let end = try descriptor.seek(offset: 0, from: .current)
+            #expect(end == 1000)
+        }
+    }
+
+    @Test func `what the processor has in hand is all that was read of a file`() async throws {
+        let file = try TemporaryFile(sample(1000))
+        let descriptor = try FileDescriptor.open(file.path, .readOnly)
+        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
+            nonisolated(unsafe) let stream = InputStream(descriptor: descriptor, closeWhenDone: true)
+            let collector = Collector(before: { taken in
+                #expect(stream.property(forKey: .fileCurrentOffsetKey) as? Int == taken + 100)
+            })
+            return collect(stream, collector, limits: Self.limits)
+        }
+        #expect(report?.byteCount == 1000)
+    }
+}
