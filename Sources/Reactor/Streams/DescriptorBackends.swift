@@ -34,7 +34,8 @@ final class DescriptorInput: InputBackend {
 
     func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
-        return try holder.use { (number) throws(Errno) in try unsafe attempt(number, buffer) }
+        // The descriptor is not closed under the call: closing the stream takes the engine's lock first.
+        return try unsafe attempt(holder.number, buffer)
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {

@@ -36,7 +36,7 @@ protocol StreamBackend: AnyObject, Sendable {
     // MARK: Input
 
     /// Copies what there is, as far as it fits, if that takes a system call and concerns no other stream. Nil if it
-    /// does not, or has to wait: then ``read(into:)`` is called. Called with the engine locked.
+    /// does not, or has to wait: then ``read(into:)`` is called. Called with the engine locked and the stream open.
     func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer?
     /// Waits for at least one byte, and copies what there is, as far as it fits.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer
