@@ -59,10 +59,11 @@ public struct HandoffLimits: Sendable {
     /// been processed, so that a hand-off whose stream is idle takes nothing.
     public var budget: ByteBudget?
 
+    // The size was measured with lines of a file: larger chunks save nothing more, and malloc(3) would map each of them.
+
     /// Makes limits; the default is two chunks of 96 KiB, and no budget. A file takes one chunk, whatever the limits.
     ///
     /// - Precondition: `chunkSize` is positive.
-    // Measured with lines of a file: larger chunks save nothing more, and malloc(3) would map each of them.
     public init(chunkSize: Int = 98_304, bytesInFlight: Int = 196_608, budget: ByteBudget? = nil) {
         precondition(chunkSize > 0, "a chunk needs room for at least one byte")
         self.chunkSize = chunkSize
