@@ -38,7 +38,7 @@ struct LineReaderCommand: ParsableCommand {
     var strings = false
 
     @Option(help: "The most bytes that one read takes; K, M and G are understood.")
-    var chunkSize = ByteCount(HandoffLimits().chunkSize)
+    var chunkSize = ByteCount(65_536)
 
     @Option(help: "The most bytes that are being read, waiting or being processed.")
     var inFlight = ByteCount(HandoffLimits().bytesInFlight)

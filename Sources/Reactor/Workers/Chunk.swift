@@ -27,6 +27,13 @@ struct Chunk: Sendable {
         return result
     }
 
+    /// Moves the bytes out, and leaves an empty chunk: memory that two chunks shared would not be used again.
+    mutating func take() -> Chunk {
+        let chunk = self
+        self = Chunk()
+        return chunk
+    }
+
     /// Frees memory that counts in a budget, and then gives that back what it took.
     mutating func freeIfBudgeted() {
         guard credit != nil else { return }

@@ -59,11 +59,12 @@ public struct HandoffLimits: Sendable {
     /// been processed, so that a hand-off whose stream is idle takes nothing.
     public var budget: ByteBudget?
 
-    /// Makes limits; the default is three chunks of 64 KiB, which fit in a core's cache, and no budget. A file takes one
-    /// chunk, whatever the limits: who processes it reads it.
+    // The size was measured with lines of a file: larger chunks save nothing more, and malloc(3) would map each of them.
+
+    /// Makes limits; the default is two chunks of 96 KiB, and no budget. A file takes one chunk, whatever the limits.
     ///
     /// - Precondition: `chunkSize` is positive.
-    public init(chunkSize: Int = 65_536, bytesInFlight: Int = 196_608, budget: ByteBudget? = nil) {
+    public init(chunkSize: Int = 98_304, bytesInFlight: Int = 196_608, budget: ByteBudget? = nil) {
         precondition(chunkSize > 0, "a chunk needs room for at least one byte")
         self.chunkSize = chunkSize
         self.bytesInFlight = bytesInFlight

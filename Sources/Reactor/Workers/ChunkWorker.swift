@@ -64,7 +64,7 @@ final class ChunkWorker: Sendable {
     func fill(_ read: (UnsafeMutableRawBufferPointer) -> Int, fault: () -> any Error) {
         guard var chunk = flow.withLock({ $0.takeFree() }) else { return }
         let fault = unsafe chunk.fill(upTo: chunkSize, read) < 0 ? fault() : nil
-        update { $0.put(chunk, fault, &$1) }
+        update { $0.put(chunk.take(), fault, &$1) }
     }
 
     func end(_ fault: (any Error)? = nil) { update { $0.end(fault, &$1) } }
@@ -96,8 +96,8 @@ final class ChunkWorker: Sendable {
         var turn = update { $0.beginWork(&$1) }
         while true {
             switch consume turn {
-            case .read(let chunk, let source): turn = read(chunk, from: source)
-            case .process(let chunk): turn = process(chunk)
+            case .read(var chunk, let source): turn = read(&chunk, from: source)
+            case .process(var chunk): turn = process(&chunk)
             case .finish(let fault): return conclude(fault)
             case .makeWay: return enqueue()
             case .rest: return
@@ -105,19 +105,19 @@ final class ChunkWorker: Sendable {
         }
     }
 
-    private func read(_ chunk: consuming Chunk, from source: FileSource) -> HandoffFlow.Turn {
+    private func read(_ chunk: inout Chunk, from source: FileSource) -> HandoffFlow.Turn {
         let fault = source.fill(&chunk, upTo: chunkSize)
-        return update { $0.takeRead(chunk, fault, &$1) }
+        return update { $0.takeRead(chunk.take(), fault, &$1) }
     }
 
-    private func process(_ chunk: consuming Chunk) -> HandoffFlow.Turn {
+    private func process(_ chunk: inout Chunk) -> HandoffFlow.Turn {
         var fault: (any Error)?
         do {
             try processor.withLock { processor in try chunk.withBytes { try processor?.process($0) } }
         } catch { fault = error }
         let count = chunk.byteCount
         chunk.freeIfBudgeted()
-        return update { $0.takeProcessed(chunk, count, fault, &$1) }
+        return update { $0.takeProcessed(chunk.take(), count, fault, &$1) }
     }
 
     /// Has the processor finish, unless something has gone wrong, and releases it before the loop is told: what it

@@ -320,10 +320,10 @@ struct HandoffLedger: Sendable {
             expectedByteCount = nil  // the file has grown, no one knows how far
         }
         guard count > 0, byteCount >= nextMark else { return false }
+        nextMark = byteCount + (expectedByteCount ?? 0) / 100
         let now = clock()
         guard now >= nextTime else { return false }
         nextTime = now + Self.leastNanosecondsBetweenNews
-        nextMark = byteCount + (expectedByteCount ?? 0) / 100
         news = progress
         return true
     }

@@ -49,6 +49,34 @@ import Testing
         }
     }
 
+    @Test(arguments: [(true, 1), (false, 3)])
+    func `the memory of chunks is used again`(isFile: Bool, chunks: Int) async throws {
+        let file = try TemporaryFile(sample(300_000))
+        let addresses = Shared(Set<UInt>())
+        let report = try await onItsOwnThread { () -> HandoffReport<Int>? in
+            let pipe = try FileDescriptor.pipe()
+            let writer = try JoinableThread {
+                _ = try? pipe.writeEnd.closeAfter {
+                    if !isFile { try pipe.writeEnd.writeAll(sample(300_000)) }
+                }
+            }
+            var report: HandoffReport<Int>?
+            let stream =
+                isFile
+                ? InputStream(path: file.path) : InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+            ChunkHandoff(
+                stream, to: AddressCollector(addresses: addresses), on: DispatchQueue(label: "addresses"),
+                limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 3000)
+            ).start { report = $0 }
+            #expect(runToTheEnd())
+            if isFile { try pipe.readEnd.close() }
+            writer.join()
+            return report
+        }
+        #expect(report?.output == 300_000)
+        #expect(addresses.value.count <= chunks)
+    }
+
     @Test func `at the cap a file is not read`() async throws {
         let file = try TemporaryFile(sample(10_000))
         try await onItsOwnThread {
@@ -87,5 +115,17 @@ import Testing
         #expect((1...101).contains(words.count))
         #expect(words.map(\.byteCount) == Set(words.map(\.byteCount)).sorted())
         #expect(words.allSatisfy { $0.expectedByteCount == 2_000_000 })
+    }
+}
+
+/// Notes where chunks lie.
+private struct AddressCollector: ChunkProcessor {
+    var output = 0
+    let addresses: Shared<Set<UInt>>
+
+    mutating func process(_ chunk: RawSpan) {
+        output += chunk.byteCount
+        let address = chunk.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) }
+        addresses.update { _ = $0.insert(address) }
     }
 }
