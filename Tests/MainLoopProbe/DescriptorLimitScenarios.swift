@@ -46,6 +46,48 @@ final class TakenDescriptors: @unchecked Sendable {
     }
 }
 
+/// Streams that need no descriptor, or fail for want of one, on loops that are made with few descriptors left.
+@MainActor func streamsWithFewDescriptors() throws {
+    for spare in 0...5 {
+        let taken = TakenDescriptors(butFor: spare)
+        let thread = try RunLoopThread(name: "with few")
+        thread.runLoop.performAndWait {
+            let record = EventRecord()
+            let streams = [
+                InputStream(data: [1]), InputStream(path: "/nowhere/at/all"), InputStream(data: []),
+            ]
+            for stream in streams {
+                stream.delegate = record
+                stream.schedule(in: RunLoop.current, forMode: .custom)
+                stream.open()
+            }
+            RunLoop.current.run(in: .custom, until: .now.advanced(by: .seconds(60)))
+            print(spare, record.events.sorted().joined(separator: " "))
+            for stream in streams { stream.close() }
+        }
+        thread.stop()
+        taken.free()
+    }
+}
+
+/// Reads what there is, and stops the loop with the last of the events.
+private final class EventRecord: StreamDelegate {
+    private(set) var events: [String] = []
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        switch event {
+        case .openCompleted: events.append("opened")
+        case .hasBytesAvailable:
+            events.append("bytes")
+            _ = (stream as? InputStream)?.read(upTo: 2)
+        case .endEncountered: events.append("end")
+        case .errorOccurred: events.append("error")
+        default: events.append("other")
+        }
+        if events.count == 6 { RunLoop.current.stop() }
+    }
+}
+
 /// The main loop's first activation begins with few descriptors left. Later another thread frees them all, and hands work
 /// to the main queue.
 @MainActor func lateMainQueue() throws {

@@ -28,6 +28,7 @@ let scenarios: [String: () throws -> Void] = [
     "a parent's streams in a child": inheritedStreamsInChild,
     "a child's own streams": ownStreamsInChild,
     "few descriptors": fewDescriptors,
+    "streams with few descriptors": streamsWithFewDescriptors,
     "a late main queue": lateMainQueue,
     "descriptors of modes": descriptorsOfModes,
     "left in modes": leftInModes,

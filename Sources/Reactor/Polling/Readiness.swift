@@ -22,11 +22,11 @@ extension Readiness {
     static let raised = Readiness(rawValue: 128)
 
     /// What poll(2) says; an error or a hang-up counts as both.
-    init(poll events: Int16) {
+    init(poll events: CInt) {
         let either = CInt(POLLERR | POLLHUP)
         var set: Readiness = []
-        if CInt(events) & (CInt(POLLIN) | either) != 0 { set.insert(.readable) }
-        if CInt(events) & (CInt(POLLOUT) | either) != 0 { set.insert(.writable) }
+        if events & (CInt(POLLIN) | either) != 0 { set.insert(.readable) }
+        if events & (CInt(POLLOUT) | either) != 0 { set.insert(.writable) }
         self = set
     }
 

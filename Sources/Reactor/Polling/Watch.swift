@@ -2,165 +2,227 @@ import CLibevent
 import Glibc
 import SystemPackage
 
-/// One descriptor's registration in one poller, and its place among those that wait to be served.
-///
-/// A handle: whoever makes it frees it, before the poller and before what it stands for end. Not a class,
-/// because every event goes through here, and a class would count references and check each access for
-/// overlapping ones. There is nothing to find: one thread uses it, and no access calls user code.
-///
-/// Reading and writing are registered apart, so that changing one of them is one system call. Most descriptors
-/// are watched for one of the two: where that is known from the start, its event is in the same piece of memory.
-@safe
-struct Watch {
-    @unsafe struct Contents {
-        let poller: Poller
-        /// What its maker knows it by.
-        let context: UnsafeRawPointer
-        var descriptor: CInt
-        /// The round of serving in which it was queued.
-        var round: UInt32 = 0
-        /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
-        var readiness: Readiness = []
-        var isQueued = false
-        let hasRoom: Bool
-        /// Whether what was recorded is confirmed by the kernel when it is served late. A maker that asks the kernel
-        /// itself has no need of that.
-        let isConfirmed: Bool
-        /// The neighbours in the queue.
-        var previous: Watch?
-        var next: Watch?
-        /// The next registration of the same descriptor, in another poller.
-        var sibling: Watch?
-        var readEvent: OpaquePointer?
-        var writeEvent: OpaquePointer?
-    }
+/// What a watch is for, and who owns it.
+protocol WatchOwner: AnyObject {
+    /// Serves what a watch has recorded. Returns whether that has handled a source: whether a handler was called.
+    func serveRecorded(_ readiness: Readiness) -> Bool
 
-    /// Room for an event follows, or none.
-    let contents: UnsafeMutablePointer<Contents>
-
-    init(
-        _ descriptor: CInt, on poller: Poller, context: UnsafeRawPointer, hasRoom: Bool, isConfirmed: Bool
-    ) {
-        let size = unsafe MemoryLayout<Contents>.stride + (hasRoom ? Poller.eventSize : 0)
-        let alignment = unsafe MemoryLayout<Contents>.alignment
-        let memory = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: alignment)
-        unsafe contents = memory.bindMemory(to: Contents.self, capacity: 1)
-        unsafe contents.initialize(
-            to: Contents(
-                poller: poller, context: context, descriptor: descriptor, hasRoom: hasRoom,
-                isConfirmed: isConfirmed))
-    }
-
-    /// What libevent hands back.
-    fileprivate init(_ context: UnsafeMutableRawPointer) {
-        unsafe contents = context.assumingMemoryBound(to: Contents.self)
-    }
-
-    /// Ends the registration, drops what was recorded, and ends what this and all its copies stand for.
-    func free() {
-        endEvents()
-        poller.ready.remove(self)
-        unsafe contents.deinitialize(count: 1)
-        unsafe contents.deallocate()
-    }
-
-    func isSame(as other: Watch) -> Bool { unsafe contents == other.contents }
-
-    var poller: Poller { unsafe contents.pointee.poller }
-
-    @unsafe var context: UnsafeRawPointer { unsafe contents.pointee.context }
-
-    var sibling: Watch? {
-        get { unsafe contents.pointee.sibling }
-        nonmutating set { unsafe contents.pointee.sibling = newValue }
-    }
+    /// Whether what was recorded is confirmed by the kernel when it is served late. An owner that asks the kernel itself
+    /// has no need of that.
+    var confirmsLateReadiness: Bool { get }
 }
 
-// MARK: - What is watched
+/// What one source is ready for in one mode, and the kernel's registrations that tell of it.
+///
+/// Reading and writing are registered apart, so that changing one of them is one system call. What the library itself
+/// has raised is recorded here as well, which needs no registration, and no poller.
+final class Watch {
+    /// Proof: the owner ends its watches with itself. Serving it retains it.
+    private unowned(unsafe) let owner: any WatchOwner
+    private let queue: ReadyQueue
+    /// The mode's number.
+    let mode: Int32
+    private var descriptor: CInt
+    /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
+    fileprivate var readiness: Readiness = []
+    /// Nil while the loop has no descriptors for one: then only what is raised is recorded.
+    private var poller: Poller?
+    private var reading: Registration?
+    private var writing: Registration?
 
-extension Watch {
+    // The queue's.
+    fileprivate var isQueued = false
+    /// The round of serving in which it was queued.
+    fileprivate var round: UInt32 = 0
+    /// The neighbours.
+    fileprivate var previous: ReadyQueue.Link?
+    fileprivate var next: ReadyQueue.Link?
+
+    init(_ descriptor: CInt, for owner: any WatchOwner, mode: Int32, in queue: ReadyQueue) {
+        self.descriptor = descriptor
+        unsafe self.owner = owner
+        self.mode = mode
+        self.queue = queue
+    }
+
+    deinit { queue.remove(self) }
+
+    /// Ends the registrations and drops what was recorded, at once, though the watch may be being served.
+    func end() {
+        reading = nil
+        writing = nil
+        readiness = []
+        queue.remove(self)
+    }
+
+    // MARK: What is watched
+
     /// Takes another descriptor; what was watched is watched no longer.
     func adopt(_ descriptor: CInt) {
-        endEvents()
-        unsafe contents.pointee.descriptor = descriptor
+        reading = nil
+        writing = nil
+        self.descriptor = descriptor
     }
+
+    var hasPoller: Bool { poller != nil }
+
+    func use(_ poller: Poller) { self.poller = poller }
 
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
     func setInterest(_ interest: Readiness) throws(Errno) {
-        unsafe contents.pointee.readEvent = try unsafe change(
-            contents.pointee.readEvent, EV_READ, isWanted: interest.contains(.readable))
-        unsafe contents.pointee.writeEvent = try unsafe change(
-            contents.pointee.writeEvent, EV_WRITE, isWanted: interest.contains(.writable))
-    }
-
-    private func change(_ event: OpaquePointer?, _ kind: CInt, isWanted: Bool) throws(Errno) -> OpaquePointer?
-    {
-        guard isWanted else {
-            unsafe end(event)
-            return nil
+        guard let poller else { return }
+        if !interest.contains(.readable) {
+            reading = nil
+        } else if reading == nil {
+            reading = try poller.register(descriptor, EV_READ, for: self)
         }
-        if let event = unsafe event { return unsafe event }
-        return try unsafe poller.register(
-            contents.pointee.descriptor, kind, recordReadiness, context: contents, in: freeRoom)
+        if !interest.contains(.writable) {
+            writing = nil
+        } else if writing == nil {
+            writing = try poller.register(descriptor, EV_WRITE, for: self)
+        }
     }
 
-    private func endEvents() {
-        unsafe end(contents.pointee.readEvent)
-        unsafe end(contents.pointee.writeEvent)
-        unsafe (contents.pointee.readEvent, contents.pointee.writeEvent) = (nil, nil)
-    }
+    // MARK: What is ready
 
-    private func end(_ event: OpaquePointer?) {
-        guard let event = unsafe event, !poller.isOfParent else { return }
-        guard unsafe event == room else { return unsafe event_free(event) }
-        unsafe event_del(event)
-        unsafe event_debug_unassign(event)
-    }
-
-    private var room: OpaquePointer { unsafe OpaquePointer(contents + 1) }
-
-    private var freeRoom: OpaquePointer? {
-        let isTaken = unsafe contents.pointee.readEvent == room || contents.pointee.writeEvent == room
-        return unsafe contents.pointee.hasRoom && !isTaken ? room : nil
-    }
-}
-
-// MARK: - What is ready
-
-extension Watch {
     /// Keeps `readiness` for the loop to serve.
     @inline(__always)
     func record(_ readiness: Readiness) {
-        unsafe contents.pointee.readiness.formUnion(readiness)
-        poller.ready.append(self)
+        self.readiness.formUnion(readiness)
+        queue.append(self)
     }
 
     /// Keeps only what is still wanted of what was recorded.
-    func narrow(to interest: Readiness) { unsafe contents.pointee.readiness.formIntersection(interest) }
+    func narrow(to interest: Readiness) { readiness.formIntersection(interest) }
 
-    /// Drops what the kernel had told and does not say any more, of a watch that wants to know.
+    /// Drops what the kernel had told and does not say any more, for an owner that wants to know.
     @inline(never)
     func confirm() {
-        guard unsafe contents.pointee.isConfirmed, unsafe contents.pointee.readiness != .raised else {
-            return
-        }
-        var state = unsafe pollfd(
-            fd: contents.pointee.descriptor, events: Int16(POLLIN | POLLOUT), revents: 0)
-        guard unsafe Glibc.poll(&state, 1, 0) >= 0 else { return }
-        narrow(to: Readiness(poll: state.revents).union(.raised))
+        guard unsafe owner.confirmsLateReadiness, readiness != .raised else { return }
+        guard let events = try? SystemCall.poll(descriptor, for: POLLIN | POLLOUT) else { return }
+        narrow(to: Readiness(poll: events).union(.raised))
     }
 
     /// Takes what was recorded, so that it is not served once more.
     func takeReadiness() -> Readiness {
-        let readiness = unsafe contents.pointee.readiness
-        unsafe contents.pointee.readiness = []
-        return readiness
+        let taken = readiness
+        readiness = []
+        return taken
+    }
+
+    /// Has the owner serve what was recorded. Returns whether that has handled a source.
+    @inline(__always)
+    func serve() -> Bool {
+        let readiness = takeReadiness()
+        return unsafe !readiness.isEmpty && owner.serveRecorded(readiness)
     }
 }
 
-/// libevent's callback: records, and leaves the serving to the loop.
-@inline(__always)
-private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
-    guard let context = unsafe context else { return }
-    unsafe Watch(context).record(Readiness(libevent: events))
+/// The watches of one mode that wait to be served, first come first.
+///
+/// The queue runs through the watches themselves, both ways: a running loop does not allocate, and a watch
+/// that ends leaves at once. Serving goes by rounds: what is recorded during one is served in the next, after
+/// the kernel has been asked again, so that nothing that keeps itself ready keeps others waiting.
+final class ReadyQueue {
+    /// A watch in the queue, of which no references are counted: that is what an event costs otherwise.
+    ///
+    /// `@safe` is right because a watch leaves the queue before it ends.
+    @safe
+    @dynamicMemberLookup
+    struct Link {
+        private let watch: Unmanaged<Watch>
+
+        fileprivate init(_ watch: Watch) { unsafe self.watch = .passUnretained(watch) }
+
+        @inline(__always)
+        func use<Answer>(_ body: (Watch) -> Answer) -> Answer { unsafe watch._withUnsafeGuaranteedRef(body) }
+
+        subscript<Value>(dynamicMember property: ReferenceWritableKeyPath<Watch, Value>) -> Value {
+            @inline(__always) get { use { $0[keyPath: property] } }
+            @inline(__always) nonmutating set { use { $0[keyPath: property] = newValue } }
+        }
+    }
+
+    private var first: Link?
+    private var last: Link?
+    private var round: UInt32 = 0
+    /// Whether an activation has ended before it had served all that the kernel had told.
+    var hasLeftovers = false
+
+    var isEmpty: Bool { first == nil }
+
+    @inline(__always)
+    fileprivate func append(_ watch: Watch) {
+        guard !watch.isQueued else { return }
+        watch.isQueued = true
+        watch.round = round
+        watch.previous = last
+        let link = Link(watch)
+        if let last { last.next = link } else { first = link }
+        last = link
+    }
+
+    @inline(__always)
+    fileprivate func remove(_ watch: Watch) {
+        guard watch.isQueued else { return }
+        if let previous = watch.previous { previous.next = watch.next } else { first = watch.next }
+        if let next = watch.next { next.previous = watch.previous } else { last = watch.previous }
+        watch.previous = nil
+        watch.next = nil
+        watch.isQueued = false
+    }
+
+    /// Begins a round of serving; what is recorded from now on is not part of it.
+    func beginRound() -> UInt32 {
+        round &+= 1
+        return round
+    }
+
+    /// Takes the first watch that was recorded before `round` began. It may end as soon as it is served.
+    @inline(__always)
+    func takeFirst(before round: UInt32) -> Link? {
+        guard let link = first, holds(before: round) else { return nil }
+        link.use { remove($0) }
+        return link
+    }
+
+    /// Whether a watch waits that was recorded before `round` began.
+    @inline(__always)
+    func holds(before round: UInt32) -> Bool {
+        guard let first else { return false }
+        // Rounds wrap around after four thousand million: the difference is what tells.
+        return Int32(bitPattern: first.round &- round) < 0
+    }
+
+    /// Drops from the front what has been served, or withdrawn, in another way; true if anything is left.
+    @inline(always)
+    func hasUnserved() -> Bool {
+        while let link = first, link.readiness.isEmpty { link.use { remove($0) } }
+        return first != nil
+    }
+
+    /// As ``hasUnserved()``, where the kernel is not asked for anything new: what comes first is still so.
+    func hasConfirmed() -> Bool {
+        while hasUnserved(), let link = first {
+            link.use { $0.confirm() }
+            guard !link.readiness.isEmpty else { continue }
+            link.round = round
+            return true
+        }
+        return false
+    }
+
+    /// Whether the kernel has been asked, and something served, since the watch was recorded or confirmed.
+    @inline(__always)
+    func isLate(_ link: Link) -> Bool { link.round &+ 1 != round }
+
+    /// How many wait to be served: for a dump.
+    var count: Int {
+        var (count, next) = (0, first)
+        while let link = next {
+            count += 1
+            next = link.next
+        }
+        return count
+    }
 }

@@ -20,6 +20,13 @@ struct BlockQueue {
         entries.removeAll(keepingCapacity: entries.capacity <= Self.keptCapacity)
     }
 
+    /// Takes out everything.
+    mutating func take() -> BlockQueue {
+        var taken = BlockQueue()
+        swap(&taken, &self)
+        return taken
+    }
+
     /// Storage beyond this is given back after a burst.
     static let keptCapacity = 4096
 }

@@ -7,8 +7,7 @@ extension RunLoop.Core {
 
     @inline(__always)
     func notify(_ activity: RunLoop.Activities, _ groups: RunLoop.Groups) {
-        let observed = groups.own.observers.activities.union(groups.common.observers.activities)
-        if observed.contains(activity) { callObservers(of: activity, groups) }
+        if groups.observedActivities.contains(activity) { callObservers(of: activity, groups) }
     }
 
     /// Calls the observers of one activity. The list is taken first: one that is added meanwhile waits for
@@ -31,7 +30,7 @@ extension RunLoop.Core {
     @inline(__always)
     func runBlocks(_ groups: RunLoop.Groups) -> Bool {
         collect()
-        return groups.haveBlocks && runWaitingBlocks(groups)
+        return groups.blockCount > 0 && runWaitingBlocks(groups)
     }
 
     @inline(never)
@@ -48,10 +47,9 @@ extension RunLoop.Core {
     /// Moves the blocks that wait in the groups' own queues, and in those that they share with other modes, to
     /// `batch`, in the order of posting.
     private func takeBlocks(_ groups: RunLoop.Groups, into batch: inout [BlockQueue.Entry]) {
-        let count = groups.own.blockCount + groups.common.blockCount
-        let (own, common) = (
-            groups.own.takeOwnBlocks(into: &batch), groups.common.takeOwnBlocks(into: &batch)
-        )
+        let count = groups.blockCount
+        let own = groups.own.takeOwnBlocks(into: &batch)
+        let common = groups.common.takeOwnBlocks(into: &batch)
         guard own + common < count else {
             if own > 0, common > 0 { batch.sort { $0.sequence < $1.sequence } }
             return
@@ -105,21 +103,22 @@ extension RunLoop.Core {
         return (next.source, next.signal)
     }
 
-    // MARK: Descriptors
+    // MARK: Event sources
 
-    /// Serves what the kernel has told, or the first of it; true if any handler was called.
+    /// Serves what is ready, or the first of it; true if any handler was called.
     @inline(always)
     func serveReady(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
-        guard let poller = groups.own.poller, !poller.ready.isEmpty else { return false }
-        let round = poller.ready.beginRound()
+        let ready = groups.ready
+        guard !ready.isEmpty else { return false }
+        let round = ready.beginRound()
         var handled = false
-        while let watch = poller.ready.takeFirst(before: round) {
-            if poller.ready.isLate(watch) { watch.confirm() }
-            guard DescriptorSource.serve(watch) else { continue }
+        while let watch = ready.takeFirst(before: round) {
+            if ready.isLate(watch) { watch.use { $0.confirm() } }
+            guard watch.use({ $0.serve() }) else { continue }
             handled = true
             if onlyFirst { break }
         }
-        poller.hasLeftovers = poller.ready.holds(before: round)
+        ready.hasLeftovers = ready.holds(before: round)
         return handled
     }
 }

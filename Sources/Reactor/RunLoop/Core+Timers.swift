@@ -5,6 +5,9 @@ import Synchronization
 extension RunLoop.Core {
     // MARK: Filing
 
+    @inline(__always)
+    func file(_ timer: Timer) { timer.state.withLock { file(timer, &$0) } }
+
     /// Brings the filing of a timer up to date with its modes and its date.
     func file(_ timer: Timer, _ state: inout Timer.State) {
         if state.hasStrays(of: home) { for place in state.takeStrays(of: home) { remove(place) } }
@@ -34,25 +37,26 @@ extension RunLoop.Core {
         state.morePlaces = places
     }
 
-    private func insert(_ timer: Timer, _ state: borrowing Timer.State, in group: RunLoop.Mode) -> Timer.Place
-    {
+    @inline(__always)
+    private func insert(_ timer: Timer, _ state: borrowing Timer.State, in group: RunLoop.Mode) -> Place {
         let slot = self.state(of: group).timers.insert(
             timer, date: state.due, tolerance: state.window(of: timer.period), isSetAside: state.isFiring,
             sequence: nextSequence())
-        return Timer.Place(group: group, slot: slot)
+        return Place(group: group, slot: slot)
     }
 
-    private func move(_ timer: Timer, _ state: borrowing Timer.State, at place: Timer.Place) {
+    private func move(_ timer: Timer, _ state: borrowing Timer.State, at place: Place) {
         self.state(of: place.group).timers.move(
             place.slot, date: state.due, tolerance: state.window(of: timer.period),
             isSetAside: state.isFiring, sequence: nextSequence())
     }
 
-    private func remove(_ place: Timer.Place) {
+    @inline(__always)
+    func remove(_ place: Place) {
         self.state(of: place.group).timers.remove(place.slot)
     }
 
-    /// Lets go of a timer when the loop ends. It stays valid, and may join another loop, unless its closure
+    /// Drops a timer when the loop ends. It stays valid, and may join another loop, unless its closure
     /// belongs to a thread.
     func forget(_ timer: Timer) {
         let remains = timer.state.withLock { state -> Timer.Remains in
@@ -62,7 +66,7 @@ extension RunLoop.Core {
             state.leave()
             return Timer.Remains()
         }
-        remains.letGo()
+        remains.release()
     }
 
     // MARK: Firing
@@ -83,15 +87,13 @@ extension RunLoop.Core {
     /// The next timer to fire: while its callout is under way, it neither fires in a nested activation nor wakes
     /// one.
     private func setAsideNext(_ groups: RunLoop.Groups, at now: Int64, filedBefore limit: UInt64) -> Timer? {
-        let common = groups.common
+        let (own, common) = (groups.own, groups.common)
         guard !common.timers.isEmpty, let other = common.timers.firstDue(at: now, filedBefore: limit) else {
-            return groups.own.timers.setAsideFirstDue(at: now, filedBefore: limit)
+            return own.timers.setAsideFirstDue(at: now, filedBefore: limit)
         }
-        guard let own = groups.own.timers.firstDue(at: now, filedBefore: limit),
-            (own.date, groups.own.timers.sequence(of: own.slot))
-                < (other.date, common.timers.sequence(of: other.slot))
-        else { return common.timers.setAsideFirstDue(at: now, filedBefore: limit) }
-        return groups.own.timers.setAsideFirstDue(at: now, filedBefore: limit)
+        let first = own.timers.firstDue(at: now, filedBefore: limit)
+        return (first?.precedes(other) == true ? own : common)
+            .timers.setAsideFirstDue(at: now, filedBefore: limit)
     }
 
     private func fire(_ timer: Timer, at now: Int64) {

@@ -8,13 +8,12 @@ extension RunLoop {
         let inbox: Inbox
         /// The loop, which owns this. Set when its thread first asks for it.
         private(set) unowned var loop: RunLoop!
-        /// By the modes' numbers. Accesses cannot overlap, and need no check: each is one line of this file, on one
-        /// thread.
-        @exclusivity(unchecked) private var states = Vector<ModeState?>()
+        /// By the modes' numbers.
+        private var states: [OwnedModeState?] = []
         /// What all common modes share.
-        private let commonItems: ModeState
+        private let ownedCommonItems: OwnedModeState
         /// What the other modes share: nothing, ever.
-        private let noItems: ModeState
+        private let ownedNoItems = OwnedModeState(.nowhere)
         /// The common set, as far as it has come home: a pass asks for it without a lock.
         private(set) var commonModes = RunLoop.firstCommonModes
         /// Numbers everything that has an order of arrival.
@@ -45,8 +44,7 @@ extension RunLoop {
         init(home: LoopIdentity, inbox: Inbox) {
             self.home = home
             self.inbox = inbox
-            noItems = ModeState(.nowhere)
-            commonItems = ModeState(.common, shared: noItems)
+            ownedCommonItems = OwnedModeState(.common, shared: ownedNoItems.state)
         }
 
         func adopt(_ loop: RunLoop, isMain: Bool) {
@@ -67,22 +65,32 @@ extension RunLoop {
 
         @inline(never)
         private func makeState(of mode: Mode) -> ModeState {
-            let state = ModeState(mode, shared: commonModes.contains(mode) ? commonItems : noItems)
-            while unsafe states.count <= Int(mode.index) { unsafe states.append(nil) }
-            unsafe states[Int(mode.index)] = state
-            return state
+            let shared = commonModes.contains(mode) ? ownedCommonItems.state : ownedNoItems.state
+            let owned = OwnedModeState(mode, shared: shared)
+            // A copy, as nothing may look at the states while they change.
+            var states = states
+            while states.count <= Int(mode.index) { states.append(nil) }
+            states[Int(mode.index)] = owned
+            self.states = states
+            return owned.state
         }
 
+        @inline(__always)
         func knownState(of mode: Mode) -> ModeState? {
             if mode == .common { return commonItems }
             let index = Int(mode.index)
-            return unsafe index < states.count ? states[index] : nil
+            return index < states.count ? states[index]?.state : nil
         }
 
-        var knownStates: [ModeState] { [commonItems] + ownStates }
+        var commonItems: ModeState { ownedCommonItems.state }
 
-        /// Those of the modes that run, without the common items.
-        private var ownStates: [ModeState] { (unsafe states.indices).compactMap { unsafe states[$0] } }
+        /// What a pass in `mode` looks at.
+        func groups(of mode: Mode) -> Groups { Groups(own: state(of: mode)) }
+
+        var knownStates: [ModeState] {
+            let states = states
+            return [commonItems] + states.compactMap { $0?.state }
+        }
 
         func modeBecameCommon(_ mode: Mode) {
             var commonModes = commonModes
@@ -93,9 +101,9 @@ extension RunLoop {
             for timer in states.flatMap({ $0.timers.elements }) {
                 timer.state.withLock { file(timer, &$0) }
             }
-            for source in states.flatMap(\.sources.values) { source.change(in: loop) { _ in } }
+            for source in states.flatMap({ $0.sources.members }) { source.change(in: loop) { _ in } }
             for observer in states.flatMap({ $0.observers.members }) { update(observer) { _ in } }
-            for source in states.flatMap({ $0.descriptors.members }) { refile(source) }
+            for source in states.flatMap({ $0.eventSources.members }) { refile(source) }
         }
 
         // MARK: The inbox
@@ -161,38 +169,27 @@ extension RunLoop {
 
         // MARK: The end
 
-        /// Lets go of everything, when the thread ends. What that calls can still ask for this loop, but
+        /// Releases everything, when the thread ends. What that calls can still ask for this loop, but
         /// neither run it nor add to it.
         func end() {
             inbox.close()
             collect()
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) { forget(timer) }
-            for source in states.flatMap(\.sources.values) { source.change(in: loop) { $0 = Membership() } }
+            for source in states.flatMap({ $0.sources.members }) {
+                source.change(in: loop) { $0 = Membership() }
+            }
             for observer in states.flatMap({ $0.observers.members }) { observer.invalidate() }
-            for source in states.flatMap({ $0.descriptors.members }) {
-                source.owner?.loopEnded(loop)
-                source.cancel()
+            for source in states.flatMap({ $0.eventSources.members }) {
+                source.loopEnded(loop)
+                source.end()
             }
             mainQueue = nil
-            freeStates()
-        }
-
-        private func freeStates() {
-            let (freed, blocks) = (ownStates, sharedBlocks)
-            unsafe states.removeAll()
+            let blocks = (states.map { $0.blocks.take() }, sharedBlocks)
+            self.states = []
             sharedBlocks = SharedBlocks()
-            commonItems.clear()
-            for state in freed { state.free() }
-            waker?.free()
             waker = nil
             withExtendedLifetime(blocks) {}
-        }
-
-        deinit {
-            freeStates()
-            commonItems.free()
-            noItems.free()
         }
     }
 }

@@ -58,16 +58,3 @@ extension Readiness: CustomStringConvertible {
         }
     }
 }
-
-extension DescriptorSource: CustomStringConvertible {
-    /// The descriptor's number and what it is watched for.
-    public var description: String {
-        guard isValid else { return "descriptor \(descriptor.rawValue) (cancelled)" }
-        return "descriptor \(descriptor.rawValue): \(interest)\(isCalling ? ", being called" : "")"
-    }
-}
-
-extension SignalSource: CustomStringConvertible {
-    /// The signal's number.
-    public var description: String { "signal \(signal)\(isValid ? "" : " (cancelled)")" }
-}

@@ -80,3 +80,62 @@ struct Membership: Equatable {
         }
     }
 }
+
+/// Where an item is filed: in a group of modes of its loop, under a number that the group has given it.
+struct Place {
+    let group: RunLoop.Mode
+    let slot: Int32
+}
+
+/// Where one item is filed.
+struct Places {
+    private var list = ShortList<Place>()
+
+    var isEmpty: Bool { list.isEmpty }
+
+    /// The groups that it is filed in.
+    var groups: ModeSet { ModeSet(list.lazy.map(\.group)) }
+
+    /// Takes the item out of the groups that are not wanted, and files it in those that are. The caller keeps the item
+    /// alive meanwhile.
+    mutating func follow(
+        _ wanted: ModeSet, leave: (Place) -> Void, enter: (RunLoop.Mode) -> Int32
+    ) {
+        for place in list where !wanted.contains(place.group) { leave(place) }
+        list.removeAll { !wanted.contains($0.group) }
+        for mode in wanted.subtracting(groups).members {
+            list.append(Place(group: mode, slot: enter(mode)))
+        }
+    }
+
+    mutating func leaveAll(_ leave: (Place) -> Void) {
+        for place in list { leave(place) }
+        list = ShortList()
+    }
+}
+
+/// The items of one kind in one group of modes, in no order. Each leaves at once, by the number that it was given.
+struct ItemTable<Item>: ~Copyable {
+    private var items = Vector<Item?>()
+    private var free = Vector<Int32>()
+
+    var isEmpty: Bool { items.count == free.count }
+    var count: Int { items.count - free.count }
+    var members: [Item] { items.indices.compactMap { items[$0] } }
+
+    mutating func insert(_ item: Item) -> Int32 {
+        guard free.isEmpty else {
+            let slot = free.removeLast()
+            items[Int(slot)] = item
+            return slot
+        }
+        items.append(item)
+        return Int32(items.count - 1)
+    }
+
+    /// Takes out an item that the caller keeps alive.
+    mutating func remove(_ slot: Int32) {
+        items[Int(slot)] = nil
+        free.append(slot)
+    }
+}

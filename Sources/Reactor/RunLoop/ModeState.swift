@@ -1,91 +1,122 @@
-/// What one loop keeps for one group of modes: a mode by itself, or the common modes together.
+/// What one loop keeps for one group of modes: a mode by itself, or the common modes together. Confined to the loop's
+/// thread.
 ///
-/// A handle. The loop's core makes what it stands for and frees it when it ends itself; nobody else keeps a
-/// handle. Not a class, because every pass looks at a dozen of these properties, and a class would check each
-/// access for overlapping ones and count references. There is nothing to find: one thread uses it, and no
-/// access calls user code.
+/// A view of what an ``OwnedModeState`` owns. Not a class, because every pass looks at a dozen of these properties, and a
+/// class would check each access for overlapping ones and count references. `@safe` is right because the loop's core owns
+/// the states until the loop's end, views are kept nowhere else, one thread uses them, and no access calls a closure.
 @safe
 @dynamicMemberLookup
 struct ModeState {
-    struct Contents {
+    struct Plain {
         let mode: RunLoop.Mode
         /// What the mode shares with others: the group of the common modes if it is one of them, else an empty one.
         var shared: ModeState
         /// Made when the mode first runs or gets a descriptor; the group of the common modes never has one.
         var poller: Poller?
+        /// Whether the mode has run, or has a poller: its sources record what they are ready for.
+        var isStarted = false
         /// Whether the kernel has refused the poller a descriptor.
         var lacksWatches = false
         /// The blocks of this group alone.
         var blocks = BlockQueue()
         /// How many blocks a pass may run for this group, with those that wait for other modes too, and ordered ones.
         var blockCount = 0
-        var sources: [ObjectIdentifier: RunLoop.Source] = [:]
     }
 
-    /// These are apart, as no key path leads to what cannot be copied.
-    private struct Storage: ~Copyable {
-        var contents: Contents
+    /// No key path leads to what cannot be copied.
+    fileprivate struct Contents: ~Copyable {
+        var plain: Plain
+        /// What is ready in the mode and has not been served yet.
+        let ready = ReadyQueue()
         var timers = TimerQueue<Timer>()
         var signals = SignalQueue()
         var observers = ObserverList()
-        var descriptors = Roster()
+        var sources = ItemTable<RunLoop.Source>()
+        var eventSources = ItemTable<EventSource>()
     }
 
-    private let storage: UnsafeMutablePointer<Storage>
+    fileprivate let address: UnsafeMutablePointer<Contents>
 
-    /// - Parameter shared: Nil for a group that shares nothing with another, and has nothing to share.
-    init(_ mode: RunLoop.Mode, shared: ModeState? = nil) {
-        unsafe storage = .allocate(capacity: 1)
-        unsafe storage.initialize(to: Storage(contents: Contents(mode: mode, shared: shared ?? self)))
+    private var contents: Contents {
+        @inline(__always) _read { yield unsafe address.pointee }
+        @inline(__always) nonmutating _modify { yield unsafe &address.pointee }
     }
 
-    /// Lets go of all that is filed here.
-    func clear() {
-        unsafe storage.pointee = Storage(contents: Contents(mode: self.mode, shared: self.shared))
-    }
-
-    /// Ends what this and all its copies stand for.
-    func free() {
-        let poller = self.poller
-        unsafe storage.deinitialize(count: 1)
-        unsafe storage.deallocate()
-        poller?.free()
+    var ready: ReadyQueue {
+        @inline(__always) _read { yield contents.ready }
     }
 
     var timers: TimerQueue<Timer> {
-        @inline(__always) _read { yield unsafe storage.pointee.timers }
-        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.timers }
+        @inline(__always) _read { yield contents.timers }
+        @inline(__always) nonmutating _modify { yield &contents.timers }
     }
 
     var signals: SignalQueue {
-        @inline(__always) _read { yield unsafe storage.pointee.signals }
-        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.signals }
+        @inline(__always) _read { yield contents.signals }
+        @inline(__always) nonmutating _modify { yield &contents.signals }
     }
 
     var observers: ObserverList {
-        @inline(__always) _read { yield unsafe storage.pointee.observers }
-        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.observers }
+        @inline(__always) _read { yield contents.observers }
+        @inline(__always) nonmutating _modify { yield &contents.observers }
     }
 
-    var descriptors: Roster {
-        @inline(__always) _read { yield unsafe storage.pointee.descriptors }
-        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.descriptors }
+    var sources: ItemTable<RunLoop.Source> {
+        @inline(__always) _read { yield contents.sources }
+        @inline(__always) nonmutating _modify { yield &contents.sources }
     }
 
-    subscript<Value>(dynamicMember property: KeyPath<Contents, Value>) -> Value {
-        @inline(__always) get { unsafe storage.pointee.contents[keyPath: property] }
+    var eventSources: ItemTable<EventSource> {
+        @inline(__always) _read { yield contents.eventSources }
+        @inline(__always) nonmutating _modify { yield &contents.eventSources }
     }
 
-    subscript<Value>(dynamicMember property: WritableKeyPath<Contents, Value>) -> Value {
-        @inline(__always) get { unsafe storage.pointee.contents[keyPath: property] }
-        @inline(__always) nonmutating _modify { yield unsafe &storage.pointee.contents[keyPath: property] }
+    subscript<Value>(dynamicMember property: WritableKeyPath<Plain, Value>) -> Value {
+        @inline(__always) get { contents.plain[keyPath: property] }
+        @inline(__always) nonmutating _modify { yield &contents.plain[keyPath: property] }
+    }
+
+    var mode: RunLoop.Mode { contents.plain.mode }
+}
+
+/// Owns what a ``ModeState`` is a view of.
+final class OwnedModeState {
+    let state: ModeState
+
+    /// - Parameter shared: Nil for a group that shares nothing with another, and has nothing to share.
+    init(_ mode: RunLoop.Mode, shared: ModeState? = nil) {
+        let address = UnsafeMutablePointer<ModeState.Contents>.allocate(capacity: 1)
+        let state = unsafe ModeState(address: address)
+        unsafe address.initialize(to: .init(plain: .init(mode: mode, shared: shared ?? state)))
+        self.state = state
+    }
+
+    deinit {
+        unsafe state.address.deinitialize(count: 1)
+        unsafe state.address.deallocate()
     }
 }
 
 extension ModeState {
     /// Whether there is something to run for. Observers do not count; nor do blocks, which only start an
     /// activation.
-    var hasItems: Bool { !self.descriptors.isEmpty || !self.timers.isEmpty || !self.sources.isEmpty }
+    var hasItems: Bool { !eventSources.isEmpty || !timers.isEmpty || !sources.isEmpty }
+
+    // MARK: Polling, in a mode that has a poller
+
+    @inline(__always)
+    func prepareToWait() -> CInt { usePoller { $0.prepareToWait() } }
+
+    @inline(__always)
+    func poll(until time: Int64) { usePoller { $0.poll(until: time) } }
+
+    /// Retains nothing: a mode keeps the poller that it has.
+    @inline(__always)
+    private func usePoller<Answer>(_ body: (Poller) -> Answer) -> Answer {
+        unsafe Unmanaged.passUnretained(self.poller!)._withUnsafeGuaranteedRef(body)
+    }
+
+    // MARK: Blocks
 
     /// Moves the blocks of this group alone to the end of `batch`; how many they are.
     func takeOwnBlocks(into batch: inout [BlockQueue.Entry]) -> Int {
@@ -95,4 +126,33 @@ extension ModeState {
         self.blockCount -= count
         return count
     }
+}
+
+extension RunLoop {
+    /// The two groups of items that a pass looks at.
+    struct Groups {
+        /// The mode's own.
+        let own: ModeState
+        /// What is ready in the mode.
+        let ready: ReadyQueue
+
+        init(own: ModeState) { (self.own, ready) = (own, own.ready) }
+
+        /// What all common modes share; empty for a mode that is not one of them. Looked up each time, as a callback
+        /// may make the mode common while it runs.
+        var common: ModeState {
+            @inline(__always) get { own.shared }
+        }
+    }
+}
+
+extension RunLoop.Groups {
+    var haveTimers: Bool { !own.timers.isEmpty || !common.timers.isEmpty }
+
+    var blockCount: Int { own.blockCount + common.blockCount }
+
+    var haveSignals: Bool { !own.signals.isEmpty || !common.signals.isEmpty }
+
+    /// What the observers of the groups want to be told of.
+    var observedActivities: RunLoop.Activities { own.observers.activities.union(common.observers.activities) }
 }

@@ -41,7 +41,7 @@ extension RunLoop {
 
         var membership = Membership()
         /// Where it is filed.
-        var places: [ObserverList.Place] = []
+        var places = Places()
         /// Whether it stands for an ordered block, which gets its modes started.
         var isBlock = false
         var loop: RunLoop?

@@ -3,12 +3,6 @@
 /// They are kept as timers are, with the order in the place of the date: each leaves at once, wherever it is. The list
 /// in order is made when it is asked for after a change.
 struct ObserverList: ~Copyable {
-    /// Where an observer is in the list of one group.
-    struct Place {
-        let group: RunLoop.Mode
-        fileprivate let slot: TimerQueue<Entry>.Slot
-    }
-
     struct Entry {
         let sequence: UInt64
         let observer: RunLoop.Observer
@@ -37,19 +31,18 @@ struct ObserverList: ~Copyable {
         return entries
     }
 
-    mutating func insert(_ observer: RunLoop.Observer, sequence: UInt64, of group: RunLoop.Mode) -> Place {
+    mutating func insert(_ observer: RunLoop.Observer, sequence: UInt64) -> Int32 {
         ordered = nil
         count(observer, 1)
         let entry = Entry(sequence: sequence, observer: observer)
-        let slot = queue.insert(entry, date: Int64(observer.order), tolerance: 0, sequence: sequence)
-        return Place(group: group, slot: slot)
+        return queue.insert(entry, date: Int64(observer.order), tolerance: 0, sequence: sequence)
     }
 
     /// Takes out `observer`, which the caller keeps alive.
-    mutating func remove(_ observer: RunLoop.Observer, at place: Place) {
+    mutating func remove(_ observer: RunLoop.Observer, at slot: Int32) {
         ordered = nil
         count(observer, -1)
-        queue.remove(place.slot)
+        queue.remove(slot)
     }
 
     private mutating func count(_ observer: RunLoop.Observer, _ change: Int) {

@@ -41,7 +41,7 @@ extension RunLoop {
     @_disfavoredOverload
     public func limitDate(forMode mode: Mode) -> Deadline? {
         guard run(mode: mode, before: .distantPast) else { return nil }
-        let groups = Groups(own: core.state(of: mode))
+        let groups = core.groups(of: mode)
         guard core.canGoOn(groups) else { return nil }
         let own = groups.own.timers.earliestDate ?? .max
         let common = groups.common.timers.earliestDate ?? .max

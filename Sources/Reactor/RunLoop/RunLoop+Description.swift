@@ -31,11 +31,11 @@ extension RunLoop.Core {
 
     private func dump(_ state: ModeState) -> [String] {
         let now = Deadline.now
-        let ready = state.poller.map { ", \($0.ready.count) ready" } ?? ""
+        let ready = state.poller == nil ? "" : ", \(state.ready.count) ready"
         let items =
             state.timers.elements.map { $0.description(at: now) }.sorted()
-            + state.sources.values.map(\.description).sorted()
-            + state.descriptors.members.map(\.description).sorted()
+            + state.sources.members.map(\.description).sorted()
+            + state.eventSources.members.map(\.description).sorted()
             + state.observers.inOrder().map(\.observer.description)
         return ["  mode \(state.mode): \(state.blockCount) blocks\(ready)"] + items.map { "    \($0)" }
     }
@@ -43,7 +43,7 @@ extension RunLoop.Core {
 
 extension ModeState {
     fileprivate var isWorthTelling: Bool {
-        hasItems || !self.observers.isEmpty || self.blockCount > 0 || self.poller != nil
+        hasItems || !observers.isEmpty || self.blockCount > 0 || self.poller != nil
     }
 }
 

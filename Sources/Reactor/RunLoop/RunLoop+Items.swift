@@ -33,7 +33,7 @@ extension RunLoop {
 
     /// Files `timer` anew after its modes or its date have changed.
     func refile(_ timer: Timer) {
-        if atHome({ core in timer.state.withLock { core.file(timer, &$0) } }) { return }
+        if atHome({ core in core.file(timer) }) { return }
         timer.state.withLock { state in
             if state.loop === self { state.leave() }
             _ = state.takeStrays(of: identity)
@@ -102,43 +102,49 @@ extension RunLoop {
         return observer.loop === self && observer.membership.contains(mode, common: commonModes)
     }
 
-    // MARK: Descriptors
+    // MARK: Event sources
 
-    /// Has `source` served in `mode`. Does nothing if it is cancelled, another loop's, or in the mode
-    /// already.
+    /// Has `source` served in `mode`. Does nothing if it is over, another loop's, or in the mode already.
     ///
     /// - Throws: What epoll_ctl(2) does: `Errno.notPermitted` for a descriptor that cannot be watched, such
     ///   as a regular file's; `Errno.badFileDescriptor` for one that is not open; `Errno.noMemory`,
     ///   `.noSpace`, and so on. The source is then in the modes that it was in before.
     /// - Precondition: Called on the loop's thread.
-    public func add(_ source: DescriptorSource, forMode mode: Mode) throws(Errno) {
+    public func add(_ source: EventSource, forMode mode: Mode) throws(Errno) {
         assertCurrent()
         // What another thread has closed must be out of the pollers before a number of the same value comes in.
         core.collect()
         guard !inbox.isClosed, source.join(self) else { return }
         let before = source.membership
-        source.membership.add(mode, common: commonModes)
-        do throws(Errno) { try core.file(source) } catch {
+        do throws(Errno) {
+            try source.prepareToJoin()
+            source.membership.add(mode, common: commonModes)
+            try core.file(source)
+        } catch {
             source.membership = before
             core.refile(source)
             throw error
         }
+        source.joined(mode)
     }
 
-    /// Takes `source` out of `mode`, without cancelling it. Out of all its modes, it may join another loop.
+    /// Takes `source` out of `mode`, without ending it. Out of all its modes, it may join another loop.
+    ///
+    /// What its descriptor is ready for waits until it is added again: connections in a listener's backlog, datagrams as far
+    /// as the kernel has room, deliveries of a signal.
     ///
     /// - Precondition: Called on the loop's thread.
-    public func remove(_ source: DescriptorSource, forMode mode: Mode) {
-        assertCurrent()
-        guard source.loop === self else { return }
+    public func remove(_ source: EventSource, forMode mode: Mode) {
+        guard contains(source, forMode: mode) else { return }
         source.membership.remove(mode, common: commonModes)
         core.refile(source)
+        source.left(mode)
     }
 
     /// Whether `source` is in `mode` of this loop.
     ///
     /// - Precondition: Called on the loop's thread.
-    public func contains(_ source: DescriptorSource, forMode mode: Mode) -> Bool {
+    public func contains(_ source: EventSource, forMode mode: Mode) -> Bool {
         assertCurrent()
         return source.loop === self && source.membership.contains(mode, common: commonModes)
     }

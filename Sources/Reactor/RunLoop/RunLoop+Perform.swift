@@ -63,7 +63,8 @@ extension RunLoop {
         assertNotOfParent()
         precondition(isCurrent, "a delayed block without @Sendable is given to the calling thread's own loop")
         let timer = Timer.scheduled(
-            delay: delay.wholeNanoseconds, period: 0, modes.first, .zero, .home { _ in block() })
+            delay: delay.wholeNanoseconds, period: 0, modes.first, .zero
+        ) { _ in block() }
         for mode in modes.dropFirst() { add(timer, forMode: mode) }
         return timer
     }

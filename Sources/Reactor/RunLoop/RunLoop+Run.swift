@@ -44,7 +44,7 @@ extension RunLoop.Core {
     func activate(_ mode: RunLoop.Mode, until deadline: Int64, returnAfterSource: Bool) -> RunResult? {
         if isMain { serveMainQueue() }
         collect()
-        let groups = RunLoop.Groups(own: state(of: mode))
+        let groups = groups(of: mode)
         guard mode != .common, !inbox.isClosed, canStart(groups) else { return nil }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
@@ -101,17 +101,18 @@ extension RunLoop.Core {
     /// read them since.
     @inline(always)
     private func wait(_ groups: RunLoop.Groups, until limit: Int64, unlessEmptied hadItems: Bool) {
-        guard let poller = poller(of: groups.own) else { return nap(until: limit) }
-        if poller.hasLeftovers, poller.ready.hasConfirmed() { return }
-        let hasUnserved = poller.ready.hasUnserved()
-        let limit = isLacking(groups.own) ? retry(groups.own, on: poller, until: limit) : limit
-        if hasUnserved || isOver(limit) { return poller.poll(until: .min) }
+        let (own, ready) = (groups.own, groups.ready)
+        guard own.poller != nil || start(own) else { return nap(own, until: limit) }
+        if ready.hasLeftovers, ready.hasConfirmed() { return }
+        let hasUnserved = ready.hasUnserved()
+        let limit = isLacking(own) ? retry(own, until: limit) : limit
+        if hasUnserved || isOver(limit) { return own.poll(until: .min) }
         notify(.beforeWaiting, groups)
         inbox.setWaiting(true)
         let wakeTime = hadItems && !canGoOn(groups) ? .min : wakeTime(groups, until: limit)
-        let isIdle = wakeTime != .min && !poller.ready.hasUnserved()
-        let maySleep = isIdle && inbox.fallAsleep(on: poller.prepareToWait())
-        poller.poll(until: maySleep ? wakeTime : .min)
+        let isIdle = wakeTime != .min && !ready.hasUnserved()
+        let maySleep = isIdle && inbox.fallAsleep(on: own.prepareToWait())
+        own.poll(until: maySleep ? wakeTime : .min)
         inbox.awake()
         inbox.setWaiting(false)
         notify(.afterWaiting, groups)
@@ -134,12 +135,12 @@ extension RunLoop.Core {
         groups.own.timers.wakeDate(leastTolerance: timerSlack, with: groups.common.timers) ?? .max
     }
 
-    /// Waits without a poller, for which the process has no descriptors left: timers and blocks go on, a
-    /// little late.
+    /// Waits without a poller, for which the process has no descriptors left: timers, blocks and what the library itself
+    /// has raised go on, a little late.
     @inline(never)
-    private func nap(until limit: Int64) {
+    private func nap(_ mode: ModeState, until limit: Int64) {
         if lacksMainQueue { serveMainQueue() }
-        guard limit > Deadline.now.uptimeNanoseconds else { return }
+        guard !mode.ready.hasUnserved(), limit > Deadline.now.uptimeNanoseconds else { return }
         _ = usleep(Self.napMicroseconds)
     }
 
@@ -152,9 +153,9 @@ extension RunLoop.Core {
     /// Tries again to watch what the kernel has refused, and returns when to do so once more, if not `limit`: nothing
     /// wakes a loop for memory or descriptors that have become free.
     @inline(never)
-    private func retry(_ mode: ModeState, on poller: Poller, until limit: Int64) -> Int64 {
+    private func retry(_ mode: ModeState, until limit: Int64) -> Int64 {
         if lacksMainQueue { serveMainQueue() }
-        watchAll(in: mode, on: poller)
+        watchAll(in: mode)
         guard isLacking(mode) else { return limit }
         return min(limit, Deadline.now.uptimeNanoseconds + Self.retryNanoseconds)
     }
@@ -165,7 +166,7 @@ extension RunLoop.Core {
     // MARK: Whether there is anything to run for
 
     private func canStart(_ groups: RunLoop.Groups) -> Bool {
-        canGoOn(groups) || groups.haveBlocks
+        canGoOn(groups) || groups.blockCount > 0
     }
 
     /// Observers and blocks do not count. The main queue does, unless it is being drained further up the
@@ -177,7 +178,7 @@ extension RunLoop.Core {
 
     private func canGoOn(for common: ModeState) -> Bool {
         guard common.hasItems else { return lacksMainQueue && common.mode == .common }
-        guard let mainQueue, mainQueue.isCalling else { return true }
-        return !common.timers.isEmpty || !common.sources.isEmpty || common.descriptors.count > 1
+        guard let mainQueue, mainQueue.isInCallout else { return true }
+        return !common.timers.isEmpty || !common.sources.isEmpty || common.eventSources.count > 1
     }
 }

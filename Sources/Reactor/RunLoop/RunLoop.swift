@@ -14,8 +14,9 @@ import Synchronization
 /// loop. The loop ends with its thread, and lets go of all that was added to it.
 ///
 /// A loop takes five descriptors, and three more for each further mode that it runs in. Where the process has none left,
-/// adding a descriptor throws `Errno.tooManyOpenFiles`; timers and blocks go on, a few milliseconds late, and the loop
-/// watches its descriptors, and the main loop the main queue, as soon as it can.
+/// adding a descriptor throws `Errno.tooManyOpenFiles`; timers, blocks and the events of streams that need no descriptor
+/// go on, a few milliseconds late, and the loop watches its descriptors, and the main loop the main queue, as soon as it
+/// can.
 ///
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
 /// exec traps with a message, and the parent is unaffected. A thread that had no loop when it forked can make one in the
@@ -43,7 +44,13 @@ public final class RunLoop: Sendable {
     }
 
     /// What only the loop's own thread may touch; traps on any other.
-    var core: Core { confined.value }
+    var core: Core { @inline(__always) get { confined.value } }
+
+    /// As ``core``, for as long as `body` lasts: nothing is retained.
+    @inline(__always)
+    func useCore<Answer>(_ body: (Core) -> Answer) -> Answer {
+        unsafe Unmanaged.passUnretained(confined.value)._withUnsafeGuaranteedRef(body)
+    }
 
     // MARK: The loops of threads
 
@@ -54,13 +61,19 @@ public final class RunLoop: Sendable {
     ///
     /// In asynchronous code this is the loop of whatever thread happens to run the task, which nobody runs.
     public static var current: RunLoop {
-        if let held = HeldLoop.current { return held.loop }
+        if let loop = ThreadLoop.get() { return loop }
         if reactor_had_loop_before_fork() { Fork.refuse() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
         loop.assertNotOfParent()
         ThreadLoop.set(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
         return loop
+    }
+
+    /// Calls `body` with the calling thread's loop.
+    @inline(__always)
+    static func withCurrent<Answer>(_ body: (RunLoop) -> Answer) -> Answer {
+        ThreadLoop.use(body) ?? body(current)
     }
 
     /// Traps in a child of fork(2) if this is a loop of the parent's.
@@ -150,6 +163,20 @@ private enum ThreadLoop {
         precondition(code == 0, "no thread-specific key is left for run loops")
         return key
     }()
+
+    /// The calling thread's loop; nil if it has none yet.
+    @inline(__always)
+    static func get() -> RunLoop? {
+        guard let pointer = unsafe reactor_current_loop_object() else { return nil }
+        return unsafe Unmanaged<RunLoop>.fromOpaque(pointer).takeUnretainedValue()
+    }
+
+    /// As ``get()``, for as long as `body` lasts: nothing is retained, as the thread keeps its loop.
+    @inline(__always)
+    static func use<Answer>(_ body: (RunLoop) -> Answer) -> Answer? {
+        guard let pointer = unsafe reactor_current_loop_object() else { return nil }
+        return unsafe Unmanaged<RunLoop>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body)
+    }
 
     static func set(_ loop: RunLoop) {
         let pointer = unsafe Unmanaged.passRetained(loop).toOpaque()

@@ -17,12 +17,6 @@ struct Signal: Equatable {
 ///
 /// They are kept as timers are, with the order in the place of the date: each leaves at once, wherever it is.
 struct SignalQueue: ~Copyable {
-    /// Where a source waits in the queue of one group.
-    struct Place {
-        let group: RunLoop.Mode
-        fileprivate let slot: TimerQueue<RunLoop.Source>.Slot
-    }
-
     /// A source, and the signal that it waits with.
     struct Entry {
         let source: RunLoop.Source
@@ -37,17 +31,16 @@ struct SignalQueue: ~Copyable {
 
     var isEmpty: Bool { queue.isEmpty }
 
-    mutating func insert(_ source: RunLoop.Source, _ signal: Signal, of group: RunLoop.Mode) -> Place {
-        let slot = queue.insert(source, date: Int64(source.order), tolerance: 0, sequence: signal.number)
-        return Place(group: group, slot: slot)
+    mutating func insert(_ source: RunLoop.Source, _ signal: Signal) -> Int32 {
+        queue.insert(source, date: Int64(source.order), tolerance: 0, sequence: signal.number)
     }
 
-    mutating func remove(_ place: Place) { queue.remove(place.slot) }
+    mutating func remove(_ slot: Int32) { queue.remove(slot) }
 
     /// The first of those that were signalled before `limit`.
     func first(before limit: Signal) -> Entry? {
         guard let node = queue.firstDue(at: .max, filedBefore: limit.number), let source = queue[node.slot]
         else { return nil }
-        return Entry(source: source, signal: Signal(number: queue.sequence(of: node.slot)))
+        return Entry(source: source, signal: Signal(number: node.sequence))
     }
 }

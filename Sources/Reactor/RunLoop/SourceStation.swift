@@ -6,9 +6,9 @@ extension RunLoop.Source {
         /// The modes that the callbacks have been told of.
         var told = ModeSet()
         /// Where the loop's thread has filed it.
-        private var filed = ModeSet()
-        /// Where its signal waits: in each of `filed`, or nowhere.
-        private var places: [SignalQueue.Place] = []
+        private var places = Places()
+        /// Where its signal waits: in the same groups, or nowhere.
+        private var signalPlaces = Places()
         /// Whether the loop's inbox holds a note of a signal. It holds one at most.
         var isNoted = false
         /// Whether the callback is under way on the loop's stack. It outlasts the membership: a source that comes back
@@ -17,10 +17,10 @@ extension RunLoop.Source {
 
         init(loop: RunLoop) { self.loop = loop }
 
-        var isFiled: Bool { !filed.isEmpty }
+        var isFiled: Bool { !places.isEmpty }
 
         /// Whether nothing is left of it. Another thread empties the membership before the loop's thread unfiles the source.
-        var isOver: Bool { membership.isEmpty && filed.isEmpty && !isNoted && !isPerforming }
+        var isOver: Bool { membership.isEmpty && places.isEmpty && !isNoted && !isPerforming }
     }
 }
 
@@ -29,12 +29,12 @@ extension RunLoop.Source {
 extension RunLoop.Source.Station {
     /// Files `source` in the groups that it belongs to, and takes it out of the others.
     mutating func file(_ source: RunLoop.Source, in core: RunLoop.Core) {
-        let wanted = membership.groups(common: core.commonModes)
-        let key = ObjectIdentifier(source)
-        for mode in filed.subtracting(wanted).members { core.state(of: mode).sources[key] = nil }
-        for mode in wanted.subtracting(filed).members { core.state(of: mode).sources[key] = source }
         unfileSignal(in: core)
-        filed = wanted
+        places.follow(membership.groups(common: core.commonModes)) { place in
+            core.state(of: place.group).sources.remove(place.slot)
+        } enter: { mode in
+            core.state(of: mode).sources.insert(source)
+        }
     }
 
     /// Has `signal` wait wherever the source is filed, and no other; not while it is in the inbox, which brings it in
@@ -42,13 +42,13 @@ extension RunLoop.Source.Station {
     mutating func fileSignal(_ signal: Signal, of source: RunLoop.Source, in core: RunLoop.Core) {
         unfileSignal(in: core)
         guard signal != .none, !isNoted, !isPerforming else { return }
-        for mode in filed.members {
-            places.append(core.state(of: mode).signals.insert(source, signal, of: mode))
+        signalPlaces.follow(places.groups) { _ in
+        } enter: { mode in
+            core.state(of: mode).signals.insert(source, signal)
         }
     }
 
     private mutating func unfileSignal(in core: RunLoop.Core) {
-        for place in places { core.state(of: place.group).signals.remove(place) }
-        places.removeAll(keepingCapacity: true)
+        signalPlaces.leaveAll { place in core.state(of: place.group).signals.remove(place.slot) }
     }
 }

@@ -29,10 +29,9 @@ extension DatagramSocket {
     /// - Throws: `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` for an interface that there is not;
     ///   `Errno.invalidArgument` for a Unix-domain socket; `Errno.badFileDescriptor` once the socket is closed.
     public func setMulticastInterface(_ interface: NetworkInterface) throws(Errno) {
-        let endpoint = try ipEndpoint
+        let descriptor = try ipDescriptor
         try SystemCall.make {
-            reactor_multicast_interface(
-                endpoint.descriptor.rawValue, CInt(endpoint.family.rawValue), interface.index)
+            reactor_multicast_interface(descriptor.rawValue, CInt(family.rawValue), interface.index)
         }
     }
 
@@ -56,30 +55,30 @@ extension DatagramSocket {
     private func changeMembership(
         of group: SocketAddress, on interface: NetworkInterface, joins: Bool
     ) throws(Errno) {
-        let endpoint = try ipEndpoint
+        let descriptor = try ipDescriptor
         guard group.isMulticast else { throw .invalidArgument }
         try SystemCall.make {
             unsafe group.withSockAddr { raw, length in
                 unsafe reactor_multicast_membership(
-                    endpoint.descriptor.rawValue, joins, raw, Int(length), interface.index)
+                    descriptor.rawValue, joins, raw, Int(length), interface.index)
             }
         }
     }
 
     private func setMulticastOption(ipv4: CInt, ipv6: CInt, _ value: CInt) throws(Errno) {
-        let endpoint = try ipEndpoint
-        if endpoint.family == .ipv6 {
-            try endpoint.descriptor.setOption(CInt(IPPROTO_IPV6), ipv6, value)
+        let descriptor = try ipDescriptor
+        if family == .ipv6 {
+            try descriptor.setOption(CInt(IPPROTO_IPV6), ipv6, value)
         } else {
-            try endpoint.descriptor.setOption(CInt(IPPROTO_IP), ipv4, value)
+            try descriptor.setOption(CInt(IPPROTO_IP), ipv4, value)
         }
     }
 
-    private var ipEndpoint: DatagramEndpoint {
+    private var ipDescriptor: FileDescriptor {
         get throws(Errno) {
-            let endpoint = try openEndpoint
-            guard endpoint.family == .ipv4 || endpoint.family == .ipv6 else { throw .invalidArgument }
-            return endpoint
+            let descriptor = try openDescriptor
+            guard family == .ipv4 || family == .ipv6 else { throw .invalidArgument }
+            return descriptor
         }
     }
 }

@@ -1,3 +1,4 @@
+import Glibc
 public import SystemPackage
 
 extension DatagramSocket {
@@ -32,9 +33,38 @@ extension DatagramSocket {
     }
 
     private func send(_ bytes: RawSpan, toward address: SocketAddress?) throws(Errno) -> Bool {
-        let endpoint = try openEndpoint
-        if try endpoint.send(bytes, to: address) { return true }
-        try source.setInterest(endpoint.interest)
-        return false
+        let descriptor = try openDescriptor
+        do throws(Errno) {
+            try descriptor.send(bytes, to: address)
+            return true
+        } catch .resourceTemporarilyUnavailable {
+            // A Unix-domain receiver that is full, and not this socket.
+            guard address?.family != .unix || !descriptor.isWritable else {
+                throw .resourceTemporarilyUnavailable
+            }
+            try awaitSpace()
+            return false
+        }
+    }
+}
+
+extension FileDescriptor {
+    /// Whether the kernel would tell of room at once: then it is not this socket that is full.
+    fileprivate var isWritable: Bool { (try? SystemCall.poll(rawValue, for: POLLOUT)) ?? 0 != 0 }
+
+    fileprivate func send(_ bytes: RawSpan, to address: SocketAddress?) throws(Errno) {
+        guard let address else { return try unsafe send(bytes, nil, 0) }
+        try unsafe address.withSockAddr { (raw, length) throws(Errno) in try unsafe send(bytes, raw, length) }
+    }
+
+    private func send(
+        _ bytes: RawSpan, _ address: UnsafePointer<sockaddr>?, _ length: socklen_t
+    ) throws(Errno) {
+        let flags = CInt(MSG_DONTWAIT) | CInt(MSG_NOSIGNAL)
+        _ = try unsafe bytes.withUnsafeBytes { (buffer) throws(Errno) in
+            try SystemCall.make {
+                unsafe sendto(rawValue, buffer.baseAddress, buffer.count, flags, address, length)
+            }
+        }
     }
 }

@@ -1,3 +1,4 @@
+import Glibc
 public import SystemPackage
 
 /// A UDP or Unix-domain datagram socket, whose datagrams are handed to a closure on a run loop's thread.
@@ -21,7 +22,7 @@ public import SystemPackage
 /// every method traps on another.
 ///
 /// It stands on udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
-public final class DatagramSocket {
+public final class DatagramSocket: EventSource {
     /// What a datagram comes with.
     public struct Datagram: Sendable, Hashable {
         /// Who sent it; nil for a Unix-domain socket without a name.
@@ -44,14 +45,21 @@ public final class DatagramSocket {
     /// Receives a datagram's bytes, borrowed until it returns.
     public typealias Receiver = (DatagramSocket, RawSpan, Datagram) -> Void
 
-    struct Handlers {
+    private struct Handlers {
         let event: (DatagramSocket, Event) -> Void
         let receive: Receiver
     }
 
-    let source: DescriptorSource
-    /// Nil once the source has been cancelled: by this, or by the loop's end.
-    private(set) weak var endpoint: DatagramEndpoint?
+    let family: SocketAddress.Family
+    private let datagramLimit: Int
+    /// Nil once the socket is closed.
+    private var handlers: Handlers?
+    private var batch: DatagramBatch?
+    /// Whether a send has found no room.
+    private var wantsSpace = false
+    /// Set when the socket leaves a mode: what has been read and not delivered stays for the next one.
+    private var isInterrupted = false
+    private var boundPath: BoundPath?
 
     /// Makes a socket that receives what is sent to `address`.
     ///
@@ -67,10 +75,8 @@ public final class DatagramSocket {
         boundTo address: SocketAddress, options: Options = Options(),
         events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
     ) throws(Errno) {
-        let endpoint = try DatagramEndpoint(
-            .datagramSocket(address.family), options, Handlers(event: events, receive: receive))
-        try endpoint.bind(to: address)
-        self.init(endpoint)
+        try self.init(.datagramSocket(address.family), options, Handlers(event: events, receive: receive))
+        try bind(to: address)
     }
 
     /// Makes a socket that sends to `peer`, and receives from nobody else.
@@ -88,11 +94,9 @@ public final class DatagramSocket {
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil, options: Options = Options(),
         events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
     ) throws(Errno) {
-        let endpoint = try DatagramEndpoint(
-            .datagramSocket(peer.family), options, Handlers(event: events, receive: receive))
-        if let address { try endpoint.bind(to: address) }
-        try endpoint.connect(to: peer)
-        self.init(endpoint)
+        try self.init(.datagramSocket(peer.family), options, Handlers(event: events, receive: receive))
+        if let address { try bind(to: address) }
+        try FileDescriptor(rawValue: number).connect(to: peer)
     }
 
     /// Takes over a datagram socket that exists: one of a pair, or one that was inherited.
@@ -109,58 +113,126 @@ public final class DatagramSocket {
         descriptor: FileDescriptor, options: Options = Options(),
         events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
     ) throws(Errno) {
-        self.init(
-            try DatagramEndpoint(descriptor, options, Handlers(event: events, receive: receive)))
+        try self.init(descriptor, options, Handlers(event: events, receive: receive))
     }
 
-    private init(_ endpoint: DatagramEndpoint) {
-        self.endpoint = endpoint
-        source = DescriptorSource(endpoint.descriptor, for: .readable) { source, readiness in
-            source.isHandled = endpoint.serve(readiness)
-            guard endpoint.isOpen else { return }
-            // If the kernel has no memory for it, this is tried again after the next callout.
-            try? source.setInterest(endpoint.interest)
-            if endpoint.hasUndelivered { source.raise() }
+    /// Takes `descriptor` over, and closes it if this fails.
+    private init(_ descriptor: FileDescriptor, _ options: Options, _ handlers: Handlers) throws(Errno) {
+        precondition(options.datagramLimit > 0, "a datagram socket needs room for at least one byte")
+        datagramLimit = options.datagramLimit
+        do throws(Errno) {
+            family = try SocketAddress.local(of: descriptor).family
+            try descriptor.prepareForDatagrams(options, family)
+        } catch {
+            _ = Glibc.close(descriptor.rawValue)
+            throw error
         }
+        self.handlers = handlers
+        super.init(descriptor.rawValue, for: .readable)
+    }
+
+    deinit { release() }
+
+    private func bind(to address: SocketAddress) throws(Errno) {
+        try FileDescriptor(rawValue: number).bind(to: address)
+        boundPath = address.unixPath.flatMap { BoundPath($0) }
     }
 
     // MARK: Its state
 
-    /// Whether the socket has not been closed.
-    public var isValid: Bool { endpoint?.isOpen ?? false }
-
     /// The descriptor, for what this has no name for. It stays the socket's: do not close it.
     ///
     /// - Throws: `Errno.badFileDescriptor` once the socket is closed.
-    public var descriptor: FileDescriptor { get throws(Errno) { try openEndpoint.descriptor } }
+    public var descriptor: FileDescriptor { get throws(Errno) { try openDescriptor } }
 
     /// Where the socket is, as the kernel has completed it; getsockname(2).
     ///
     /// - Throws: `Errno.badFileDescriptor` once the socket is closed.
     public var localAddress: SocketAddress {
-        get throws(Errno) { try SocketAddress.local(of: openEndpoint.descriptor) }
+        get throws(Errno) { try SocketAddress.local(of: openDescriptor) }
     }
 
     /// Where the socket is connected to; getpeername(2).
     ///
     /// - Throws: `Errno.socketNotConnected`; `Errno.badFileDescriptor` once the socket is closed.
     public var peerAddress: SocketAddress {
-        get throws(Errno) { try SocketAddress.peer(of: openEndpoint.descriptor) }
+        get throws(Errno) { try SocketAddress.peer(of: openDescriptor) }
     }
 
-    /// Takes the socket out of its loop for good, closes it, and lets go of its closures. No callout begins after
+    /// Takes the socket out of its loop for good, closes it, and releases its closures. No callout begins after
     /// this. The file of a Unix-domain path that it was bound to is removed.
     public func close() {
-        let endpoint = endpoint
-        source.cancel()
-        endpoint?.close()
+        end()
+        release()
     }
 
-    var openEndpoint: DatagramEndpoint {
+    var openDescriptor: FileDescriptor {
         get throws(Errno) {
-            source.loop?.assertCurrent()
-            guard let endpoint, endpoint.isOpen else { throw .badFileDescriptor }
-            return endpoint
+            loop?.assertCurrent()
+            guard handlers != nil else { throw .badFileDescriptor }
+            return FileDescriptor(rawValue: number)
         }
+    }
+
+    private func release() {
+        guard let dropped = handlers.take() else { return }
+        _ = Glibc.close(number)
+        boundPath?.remove()
+        withExtendedLifetime(dropped) {}
+    }
+
+    // MARK: On the loop's thread
+
+    /// Makes room for what will be received.
+    override func prepareToJoin() throws(Errno) {
+        if batch == nil { batch = try DatagramBatch(datagramLimit: datagramLimit) }
+    }
+
+    override func left(_ mode: RunLoop.Mode) { isInterrupted = true }
+
+    override func ended() { release() }
+
+    override func serve(_ readiness: Readiness) {
+        isHandled = deliver(readiness)
+        guard isValid else { return }
+        // If the kernel has no memory for it, this is tried again after the next callout.
+        try? updateInterest()
+        if let batch, !batch.isEmpty { raise() }
+    }
+
+    /// Delivers what has come in, and tells of room. Returns whether a handler was called.
+    private func deliver(_ readiness: Readiness) -> Bool {
+        guard let batch, let handlers else { return false }
+        isInterrupted = false
+        var isHandled = false
+        do throws(Errno) {
+            if batch.isEmpty, readiness.contains(.readable) {
+                _ = try batch.receive(from: FileDescriptor(rawValue: number))
+            }
+        } catch {
+            isHandled = true
+            handlers.event(self, .errorOccurred(error))
+        }
+        while isValid, !isInterrupted, !batch.isEmpty {
+            isHandled = true
+            batch.takeNext { bytes, datagram in handlers.receive(self, bytes, datagram) }
+        }
+        if isValid, !isInterrupted, wantsSpace, readiness.contains(.writable) {
+            isHandled = true
+            wantsSpace = false
+            handlers.event(self, .hasSpaceAvailable)
+        }
+        return isHandled
+    }
+
+    /// Has the kernel tell of datagrams, and of room after a send has found none.
+    private func updateInterest() throws(Errno) {
+        try setInterest(wantsSpace ? [.readable, .writable] : .readable)
+    }
+
+    /// Has ``Event/hasSpaceAvailable`` delivered when there is room.
+    func awaitSpace() throws(Errno) {
+        wantsSpace = true
+        try updateInterest()
     }
 }

@@ -29,7 +29,7 @@ public import SystemPackage
 /// To serve one port on several threads, give each its own listener, with ``Options/reusesPort``.
 ///
 /// It stands on socket(7), accept4(2), tcp(7) and unix(7).
-public final class Listener {
+public final class Listener: EventSource {
     /// A connection that has been accepted.
     public struct Connection {
         /// What the peer sends. Neither opened nor scheduled yet.
@@ -51,9 +51,13 @@ public final class Listener {
     /// Where the listener is, as the kernel has completed it: with the port that it chose.
     public let localAddress: SocketAddress
 
-    let source: DescriptorSource
-    /// Nil once the source has been cancelled: by this, or by the loop's end.
-    private(set) weak var acceptor: Acceptor?
+    /// Why accepting pauses, while it does, and what ends that.
+    private var pauseReason: Errno?
+    private var timer: Timer?
+    private var pause = AcceptPause()
+    private var socket: ListeningSocket?
+    private var handlers: (fault: (Listener, Errno) -> Void, connection: Handler)?
+    private var isDraining = false
 
     /// Listens at `address`.
     ///
@@ -95,45 +99,115 @@ public final class Listener {
         _ handler: @escaping Handler
     ) throws(Errno) {
         localAddress = try socket.localAddress
-        let descriptor = socket.descriptor
-        let acceptor = Acceptor(socket, faults, handler)
-        self.acceptor = acceptor
-        source = DescriptorSource(descriptor, for: .readable) { source, _ in acceptor.serve(source) }
+        let number = socket.descriptor.rawValue
+        self.socket = consume socket
+        handlers = (faults, handler)
+        super.init(number, for: .readable)
     }
 
-    /// The socket that listens, for as long as the listener is not closed.
-    package var descriptor: FileDescriptor { source.descriptor }
+    deinit { release() }
 
-    /// Whether the listener has not been closed.
-    public var isValid: Bool { source.isValid }
+    /// The socket that listens, for as long as the listener is not closed.
+    package var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
 
     /// Why accepting pauses, if it does: `Errno.tooManyOpenFiles`, `Errno.tooManyOpenFilesInSystem`,
     /// `Errno.noMemory`, …
     public var fault: Errno? {
-        source.loop?.assertCurrent()
-        return acceptor?.fault
+        loop?.assertCurrent()
+        return pauseReason
     }
 
-    /// Takes the listener out of its loop for good, closes it, and lets go of its closures. No callout begins
+    /// Takes the listener out of its loop for good, closes it, and releases its closures. No callout begins
     /// after this.
     ///
     /// Clients whose connections wait in the backlog are turned away: a server that ends in an orderly way
     /// calls ``drain()``. The file of a Unix-domain path is removed, unless another has taken its place.
     public func close() {
-        let acceptor = acceptor
-        source.cancel()
-        acceptor?.close()
+        end()
+        release()
     }
 
     /// Accepts what waits in the backlog, with a callout for each, and then closes the listener.
     ///
-    /// That is for a server that ends: nobody is turned away who has been let in by the kernel, and has
+    /// That is for a server that ends: no client is turned away that has been let in by the kernel, and has
     /// perhaps sent a request already. The callouts are made, in whatever mode, before this returns; called
     /// inside the listener's own callout, once that returns. As many as the backlog may hold are accepted,
     /// not those that keep coming.
     public func drain() {
-        let acceptor = acceptor
-        source.cancel()
-        acceptor?.drain(self)
+        isDraining = true
+        end()
+    }
+
+    private func release() {
+        let dropped = handlers.take()
+        socket = nil
+        endPause()
+        withExtendedLifetime(dropped) {}
+    }
+
+    // MARK: Accepting
+
+    /// Accepts what waits, as many connections as a pass may take.
+    override func serve(_ readiness: Readiness) {
+        accept(Self.connectionsPerPass) { isInRunningMode }
+    }
+
+    /// The kernel keeps one connection more than it was told.
+    override func ended() {
+        if isDraining { accept((socket?.backlog ?? 0) + 1) { true } }
+        release()
+    }
+
+    /// Accepts up to `most` connections, as long as `goesOn` says so after each.
+    private func accept(_ most: Int, while goesOn: () -> Bool) {
+        for _ in 0..<most {
+            switch socket?.accept() {
+            case .connection(let descriptor, let peer):
+                pause.reset()
+                let (input, output) = Stream.socketPair(descriptor: descriptor, closeWhenDone: true)
+                handlers?.connection(self, Connection(input: input, output: output, peer: peer))
+                guard goesOn() else { return }
+            case .lost: continue
+            case .fault(let error): return pauseAccepting(for: error)
+            case nil, .some(.none): return
+            }
+        }
+    }
+
+    // MARK: Pausing
+
+    /// Has nothing accepted for a while: the connection stays in the backlog, and so the socket readable.
+    private func pauseAccepting(for error: Errno) {
+        pauseReason = error
+        if let loop, !isDraining {
+            try? setInterest([])
+            let modes = Array(membership.groups(common: loop.commonModes).members)
+            timer = loop.perform(after: pause.next(), inModes: modes) { [weak self] in self?.resume() }
+        }
+        if pause.tells(at: .now) { handlers?.fault(self, error) }
+    }
+
+    private func resume() {
+        endPause()
+        // Without memory for the registration, this is tried again like the rest.
+        do throws(Errno) { try setInterest(.readable) } catch { pauseAccepting(for: error) }
+    }
+
+    private func endPause() {
+        pauseReason = nil
+        timer?.invalidate()
+        timer = nil
+    }
+
+    override func joined(_ mode: RunLoop.Mode) {
+        if let timer { loop?.add(timer, forMode: mode) }
+    }
+
+    override func left(_ mode: RunLoop.Mode) {
+        if let loop {
+            if let timer { loop.remove(timer, forMode: mode) }
+        } else if pauseReason != nil {
+            resume()
+        }
     }
 }

@@ -97,6 +97,10 @@ extension FileDescriptor {
         try SystemCall.make { unsafe address.withSockAddr { unsafe Glibc.bind(rawValue, $0, $1) } }
     }
 
+    func connect(to address: SocketAddress) throws(Errno) {
+        try SystemCall.make { unsafe address.withSockAddr { unsafe Glibc.connect(rawValue, $0, $1) } }
+    }
+
     func listen(_ options: Listener.Options) throws(Errno) {
         try SystemCall.make { Glibc.listen(rawValue, CInt(clamping: max(options.backlog, 0))) }
     }

@@ -38,12 +38,12 @@ struct Recipient: ~Copyable {
 
 extension StreamEngine {
     /// Delivers, on the thread of `station`'s loop, what is pending, and what the kernel reports.
-    func serve(_ station: DescriptorSource, _ readiness: Readiness) {
+    func serve(_ station: StreamStation, _ readiness: Readiness) {
         turn(to: station, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
     }
 
     /// - Parameter since: How many transfers there had been when the kernel was asked on purpose.
-    private func turn(to station: DescriptorSource, isReady: Bool, since: UInt64? = nil) {
+    private func turn(to station: StreamStation, isReady: Bool, since: UInt64? = nil) {
         var recipient: Recipient?
         let action = state.withLock { state in
             let action = state.turn(isReady: isReady, since: since)
@@ -57,7 +57,7 @@ extension StreamEngine {
     }
 
     @inline(never)
-    private func perform(_ action: StreamMachine.Action, on station: DescriptorSource) {
+    private func perform(_ action: StreamMachine.Action, on station: StreamStation) {
         switch action {
         case .deliver, .askBackend, .updateLoops: break
         case .none: station.isHandled = false
@@ -70,7 +70,7 @@ extension StreamEngine {
         }
     }
 
-    private func checkRoom(_ station: DescriptorSource, since: UInt64) {
+    private func checkRoom(_ station: StreamStation, since: UInt64) {
         do throws(Errno) {
             let room = try backend.checkRoom()
             state.withLock { $0.machine.checked(room, since: since) }

@@ -5,7 +5,7 @@ import SystemPackage
 extension StreamEngine {
     /// What a station has to be like.
     struct Plan {
-        let station: DescriptorSource
+        let station: StreamStation
         let membership: Membership
         let interest: Readiness
         /// What the kernel is to watch; nil while there is nothing.
@@ -39,7 +39,7 @@ extension StreamEngine {
     }
 }
 
-extension StreamEngine: DescriptorSourceOwner {
+extension StreamEngine {
     func loopEnded(_ loop: RunLoop) { _ = state.withLock { $0.homes.remove(loop.identity) } }
 }
 
@@ -57,11 +57,11 @@ extension RunLoop.Core {
         guard let plan = engine.plan(on: loop), plan.station.join(loop) else { return }
         let station = plan.station
         do throws(Errno) {
-            if let descriptor = plan.descriptor, station.descriptor.rawValue != descriptor.number {
-                station.adopt(FileDescriptor(rawValue: descriptor.number))
+            if let descriptor = plan.descriptor, station.number != descriptor.number {
+                station.adopt(descriptor.number)
             }
             try station.setInterest(plan.interest)
-            if station.membership != plan.membership || (!station.isWatched && !plan.interest.isEmpty) {
+            if station.membership != plan.membership || (!station.isRegistered && !plan.interest.isEmpty) {
                 station.membership = plan.membership
                 try file(station)
             }

@@ -25,7 +25,7 @@ extension StreamEngine {
             guard !state.machine.isClosed else { return false }
             state.machine.schedule(isFirst: state.homes.isEmpty)
             if state.homes[loop.identity] == nil {
-                state.homes.insert(StreamHome(loop, station: DescriptorSource(ownedBy: self)))
+                state.homes.append(StreamHome(loop, station: StreamStation(of: self)))
             }
             state.homes.update(loop.identity) { standing in
                 standing.membership.add(mode, common: common)
@@ -53,17 +53,17 @@ extension StreamEngine {
     }
 
     func leaveLoops() {
-        let left = state.withLock { state -> [StreamHome] in
+        let left = state.withLock { state -> StreamHomes in
             defer { state.homes = StreamHomes() }
             state.dropQueue()
-            return state.homes.all
+            return state.homes
         }
         for home in left { leave(home) }
     }
 
     private func leave(_ home: StreamHome) {
         let station = home.station
-        home.loop.atHome { _ in station.value.cancel() }
+        home.loop.atHome { _ in station.value.end() }
     }
 
     // MARK: Bringing loops up to date
@@ -112,16 +112,15 @@ extension StreamEngine {
     /// again when it returns.
     private func followEverywhere() {
         let (behind, queue) = state.withLock {
-            state -> ((first: RunLoop?, others: [RunLoop]), StreamQueue?) in
-            if state.machine.isDelivering { return ((nil, []), nil) }
+            state -> (ShortList<RunLoop>, StreamQueue?) in
+            if state.machine.isDelivering { return (ShortList(), nil) }
             let isPending = state.machine.mustDeliver
             let action = state.queue == nil ? .none : state.machine.turnToQueue()
             let isLoopNeeded = isPending && action == .none
             let behind = state.homes.loops { isLoopNeeded || state.isBehind($0) }
             return (behind, action == .enqueue ? state.queue : nil)
         }
-        if let loop = behind.first { summon(loop) }
-        for loop in behind.others { summon(loop) }
+        for loop in behind { summon(loop) }
         if let queue { callOut(on: queue) }
     }
 

@@ -1,8 +1,27 @@
+/// A stream's place on one run loop: what the loop serves for it, with or without a descriptor.
+final class StreamStation: EventSource {
+    /// Kept alive until the station ends.
+    private var engine: StreamEngine?
+
+    init(of engine: StreamEngine) {
+        self.engine = engine
+        super.init(-1, for: [])
+    }
+
+    override func serve(_ readiness: Readiness) { engine?.serve(self, readiness) }
+
+    override func ended() { engine = nil }
+
+    override func loopEnded(_ loop: RunLoop) { engine?.loopEnded(loop) }
+
+    /// The engine asks the kernel itself.
+    override var confirmsLateReadiness: Bool { false }
+}
+
 /// One run loop that a stream is scheduled on.
 struct StreamHome {
     let loop: RunLoop
-    /// What the loop serves for the stream.
-    let station: LoopBound<DescriptorSource>
+    let station: LoopBound<StreamStation>
     var standing = Standing()
 
     /// How things stand there: a plain value, as every event looks at it.
@@ -18,7 +37,7 @@ struct StreamHome {
         var isSummoned = false
     }
 
-    init(_ loop: RunLoop, station: DescriptorSource) {
+    init(_ loop: RunLoop, station: StreamStation) {
         self.loop = loop
         self.station = LoopBound(station, home: loop.identity)
     }
@@ -26,21 +45,14 @@ struct StreamHome {
     var identity: LoopIdentity { station.home }
 }
 
-/// The run loops that a stream is scheduled on: nearly always one, which needs no memory of its own.
-struct StreamHomes: ~Copyable {
-    private(set) var first: StreamHome?
-    private var others: [StreamHome] = []
+/// The run loops that a stream is scheduled on.
+typealias StreamHomes = ShortList<StreamHome>
 
-    var isEmpty: Bool { first == nil }
-
-    var hasOthers: Bool { !others.isEmpty }
-
-    var all: [StreamHome] { (first.map { [$0] } ?? []) + others }
-
+extension StreamHomes {
     /// How things stand on a loop; nil if it is none of these.
     subscript(loop: LoopIdentity) -> StreamHome.Standing? {
         if first?.identity == loop { return first?.standing }
-        return others.isEmpty ? nil : others.first { $0.identity == loop }?.standing
+        return hasOthers ? first { $0.identity == loop }?.standing : nil
     }
 
     /// Changes how things stand on a loop, if it is one of these.
@@ -49,32 +61,21 @@ struct StreamHomes: ~Copyable {
     mutating func update<Answer>(
         _ loop: LoopIdentity, _ change: (inout StreamHome.Standing) -> Answer
     ) -> Answer? {
-        if first?.identity == loop { return change(&first!.standing) }
-        guard let index = others.firstIndex(where: { $0.identity == loop }) else { return nil }
-        return change(&others[index].standing)
+        update(where: { $0.identity == loop }, { change(&$0.standing) })
     }
 
     /// What the loop serves for the stream.
-    func station(on loop: LoopIdentity) -> LoopBound<DescriptorSource>? {
+    func station(on loop: LoopIdentity) -> LoopBound<StreamStation>? {
         if first?.identity == loop { return first?.station }
-        return others.first { $0.identity == loop }?.station
+        return first { $0.identity == loop }?.station
     }
 
     /// The loops that things stand on as `isWanted` says.
-    func loops(_ isWanted: (StreamHome.Standing) -> Bool) -> (first: RunLoop?, others: [RunLoop]) {
-        let first = first.map { isWanted($0.standing) } ?? false ? self.first?.loop : nil
-        return (first, others.isEmpty ? [] : others.filter { isWanted($0.standing) }.map(\.loop))
+    func loops(_ isWanted: (StreamHome.Standing) -> Bool) -> ShortList<RunLoop> {
+        var loops = ShortList<RunLoop>()
+        for home in self where isWanted(home.standing) { loops.append(home.loop) }
+        return loops
     }
 
-    mutating func insert(_ home: StreamHome) {
-        if first == nil { first = home } else { others.append(home) }
-    }
-
-    mutating func remove(_ loop: LoopIdentity) -> StreamHome? {
-        if first?.identity == loop {
-            defer { first = others.popLast() }
-            return first
-        }
-        return others.firstIndex { $0.identity == loop }.map { others.remove(at: $0) }
-    }
+    mutating func remove(_ loop: LoopIdentity) -> StreamHome? { takeFirst { $0.identity == loop } }
 }

@@ -27,3 +27,10 @@ func addOne(toEventCounter number: CInt) {
     var one: UInt64 = 1
     _ = unsafe write(number, &one, MemoryLayout<UInt64>.size)
 }
+
+/// Takes what has been added to the event counter `number`; zero if nothing has.
+func takeCount(ofEventCounter number: CInt) -> UInt64 {
+    var count: UInt64 = 0
+    let size = unsafe read(number, &count, MemoryLayout<UInt64>.size)
+    return size > 0 ? count : 0
+}

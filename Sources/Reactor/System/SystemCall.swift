@@ -12,4 +12,11 @@ package enum SystemCall {
             guard code == EINTR else { throw Errno(rawValue: code) }
         }
     }
+
+    /// What poll(2) says of a descriptor now, without waiting: those of `events` that are so, and errors.
+    static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
+        var request = pollfd(fd: descriptor, events: Int16(events), revents: 0)
+        try make { unsafe Glibc.poll(&request, 1, 0) }
+        return CInt(request.revents)
+    }
 }

@@ -8,10 +8,9 @@ extension Timer {
         var due: Int64
         /// The closure, as long as the timer is valid.
         private(set) var handler: Handler?
-        /// The loop that it is in. That is held: a loop lets go of its timers before it ends, and whoever adds one
-        /// from another thread holds the loop until the timer is in its queues, or out of it again.
-        private var owner: HeldLoop?
-        private var details: Details?
+        /// The loop that it is in.
+        private(set) var loop: RunLoop?
+        private var details: Box<Details>?
         private var group = Group.none
         private var queued = Place.none
         /// Whether the closure belongs to the thread of a loop.
@@ -27,48 +26,113 @@ extension Timer {
             static var several: Int32 { -2 }
         }
 
-        /// The closure goes home also when the timer's last owner lets go. The timer is in no loop then: that would
-        /// hold it.
+        /// The closure is destroyed on its loop's thread also when the timer's last owner releases it. The timer is in
+        /// no loop then: that would keep it.
         deinit {
-            guard isValid, let home = details?.home else { return }
-            Timer.Remains(handler, home: home).letGo()
+            guard isValid, let home = details?.value.home else { return }
+            Timer.Remains(handler, home: home).release()
         }
+    }
+
+    /// What few timers have.
+    fileprivate struct Details: Sendable {
+        /// What ``Timer/fireDate`` answers, if that is not the date that is served.
+        var date: Int64?
+        var tolerance: Int64 = 0
+        var membership = Membership()
+        /// Where it is queued besides its first place.
+        var morePlaces: [Place] = []
+        /// Places in loops that it has left, until those take it out of their queues.
+        var strays: [(home: LoopIdentity, place: Place)] = []
+        /// The closure's home, unless that is the loop that the timer is in.
+        var home: RunLoop?
+    }
+
+    fileprivate final class Box<Value: Sendable>: Sendable {
+        let value: Value
+
+        init(_ value: Value) { self.value = value }
+    }
+
+    /// A timer's closure, which may belong to the thread of a loop.
+    ///
+    /// `@unchecked Sendable` is right because a closure that is not `@Sendable` comes with its home, a run loop:
+    /// ``State/handlerToCall()`` looks first whether the thread is that loop's, and the closure is destroyed there too.
+    struct Handler: ~Copyable, @unchecked Sendable {
+        private let closure: (Timer) -> Void
+
+        private init(_ closure: @escaping (Timer) -> Void) { self.closure = closure }
+
+        static func anywhere(_ closure: @escaping @Sendable (Timer) -> Void) -> Handler { Handler(closure) }
+
+        /// Only for a timer whose home is the calling thread's loop.
+        static func home(_ closure: @escaping (Timer) -> Void) -> Handler { Handler(closure) }
+
+        /// For a call: the timer may release its own meanwhile.
+        var copy: Handler { Handler(closure) }
+
+        func callAsFunction(_ timer: Timer) { closure(timer) }
+    }
+
+    /// What a timer leaves when it is over. Dealt with outside its lock, as the end of what a closure captured
+    /// may call anything.
+    struct Remains: ~Copyable {
+        private let handler: Handler?
+        /// Where the closure has to be destroyed, if it belongs to a thread.
+        private let home: RunLoop?
+        /// The loop that has yet to take the timer out of its queues.
+        let loop: RunLoop?
+
+        init(_ handler: consuming Handler? = nil, home: RunLoop? = nil, loop: RunLoop? = nil) {
+            self.handler = consume handler
+            (self.home, self.loop) = (home, loop)
+        }
+
+        /// Destroys the closure where it belongs.
+        @inline(__always)
+        consuming func release() {
+            guard let home, !home.identity.isCurrent else { return }
+            Parcel(handler).send(to: home.inbox)
+        }
+    }
+
+    @inline(__always)
+    func settle(_ remains: consuming Remains) {
+        remains.loop?.refile(self)
+        remains.release()
     }
 }
 
-extension Timer.State {
-    init(due: Int64, date: Int64, tolerance: Int64, handler: consuming Timer.Handler, home: RunLoop?) {
-        self.due = due
-        self.handler = consume handler
-        isConfined = home != nil
-        if let home { needDetails().home = home }
-        if date != due { needDetails().date = date }
-        if tolerance > 0 { self.tolerance = tolerance }
-    }
+extension Place {
+    fileprivate static var none: Place { Place(group: RunLoop.Mode(-1), slot: -1) }
+}
 
-    /// In a loop from the start, which is the closure's home.
+extension Timer.State {
+    /// In no loop, or, from the start, in a group of modes of one that is the closure's home.
     init(
-        due: Int64, tolerance: Int64, handler: consuming Timer.Handler, place: Timer.Place, in loop: HeldLoop
+        due: Int64, date: Int64, tolerance: Int64, handler: consuming Timer.Handler, home: RunLoop?,
+        group: RunLoop.Mode? = nil
     ) {
         self.due = due
         self.handler = consume handler
-        isConfined = true
-        owner = loop
-        group = place.group.index
-        queued = place
+        isConfined = home != nil
+        if let group {
+            loop = home
+            self.group = group.index
+        } else if let home {
+            change { $0.home = home }
+        }
+        if date != due { change { $0.date = date } }
         if tolerance > 0 { self.tolerance = tolerance }
     }
 
     var isValid: Bool { handler != nil }
 
-    /// The loop that it is in.
-    var loop: RunLoop? { owner?.loop }
-
-    func isIn(_ loop: LoopIdentity) -> Bool { owner?.identity == loop }
+    func isIn(_ loop: LoopIdentity) -> Bool { self.loop?.identity == loop }
 
     /// The closure, to be called on this thread: it must be one that it may be called on.
     func handlerToCall() -> Timer.Handler? {
-        if isConfined, let home = details?.home?.identity ?? owner?.identity {
+        if isConfined, let home = loop?.identity ?? details?.value.home?.identity {
             precondition(home.isCurrent, "fired off its run loop's thread")
         }
         return switch handler {
@@ -78,30 +142,48 @@ extension Timer.State {
     }
 
     /// What ``Timer/fireDate`` answers: the date as it was given, even if that was in the past.
-    var date: Int64 { details?.date ?? due }
+    var date: Int64 { details?.value.date ?? due }
 
     var tolerance: Int64 {
-        get { details?.tolerance ?? 0 }
-        set { needDetails().tolerance = newValue }
+        get { details?.value.tolerance ?? 0 }
+        set { change { $0.tolerance = newValue } }
     }
 
     mutating func setDate(_ date: Int64, due: Int64) {
         self.due = due
-        if date != due { needDetails().date = date } else { details?.date = nil }
+        if date != due {
+            change { $0.date = date }
+        } else if details?.value.date != nil {
+            change { $0.date = nil }
+        }
     }
 
-    private mutating func needDetails() -> Timer.Details {
-        if let details { return details }
-        let details = Timer.Details()
-        self.details = details
-        return details
+    private mutating func change(_ change: (inout Timer.Details) -> Void) {
+        var details = details?.value ?? Timer.Details()
+        change(&details)
+        self.details = Timer.Box(details)
+    }
+
+    /// How late the timer may be, in nanoseconds, to share a wake-up: its tolerance, or a little that was not asked for.
+    ///
+    /// A sixty-fourth of its interval, half a millisecond at most, is what a repeating timer's jitter is
+    /// anyway; alone it still fires at its date, but thousands of them share some wake-ups.
+    func window(of period: Int64) -> Int64 { max(tolerance, min(period / 64, 500_000)) }
+
+    /// Sets the next date of a repeating timer, unless its callout has set one.
+    mutating func advance(by period: Int64, now: Int64) {
+        guard isValid, period > 0, !isMoved else { return }
+        let next = Timer.nextDate(after: due, every: period, now: now)
+        setDate(next, due: next)
     }
 
     /// Ends the timer.
     mutating func retire() -> Timer.Remains {
         guard let handler = handler.take() else { return Timer.Remains() }
-        guard let owner, !leaveQueues(of: owner) else { return Timer.Remains(handler, home: details?.home) }
-        return Timer.Remains(handler, home: isConfined ? details?.home ?? owner.loop : nil, loop: owner.loop)
+        guard let loop = loop.take() else { return Timer.Remains(handler, home: details?.value.home) }
+        group = Group.none
+        if leaveQueues(of: loop) { return Timer.Remains(handler) }
+        return Timer.Remains(handler, home: isConfined ? loop : nil, loop: loop)
     }
 
     // MARK: Modes
@@ -112,14 +194,14 @@ extension Timer.State {
     var membership: Membership {
         get {
             if let soleGroup { return Membership(soleGroup) }
-            return group == Group.several ? details?.membership ?? Membership() : Membership()
+            return group == Group.several ? details?.value.membership ?? Membership() : Membership()
         }
         set {
             if let only = newValue.single {
                 group = only.index
             } else {
                 group = Group.several
-                needDetails().membership = newValue
+                change { $0.membership = newValue }
             }
         }
     }
@@ -131,12 +213,13 @@ extension Timer.State {
             guard current === loop else { return false }
             membership.add(mode, common: loop.commonModes)
         } else {
+            let home = details?.value.home
             precondition(
-                details?.home == nil || details?.home === loop,
+                home == nil || home === loop,
                 "a timer whose closure belongs to a thread joins no other thread's loop")
-            owner = HeldLoop(loop)
+            self.loop = loop
             group = mode.index
-            if let details, details.home === loop { details.home = nil }
+            if home != nil { change { $0.home = nil } }
         }
         return true
     }
@@ -153,70 +236,69 @@ extension Timer.State {
     /// Takes it out of its loop. On another thread than the loop's its places become strays, which the loop has
     /// to be told of.
     mutating func leave() {
-        guard let owner else { return }
-        if isConfined, details?.home == nil { needDetails().home = owner.loop }
-        leaveQueues(of: owner)
-    }
-
-    /// As ``leave()``; whether the loop need not be told.
-    @discardableResult
-    private mutating func leaveQueues(of loop: HeldLoop) -> Bool {
-        owner = nil
+        guard let loop = loop.take() else { return }
+        if isConfined { change { $0.home = loop } }
         group = Group.none
-        let isHere = loop.isCurrent
-        if isHere { takePlaces(from: loop) } else { strand(loop.identity) }
-        return isHere
+        leaveQueues(of: loop)
     }
 
-    /// Takes it out of every queue. The caller holds the timer: what it captured is not let go of here, under its
-    /// lock.
-    private mutating func takePlaces(from loop: HeldLoop) {
-        guard let place else { return }
-        loop.state(of: place.group).timers.remove(place.slot)
+    /// Takes it out of every queue of the loop that it has left; false if that has to be told. The caller keeps the timer:
+    /// what it captured is not released here, under its lock.
+    @discardableResult
+    private mutating func leaveQueues(of loop: RunLoop) -> Bool {
+        guard loop.identity.isCurrent else {
+            strand(loop.identity)
+            return false
+        }
+        guard let place else { return true }
+        loop.useCore { $0.remove(place) }
         self.place = nil
-        guard hasMorePlaces else { return }
-        for place in morePlaces { loop.state(of: place.group).timers.remove(place.slot) }
+        guard hasMorePlaces else { return true }
+        for place in morePlaces { loop.core.remove(place) }
         morePlaces = []
+        return true
     }
 
     // MARK: Places
 
     /// Where it is queued.
-    var place: Timer.Place? {
+    var place: Place? {
         get { queued.slot < 0 ? nil : queued }
         set { queued = newValue ?? .none }
     }
 
     /// Where it is queued, if that is one place, and the right one.
-    var solePlace: Timer.Place? {
+    var solePlace: Place? {
         guard queued.slot >= 0, queued.group.index == group else { return nil }
         return details == nil || (!hasMorePlaces && !hasStrays) ? queued : nil
     }
 
-    var hasMorePlaces: Bool { details?.morePlaces.isEmpty == false }
+    var hasMorePlaces: Bool { details?.value.morePlaces.isEmpty == false }
 
-    var morePlaces: [Timer.Place] {
-        get { details?.morePlaces ?? [] }
-        set { if details != nil || !newValue.isEmpty { needDetails().morePlaces = newValue } }
+    var morePlaces: [Place] {
+        get { details?.value.morePlaces ?? [] }
+        set { if details != nil || !newValue.isEmpty { change { $0.morePlaces = newValue } } }
     }
 
     private mutating func strand(_ home: LoopIdentity) {
         guard let place else { return }
-        needDetails().strays += (morePlaces + [place]).map { (home, $0) }
+        let places = morePlaces + [place]
+        change {
+            $0.strays += places.map { (home, $0) }
+            $0.morePlaces = []
+        }
         self.place = nil
-        morePlaces = []
     }
 
-    private var hasStrays: Bool { details?.strays.isEmpty == false }
+    private var hasStrays: Bool { details?.value.strays.isEmpty == false }
 
     func hasStrays(of home: LoopIdentity) -> Bool {
-        hasStrays && details?.strays.contains { $0.home == home } == true
+        hasStrays && details?.value.strays.contains { $0.home == home } == true
     }
 
-    mutating func takeStrays(of home: LoopIdentity) -> [Timer.Place] {
-        guard let details else { return [] }
-        let places = details.strays.filter { $0.home == home }.map(\.place)
-        details.strays.removeAll { $0.home == home }
-        return places
+    mutating func takeStrays(of home: LoopIdentity) -> [Place] {
+        guard let strays = details?.value.strays, !strays.isEmpty else { return [] }
+        change { $0.strays.removeAll { $0.home == home } }
+        return strays.filter { $0.home == home }.map(\.place)
     }
 }

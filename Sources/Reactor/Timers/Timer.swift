@@ -23,19 +23,17 @@ public final class Timer: Sendable {
     let period: Int64
     let state: Mutex<State>
 
-    init(period: Int64, _ state: consuming sending State) {
+    private init(period: Int64, _ state: consuming sending State) {
         self.period = period
         self.state = Mutex(state)
     }
 
-    /// - Parameter home: The calling thread's loop, if the closure belongs to this thread.
     convenience init(
-        date: Int64, due: Int64, period: Int64, tolerance: Duration, handler: consuming Handler,
-        home: RunLoop? = nil
+        date: Int64, due: Int64, period: Int64, tolerance: Duration, handler: consuming Handler
     ) {
         let tolerance = Self.clamp(tolerance, period: period)
         self.init(
-            period: period, State(due: due, date: date, tolerance: tolerance, handler: handler, home: home))
+            period: period, State(due: due, date: date, tolerance: tolerance, handler: handler, home: nil))
     }
 
     /// Makes a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
@@ -155,8 +153,84 @@ public final class Timer: Sendable {
 
     static func period(_ interval: Duration) -> Int64 { max(interval.wholeNanoseconds, leastInterval) }
 
+    /// The smallest `date + k * period`, k at least one, that is later than `now`.
+    static func nextDate(after date: Int64, every period: Int64, now: Int64) -> Int64 {
+        let next = date.addingSaturated(period)
+        guard next <= now else { return next }
+        let missed = (now - date) / period
+        let (offset, overflow) = (missed + 1).multipliedReportingOverflow(by: period)
+        return overflow ? .max : date.addingSaturated(offset)
+    }
+
     static func clamp(_ tolerance: Duration, period: Int64) -> Int64 {
         guard tolerance.attoseconds > 0 else { return 0 }
         return min(tolerance.wholeNanoseconds, period > 0 ? period / 2 : .max)
+    }
+}
+
+// MARK: - On the calling thread
+
+extension Timer {
+    /// Makes a timer that fires once, `delay` from now, and adds it to the calling thread's loop.
+    ///
+    /// The closure belongs to this thread: it may capture what it likes, is called here and is destroyed
+    /// here.
+    ///
+    /// ```swift
+    /// Timer.scheduled(after: .seconds(5)) { _ in print("five seconds have passed") }
+    /// ```
+    /// - Parameters:
+    ///   - delay: Time from now; zero or less means the next pass of the loop, never at once.
+    ///   - mode: The mode to fire in.
+    ///   - tolerance: How late the timer may be to share a wake-up.
+    ///   - handler: Called with the timer on this thread.
+    @discardableResult
+    public static func scheduled(
+        after delay: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
+        handler: consuming @escaping (Timer) -> Void
+    ) -> Timer {
+        scheduled(delay: delay.wholeNanoseconds, period: 0, mode, tolerance, handler)
+    }
+
+    /// Makes a timer that fires every `interval`, first one interval from now, and adds it to the calling
+    /// thread's loop.
+    ///
+    /// The closure belongs to this thread: it may capture what it likes, is called here and is destroyed
+    /// here.
+    ///
+    /// ```swift
+    /// let ticker = Timer.scheduled(every: .milliseconds(10), forMode: .common) { _ in print("tick") }
+    /// ticker.invalidate()
+    /// ```
+    /// - Parameters:
+    ///   - interval: The time between firings, at least 0.1 ms.
+    ///   - mode: The mode to fire in.
+    ///   - tolerance: How late the timer may be to share a wake-up; at most half the interval.
+    ///   - handler: Called with the timer on this thread.
+    @discardableResult
+    public static func scheduled(
+        every interval: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
+        handler: consuming @escaping (Timer) -> Void
+    ) -> Timer {
+        let period = period(interval)
+        return scheduled(delay: period, period: period, mode, tolerance, handler)
+    }
+
+    /// Makes a timer whose closure belongs to this thread, and adds it to a mode of this thread's loop, unless that is at
+    /// its end.
+    static func scheduled(
+        delay: Int64, period: Int64, _ mode: RunLoop.Mode?, _ tolerance: Duration,
+        _ handler: @escaping (Timer) -> Void
+    ) -> Timer {
+        let due = date(after: delay)
+        return RunLoop.withCurrent { loop in
+            let mode = loop.inbox.isClosed ? nil : mode
+            let state = State(
+                due: due, date: due, tolerance: clamp(tolerance, period: period), handler: .home(handler),
+                home: loop, group: mode)
+            let timer = Timer(period: period, state)
+            if mode != nil { loop.useCore { $0.file(timer) } }
+            return timer
+        }
     }
 }

@@ -1,7 +1,6 @@
 import CReactorLinux
 // libdispatch is linked for the main queue's hooks.
 import Dispatch
-import Glibc
 import SystemPackage
 
 extension RunLoop.Core {
@@ -17,11 +16,9 @@ extension RunLoop.Core {
         lacksMainQueue = true
         let number = reactor_main_queue_handle()
         guard number >= 0 else { return }
-        let descriptor = FileDescriptor(rawValue: number)
-        let source = DescriptorSource(descriptor, for: .readable) { _, _ in
+        let source = DescriptorSource(FileDescriptor(rawValue: number), for: .readable) { _, _ in
             // A counter: unread, it would stay readable.
-            var count: UInt64 = 0
-            _ = unsafe read(descriptor.rawValue, &count, MemoryLayout<UInt64>.size)
+            _ = takeCount(ofEventCounter: number)
             _dispatch_main_queue_callback_4CF(nil)
         }
         guard (try? loop.add(source, forMode: .common)) != nil else { return }

@@ -25,15 +25,12 @@ public import SystemPackage
 /// }
 /// try RunLoop.main.add(interrupt, forMode: .common)
 /// ```
-@safe
-public final class SignalSource {
+public final class SignalSource: EventSource {
     /// The signal's number.
     public let signal: CInt
 
-    fileprivate let source: DescriptorSource
-    /// Belongs to the descriptor source's closure: whatever ends that one, even the loop's end, ends the
-    /// subscription and lets go of the handler.
-    fileprivate private(set) weak var relay: Relay?
+    private var subscription: Subscription?
+    private var handler: ((SignalSource, Int) -> Void)?
 
     /// Begins to catch `signal`; deliveries are kept until the source is in a loop.
     ///
@@ -45,91 +42,55 @@ public final class SignalSource {
     ///   reports a fault of the program itself (SIGSEGV and its like); `Errno.tooManyOpenFiles` if no eventfd
     ///   can be made.
     public init(_ signal: CInt, handler: @escaping (SignalSource, _ deliveries: Int) -> Void) throws(Errno) {
-        let relay = try Relay(signal, handler: handler)
+        let subscription = try Subscription(to: signal)
+        let counter = subscription.counter
         self.signal = signal
-        self.relay = relay
-        source = DescriptorSource(relay.descriptor, for: .readable) { _, _ in relay.deliver() }
+        self.subscription = consume subscription
+        self.handler = handler
+        super.init(counter, for: .readable)
     }
 
-    /// Whether the source can still call its handler.
-    public var isValid: Bool { source.isValid }
+    /// The signal's number.
+    public override var description: String { "signal \(signal)\(isValid ? "" : " (cancelled)")" }
 
-    /// Takes the source out of its loop for good, lets go of its closure and stops catching the signal for
+    /// Takes the source out of its loop for good, releases its closure and stops catching the signal for
     /// it.
     ///
     /// The signal's own action is back when this returns, so a handler that has cancelled its source can send
     /// the signal again to have that happen.
     public func cancel() {
-        let relay = relay
-        source.cancel()
-        relay?.end()
-    }
-}
-
-/// A subscription to a signal with its handler, and the signal source itself for as long as it is in a loop.
-@safe
-private final class Relay {
-    let descriptor: FileDescriptor
-    private let handler: (SignalSource, Int) -> Void
-    private var token: UnsafeMutableRawPointer?
-    /// Set while the source is in a loop, which is what keeps it alive then.
-    var source: SignalSource?
-
-    init(_ signal: CInt, handler: @escaping (SignalSource, Int) -> Void) throws(Errno) {
-        var token: UnsafeMutableRawPointer?
-        let number = try SystemCall.make { unsafe reactor_signal_subscribe(signal, &token) }
-        descriptor = FileDescriptor(rawValue: number)
-        unsafe self.token = unsafe token
-        self.handler = handler
+        end()
+        subscription = nil
     }
 
-    deinit { end() }
-
-    func deliver() {
-        var count: UInt64 = 0
-        let size = unsafe read(descriptor.rawValue, &count, MemoryLayout<UInt64>.size)
-        guard size > 0, let source else { return }
-        handler(source, Int(clamping: count))
+    override func serve(_ readiness: Readiness) {
+        let count = takeCount(ofEventCounter: number)
+        if count > 0, let handler { handler(self, Int(clamping: count)) }
     }
 
     /// Has the signal caught, whatever other code has done with it meanwhile.
-    func catchSignal() {
-        if let token = unsafe token { unsafe reactor_signal_catch(token) }
-    }
+    override func joined(_ mode: RunLoop.Mode) { subscription?.catchSignal() }
 
-    func end() {
-        source = nil
-        guard let token = unsafe token else { return }
-        unsafe reactor_signal_unsubscribe(token)
-        unsafe self.token = nil
+    override func ended() {
+        subscription = nil
+        let dropped = handler.take()
+        withExtendedLifetime(dropped) {}
     }
 }
 
-extension RunLoop {
-    /// Has `source` served in `mode`. Does nothing if it is cancelled, another loop's, or in the mode
-    /// already.
-    ///
-    /// - Throws: What epoll_ctl(2) does, such as `Errno.noMemory`.
-    /// - Precondition: Called on the loop's thread.
-    public func add(_ source: SignalSource, forMode mode: Mode) throws(Errno) {
-        try add(source.source, forMode: mode)
-        guard source.source.loop === self else { return }
-        source.relay?.source = source
-        source.relay?.catchSignal()
+/// A signal that is caught, and counted in an eventfd(2). Its end restores the earlier action, if it is the last.
+@safe
+private struct Subscription: ~Copyable {
+    let counter: CInt
+    private let token: UnsafeMutableRawPointer
+
+    init(to signal: CInt) throws(Errno) {
+        var token: UnsafeMutableRawPointer?
+        counter = try SystemCall.make { unsafe reactor_signal_subscribe(signal, &token) }
+        unsafe self.token = token.unsafelyUnwrapped
     }
 
-    /// Takes `source` out of `mode`, without cancelling it: deliveries are kept for when it is added again.
-    ///
-    /// - Precondition: Called on the loop's thread.
-    public func remove(_ source: SignalSource, forMode mode: Mode) {
-        remove(source.source, forMode: mode)
-        if source.source.loop == nil { source.relay?.source = nil }
-    }
+    deinit { unsafe reactor_signal_unsubscribe(token) }
 
-    /// Whether `source` is in `mode` of this loop.
-    ///
-    /// - Precondition: Called on the loop's thread.
-    public func contains(_ source: SignalSource, forMode mode: Mode) -> Bool {
-        contains(source.source, forMode: mode)
-    }
+    func catchSignal() { unsafe reactor_signal_catch(token) }
 }

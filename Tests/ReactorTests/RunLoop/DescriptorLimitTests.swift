@@ -14,6 +14,11 @@ import Testing
         #expect(lines.last == "8 stopped finished")
     }
 
+    @Test func `a loop without descriptors delivers the events that need none`() async throws {
+        let lines = try await probeMainLoop("streams with few descriptors")
+        #expect(lines == (0...5).map { "\($0) bytes end end error opened opened" })
+    }
+
     @Test(arguments: 0...8)
     func `the main queue is served as soon as descriptors are free`(spare: Int) async throws {
         #expect(try await probeMainLoop("a late main queue", ["\(spare)"]) == ["timer", "block", "stopped"])

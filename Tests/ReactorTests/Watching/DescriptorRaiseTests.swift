@@ -5,8 +5,7 @@ import Testing
 @Suite struct DescriptorRaiseTests {
     @Test func `what is raised without interest calls once, in a mode that has run or not`() async throws {
         let trace = try await traced { loop, trace in
-            let owner = Raising(trace)
-            let source = DescriptorSource(ownedBy: owner)
+            let source = Raising(trace)
             source.raise()
             for mode in [RunLoop.Mode.default, .custom] { try loop.add(source, forMode: mode) }
             loop.poll()
@@ -16,19 +15,20 @@ import Testing
             source.raise()
             loop.poll()
             loop.poll(.custom)
-            source.cancel()
+            source.end()
         }
         #expect(trace == ["raised", "raised", "raised"])
     }
 }
 
-/// Owns a source, and notes when it is served.
-private final class Raising: DescriptorSourceOwner {
+/// A source without a descriptor, which notes when it is served.
+private final class Raising: EventSource {
     private let trace: Trace
 
-    init(_ trace: Trace) { self.trace = trace }
+    init(_ trace: Trace) {
+        self.trace = trace
+        super.init(-1, for: [])
+    }
 
-    func serve(_: DescriptorSource, _ readiness: Readiness) { if readiness == .raised { trace("raised") } }
-    func modeBecameCommon(_: RunLoop.Mode, on _: RunLoop) {}
-    func loopEnded(_: RunLoop) {}
+    override func serve(_ readiness: Readiness) { if readiness == .raised { trace("raised") } }
 }
