@@ -1,6 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's names of stream properties and of their values. They are computed because `NSString` is not `Sendable`.
+// Core Foundation's names of stream properties and of their values. They are computed because `NSString` is
+// not `Sendable`.
 
 public import Foundation
 public import Reactor
