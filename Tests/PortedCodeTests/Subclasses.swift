@@ -1,6 +1,6 @@
 import ReactorFoundation
 
-/// A subclass as multipart uploads have them: made with data that it does not use.
+/// A subclass that passes empty data to its superclass, as multipart uploads do.
 class CountdownStream: InputStream {
     private var left: Int
     private var status = Stream.Status.notOpen
@@ -35,7 +35,7 @@ class CountdownStream: InputStream {
     }
 }
 
-/// A subclass without data.
+/// A subclass that calls `super.init()` without data.
 class Wrapper: InputStream {
     let inner: InputStream
     init(_ inner: InputStream) {
