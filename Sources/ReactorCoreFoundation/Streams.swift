@@ -46,7 +46,7 @@ public enum CFStreamStatus: CFIndex, Sendable {
     case reading
     /// Inside a write.
     case writing
-    /// At the end of the input, or out of room for output.
+    /// At the end of the input, or no space left for output.
     case atEnd
     /// Closed.
     case closed

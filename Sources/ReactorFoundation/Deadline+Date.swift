@@ -8,7 +8,7 @@ extension Deadline {
     ///
     /// The conversion uses the difference between the system clocks at the time of the call: setting the
     /// system's date afterwards does not move the deadline. Dates outside the range of 64-bit nanoseconds,
-    /// some three centuries, become ``distantPast`` or ``distantFuture``, as do Foundation's own distant
+    /// some three centuries, become `distantPast` or `distantFuture`, as do Foundation's own distant
     /// dates.
     /// - Precondition: The date is not NaN.
     public init(_ date: Date) {

@@ -23,12 +23,12 @@ extension FileHandle {
         BackgroundRead.begin(self, toEnd: false, modes)
     }
 
-    /// Like ``readInBackgroundAndNotify(forModes:)-(Array<Mode>)``, where nil means the default mode.
+    /// Like ``readInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, where nil means the default mode.
     public func readInBackgroundAndNotify(forModes modes: [RunLoop.Mode]?) {
         readInBackgroundAndNotify(forModes: modes ?? [.default])
     }
 
-    /// Like ``readInBackgroundAndNotify(forModes:)-(Array<Mode>)``, in the default mode.
+    /// Like ``readInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, in the default mode.
     public func readInBackgroundAndNotify() {
         readInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
     }
@@ -36,18 +36,18 @@ extension FileHandle {
     /// Reads to the end of the file and posts `NSFileHandleReadToEndOfFileCompletion` once, with all the
     /// bytes. If a read fails, the notification has the bytes read before the error.
     ///
-    /// Otherwise like ``readInBackgroundAndNotify(forModes:)-(Array<Mode>)``.
+    /// Otherwise like ``readInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``.
     public func readToEndOfFileInBackgroundAndNotify(forModes modes: [RunLoop.Mode]) {
         BackgroundRead.begin(self, toEnd: true, modes)
     }
 
-    /// Like ``readToEndOfFileInBackgroundAndNotify(forModes:)-(Array<Mode>)``, where nil means the default
+    /// Like ``readToEndOfFileInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, where nil means the default
     /// mode.
     public func readToEndOfFileInBackgroundAndNotify(forModes modes: [RunLoop.Mode]?) {
         readToEndOfFileInBackgroundAndNotify(forModes: modes ?? [.default])
     }
 
-    /// Like ``readToEndOfFileInBackgroundAndNotify(forModes:)-(Array<Mode>)``, in the default mode.
+    /// Like ``readToEndOfFileInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, in the default mode.
     public func readToEndOfFileInBackgroundAndNotify() {
         readToEndOfFileInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
     }
@@ -58,36 +58,37 @@ extension FileHandle {
     /// `NSFileHandleNotificationFileHandleItem`: a `FileHandle` that closes its socket when it is released.
     /// (Foundation on Linux omits it.) The listening socket becomes non-blocking.
     ///
-    /// Otherwise like ``readInBackgroundAndNotify(forModes:)-(Array<Mode>)``. New servers should use
+    /// Otherwise like ``readInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``. New servers should use
     /// `Listener`.
     public func acceptConnectionInBackgroundAndNotify(forModes modes: [RunLoop.Mode]) {
         BackgroundWait.begin(self, accepts: true, modes)
     }
 
-    /// Like ``acceptConnectionInBackgroundAndNotify(forModes:)-(Array<Mode>)``, where nil means the default
-    /// mode.
+    /// Like ``acceptConnectionInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, where nil means the
+    /// default mode.
     public func acceptConnectionInBackgroundAndNotify(forModes modes: [RunLoop.Mode]?) {
         acceptConnectionInBackgroundAndNotify(forModes: modes ?? [.default])
     }
 
-    /// Like ``acceptConnectionInBackgroundAndNotify(forModes:)-(Array<Mode>)``, in the default mode.
+    /// Like ``acceptConnectionInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, in the default mode.
     public func acceptConnectionInBackgroundAndNotify() {
         acceptConnectionInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
     }
 
     /// Waits for data or the end of the file and posts `NSFileHandleDataAvailable` once, without reading.
     ///
-    /// Otherwise like ``readInBackgroundAndNotify(forModes:)-(Array<Mode>)``.
+    /// Otherwise like ``readInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``.
     public func waitForDataInBackgroundAndNotify(forModes modes: [RunLoop.Mode]) {
         BackgroundWait.begin(self, accepts: false, modes)
     }
 
-    /// Like ``waitForDataInBackgroundAndNotify(forModes:)-(Array<Mode>)``, where nil means the default mode.
+    /// Like ``waitForDataInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, where nil means the default
+    /// mode.
     public func waitForDataInBackgroundAndNotify(forModes modes: [RunLoop.Mode]?) {
         waitForDataInBackgroundAndNotify(forModes: modes ?? [.default])
     }
 
-    /// Like ``waitForDataInBackgroundAndNotify(forModes:)-(Array<Mode>)``, in the default mode.
+    /// Like ``waitForDataInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, in the default mode.
     public func waitForDataInBackgroundAndNotify() {
         waitForDataInBackgroundAndNotify(forModes: [RunLoop.Mode.default])
     }

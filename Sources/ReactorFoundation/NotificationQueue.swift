@@ -75,7 +75,7 @@ open class NotificationQueue: NSObject {
     ///   - postingStyle: When to post it.
     ///   - coalesceMask: Which pending notifications, of any style, to dequeue first.
     ///   - modes: The modes in which to post it: the default mode for nil, and all common modes for
-    ///     ``RunLoop/Mode/common``. With the style ``PostingStyle/now``, a notification is dropped if the
+    ///     `RunLoop.Mode.common`. With the style ``PostingStyle/now``, a notification is dropped if the
     ///     loop is running in another mode, and posted if the loop is not running.
     open func enqueue(
         _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,

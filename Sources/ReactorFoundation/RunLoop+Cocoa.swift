@@ -13,7 +13,7 @@ extension Reactor.RunLoop {
     /// Runs once in `mode`, until a source has been handled or `limitDate` has passed. Any number of timers
     /// may fire before that.
     ///
-    /// - Returns: Whether the loop ran: false for an empty mode, for ``Mode/common``, and on another thread
+    /// - Returns: Whether the loop ran: false for an empty mode, for `Mode.common`, and on another thread
     ///   than the loop's.
     @discardableResult
     public func run(mode: Mode, before limitDate: Date) -> Bool {
@@ -41,19 +41,19 @@ extension Reactor.RunLoop {
 public typealias RunLoopMode = Reactor.RunLoop.Mode
 
 extension Reactor.RunLoop.Mode {
-    /// ``default``.
+    /// `default`.
     public static var defaultRunLoopMode: Self { .default }
 
-    /// ``common``.
+    /// `common`.
     public static var commonModes: Self { .common }
 
     // swift-format-ignore: AlwaysUseLowerCamelCase
-    /// ``tracking``.
+    /// `tracking`.
     public static var UITrackingRunLoopMode: Self { .tracking }
 
-    /// ``eventTracking``.
+    /// `eventTracking`.
     public static var eventTrackingRunLoopMode: Self { .eventTracking }
 
-    /// ``modalPanel``.
+    /// `modalPanel`.
     public static var modalPanelRunLoopMode: Self { .modalPanel }
 }

@@ -6,7 +6,7 @@ extension Reactor.Stream {
     /// removes the stream from its queue.
     ///
     /// Events arrive in order and one at a time, whatever the queue's `maxConcurrentOperationCount`. A
-    /// suspended queue delays them. Otherwise like ``setDispatchQueue(_:)``.
+    /// suspended queue delays them. Otherwise like `setDispatchQueue(_:)`.
     public func setDelegateQueue(_ queue: OperationQueue?) {
         guard let queue else { return setQueue(nil) }
         setQueue { block in queue.addOperation(block) }
