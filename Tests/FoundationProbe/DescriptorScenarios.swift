@@ -38,8 +38,8 @@ func portsLeakNoDescriptors() {
     print(openDescriptorCount() - before)
 }
 
-/// Replies to each message with the same components and the next number. Done after a message without a reply
-/// port.
+/// Replies to each message with the same components and the next number. A message without a reply port ends
+/// the scenario.
 private final class Echo: PortDelegate {
     private(set) var isDone = false
 

@@ -119,7 +119,7 @@ import Testing
         var byte: UInt8 = 0
         while stream.hasBytesAvailable, stream.read(&byte, maxLength: 1) == 1 { bytes.append(byte) }
         #expect(bytes == [3, 2, 1])
-        let wrapper = Wrapper(stream)
+        let wrapper = WrappingStream(stream)
         wrapper.open()
         #expect(wrapper.read(&byte, maxLength: 1) == 0)
     }

@@ -36,7 +36,7 @@ class CountdownStream: InputStream {
 }
 
 /// A subclass that calls `super.init()` without data.
-class Wrapper: InputStream {
+class WrappingStream: InputStream {
     let inner: InputStream
     init(_ inner: InputStream) {
         self.inner = inner

@@ -1,7 +1,7 @@
 import XCTest
 
 /// XCTest re-exports Foundation; the module's aliases shadow its names too.
-final class XCTestedCode: XCTestCase {
+final class XCTestAliasTests: XCTestCase {
     func testATimerFiresOnTheLoop() {
         let fired = expectation(description: "a firing")
         let thread = Thread {
