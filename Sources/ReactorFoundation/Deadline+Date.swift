@@ -68,7 +68,7 @@ private enum Clocks {
         return realtime - reactor_clock_nanoseconds(CLOCK_MONOTONIC)
     }
 
-    /// A tick rarely falls between the readings; on a kernel whose coarse clocks are not coarse, every
-    /// attempt fails.
+    /// A tick rarely falls between the readings; on a kernel without ticks, where the coarse clocks are exact,
+    /// every attempt fails.
     private static var maximumAttempts: Int { 8 }
 }

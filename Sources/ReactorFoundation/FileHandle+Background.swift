@@ -11,8 +11,9 @@ extension FileHandle {
     /// Waits for data, reads up to 65,536 bytes, and posts `FileHandle.readCompletionNotification` once.
     ///
     /// The notification's `userInfo` has the bytes as `Data` under the key
-    /// `NSFileHandleNotificationDataItem`. The data is empty at the end of the file, and if the read fails;
-    /// then `userInfo` also has the errno value, as an `Int`, under the key `"NSFileHandleError"`.
+    /// `NSFileHandleNotificationDataItem`; the data is empty at the end of the file. If the read fails, the
+    /// data is empty too, and `userInfo` has the errno value, as an `Int`, under the key
+    /// `"NSFileHandleError"`.
     ///
     /// The notification is posted from the calling thread's run loop, which must run in one of `modes`, as on
     /// Apple's systems; Foundation on Linux supports only the main thread's loop. Several requests may be

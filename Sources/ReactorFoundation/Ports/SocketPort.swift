@@ -14,7 +14,8 @@ import Reactor
 ///
 /// let remote = SocketPort(remoteWithTCPPort: 4711, host: "localhost")!
 /// let sent = remote.send(
-///     before: Date(timeIntervalSinceNow: 5), components: [Data("hello".utf8) as NSData], from: port, reserved: 0)
+///     before: Date(timeIntervalSinceNow: 5), components: [Data("hello".utf8) as NSData], from: port,
+///     reserved: 0)
 /// ```
 ///
 /// The wire format is that of Apple's systems and of Foundation on Linux. Messages sent to one port over one
