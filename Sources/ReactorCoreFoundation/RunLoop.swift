@@ -11,7 +11,7 @@ public typealias CFRunLoopMode = Reactor.RunLoop.Mode
 public typealias CFRunLoopRunResult = Reactor.RunLoop.RunResult
 
 extension CFRunLoopMode {
-    /// ``default``.
+    /// `default`.
     public static var defaultMode: Self { .default }
 }
 

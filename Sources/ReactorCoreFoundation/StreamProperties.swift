@@ -1,6 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's names of stream properties and of their values. They are computed because `NSString` is not `Sendable`.
+// Core Foundation's names of stream properties and of their values. They are computed because `NSString` is
+// not `Sendable`.
 
 public import Foundation
 public import Reactor
@@ -69,14 +70,14 @@ public var kCFStreamNetworkServiceTypeCallSignaling: CFString { "kCFStreamNetwor
 extension CFStreamPropertyKey {
     /// `dataWrittenToMemoryStreamKey`.
     public static var dataWritten: Self { Self("kCFStreamPropertyDataWritten") }
-    /// ``fileCurrentOffsetKey``.
+    /// `fileCurrentOffsetKey`.
     public static var fileCurrentOffset: Self { .fileCurrentOffsetKey }
     /// `socketNativeHandleKey`.
     public static var socketNativeHandle: Self { Self("kCFStreamPropertySocketNativeHandle") }
-    /// ``shouldCloseNativeSocketKey``.
+    /// `shouldCloseNativeSocketKey`.
     public static var shouldCloseNativeSocket: Self { .shouldCloseNativeSocketKey }
-    /// ``socketRemoteHostNameKey``.
+    /// `socketRemoteHostNameKey`.
     public static var socketRemoteHostName: Self { .socketRemoteHostNameKey }
-    /// ``socketRemotePortNumberKey``.
+    /// `socketRemotePortNumberKey`.
     public static var socketRemotePortNumber: Self { .socketRemotePortNumberKey }
 }

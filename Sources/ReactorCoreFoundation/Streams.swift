@@ -1,8 +1,8 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's spellings, which stream clients use beside Cocoa's. Foundation on Linux exports none of them. A Core
-// Foundation reference is the object itself here. Strings and booleans are Foundation's objects, as they are by toll-free
-// bridging on Apple's systems.
+// Core Foundation's spellings, which stream clients use beside Cocoa's. Foundation on Linux exports none of
+// them. A Core Foundation reference is the object itself here. Strings and booleans are Foundation's objects,
+// as they are by toll-free bridging on Apple's systems.
 
 public import Dispatch
 public import Foundation
@@ -46,7 +46,7 @@ public enum CFStreamStatus: CFIndex, Sendable {
     case reading
     /// Inside a write.
     case writing
-    /// At the end of the input, or out of room for output.
+    /// At the end of the input, or no space left for output.
     case atEnd
     /// Closed.
     case closed
@@ -69,7 +69,7 @@ public func CFStreamCreatePairWithSocketToHost(
     guard let port = UInt16(exactly: port) else {
         preconditionFailure("CFStreamCreatePairWithSocketToHost: a port must be in 0...65535.")
     }
-    unsafe hand(CFReadStream.socketPair(toHost: host as String, port: port), to: readStream, writeStream)
+    unsafe store(CFReadStream.socketPair(toHost: host as String, port: port), in: readStream, writeStream)
 }
 
 /// Makes a pair over a connected socket. Closing both streams leaves the socket open unless
@@ -79,8 +79,8 @@ public func CFStreamCreatePairWithSocket(
     _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
-    unsafe hand(
-        CFReadStream.socketPair(descriptor: FileDescriptor(rawValue: socket)), to: readStream, writeStream)
+    unsafe store(
+        CFReadStream.socketPair(descriptor: FileDescriptor(rawValue: socket)), in: readStream, writeStream)
 }
 
 /// `Stream.getBoundStreams(withBufferSize:inputStream:outputStream:)`.
@@ -89,15 +89,15 @@ public func CFStreamCreateBoundPair(
     _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?, _ transferBufferSize: Int
 ) {
-    unsafe hand(CFReadStream.boundPair(bufferSize: transferBufferSize), to: readStream, writeStream)
+    unsafe store(CFReadStream.boundPair(bufferSize: transferBufferSize), in: readStream, writeStream)
 }
 
-private func hand(
+private func store(
     _ pair: (input: CFReadStream, output: CFWriteStream),
-    to readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
+    in readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
-    // A stream is retained only for a caller that takes it.
+    // Retaining a stream that the caller does not receive would leak it.
     if let readStream = unsafe readStream { unsafe readStream.pointee = .passRetained(pair.input) }
     if let writeStream = unsafe writeStream { unsafe writeStream.pointee = .passRetained(pair.output) }
 }

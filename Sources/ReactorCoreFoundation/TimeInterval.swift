@@ -6,7 +6,8 @@ extension Duration {
         precondition(!seconds.isNaN, "A time interval must not be NaN.")
         let exact = seconds * 1e9
         let nearest = exact.rounded()
-        // Most decimal fractions have no exact binary form: within two ulps of a whole nanosecond, that one is meant.
+        // Most decimal fractions have no exact binary form: within two ulps of a whole nanosecond, that one
+        // is meant.
         let nanoseconds = abs(exact - nearest) <= 2 * nearest.ulp ? nearest : exact.rounded(.up)
         self = .nanoseconds(Int64(exactly: nanoseconds) ?? (seconds > 0 ? .max : .min))
     }

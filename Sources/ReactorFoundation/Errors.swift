@@ -2,37 +2,37 @@ public import Foundation
 public import Reactor
 public import SystemPackage
 
-// What `stream.streamError as NSError?` says.
+// The domains, codes and descriptions that `streamError as NSError?` has.
 
 // swift-format-ignore: AvoidRetroactiveConformances
 extension Errno: @retroactive CustomNSError {
-    /// The domain of errno's values.
+    /// `NSPOSIXErrorDomain`.
     public static var errorDomain: String { NSPOSIXErrorDomain }
 
-    /// The value of errno.
+    /// The errno value.
     public var errorCode: Int { Int(rawValue) }
 }
 
 extension ResolverError: CustomNSError {
-    /// The domain of errors in names of hosts, as in Cocoa.
+    /// `kCFErrorDomainCFNetwork`, as in Cocoa.
     public static var errorDomain: String { "kCFErrorDomainCFNetwork" }
 
     /// `kCFHostErrorUnknown`.
     public var errorCode: Int { 2 }
 
-    /// The code of getaddrinfo(3), under the key that Cocoa has for it, and what it means.
+    /// The getaddrinfo(3) code, under Cocoa's key for it, and the description.
     public var errorUserInfo: [String: Any] {
         ["kCFGetAddrInfoFailureKey": Int(code), NSLocalizedDescriptionKey: description]
     }
 }
 
 extension StreamRequirementError: CustomNSError {
-    /// The domain of errors of protocols.
+    /// `NSPOSIXErrorDomain`.
     public static var errorDomain: String { NSPOSIXErrorDomain }
 
-    /// `EPROTONOSUPPORT`: the stream does not know the protocol that it was asked for.
+    /// `EPROTONOSUPPORT`: the stream does not support the requested protocol.
     public var errorCode: Int { Int(Errno.protocolNotSupported.rawValue) }
 
-    /// What the stream was asked for.
+    /// The description.
     public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: description] }
 }

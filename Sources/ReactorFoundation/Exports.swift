@@ -1,26 +1,26 @@
-// A module's own declarations shadow those that it re-exports: where this module is imported in place of Foundation,
-// these names mean the types that work.
+// A module's own declarations shadow those that it re-exports: in a file that imports this module in place of
+// Foundation, these names mean Reactor's types.
 @_exported public import Foundation
 @_exported public import Reactor
 @_exported public import ReactorCoreFoundation
 
-/// A thread's event loop; see the module Reactor. It takes the place of Foundation's.
+/// A thread's event loop. Replaces Foundation's type.
 public typealias RunLoop = Reactor.RunLoop
-/// What calls a closure at a date; see the module Reactor. It takes the place of Foundation's.
+/// A timer that calls a closure on a run loop. Replaces Foundation's type.
 public typealias Timer = Reactor.Timer
-/// What streams have in common; see the module Reactor. It takes the place of Foundation's.
+/// The base class of input and output streams. Replaces Foundation's type.
 public typealias Stream = Reactor.Stream
-/// A stream of bytes to read; see the module Reactor. It takes the place of Foundation's.
+/// A stream of bytes to read. Replaces Foundation's type.
 public typealias InputStream = Reactor.InputStream
-/// A stream of bytes to write; see the module Reactor. It takes the place of Foundation's.
+/// A stream of bytes to write. Replaces Foundation's type.
 public typealias OutputStream = Reactor.OutputStream
-/// What a stream tells of its events; see the module Reactor. It takes the place of Foundation's.
+/// A receiver of stream events. Replaces Foundation's type.
 public typealias StreamDelegate = Reactor.StreamDelegate
-/// How a socket's bytes are protected; see the module Reactor. It takes the place of Foundation's.
+/// The security level of a socket stream. Replaces Foundation's type.
 public typealias StreamSocketSecurityLevel = Reactor.StreamSocketSecurityLevel
-/// The keys that describe a SOCKS proxy; see the module Reactor. It takes the place of Foundation's.
+/// The keys of a SOCKS proxy's configuration. Replaces Foundation's type.
 public typealias StreamSOCKSProxyConfiguration = Reactor.StreamSOCKSProxyConfiguration
-/// The versions of SOCKS; see the module Reactor. It takes the place of Foundation's.
+/// The version of the SOCKS protocol. Replaces Foundation's type.
 public typealias StreamSOCKSProxyVersion = Reactor.StreamSOCKSProxyVersion
-/// What a socket is for; see the module Reactor. It takes the place of Foundation's.
+/// The service type of a socket stream. Replaces Foundation's type.
 public typealias StreamNetworkServiceTypeValue = Reactor.StreamNetworkServiceTypeValue

@@ -1,27 +1,29 @@
 public import Foundation
 public import Reactor
 
-// Foundation's own methods take Foundation's streams. These take the streams of this library.
+// Foundation's own methods take Foundation's streams. These overloads take Reactor's.
 
 extension JSONSerialization {
-    /// The object that the JSON text of `stream` describes.
+    /// Reads `stream` to its end and returns the object that the JSON text describes. Blocks until the stream
+    /// ends.
     ///
     /// - Parameters:
-    ///   - stream: An open stream, which is read to its end; waits for it.
-    ///   - options: As for data.
-    /// - Throws: The stream's error, `Errno.badFileDescriptor` if it is not open, or what is wrong with the text.
+    ///   - stream: An open stream.
+    ///   - options: The options of `jsonObject(with:options:)` for `Data`.
+    /// - Throws: The stream's error; `Errno.badFileDescriptor` if the stream is not open; or the parser's
+    ///   error.
     public class func jsonObject(
         with stream: Reactor.InputStream, options: JSONSerialization.ReadingOptions = []
     ) throws -> Any {
         try jsonObject(with: stream.readToEnd(), options: options)
     }
 
-    /// Writes `object` as JSON text to `stream`, waiting for room.
+    /// Writes `object` as JSON text to `stream`. Blocks until all of it is written.
     ///
-    /// - Returns: How many bytes were written, all of them.
-    /// - Throws: The stream's error, `Errno.badFileDescriptor` if it is not open, `Errno.noSpace` if the text does not
-    ///   fit, or what is wrong with the object.
-    /// - Precondition: `object` can be written as JSON (`isValidJSONObject(_:)`).
+    /// - Returns: The number of bytes written.
+    /// - Throws: The stream's error; `Errno.badFileDescriptor` if the stream is not open; `Errno.noSpace` if
+    ///   the text does not fit; or the encoder's error.
+    /// - Precondition: `isValidJSONObject(object)` is true.
     @discardableResult
     public class func writeJSONObject(
         _ object: Any, toStream stream: Reactor.OutputStream,
@@ -30,34 +32,36 @@ extension JSONSerialization {
         try stream.writeAll(data(withJSONObject: object, options: options))
     }
 
-    /// As ``writeJSONObject(_:toStream:options:)``, in Cocoa's spelling.
+    /// Writes `object` as JSON text to `stream`, like ``writeJSONObject(_:toStream:options:)``; this is
+    /// Cocoa's signature.
     ///
     /// - Parameters:
-    ///   - object: What to write.
-    ///   - stream: Where to.
-    ///   - options: As for data.
+    ///   - object: The object to write.
+    ///   - stream: An open stream.
+    ///   - options: The options of `data(withJSONObject:options:)`.
     ///   - error: Set if writing fails.
-    /// - Returns: How many bytes were written; 0 if writing fails.
+    /// - Returns: The number of bytes written; 0 if writing fails.
     @discardableResult
     public class func writeJSONObject(
         _ object: Any, to stream: Reactor.OutputStream, options: JSONSerialization.WritingOptions = [],
         error: UnsafeMutablePointer<NSError?>?
     ) -> Int {
-        do { return try writeJSONObject(object, toStream: stream, options: options) } catch let fault {
-            unsafe error?.pointee = fault as NSError
+        do { return try writeJSONObject(object, toStream: stream, options: options) } catch let failure {
+            unsafe error?.pointee = failure as NSError
             return 0
         }
     }
 }
 
 extension PropertyListSerialization {
-    /// The property list that `stream` holds.
+    /// Reads `stream` to its end and returns the property list in it. Blocks until the stream ends.
     ///
     /// - Parameters:
-    ///   - stream: An open stream, which is read to its end; waits for it.
-    ///   - options: As for data.
-    ///   - format: Set to the list's format.
-    /// - Throws: The stream's error, `Errno.badFileDescriptor` if it is not open, or what is wrong with the list.
+    ///   - stream: An open stream.
+    ///   - options: The options of `propertyList(from:options:format:)`.
+    ///   - format: Set to the format of the property list.
+    /// - Throws: The stream's error; `Errno.badFileDescriptor` if the stream is not open; or the parser's
+    ///   error.
     public class func propertyList(
         with stream: Reactor.InputStream, options: PropertyListSerialization.ReadOptions = [],
         format: UnsafeMutablePointer<PropertyListSerialization.PropertyListFormat>?
@@ -66,9 +70,9 @@ extension PropertyListSerialization {
         return try unsafe propertyList(from: data, options: options, format: format)
     }
 
-    /// Writes `propertyList` to `stream`, waiting for room.
+    /// Writes `propertyList` to `stream`. Blocks until all of it is written.
     ///
-    /// - Returns: How many bytes were written; 0 if writing fails, and then `error` is set.
+    /// - Returns: The number of bytes written; 0 if writing fails, with `error` set.
     @discardableResult
     public class func writePropertyList(
         _ propertyList: Any, to stream: Reactor.OutputStream,
@@ -77,20 +81,19 @@ extension PropertyListSerialization {
     ) -> Int {
         do {
             return try stream.writeAll(data(fromPropertyList: propertyList, format: format, options: options))
-        } catch let fault {
-            unsafe error?.pointee = fault as NSError
+        } catch let failure {
+            unsafe error?.pointee = failure as NSError
             return 0
         }
     }
 }
 
 extension Reactor.InputStream {
-    /// As many bytes as are asked for at once.
-    private static let pieceSize = 65_536
+    private static let chunkSize = 65_536
 
     fileprivate func readToEnd() throws -> Data {
         var data = Data()
-        while case let piece = read(upTo: Self.pieceSize), !piece.isEmpty { data.append(contentsOf: piece) }
+        while case let chunk = read(upTo: Self.chunkSize), !chunk.isEmpty { data.append(contentsOf: chunk) }
         guard streamStatus == .atEnd else { throw streamError ?? Errno.badFileDescriptor }
         return data
     }

@@ -2,7 +2,7 @@
 
 import Foundation
 
-/// A public client in Core Foundation's spelling, not edited.
+/// A public client that uses Core Foundation's names and imports only Foundation.
 open class CoreClient: NSObject, StreamDelegate {
     public let readStream: CFReadStream
     public let writeStream: CFWriteStream

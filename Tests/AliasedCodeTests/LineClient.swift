@@ -2,7 +2,7 @@
 
 import Foundation
 
-/// A client as it was written for Cocoa, and not edited: it knows of Foundation alone.
+/// A client written for Cocoa, which imports only Foundation.
 public final class LineClient: NSObject, StreamDelegate {
     public private(set) var lines: [String] = []
     private let input: InputStream

@@ -2,14 +2,14 @@ import Glibc
 import Reactor
 import ReactorFoundation
 
-/// How many descriptors the process has open.
-private func ownDescriptors() -> Int {
+/// The number of descriptors that the process has open.
+private func openDescriptorCount() -> Int {
     ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []).count
 }
 
-func requestsLeaveNoDescriptors() throws {
+func requestsLeakNoDescriptors() throws {
     let pipe = Pipe()
-    func requestAndEnd() throws {
+    func startAndEndThread() throws {
         let thread = try RunLoopThread(name: "requests")
         thread.runLoop.performAndWait {
             pipe.fileHandleForReading.readInBackgroundAndNotify()
@@ -18,27 +18,28 @@ func requestsLeaveNoDescriptors() throws {
         }
         thread.stop()
     }
-    try requestAndEnd()
-    let before = ownDescriptors()
-    for _ in 0..<10 { try requestAndEnd() }
-    print(ownDescriptors() - before)
+    try startAndEndThread()
+    let before = openDescriptorCount()
+    for _ in 0..<10 { try startAndEndThread() }
+    print(openDescriptorCount() - before)
 }
 
-func portsLeaveNoDescriptors() {
-    func sendAndEnd() {
+func portsLeakNoDescriptors() {
+    func sendAndRelease() {
         do {
             let port = SocketPort()
             let sent = port.send(before: .distantFuture, components: nil, from: port, reserved: 0)
             if !sent { print("not sent") }
         }
     }
-    sendAndEnd()
-    let before = ownDescriptors()
-    for _ in 0..<10 { sendAndEnd() }
-    print(ownDescriptors() - before)
+    sendAndRelease()
+    let before = openDescriptorCount()
+    for _ in 0..<10 { sendAndRelease() }
+    print(openDescriptorCount() - before)
 }
 
-/// Sends each message back with its number raised by one; ends with one that has no sender.
+/// Replies to each message with the same components and the next number. A message without a reply port ends
+/// the scenario.
 private final class Echo: PortDelegate {
     private(set) var isDone = false
 
@@ -47,10 +48,10 @@ private final class Echo: PortDelegate {
             isDone = true
             return
         }
-        let answer = PortMessage(
+        let reply = PortMessage(
             sendPort: message.sendPort, receivePort: message.receivePort, components: message.components)
-        answer.msgid = message.msgid + 1
-        if !answer.send(before: .distantFuture) { print("not sent") }
+        reply.msgid = message.msgid + 1
+        if !reply.send(before: .distantFuture) { print("not sent") }
     }
 }
 

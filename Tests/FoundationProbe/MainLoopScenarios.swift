@@ -20,7 +20,7 @@ import ReactorFoundation
         OperationQueue.main.addOperation { MainActor.assumeIsolated { count += 1 } }
     }
     run { count == 4 }
-    print("all four")
+    print("4 blocks ran")
 }
 
 @MainActor func operationsInMainQueue() {
@@ -49,7 +49,7 @@ import ReactorFoundation
             return Timer.scheduled(after: .milliseconds(1)) { _ in
                 operation.finish()
                 MainActor.assumeIsolated { count += 1 }
-                RunLoop.main.stop()  // a timer alone does not make it return
+                RunLoop.main.stop()  // run(mode:before:) does not return after a timer
             }
         }
         queue.addOperation(operation)
@@ -86,10 +86,10 @@ import ReactorFoundation
         MainActor.assumeIsolated { count += 1 }
     }
     pipe.fileHandleForReading.readInBackgroundAndNotify()
-    DispatchQueue.global().async { pipe.fileHandleForWriting.write(Data("written".utf8)) }
+    DispatchQueue.global().async { pipe.fileHandleForWriting.write(Data("first".utf8)) }
     run { count == 1 }
     pipe.fileHandleForReading.readInBackgroundAndNotify(forModes: [.common])
-    pipe.fileHandleForWriting.write(Data("once more".utf8))
+    pipe.fileHandleForWriting.write(Data("second".utf8))
     run { count == 2 }
     NotificationCenter.default.removeObserver(token)
 }

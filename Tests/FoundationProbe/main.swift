@@ -1,5 +1,4 @@
-// What only a program's main thread can do, with Foundation: each scenario prints what happened, and a test compares
-// it.
+// Scenarios that need a program's main thread. Each prints what happens, and a test compares the output.
 @preconcurrency import Glibc
 
 let scenarios: [String: () throws -> Void] = [
@@ -8,8 +7,8 @@ let scenarios: [String: () throws -> Void] = [
     "operations on the main loop": operationsOnMainLoop,
     "notification queue": notificationQueue,
     "file handles": fileHandles,
-    "requests leave no descriptors": requestsLeaveNoDescriptors,
-    "ports leave no descriptors": portsLeaveNoDescriptors,
+    "requests leak no descriptors": requestsLeakNoDescriptors,
+    "ports leak no descriptors": portsLeakNoDescriptors,
     "echo port": echoPort,
 ]
 

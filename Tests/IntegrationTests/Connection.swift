@@ -1,16 +1,17 @@
 import ReactorFoundation
 
-/// A connection as Cocoa code has it: a pair of streams on the thread's run loop, and a buffer for each direction.
+/// A connection as Cocoa code writes it: a pair of streams on the thread's run loop, with a buffer for each
+/// direction.
 class Connection: NSObject, StreamDelegate {
     private let port: Int
     private var input: InputStream!
     private var output: OutputStream!
     private var outgoing = Data()
-    /// What has come in, and has not been made out yet.
+    /// The received bytes that have not been parsed.
     var incoming = Data()
-    /// How often the connection has been made.
+    /// How often the connection has been opened.
     private(set) var openCount = 0
-    /// Called when the connection is over.
+    /// Called after the connection has ended.
     var connectionDidEnd: ((Connection) -> Void)?
 
     init(port: Int) {
@@ -29,7 +30,7 @@ class Connection: NSObject, StreamDelegate {
         self.output = output
         for stream in [self.input, self.output] as [Stream] {
             stream.delegate = self
-            // As such code says it, with or without TLS.
+            // Such code sets the level even where it is the default.
             stream.setProperty(
                 StreamSocketSecurityLevel.none.rawValue,
                 forKey: Stream.PropertyKey(rawValue: "kCFStreamPropertySocketSecurityLevel"))
@@ -51,7 +52,7 @@ class Connection: NSObject, StreamDelegate {
         if output.hasSpaceAvailable { flush() }
     }
 
-    /// For subclasses: makes out what has come in.
+    /// Parses `incoming`. For subclasses to override.
     func bytesDidArrive() {}
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
@@ -87,7 +88,8 @@ class Connection: NSObject, StreamDelegate {
     }
 }
 
-/// Runs the thread's loop until `isDone`; what never comes is found by the limit of the whole run.
+/// Runs the thread's loop until `isDone` returns true. A missing event is caught by the time limit of the
+/// test run.
 func runLoop(until isDone: () -> Bool) {
     while !isDone(), RunLoop.current.run(mode: .default, before: Deadline.distantFuture) {}
 }

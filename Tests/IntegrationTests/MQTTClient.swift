@@ -1,8 +1,8 @@
 import ReactorFoundation
 
-/// A small client for MQTT 3.1.1, of the usual kind.
+/// A small MQTT 3.1.1 client.
 final class MQTTClient: Connection {
-    /// What the server sends.
+    /// A control packet.
     struct Packet: Equatable {
         enum Kind: UInt8 {
             case connect = 1
@@ -27,9 +27,10 @@ final class MQTTClient: Connection {
 
     // MARK: Sending
 
-    /// Opens the connection, and introduces itself.
+    /// Opens the connection and sends a connect packet.
     ///
-    /// - Parameter will: What the server is to publish if the connection ends without a word.
+    /// - Parameter will: The message that the server publishes if the connection closes without a disconnect
+    ///   packet.
     func connect(as name: String, keepAlive: UInt16 = 60, will: Message? = nil) {
         open()
         let flags: UInt8 = will == nil ? 0x02 : 0x06
@@ -42,7 +43,7 @@ final class MQTTClient: Connection {
 
     func subscribe(to topic: String) { send(.subscribe, flags: 2, identifier() + Self.string(topic) + [1]) }
 
-    /// Publishes a message, which the server is to acknowledge if `isAcknowledged`.
+    /// Publishes a message, with quality of service 1 if `isAcknowledged` and 0 otherwise.
     func publish(_ payload: Data, to topic: String, isAcknowledged: Bool = false) {
         let identifier = isAcknowledged ? identifier() : Data()
         send(.publish, flags: isAcknowledged ? 2 : 0, Self.string(topic) + identifier + payload)
@@ -73,10 +74,10 @@ final class MQTTClient: Connection {
 
     // MARK: Receiving
 
-    /// How many packets of a kind have come.
+    /// The number of packets of `kind` received.
     func count(_ kind: Packet.Kind) -> Int { packets.count { $0.kind == kind } }
 
-    /// Runs the loop until so many packets of a kind have come in all.
+    /// Runs the loop until `wanted` packets of `kind` have arrived in all.
     func wait(for kind: Packet.Kind, _ wanted: Int = 1) { runLoop { count(kind) >= wanted } }
 
     override func bytesDidArrive() {

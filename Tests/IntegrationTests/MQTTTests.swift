@@ -4,7 +4,7 @@ import Testing
 
 @Suite(.enabled(if: Server.path("mosquitto") != nil, "mosquitto is not installed"))
 struct MQTTTests {
-    /// Starts a server, and has `body` talk to it on a thread with a loop.
+    /// Starts a server and calls `body` with it on a new thread.
     private func withMosquitto(_ body: @escaping @Sendable (Server) throws -> Void) async throws {
         try await onItsOwnThread {
             let server = try Server.mosquitto()
@@ -23,7 +23,7 @@ struct MQTTTests {
         return client
     }
 
-    @Test func `a subscriber gets what is published, in its order`() async throws {
+    @Test func `a subscriber receives messages in the order of publication`() async throws {
         try await withMosquitto { server in
             let (subscriber, publisher) = (Self.connect("a", to: server), Self.connect("b", to: server))
             subscriber.subscribe(to: "numbers/#")
@@ -42,7 +42,7 @@ struct MQTTTests {
         }
     }
 
-    @Test func `a large message comes back as it went`() async throws {
+    @Test func `a large message arrives unchanged`() async throws {
         try await withMosquitto { server in
             let client = Self.connect("large", to: server)
             client.subscribe(to: "large")
@@ -65,9 +65,9 @@ struct MQTTTests {
         }
     }
 
-    @Test func `a client that says goodbye is hung up on`() async throws {
+    @Test func `the server closes the connection after a disconnect packet`() async throws {
         try await withMosquitto { server in
-            let client = Self.connect("goodbye", to: server)
+            let client = Self.connect("disconnecting", to: server)
             var hasEnded = false
             client.connectionDidEnd = { _ in hasEnded = true }
             client.disconnect()
@@ -75,13 +75,15 @@ struct MQTTTests {
         }
     }
 
-    @Test func `the will of a client that goes without a word is published`() async throws {
+    @Test func `the server publishes the will of a client that closes without a disconnect packet`()
+        async throws
+    {
         try await withMosquitto { server in
             let watcher = Self.connect("watcher", to: server)
             watcher.subscribe(to: "wills")
             watcher.wait(for: .subscribeAcknowledgement)
             let will = MQTTClient.Message(topic: "wills", payload: Data("gone".utf8))
-            let client = Self.connect("mortal", to: server, will: will)
+            let client = Self.connect("closing", to: server, will: will)
             client.close()
             watcher.wait(for: .publish)
             #expect(watcher.messages == [will])

@@ -1,6 +1,6 @@
 import ReactorFoundation
 
-/// What Redis answers.
+/// A reply of the Redis protocol.
 enum RedisReply: Equatable {
     case status(String)
     case error(String)
@@ -9,7 +9,7 @@ enum RedisReply: Equatable {
     case array([RedisReply])
 }
 
-/// A small client for Redis, of the usual kind.
+/// A small Redis client.
 final class RedisClient: Connection {
     private(set) var replies: [RedisReply] = []
 
@@ -22,7 +22,7 @@ final class RedisClient: Connection {
         send(command)
     }
 
-    /// Runs the loop until so many replies have come, and takes them.
+    /// Runs the loop until `count` replies have arrived, and removes and returns them.
     func take(_ count: Int = 1) -> [RedisReply] {
         runLoop { replies.count >= count }
         defer { replies.removeFirst(count) }
@@ -30,16 +30,16 @@ final class RedisClient: Connection {
     }
 
     override func bytesDidArrive() {
-        var reader = RedisReader(rest: incoming[...])
-        while let reply = reader.next() {
+        var parser = RedisParser(rest: incoming[...])
+        while let reply = parser.next() {
             replies.append(reply)
-            incoming = Data(reader.rest)
+            incoming = Data(parser.rest)
         }
     }
 }
 
-/// Makes replies out of bytes. A reply that is not whole leaves the reader in no state to go on.
-private struct RedisReader {
+/// A parser of replies. After an incomplete reply, start again with a new parser.
+private struct RedisParser {
     var rest: Data
 
     mutating func next() -> RedisReply? {
@@ -51,7 +51,7 @@ private struct RedisReader {
         case ":": return Int(text).map(RedisReply.number)
         case "$": return Int(text).flatMap { bytes($0) }
         case "*": return Int(text).flatMap { array($0) }
-        default: preconditionFailure("this is not Redis's protocol: \(line)")
+        default: preconditionFailure("A line violates the Redis protocol: \(line)")
         }
     }
 

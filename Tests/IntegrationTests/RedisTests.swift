@@ -4,7 +4,7 @@ import Testing
 
 @Suite(.enabled(if: Server.path("redis-server") != nil, "redis-server is not installed"))
 struct RedisTests {
-    /// Starts a server, and has `body` talk to it on a thread with a loop.
+    /// Starts a server and calls `body` with it on a new thread.
     private func withRedis(_ body: @escaping @Sendable (Server) throws -> Void) async throws {
         try await onItsOwnThread {
             let server = try Server.redis()
@@ -19,7 +19,7 @@ struct RedisTests {
         return client
     }
 
-    @Test func `commands are answered, errors too`() async throws {
+    @Test func `commands receive replies, including errors`() async throws {
         try await withRedis { server in
             let client = Self.connect(server)
             client.call("PING")
@@ -30,12 +30,12 @@ struct RedisTests {
             let replies = client.take(5)
             #expect(
                 replies[...3] == [.status("PONG"), .status("OK"), .bytes(Data("value".utf8)), .bytes(nil)])
-            if case .error = replies[4] {} else { Issue.record("\(replies[4]) is no error") }
+            if case .error = replies[4] {} else { Issue.record("\(replies[4]) is not an error") }
             client.close()
         }
     }
 
-    @Test func `a thousand commands in a row are answered in their order`() async throws {
+    @Test func `a thousand pipelined commands receive replies in order`() async throws {
         try await withRedis { server in
             let client = Self.connect(server)
             for _ in 0..<1000 { client.call("INCR", "counter") }
@@ -45,7 +45,7 @@ struct RedisTests {
     }
 
     @Test(arguments: [230_000, 5_000_000])
-    func `a large value comes back as it went`(size: Int) async throws {
+    func `a large value is stored and returned unchanged`(size: Int) async throws {
         try await withRedis { server in
             let client = Self.connect(server)
             let value = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31) })
@@ -56,7 +56,7 @@ struct RedisTests {
         }
     }
 
-    @Test func `a subscriber is told of what others publish`() async throws {
+    @Test func `a subscriber receives published messages`() async throws {
         try await withRedis { server in
             let (subscriber, publisher) = (Self.connect(server), Self.connect(server))
             subscriber.call("SUBSCRIBE", "news")
@@ -65,10 +65,10 @@ struct RedisTests {
                     .array([.bytes(Data("subscribe".utf8)), .bytes(Data("news".utf8)), .number(1)])
                 ])
             for number in 0..<100 { publisher.call("PUBLISH", "news", "\(number)") }
-            let told = subscriber.take(100)
+            let messages = subscriber.take(100)
             #expect(publisher.take(100).allSatisfy { $0 == .number(1) })
             #expect(
-                told
+                messages
                     == (0..<100).map {
                         .array([
                             .bytes(Data("message".utf8)), .bytes(Data("news".utf8)),
@@ -79,7 +79,7 @@ struct RedisTests {
         }
     }
 
-    @Test func `a connection that the server ends is made anew in the callback`() async throws {
+    @Test func `a client reconnects in the callback after the server closes the connection`() async throws {
         try await withRedis { server in
             let client = Self.connect(server)
             client.connectionDidEnd = { connection in
@@ -93,7 +93,7 @@ struct RedisTests {
         }
     }
 
-    @Test func `a server that dies ends its connections`() async throws {
+    @Test func `killing the server ends its connections`() async throws {
         try await withRedis { server in
             let client = Self.connect(server)
             client.call("PING")

@@ -1,7 +1,7 @@
 import ReactorFoundation
 import ReactorTestSupport
 
-/// A server that somebody else has written, as a child process at a port of this machine.
+/// A third-party server that runs as a child process on a loopback port.
 final class Server {
     let port: Int
     private let child: Child
@@ -18,9 +18,9 @@ final class Server {
         _ = child.wait()
     }
 
-    // MARK: Where they are
+    // MARK: Executables
 
-    /// Where a server is installed, or `scripts/test` has unpacked it; nil if it is nowhere.
+    /// The path of a server's executable, installed or unpacked by `scripts/test`; nil if there is none.
     static func path(_ name: String) -> String? {
         let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
             "../..")
@@ -33,7 +33,7 @@ final class Server {
 
     // MARK: Starting
 
-    /// Starts Redis, and waits until it can be talked to.
+    /// Starts Redis and waits until it accepts connections.
     static func redis() throws -> Server {
         try start("redis-server") { port in
             ["--port", "\(port)", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
@@ -45,7 +45,7 @@ final class Server {
         }
     }
 
-    /// Starts Mosquitto, and waits until it can be talked to.
+    /// Starts Mosquitto and waits until it accepts connections.
     static func mosquitto() throws -> Server {
         let folder = TemporaryFolder()
         return try start("mosquitto") { port in
@@ -61,14 +61,14 @@ final class Server {
         }
     }
 
-    /// Another program may take the port that was free a moment ago: then it is tried with others.
+    /// Tries several ports, because another program may take a free port before the server binds it.
     private static func start(
         _ name: String, arguments: (Int) throws -> [String], isReady: (Child) -> Bool
     ) throws -> Server {
         guard let path = path(name) else { throw Missing(name: name) }
         for _ in 0..<10 {
             let port = freePort()
-            // It ends with the thread that starts it, at the latest.
+            // The kernel kills the server when the thread that started it ends.
             let command = ["--pdeathsig", "KILL", path] + (try arguments(port))
             let child = try Child("/usr/bin/setpriv", command)
             if isReady(child) { return Server(port: port, child: child) }

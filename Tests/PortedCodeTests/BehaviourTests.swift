@@ -3,8 +3,8 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// Connects again when it is refused, to the same host, from within the callback that tells.
-private final class Persistent: NSObject, StreamDelegate {
+/// A client that reconnects inside the error callback.
+private final class ReconnectingClient: NSObject, StreamDelegate {
     private let port: Int
     private(set) var attempts = 0
     private(set) var isConnected = false
@@ -41,11 +41,11 @@ private final class Persistent: NSObject, StreamDelegate {
     }
 }
 
-/// Ends in its deinit, on whatever thread, what a loop still serves.
+/// A delegate whose `deinit`, on any thread, closes a stream that a loop still serves.
 private final class Subscriber: NSObject, StreamDelegate {
     private let input: InputStream
     private let loop: RunLoop
-    let told = Shared(0)
+    let eventCount = Shared(0)
 
     init(_ input: InputStream, on loop: RunLoop) {
         (self.input, self.loop) = (input, loop)
@@ -55,7 +55,7 @@ private final class Subscriber: NSObject, StreamDelegate {
         input.schedule(in: loop, forMode: .default)
     }
 
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { told.update { $0 += 1 } }
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { eventCount.update { $0 += 1 } }
 
     deinit {
         input.remove(from: loop, forMode: .default)
@@ -63,7 +63,7 @@ private final class Subscriber: NSObject, StreamDelegate {
     }
 }
 
-/// Writes a value, and waits for room as often as it takes.
+/// An operation that writes a value with blocking writes.
 private final class WriteOperation: Operation, @unchecked Sendable {
     private let value: Data
     private let output: OutputStream
@@ -87,14 +87,12 @@ private final class WriteOperation: Operation, @unchecked Sendable {
     }
 }
 
-// What code of Cocoa's relies on without saying so.
-
 @Suite struct BehaviourTests {
-    @Test func `a client connects again from within the callback that told of the fault`() async throws {
+    @Test func `a client reconnects inside the error callback`() async throws {
         try await onItsOwnThread {
             let listener = try Listener(SocketAddress.ipv4Loopback(port: 0)) { _, _ in }
             try RunLoop.current.add(listener, forMode: .default)
-            let client = Persistent(port: Int(listener.localAddress.port ?? 0))
+            let client = ReconnectingClient(port: Int(listener.localAddress.port ?? 0))
             client.connect()
             while !client.isConnected, RunLoop.current.run(mode: .default, before: .distantFuture) {}
             #expect(client.attempts == 4)
@@ -102,7 +100,7 @@ private final class WriteOperation: Operation, @unchecked Sendable {
         }
     }
 
-    @Test func `a large value is written in one loop, from an operation, and read in another`() async throws {
+    @Test func `an operation writes a large value that another thread reads`() async throws {
         try await onItsOwnThread {
             var pair: (InputStream?, OutputStream?)
             Stream.getBoundStreams(withBufferSize: 4096, inputStream: &pair.0, outputStream: &pair.1)
@@ -122,12 +120,12 @@ private final class WriteOperation: Operation, @unchecked Sendable {
         }
     }
 
-    @Test func `a stream that has been read already is scheduled, and tells at once`() async throws {
+    @Test func `a stream that is scheduled after a read delivers its remaining bytes`() async throws {
         try await onItsOwnThread {
             final class Rest: NSObject, StreamDelegate {
-                var rest: [UInt8] = []
+                var bytes: [UInt8] = []
                 func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-                    if eventCode == .hasBytesAvailable { rest += (aStream as! InputStream).read(upTo: 10) }
+                    if eventCode == .hasBytesAvailable { bytes += (aStream as! InputStream).read(upTo: 10) }
                     if eventCode == .endEncountered { aStream.close() }
                 }
             }
@@ -137,11 +135,11 @@ private final class WriteOperation: Operation, @unchecked Sendable {
             input.delegate = rest
             input.schedule(in: .current, forMode: .default)
             while RunLoop.current.run(mode: .default, before: .distantFuture) {}
-            #expect(rest.rest == Array("rest".utf8))
+            #expect(rest.bytes == Array("rest".utf8))
         }
     }
 
-    @Test func `a delegate ends its stream in its deinit, on another thread than the loop's`() async throws {
+    @Test func `a delegate may close its stream in its deinit on another thread`() async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "served")
             for _ in 0..<50 {
@@ -150,7 +148,7 @@ private final class WriteOperation: Operation, @unchecked Sendable {
                     let input = InputStream(data: Data([1]))
                     stream = input
                     let subscriber = Subscriber(input, on: thread.runLoop)
-                    waitUntil { subscriber.told.value > 0 }
+                    waitUntil { subscriber.eventCount.value > 0 }
                 }
                 waitUntil { stream == nil }
             }

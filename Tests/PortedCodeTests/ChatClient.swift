@@ -1,6 +1,6 @@
 import ReactorFoundation
 
-/// A client of the kind that many a package has: its calls are Cocoa's, as they are spelled on a Mac.
+/// A client as many packages have it, written against Cocoa.
 class ChatClient: NSObject, StreamDelegate {
     var inputStream: InputStream!
     var outputStream: OutputStream? {
@@ -43,7 +43,7 @@ class ChatClient: NSObject, StreamDelegate {
         switch aStream {
         case inputStream!: handleInput(eventCode)
         case outputStream!: if eventCode == .errorOccurred { fail(aStream) }
-        default: preconditionFailure("not a stream of this client's")
+        default: preconditionFailure("ChatClient received an event of another object's stream.")
         }
     }
 

@@ -3,8 +3,8 @@ import ReactorTestSupport
 import Testing
 
 @Suite struct PortedCodeTests {
-    /// Serves one connection with what it sends; stops with the test.
-    private func serve(_ body: @escaping @Sendable (Listener.Connection) -> Void) throws -> (
+    /// Starts a server that calls `body` with each connection. Returns its thread and its port.
+    private func startServer(_ body: @escaping @Sendable (Listener.Connection) -> Void) throws -> (
         RunLoopThread, Int
     ) {
         let thread = try RunLoopThread(name: "server")
@@ -18,8 +18,8 @@ import Testing
         return (thread, port)
     }
 
-    /// Sends the first five bytes back to front.
-    @Sendable private func answerReversed(_ connection: Listener.Connection) {
+    /// Sends the first five bytes back in reverse order.
+    @Sendable private func sendReversed(_ connection: Listener.Connection) {
         connection.input.open()
         connection.output.open()
         connection.output.write(connection.input.read(upTo: 5).reversed())
@@ -28,10 +28,10 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a client of Core Foundation's, with a queue, talks to a server, or fails rather than in plain text`(
+    func `a Core Foundation client on a queue exchanges data, and fails if it requires TLS`(
         isPlain: Bool
     ) async throws {
-        let (server, port) = try serve(answerReversed)
+        let (server, port) = try startServer(sendReversed)
         let outcome = try await onItsOwnThread { () -> (Data, Int?) in
             let outcome = Shared<(Data, Int?)?>(nil)
             let client = QueueClient()
@@ -47,8 +47,8 @@ import Testing
         server.stop()
     }
 
-    @Test func `a chat client of Cocoa's talks to a server`() async throws {
-        let (server, port) = try serve(answerReversed)
+    @Test func `a Cocoa chat client exchanges data with a server`() async throws {
+        let (server, port) = try startServer(sendReversed)
         try await onItsOwnThread {
             let client = ChatClient()
             client.connect(host: "127.0.0.1", port: port)
@@ -65,7 +65,7 @@ import Testing
         server.stop()
     }
 
-    @Test func `a client that asks for security gets an error, however it asks`() async throws {
+    @Test func `a client that requires TLS gets an error, whatever type the level has`() async throws {
         try await onItsOwnThread {
             let level = StreamSocketSecurityLevel.negotiatedSSL
             for security in [level, level.rawValue, level as AnyObject, level.rawValue as NSString] as [Any] {
@@ -78,8 +78,8 @@ import Testing
         }
     }
 
-    @Test func `a client whose connection is refused gets its errno`() async throws {
-        let (server, port) = try serve { _ in }
+    @Test func `a refused connection reports ECONNREFUSED`() async throws {
+        let (server, port) = try startServer { _ in }
         server.stop()
         try await onItsOwnThread {
             let client = ChatClient()
@@ -90,9 +90,9 @@ import Testing
         }
     }
 
-    @Test func `a client polls without a loop`() async throws {
+    @Test func `a client can poll without a run loop`() async throws {
         try await onItsOwnThread {
-            let (server, port) = try serve { connection in
+            let (server, port) = try startServer { connection in
                 connection.output.open()
                 connection.output.write([1, 2, 3])
                 connection.output.close()
@@ -112,19 +112,19 @@ import Testing
         }
     }
 
-    @Test func `subclasses override what they did`() {
+    @Test func `a subclass can override a stream's methods`() {
         let stream = CountdownStream(from: 3)
         stream.open()
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
         while stream.hasBytesAvailable, stream.read(&byte, maxLength: 1) == 1 { bytes.append(byte) }
         #expect(bytes == [3, 2, 1])
-        let wrapper = Wrapper(stream)
+        let wrapper = WrappingStream(stream)
         wrapper.open()
         #expect(wrapper.read(&byte, maxLength: 1) == 0)
     }
 
-    @Test func `a timer's date and tolerance are Foundation's`() async throws {
+    @Test func `a timer's dates and tolerance have Foundation's types`() async throws {
         try await onItsOwnThread {
             let fired = Shared(0)
             let timer = Timer.scheduledTimer(withTimeInterval: 0.001, repeats: false) { _ in fired.value += 1

@@ -1,6 +1,6 @@
 import ReactorFoundation
 
-/// A client of the kind that has its streams' events on a queue, by Core Foundation's calls.
+/// A client that receives its streams' events on a dispatch queue, through Core Foundation's functions.
 class QueueClient: NSObject, StreamDelegate {
     typealias Reader = (UnsafeMutablePointer<UInt8>, Int) -> Int
     typealias Writer = (UnsafePointer<UInt8>, Int) -> Int
@@ -9,7 +9,7 @@ class QueueClient: NSObject, StreamDelegate {
     private var inputStream: InputStream?
     private var outputStream: OutputStream?
     private var received = Data()
-    /// Called on the queue, with all that came, at the end.
+    /// Called on the queue at the end, with all received data.
     var onEnd: ((Data, Error?) -> Void)?
 
     private var writer: Writer? { outputStream?.write }
@@ -35,7 +35,7 @@ class QueueClient: NSObject, StreamDelegate {
         outStream.open()
     }
 
-    /// Waits for room without a loop, and writes.
+    /// Polls until there is space, without a run loop, and writes.
     func write(_ data: Data) -> Bool {
         guard let outStream = outputStream else { return false }
         while !outStream.hasSpaceAvailable {

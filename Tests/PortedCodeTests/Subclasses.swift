@@ -1,6 +1,6 @@
 import ReactorFoundation
 
-/// A subclass as multipart uploads have them: made with data that it does not use.
+/// A subclass that passes empty data to its superclass, as multipart uploads do.
 class CountdownStream: InputStream {
     private var left: Int
     private var status = Stream.Status.notOpen
@@ -35,8 +35,8 @@ class CountdownStream: InputStream {
     }
 }
 
-/// A subclass without data.
-class Wrapper: InputStream {
+/// A subclass that calls `super.init()` without data.
+class WrappingStream: InputStream {
     let inner: InputStream
     init(_ inner: InputStream) {
         self.inner = inner

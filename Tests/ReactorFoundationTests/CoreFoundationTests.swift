@@ -4,8 +4,8 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// Counts events, on whatever queue.
-private final class Listening: StreamDelegate, Sendable {
+/// A delegate that records events on any queue.
+private final class EventRecorder: StreamDelegate, Sendable {
     let events = Shared<[UInt]>([])
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
@@ -14,7 +14,7 @@ private final class Listening: StreamDelegate, Sendable {
 }
 
 @Suite struct CoreFoundationTests {
-    @Test func `a pair to a host is handed out retained, once`() throws {
+    @Test func `a pair to a host is returned retained, without a leak`() throws {
         weak var weakInput: InputStream?
         do {
             var readStream: Unmanaged<CFReadStream>?
@@ -30,14 +30,14 @@ private final class Listening: StreamDelegate, Sendable {
                     kCFBooleanTrue))
             #expect(
                 CFWriteStreamCopyProperty(outputStream, .socketRemotePortNumber) as? NSNumber == 9)
-            // A half that nobody takes is not leaked.
+            // A stream that the caller does not ask for is not leaked.
             CFStreamCreatePairWithSocketToHost(nil, "127.0.0.1", 9, nil, &writeStream)
             #expect(CFWriteStreamGetStatus(writeStream!.takeRetainedValue()) == .notOpen)
         }
         #expect(weakInput == nil)
     }
 
-    @Test func `a bound pair is opened, written, read and closed`() {
+    @Test func `a bound pair opens, transfers bytes and closes`() {
         var (readStream, writeStream): (Unmanaged<CFReadStream>?, Unmanaged<CFWriteStream>?)
         CFStreamCreateBoundPair(nil, &readStream, &writeStream, 8)
         let (reader, writer) = (readStream!.takeRetainedValue(), writeStream!.takeRetainedValue())
@@ -52,7 +52,7 @@ private final class Listening: StreamDelegate, Sendable {
         CFWriteStreamClose(writer)
     }
 
-    @Test func `constants are Cocoa's values by another name`() {
+    @Test func `Core Foundation's constants equal Cocoa's`() {
         #expect(
             kCFStreamPropertySocketSecurityLevel as String
                 == Stream.PropertyKey.socketSecurityLevelKey.rawValue)
@@ -82,7 +82,7 @@ private final class Listening: StreamDelegate, Sendable {
         #expect(kCFStreamSocketSOCKSVersion5 as String == StreamSOCKSProxyVersion.version5.rawValue)
     }
 
-    @Test func `constants are objects, and convert to what they name`() {
+    @Test func `constants are objects and convert to the values that they name`() {
         let settings =
             [kCFStreamSSLPeerName: NSNull(), kCFStreamSSLLevel: kCFBooleanTrue] as [NSObject: NSObject]
         #expect(settings[kCFStreamSSLPeerName] is NSNull && settings[kCFStreamSSLLevel] as? Bool == true)
@@ -98,7 +98,7 @@ private final class Listening: StreamDelegate, Sendable {
         #expect(CFStreamPropertyKey(kCFStreamNetworkServiceType) == .networkServiceType)
     }
 
-    @Test func `values that are objects are understood as properties' values`() {
+    @Test func `a property accepts objects as values`() {
         let input = Stream.socketPair(to: .ipv4Loopback(port: 9)).input
         let closes = kCFStreamPropertyShouldCloseNativeSocket as Stream.PropertyKey
         #expect(input.setProperty(kCFBooleanFalse, forKey: closes))
@@ -112,7 +112,7 @@ private final class Listening: StreamDelegate, Sendable {
         #expect(input.streamError is StreamRequirementError)
     }
 
-    @Test func `a stream's status and Core Foundation's are two types with the same values`() {
+    @Test func `Stream.Status and CFStreamStatus are distinct types with the same raw values`() {
         func name(_ status: Stream.Status) -> String { "Cocoa's \(status)" }
         func name(_ status: CFStreamStatus) -> String { "Core Foundation's \(status)" }
         let input = InputStream(data: Data([1]))
@@ -124,22 +124,22 @@ private final class Listening: StreamDelegate, Sendable {
         }
     }
 
-    @Test func `events go to a queue, until that is taken away`() async throws {
+    @Test func `a dispatch queue receives events until it is removed`() async throws {
         try await onItsOwnThread {
-            let (input, listening) = (InputStream(data: Data([1])), Listening())
+            let (input, recorder) = (InputStream(data: Data([1])), EventRecorder())
             let queue = DispatchQueue(label: "events")
-            input.delegate = listening
+            input.delegate = recorder
             CFReadStreamSetDispatchQueue(input, queue)
             CFReadStreamOpen(input)
-            waitUntil { listening.events.value.count == 2 }
+            waitUntil { recorder.events.value.count == 2 }
             CFReadStreamSetDispatchQueue(input, nil)
             #expect(input.read(upTo: 1) == [1])
             queue.sync {}
-            #expect(listening.events.value == [1, 2])
+            #expect(recorder.events.value == [1, 2])
         }
     }
 
-    @Test func `a native socket's number is had as data`() throws {
+    @Test func `the native handle property is the descriptor number as data`() throws {
         var sockets: [Int32] = [-1, -1]
         try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &sockets) == 0)
         defer { for socket in sockets { close(socket) } }
@@ -152,7 +152,7 @@ private final class Listening: StreamDelegate, Sendable {
         #expect((input.property(forKey: key) as? NSData)?.length == 4)
     }
 
-    @Test func `a loop is run and stopped`() async throws {
+    @Test func `a loop runs and stops through Core Foundation's functions`() async throws {
         try await onItsOwnThread {
             #expect(CFRunLoopRunInMode(.defaultMode, 10, false) == .finished)
             let loop = CFRunLoopGetCurrent()!

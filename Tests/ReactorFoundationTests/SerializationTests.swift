@@ -2,7 +2,6 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// What Foundation reads from streams and writes to them.
 @Suite struct SerializationTests {
     private func written(_ body: (OutputStream) throws -> Int) rethrows -> Data {
         let output = OutputStream(toMemory: ())
@@ -13,7 +12,7 @@ import Testing
         return data
     }
 
-    @Test func `JSON is written to a stream and read from one`() throws {
+    @Test func `JSON is written to a stream and read back`() throws {
         let object = ["numbers": [Int](0..<50_000)]
         let data = try written { try JSONSerialization.writeJSONObject(object, toStream: $0) }
         #expect(
@@ -24,7 +23,7 @@ import Testing
         #expect(read as? [String: [Int]] == object)
     }
 
-    @Test func `a property list is written to a stream and read from one`() throws {
+    @Test func `a property list is written to a stream and read back`() throws {
         let list = ["name": "value"]
         let data = written {
             PropertyListSerialization.writePropertyList(list, to: $0, format: .xml, options: 0, error: nil)
@@ -36,7 +35,7 @@ import Testing
         #expect(read as? [String: String] == list && format == .xml)
     }
 
-    @Test func `what cannot be read or written throws the stream's error`() throws {
+    @Test func `reading and writing throw the stream's error`() throws {
         #expect(throws: Errno.badFileDescriptor) {
             try JSONSerialization.jsonObject(with: InputStream(data: Data("{}".utf8)))
         }

@@ -3,7 +3,7 @@ import ReactorFoundation
 import Testing
 
 @Suite struct ShadowingTests {
-    @Test func `the names mean the types that work`() {
+    @Test func `the names denote Reactor's types`() {
         #expect(RunLoop.self == Reactor.RunLoop.self)
         #expect(Timer.self == Reactor.Timer.self)
         #expect(Stream.self == Reactor.Stream.self)
@@ -11,7 +11,8 @@ import Testing
         #expect(OutputStream.self == Reactor.OutputStream.self)
         #expect((any StreamDelegate).self == (any Reactor.StreamDelegate).self)
     }
-    @Test func `ports and notification queues are those that this library's loops serve`() {
+
+    @Test func `ports and notification queues are not Foundation's`() {
         #expect(ObjectIdentifier(Port.self) != ObjectIdentifier(Foundation.Port.self))
         #expect(ObjectIdentifier(SocketPort.self) != ObjectIdentifier(Foundation.SocketPort.self))
         #expect(ObjectIdentifier(PortMessage.self) != ObjectIdentifier(Foundation.PortMessage.self))

@@ -1,13 +1,15 @@
 public import Foundation
 public import Reactor
 
-/// An operation whose work is done on a run loop's thread: by streams, timers, and whatever else calls back there.
+/// An operation that works on a run loop's thread, through the callbacks of streams, timers and other
+/// sources.
 ///
-/// Subclass it as Cocoa code does. ``operationDidStart()`` opens and schedules; a delegate's method or a timer's
-/// closure calls ``finish(with:)``, from which on the operation counts as finished:
+/// Subclass it, or pass a closure to ``init(runLoop:modes:work:)``. A subclass opens and schedules its
+/// streams and timers in ``operationDidStart()``; later, a delegate method or a timer's block calls
+/// ``finish(with:)``:
 ///
 /// ```swift
-/// final class Pause: RunLoopOperation, @unchecked Sendable {  // touched on the loop's thread alone
+/// final class Pause: RunLoopOperation, @unchecked Sendable {  // used only on the loop's thread
 ///     private var timer: Timer?
 ///
 ///     override func operationDidStart() {
@@ -17,50 +19,55 @@ public import Reactor
 /// }
 /// ```
 ///
-/// The three methods to override are called on the loop's thread, in ``runLoopModes``, one after another and never
-/// inside each other: what only they and their callbacks touch needs no lock. Foundation's `Operation` being
-/// `@unchecked Sendable`, a subclass has to say so too. Where the compiler is to check instead, give
-/// ``init(runLoop:modes:work:)`` a closure that makes an object of one's own.
+/// The three methods to override are called on the loop's thread, in ``runLoopModes``, one after another and
+/// never reentrantly, so state that only they and their callbacks use needs no lock. Because Foundation
+/// declares `Operation` as `@unchecked Sendable`, a subclass must declare it too, and the compiler does not
+/// check its state. With ``init(runLoop:modes:work:)`` the state lives in an object that the compiler does
+/// check.
 ///
-/// Started by hand or by an `OperationQueue`, the operation is executing until it has finished, and holds its place
-/// in the queue: dependencies, `maxConcurrentOperationCount`, `waitUntilFinished()` and `completionBlock` are
-/// Foundation's. It keeps itself alive meanwhile, and its loop's modes from being empty. As many operations as there
-/// is memory for share a loop's thread.
+/// The operation is executing from its start, by an `OperationQueue` or by a call of ``start()``, until it
+/// finishes. Dependencies, `maxConcurrentOperationCount`, `waitUntilFinished()` and `completionBlock` work as
+/// for every `Operation`. While it executes, the operation retains itself and keeps its loop's modes from
+/// being empty. Any number of operations can share a loop's thread.
 ///
-/// Other methods may be called from any thread. Where Foundation on Linux differs: its `completionBlock` is kept
-/// after it has run; here it is let go of, as on Apple's systems.
+/// All other methods may be called from any thread. The `completionBlock` is released after it has run, as on
+/// Apple's systems; Foundation on Linux keeps it.
 open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
-    /// The modes of the loop that the work is done in.
+    /// The loop's modes in which the operation works.
     public let runLoopModes: [RunLoop.Mode]
 
-    /// How far the operation is, for whoever shows it. Cancelling it cancels the operation, and the other way round.
+    /// The operation's progress. Cancelling the progress cancels the operation, and vice versa.
     ///
-    /// One unit in all, unless the operation sets `totalUnitCount`; a success completes it. Foundation's `Progress`
-    /// has no lock on Linux: the operation sets its counts on the loop's thread.
+    /// It has one unit, unless the operation sets `totalUnitCount`; success completes it. On Linux `Progress`
+    /// is not thread-safe: set its counts only on the loop's thread.
     public let progress: Progress
 
-    // `@unchecked Sendable` is right: what can change is in the two mutexes, or, as `work`, touched by the hooks
-    // alone, which are called on the loop's thread or, when that has ended, by the last who knows of them.
+    // `@unchecked Sendable` is correct: mutable state is in the mutexes, except `workObject`. That is used
+    // only while a step is performed or the operation completes: on the loop's thread, or, when the operation
+    // never began or its loop has ended, by the one call for which `OperationState.beginCompleting()` returns
+    // a value.
 
-    private let chosenLoop: RunLoop?
-    private let life = Mutex(OperationLife())
-    /// What wakes the loop for the operation, and tells of the loop's end; in the loop while the operation executes.
+    private let requestedLoop: RunLoop?
+    private let state = Mutex(OperationState())
+    /// Wakes the loop for the operation and reports the end of the loop. In the loop while the operation
+    /// executes.
     private let source = Mutex<RunLoop.Source?>(nil)
-    private let makeWork = Mutex<(@Sendable (RunLoopOperation) -> AnyObject)?>(nil)
-    private var work: AnyObject?
+    private let makeWorkObject = Mutex<(@Sendable (RunLoopOperation) -> AnyObject)?>(nil)
+    private var workObject: AnyObject?
 
-    // MARK: Making
+    // MARK: Initializers
 
-    /// Makes an operation of a subclass.
+    /// Creates an operation whose work is done by a subclass.
     ///
     /// - Parameters:
-    ///   - runLoop: The loop to work on, which somebody runs. Nil for that of a thread that all such operations
-    ///     share, which is started with the first of them and runs to the program's end.
-    ///   - modes: The modes to work in.
-    /// - Precondition: `modes` names at least one.
+    ///   - runLoop: The loop to work on; the caller makes sure that it runs. Nil for the loop of a thread
+    ///     that all such operations share. That thread starts with the first operation and runs until the
+    ///     program exits.
+    ///   - modes: The loop's modes to work in.
+    /// - Precondition: `modes` is not empty.
     public init(runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common]) {
-        precondition(!modes.isEmpty, "an operation that works in no mode would never end")
-        chosenLoop = runLoop
+        precondition(!modes.isEmpty, "A RunLoopOperation must have at least one run loop mode.")
+        requestedLoop = runLoop
         runLoopModes = modes
         progress = .discreteProgress(totalUnitCount: 1)
         super.init()
@@ -68,174 +75,189 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
         progress.cancellationHandler = { [weak self] in self?.cancel() }
     }
 
-    /// Makes an operation whose work is that of an object of its own, which lives on the loop's thread.
+    /// Creates an operation whose work is done by an object that lives on the loop's thread.
     ///
     /// ```swift
     /// let operation = RunLoopOperation { operation in Download(from: address, reportingTo: operation) }
     /// ```
     ///
-    /// The object need not be `Sendable`: it is made, called and let go of on the loop's thread. It should refer to
-    /// the operation weakly or not at all once that has finished; its `deinit` ends what is still under way, also
-    /// when the operation is cancelled.
+    /// The object need not be `Sendable`: it is created, used and released on the loop's thread. It may
+    /// retain the operation, which releases the object when it finishes. The object's `deinit` ends any
+    /// remaining work, also when the operation is cancelled.
     /// - Parameters:
-    ///   - runLoop: The loop to work on; nil for that of the shared thread.
-    ///   - modes: The modes to work in.
-    ///   - work: Called once, on the loop's thread, in place of ``operationDidStart()``; not at all if the operation
-    ///     is cancelled before. What it returns is kept until the operation finishes.
-    /// - Precondition: `modes` names at least one.
+    ///   - runLoop: The loop to work on; nil for the shared thread's loop.
+    ///   - modes: The loop's modes to work in.
+    ///   - work: Creates the object. Called once, on the loop's thread, in place of ``operationDidStart()``;
+    ///     not called if the operation is cancelled first. The operation retains the object until it
+    ///     finishes.
+    /// - Precondition: `modes` is not empty.
     public convenience init(
         runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common],
         work: @escaping @Sendable (RunLoopOperation) -> AnyObject
     ) {
         self.init(runLoop: runLoop, modes: modes)
-        makeWork.withLock { $0 = work }
+        makeWorkObject.withLock { $0 = work }
     }
 
-    // MARK: To override
+    // MARK: Methods to override
 
-    /// Begins the work. Called once, on the loop's thread, unless the operation is cancelled before.
+    /// Begins the work. Called once, on the loop's thread, unless the operation is cancelled first.
     ///
-    /// It may finish the operation at once.
+    /// An override may finish the operation before it returns.
     open func operationDidStart() {
-        guard let makeWork = makeWork.withLock({ $0.take() }) else { return }
-        let made = makeWork(self)
-        if life.withLock({ $0.isWorking }) { work = made }
+        guard let makeWorkObject = makeWorkObject.withLock({ $0.take() }) else { return }
+        let object = makeWorkObject(self)
+        if state.withLock({ $0.isWorking }) { workObject = object }
     }
 
-    /// Learns that the operation has been cancelled. Called once at most, on the loop's thread, after
-    /// ``operationDidStart()`` has returned, and not if the operation has finished by then.
+    /// Ends the work of a cancelled operation. Called at most once, on the loop's thread, after
+    /// ``operationDidStart()`` has returned; not called if the operation has already finished.
     ///
-    /// An override has to see to it that the operation finishes. This finishes with a `CancellationError`.
+    /// The default implementation finishes with a `CancellationError`. An override must make sure that the
+    /// operation finishes.
     open func operationDidCancel() { finish(with: .failure(CancellationError())) }
 
-    /// Lets go of what the work has used: closes streams, invalidates timers. Called once, on the loop's thread,
-    /// after ``operationDidStart()`` has been called, and before the operation counts as finished.
+    /// Releases the work's resources: an override closes streams and invalidates timers. Called once, on the
+    /// loop's thread, if ``operationDidStart()`` has been called, just before the operation finishes.
     open func operationWillFinish() {}
 
     // MARK: Finishing
 
-    /// Finishes the operation. Only the first call counts.
+    /// Finishes the operation with `result`. Calls after the first have no effect.
     ///
-    /// From the loop's thread the operation has finished when this returns. From any other it finishes there, in one
-    /// of its modes, soon; before it was started, when it is.
-    /// - Parameter result: What has come of it; success unless said otherwise.
+    /// Called on the loop's thread, the method returns after the operation has finished. Called on another
+    /// thread, it returns at once, and the operation finishes on the loop's thread the next time the loop
+    /// runs in one of ``runLoopModes``. Called before the operation is started, it makes ``start()`` finish
+    /// it.
+    /// - Parameter result: The operation's result.
     public final func finish(with result: Result<Void, any Error> = .success(())) {
-        guard life.withLock({ $0.takeResult(result) }) else { return }
-        let isHome = life.withLock { $0.loop }?.isCurrent ?? false
-        if isHome { serve() } else { callLoop() }
+        guard state.withLock({ $0.setResult(result) }) else { return }
+        let isOnLoopThread = state.withLock { $0.loop }?.isCurrent ?? false
+        if isOnLoopThread { performSteps() } else { signalLoop() }
     }
 
-    /// What has come of the operation: nil until it finishes.
+    /// The operation's result; nil until it finishes.
     ///
-    /// A cancelled operation's is a `CancellationError`, unless ``operationDidCancel()`` decides otherwise. One whose
-    /// loop's thread has ended fails with ``RunLoopHasEnded``, one whose thread could not be started with an `Errno`.
-    public final var result: Result<Void, any Error>? { life.withLock { $0.publishedResult } }
+    /// A cancelled operation fails with a `CancellationError`, unless ``operationDidCancel()`` is overridden.
+    /// An operation fails with ``RunLoopHasEnded`` if the loop's thread has ended, and with an `Errno` if the
+    /// shared thread could not be started.
+    public final var result: Result<Void, any Error>? { state.withLock { $0.publishedResult } }
 
     // MARK: Operation
 
-    /// True: the work goes on after `start()` has returned.
+    /// Always true: the work continues after `start()` has returned.
     public final override var isAsynchronous: Bool { true }
 
-    /// Whether the operation has been started, and has not finished.
-    public final override var isExecuting: Bool { life.withLock { $0.isExecuting } }
+    /// Whether the operation has been started and has not finished.
+    public final override var isExecuting: Bool { state.withLock { $0.isExecuting } }
 
     /// Whether the operation has finished.
-    public final override var isFinished: Bool { life.withLock { $0.isFinished } }
+    public final override var isFinished: Bool { state.withLock { $0.isFinished } }
 
-    /// Has the loop begin the work; a cancelled operation finishes at once, without its methods being called.
+    /// Schedules the work on the loop. A cancelled operation finishes at once, and none of the methods to
+    /// override is called.
     ///
-    /// Does nothing once the operation has finished.
-    /// - Precondition: The operation is ready, and has not been started before.
+    /// Does nothing if the operation has finished.
+    /// - Precondition: The operation is ready and has not been started.
     public final override func start() {
         guard !isFinished else { return }
-        precondition(isReady, "an operation was started before those that it depends on have finished")
+        precondition(
+            isReady, "RunLoopOperation.start() was called before the operation's dependencies had finished.")
         willChangeValue(forKey: "isExecuting")
-        let hasBegun = life.withLock { $0.start() }
-        precondition(hasBegun, "an operation was started twice")
+        let isFirstStart = state.withLock { $0.start() }
+        precondition(isFirstStart, "RunLoopOperation.start() was called twice.")
         didChangeValue(forKey: "isExecuting")
-        if isCancelled { life.withLock { _ = $0.takeResult(.failure(CancellationError())) } }
-        if life.withLock({ $0.hasResult }) { return complete() }
-        do { try enter(chosenLoop ?? ResidentThread.operations.runLoop()) } catch {
-            life.withLock { _ = $0.takeResult(.failure(error)) }
+        if isCancelled { state.withLock { _ = $0.setResult(.failure(CancellationError())) } }
+        if state.withLock({ $0.hasResult }) { return complete() }
+        do { try schedule(on: requestedLoop ?? ResidentThread.operations.runLoop()) } catch {
+            state.withLock { _ = $0.setResult(.failure(error)) }
             complete()
         }
     }
 
-    /// Not called: ``start()`` has ``operationDidStart()`` called instead.
+    /// Never called: ``start()`` schedules ``operationDidStart()`` instead.
     public final override func main() {}
 
-    /// Cancels the operation: before it is started it will finish without having begun; from then on
-    /// ``operationDidCancel()`` is called on the loop's thread. Does nothing once it has finished.
+    /// Cancels the operation. If its work has not begun, the operation finishes without beginning it;
+    /// otherwise ``operationDidCancel()`` is called on the loop's thread. Does nothing if the operation has
+    /// finished.
     open override func cancel() {
         super.cancel()
-        guard isCancelled, life.withLock({ $0.cancel() }) else { return }
+        guard isCancelled, state.withLock({ $0.cancel() }) else { return }
         if !progress.isCancelled { progress.cancel() }
-        callLoop()
+        signalLoop()
     }
 }
 
-/// Why an operation failed whose run loop is no more: its thread has ended.
+/// The error of an operation whose run loop's thread has ended.
 public struct RunLoopHasEnded: Error, Hashable {}
 
 // MARK: - On the loop
 
 extension RunLoopOperation {
-    /// Joins `loop`, which then begins the work.
-    private func enter(_ loop: RunLoop) throws {
+    /// Adds the operation's source to `loop`, which then begins the work.
+    private func schedule(on loop: RunLoop) throws {
         let source = RunLoop.Source(
-            cancelled: { [self] loop, _ in if loop.isCurrent { loopEnded() } }, perform: { [self] in serve() }
+            cancelled: { [self] loop, _ in if loop.isCurrent { loopEnded() } },
+            perform: { [self] in performSteps() }
         )
         self.source.withLock { $0 = source }
-        life.withLock { $0.loop = loop }
+        state.withLock { $0.loop = loop }
         for mode in runLoopModes { loop.add(source, forMode: mode) }
         guard runLoopModes.contains(where: { loop.contains(source, forMode: $0) }) || isFinished else {
             throw RunLoopHasEnded()
         }
-        callLoop()
+        signalLoop()
     }
 
-    /// Has the loop look at what there is to do.
-    private func callLoop() {
+    /// Signals the source, so that the loop calls ``performSteps()``.
+    private func signalLoop() {
         guard let source = source.withLock({ $0 }) else { return }
         source.signal()
-        life.withLock { $0.loop }?.wakeUp()
+        state.withLock { $0.loop }?.wakeUp()
     }
 
-    /// Does, on the loop's thread, whatever is due.
-    private func serve() {
-        while let step = life.withLock({ $0.nextStep() }) {
+    /// Performs all pending steps. Called on the loop's thread.
+    private func performSteps() {
+        while let step = state.withLock({ $0.nextStep() }) {
             switch step {
             case .start: operationDidStart()
             case .cancel: operationDidCancel()
             case .finish: return complete()
             }
-            life.withLock { $0.stepEnded() }
+            state.withLock { $0.stepEnded() }
         }
     }
 
-    /// The loop's thread ends, or the operation has left it.
+    /// Fails the operation if its loop's thread ends. Also called, without effect, after ``complete()`` has
+    /// invalidated the source.
     private func loopEnded() {
         guard !isFinished else { return }
-        life.withLock { _ = $0.takeResult(.failure(RunLoopHasEnded())) }
-        if life.withLock({ $0.nextStep() }) == .finish { complete() }
+        state.withLock { _ = $0.setResult(.failure(RunLoopHasEnded())) }
+        if state.withLock({ $0.nextStep() }) == .finish { complete() }
     }
 
-    /// Finishes, with a result at hand, once.
+    /// Finishes the operation, which has a result. Calls after the first have no effect.
     private func complete() {
-        guard let hadBegun = life.withLock({ $0.beginCompleting() }) else { return }
+        guard let hadBegun = state.withLock({ $0.beginCompleting() }) else { return }
         if hadBegun { operationWillFinish() }
-        work = nil
-        _ = makeWork.withLock { $0.take() }
+        workObject = nil
+        _ = makeWorkObject.withLock { $0.take() }
         let source = source.withLock { $0.take() }
-        if case .success = life.withLock({ $0.result }) {
+        if case .success = state.withLock({ $0.result }) {
             progress.completedUnitCount = progress.totalUnitCount
         }
         willChangeValue(forKey: "isExecuting")
         willChangeValue(forKey: "isFinished")
-        life.withLock { $0.complete() }
+        state.withLock { $0.complete() }
         didChangeValue(forKey: "isExecuting")
         didChangeValue(forKey: "isFinished")
         completionBlock = nil
         source?.invalidate()
     }
+}
+
+extension ResidentThread {
+    /// The thread of operations that are created without a loop.
+    fileprivate static let operations = ResidentThread(name: "operations")
 }

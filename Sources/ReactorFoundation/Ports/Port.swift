@@ -1,81 +1,87 @@
 public import Foundation
 public import Reactor
 
-/// Something that run loops can be asked to attend to, and that messages can come in at.
+/// An endpoint for messages, which run loops deliver.
 ///
-/// It takes the place of Foundation's, which cannot be added to this library's run loops. A plain `Port()` receives
-/// nothing: added to a loop it keeps that running, as is done in Cocoa on threads that are to live on. ``SocketPort``
-/// is the one that receives.
+/// Replaces Foundation's class, whose ports cannot be added to Reactor's run loops. A plain `Port()` receives
+/// nothing, but keeps a loop running, as Cocoa code uses it on long-lived threads. ``SocketPort`` receives
+/// messages.
 ///
-/// All methods may be called from any thread. A loop keeps the ports alive that are in it; they leave it when they are
-/// invalidated, and when its thread ends.
+/// All methods may be called from any thread. A loop retains its ports until they are removed or invalidated,
+/// or its thread ends.
 ///
-/// - Note: A subclass calls ``invalidate()`` in its `deinit`: by the time of this class's the subclass is no more, and
-///   the notification is not posted.
+/// - Note: A subclass must call ``invalidate()`` in its `deinit`. This class's `deinit` posts the
+///   notification only for plain ports, because the subclass's state is already destroyed when it runs.
 open class Port: NSObject, NSCopying, @unchecked Sendable {
-    /// Posted when a port has become invalid, on the thread that invalidates it or lets go of it; the object is the
-    /// port, which must not be kept.
+    /// Posted when a port becomes invalid, on the thread that invalidates or releases it. The object is the
+    /// port, which observers must not retain.
     public static let didBecomeInvalidNotification = Notification.Name("NSPortDidBecomeInvalidNotification")
 
-    // `@unchecked Sendable` is right: the state is in a mutex, and the delegate is touched with the lock held.
+    // `@unchecked Sendable` is correct: the state is in a mutex, and the delegate is used only with its lock
+    // held.
 
     private struct State {
         var isValid = true
-        /// What the port is in a loop as. Loops alone keep it alive, and it keeps the port.
-        weak var stand: RunLoop.Source?
+        /// The port's source in its loops. The loops retain the source, and the source retains the port.
+        weak var source: RunLoop.Source?
     }
 
     private let state = Mutex(State())
     private let delegateLock = Mutex(())
     private weak var storedDelegate: (any PortDelegate)?
 
-    /// Makes a port that receives nothing.
+    /// Creates a port that receives nothing.
     public override init() {}
 
     deinit {
-        if Swift.type(of: self) == Port.self { retire() }
+        if Swift.type(of: self) == Port.self { becomeInvalid() }
     }
 
-    /// A port's copy is the port itself.
+    /// Returns the port itself.
     open func copy(with zone: NSZone? = nil) -> Any { self }
 
     /// Whether the port has not been invalidated.
     open var isValid: Bool { state.withLock { $0.isValid } }
 
-    /// Takes the port out of its loops for good, releases what it holds, and posts ``didBecomeInvalidNotification``.
-    /// No message is delivered that has not begun to be.
+    /// Removes the port from its loops, releases its resources, and posts ``didBecomeInvalidNotification``.
+    /// No further message is delivered.
     ///
-    /// A subclass that overrides this without calling `super` posts the notification itself: the port leaves its loops
-    /// when that is posted.
-    open func invalidate() { retire() }
+    /// An override that does not call `super` must post the notification itself, which removes the port from
+    /// its loops.
+    open func invalidate() { becomeInvalid() }
 
-    /// Sets who is handed messages; not kept alive.
+    /// Sets the delegate, which is not retained.
     open func setDelegate(_ anObject: (any PortDelegate)?) {
         delegateLock.withLock { _ in storedDelegate = anObject }
     }
 
-    /// Who is handed messages.
+    /// The delegate, which receives the port's messages.
     open func delegate() -> (any PortDelegate)? {
         var delegate: (any PortDelegate)?
         delegateLock.withLock { _ in delegate = storedDelegate }
         return delegate
     }
 
-    /// Adds the port to `mode` of `runLoop`, as ``Reactor/RunLoop/add(_:forMode:)`` does, which calls this.
+    /// Adds the port to `mode` of `runLoop`. ``Reactor/RunLoop/add(_:forMode:)`` calls this method.
     ///
-    /// A subclass overrides this to learn which modes the port gets into: it is called once for each, by the thread
-    /// that adds the port, and need not call `super`.
-    open func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) { enter(mode, of: runLoop) }
+    /// A subclass may override this method to learn the modes that the port is added to. It is called once
+    /// for each mode, on the thread that adds the port. An override need not call `super`.
+    open func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        addSource(to: runLoop, forMode: mode)
+    }
 
-    /// Removes the port from `mode` of `runLoop`, as ``Reactor/RunLoop/remove(_:forMode:)`` does, which calls this.
+    /// Removes the port from `mode` of `runLoop`. ``Reactor/RunLoop/remove(_:forMode:)`` calls this method.
     ///
-    /// A subclass overrides this to learn which modes the port leaves, and need not call `super`.
-    open func remove(from runLoop: RunLoop, forMode mode: RunLoop.Mode) { leave(mode, of: runLoop) }
+    /// A subclass may override this method to learn the modes that the port is removed from. An override need
+    /// not call `super`.
+    open func remove(from runLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        removeSource(from: runLoop, forMode: mode)
+    }
 
-    /// How many bytes at the beginning of a message's first component are the port's own to use: none.
+    /// The number of bytes that the port reserves at the start of a message's first component. Always zero.
     open var reservedSpaceLength: Int { 0 }
 
-    /// As ``send(before:msgid:components:from:reserved:)``, with the number 0.
+    /// Sends a message with the number 0, like ``send(before:msgid:components:from:reserved:)``.
     open func send(
         before limitDate: Date, components: NSMutableArray?, from receivePort: Port?,
         reserved headerSpaceReserved: Int
@@ -85,93 +91,111 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
             reserved: headerSpaceReserved)
     }
 
-    /// Sends a message to whoever has this port. Here nobody has: false.
+    /// Sends a message to this port. A plain port cannot receive messages, and returns false.
     open func send(
         before limitDate: Date, msgid msgID: Int, components: NSMutableArray?, from receivePort: Port?,
         reserved headerSpaceReserved: Int
     ) -> Bool { false }
 
-    // MARK: In loops
+    // MARK: Run loops
 
-    /// Delivers what has come in, on a loop's thread.
+    /// Delivers the next message. Called on a loop's thread.
     func deliver() {}
 
-    /// Whether there is something to deliver.
-    var hasArrivals: Bool { false }
+    /// Whether there is a message to deliver.
+    var hasMessages: Bool { false }
 
-    /// Has a loop that the port is in deliver what has come in.
-    final func announceArrival() {
-        guard let stand = state.withLock({ $0.stand }) else { return }
-        stand.signal()
-        for loop in stand.loops { loop.wakeUp() }
+    /// Signals the source and wakes its loops, one of which then calls ``deliver()``.
+    final func signalSource() {
+        guard let source = state.withLock({ $0.source }) else { return }
+        source.signal()
+        for loop in source.loops { loop.wakeUp() }
     }
 
-    /// Becomes invalid, and says so unless the port was so already.
-    final func retire() {
-        guard leaveLoops() else { return }
+    /// Invalidates the port and posts the notification, unless the port is already invalid.
+    final func becomeInvalid() {
+        guard invalidateSource() else { return }
         NotificationCenter.default.post(name: Port.didBecomeInvalidNotification, object: self)
     }
 
-    /// Becomes invalid. False if the port was so already.
+    /// Marks the port as invalid and removes it from its loops. Returns false if the port was already
+    /// invalid.
     @discardableResult
-    fileprivate final func leaveLoops() -> Bool {
-        let (wasValid, stand) = state.withLock { state in
+    fileprivate final func invalidateSource() -> Bool {
+        let (wasValid, source) = state.withLock { state in
             defer { state.isValid = false }
-            return (state.isValid, state.stand)
+            return (state.isValid, state.source)
         }
-        if wasValid { stand?.invalidate() }
+        if wasValid { source?.invalidate() }
         return wasValid
     }
 
-    /// Removes a port from its loops when it posts its invalidation itself, as a subclass may that overrides
-    /// ``invalidate()``.
+    /// Removes a port from its loops when a subclass that overrides ``invalidate()`` without calling `super`
+    /// posts the notification.
     private static let invalidationObserver = Mutex(
         NotificationCenter.default.addObserver(
             forName: didBecomeInvalidNotification, object: nil, queue: nil
-        ) { notification in (notification.object as? Port)?.leaveLoops() })
+        ) { notification in (notification.object as? Port)?.invalidateSource() })
 
-    /// Gets into `mode` of `loop`. False if the port is there already, or invalid.
+    /// Adds the source to `mode` of `loop`. Returns false if it is already there, or the port is invalid.
     @discardableResult
-    fileprivate final func enter(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
-        guard let stand = takeStand(), !loop.contains(stand, forMode: mode) else { return false }
-        loop.add(stand, forMode: mode)
-        guard loop.contains(stand, forMode: mode) else { return false }
-        if hasArrivals { announceArrival() }
+    fileprivate final func addSource(to loop: RunLoop, forMode mode: RunLoop.Mode) -> Bool {
+        guard let source = makeSource(), !loop.contains(source, forMode: mode) else { return false }
+        loop.add(source, forMode: mode)
+        guard loop.contains(source, forMode: mode) else { return false }
+        if hasMessages { signalSource() }
         return true
     }
 
-    /// Leaves `mode` of `loop`. False if the port is not there.
+    /// Removes the source from `mode` of `loop`. Returns false if it is not there.
     @discardableResult
-    fileprivate final func leave(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
-        guard let stand = state.withLock({ $0.stand }), loop.contains(stand, forMode: mode) else {
+    fileprivate final func removeSource(from loop: RunLoop, forMode mode: RunLoop.Mode) -> Bool {
+        guard let source = state.withLock({ $0.source }), loop.contains(source, forMode: mode) else {
             return false
         }
-        loop.remove(stand, forMode: mode)
+        loop.remove(source, forMode: mode)
         return true
     }
 
-    /// What the port is in loops as; nil if it is invalid.
-    private func takeStand() -> RunLoop.Source? {
+    /// Returns the port's source, creating it if no loop has it; nil if the port is invalid.
+    private func makeSource() -> RunLoop.Source? {
         guard isValid else { return nil }
         Port.invalidationObserver.withLock { _ in }
         return state.withLock { [self] state in
             guard state.isValid else { return nil }
-            if let stand = state.stand { return stand }
-            let stand = RunLoop.Source { [self] in deliver() }
-            state.stand = stand
-            return stand
+            if let source = state.source { return source }
+            let source = RunLoop.Source { [self] in deliver() }
+            state.source = source
+            return source
         }
     }
 }
 
-/// In Cocoa a port of the kernel's; here, where there are none, one that receives nothing but keeps a loop running.
+/// A plain port: Linux has no Mach ports. It receives nothing, but keeps a loop running.
 public typealias NSMachPort = Port
-/// In Cocoa a port within one machine; here, where there is none, one that receives nothing but keeps a loop running.
+/// A plain port: Linux has no local message ports. It receives nothing, but keeps a loop running.
 public typealias MessagePort = Port
 
-/// Is handed the messages that come in at a port.
+extension Reactor.RunLoop {
+    /// Adds `port` to `mode`, which is then not empty. May be called from any thread.
+    ///
+    /// Adding an invalid port, or one that is already in the mode, does nothing.
+    public func add(_ port: Port, forMode mode: Mode) {
+        if port.addSource(to: self, forMode: mode) { port.schedule(in: self, forMode: mode) }
+    }
+
+    /// Removes `port` from `mode`, if it is there. May be called from any thread.
+    public func remove(_ port: Port, forMode mode: Mode) {
+        if port.removeSource(from: self, forMode: mode) { port.remove(from: self, forMode: mode) }
+    }
+}
+
+// MARK: - Messages
+
+/// A receiver of a port's messages.
 public protocol PortDelegate: AnyObject {
-    /// Called on the thread of a run loop that the port is in, once for each message. Never inside itself, for one loop.
+    /// Handles a message. Called once for each message, on the thread of a run loop that the port is in; on
+    /// one thread, never reentrantly.
     func handle(_ message: PortMessage)
 }
 
@@ -180,16 +204,36 @@ extension PortDelegate {
     public func handle(_ message: PortMessage) {}
 }
 
-extension Reactor.RunLoop {
-    /// Has `port` served in `mode`, which it keeps from being empty; from any thread.
+/// A message between ports: a number and components, which are data or ports.
+open class PortMessage: NSObject {
+    /// The message's number, which the sender chooses.
+    open var msgid: UInt32 = 0
+    /// For a received message, the port to reply to, or nil if the sender named none. For a message to send,
+    /// its destination.
+    open private(set) var sendPort: Port?
+    /// For a received message, the port at which it arrived. For a message to send, the port to reply to.
+    open private(set) var receivePort: Port?
+    /// The components: `NSData` and ``Port`` objects.
+    open private(set) var components: [AnyObject]?
+
+    /// Creates a message to send.
     ///
-    /// Adding an invalid port, or one that is in the mode already, does nothing.
-    public func add(_ port: Port, forMode mode: Mode) {
-        if port.enter(mode, of: self) { port.schedule(in: self, forMode: mode) }
+    /// - Parameters:
+    ///   - sendPort: The destination.
+    ///   - receivePort: The port to reply to.
+    ///   - components: `NSData` or ``SocketPort`` objects.
+    public init(sendPort: Port?, receivePort: Port?, components: [AnyObject]?) {
+        self.sendPort = sendPort
+        self.receivePort = receivePort
+        self.components = components
     }
 
-    /// Takes `port` out of `mode`, if it is there; from any thread.
-    public func remove(_ port: Port, forMode mode: Mode) {
-        if port.leave(mode, of: self) { port.remove(from: self, forMode: mode) }
+    /// Sends the message to its ``sendPort``, like ``Port/send(before:msgid:components:from:reserved:)``.
+    open func send(before date: Date) -> Bool {
+        guard let sendPort else { return false }
+        let array = components.map { NSMutableArray(array: $0) }
+        return sendPort.send(
+            before: date, msgid: Int(msgid), components: array, from: receivePort,
+            reserved: sendPort.reservedSpaceLength)
     }
 }

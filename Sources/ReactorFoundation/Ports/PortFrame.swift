@@ -1,22 +1,22 @@
 import Reactor
 
-/// A message between socket ports in bytes: Apple's framing, and Foundation's on Linux. All numbers have their highest
-/// byte first.
+/// A message between socket ports, in the wire format of Apple's systems and of Foundation on Linux.
 ///
-/// A magic number and the whole length, 4 bytes each; the message's number, 4 bytes; the sender's signature; then, for
-/// each component, a kind and a length, 4 bytes each, and as many bytes.
+/// Integers are big-endian. A frame is a magic number, the frame's length and the message's number, 4 bytes
+/// each; then the sender's signature; then, for each component, its kind and its length, 4 bytes each, and
+/// its bytes.
 struct PortFrame: Hashable, Sendable {
-    /// What a message carries.
+    /// A part of a message.
     enum Component: Hashable, Sendable {
         case data([UInt8])
         case port(PortSignature)
     }
 
-    /// Why bytes are no message. Nothing after them can be made out any more.
-    enum Fault: Error { case badMagic, badLength, badSignature, badComponent }
+    /// Why bytes are not a valid frame. The bytes that follow cannot be parsed either.
+    enum ParseError: Error { case badMagic, badLength, badSignature, badComponent }
 
-    /// No message is longer: beyond that a length is more likely to be garbage.
-    static let mostBytes = 16 << 20
+    /// The length limit of a frame: a greater length in a header is more likely garbage than a message.
+    static let maximumLength = 16 << 20
     static let headerLength = 12
     private static let magic: UInt32 = 0xD0CF_50C0
     private static let (dataKind, portKind) = (UInt32(1), UInt32(2))
@@ -31,9 +31,9 @@ struct PortFrame: Hashable, Sendable {
         self.components = components
     }
 
-    // MARK: Writing
+    // MARK: Encoding
 
-    /// The message in bytes; nil if it is too long, or a signature has no such form.
+    /// The encoded frame; nil if it is too long or a signature cannot be encoded.
     var bytes: [UInt8]? {
         guard let signature = sender.bytes else { return nil }
         var body = number.bigEndianBytes + signature
@@ -44,7 +44,7 @@ struct PortFrame: Hashable, Sendable {
                 guard let bytes = signature.bytes else { return nil }
                 Self.append(Self.portKind, bytes, to: &body)
             }
-            guard body.count <= Self.mostBytes - 8 else { return nil }
+            guard body.count <= Self.maximumLength - 8 else { return nil }
         }
         return Self.magic.bigEndianBytes + UInt32(body.count + 8).bigEndianBytes + body
     }
@@ -55,20 +55,20 @@ struct PortFrame: Hashable, Sendable {
         body += bytes
     }
 
-    // MARK: Reading
+    // MARK: Decoding
 
-    /// How long the message is whose first 8 bytes these are.
-    static func length(_ start: ArraySlice<UInt8>) throws(Fault) -> Int {
+    /// The length of the frame whose first 8 bytes are `start`.
+    static func length(_ start: ArraySlice<UInt8>) throws(ParseError) -> Int {
         guard UInt32(bigEndian: start.prefix(4)) == magic else { throw .badMagic }
         let length = UInt32(bigEndian: start.dropFirst(4).prefix(4))
-        guard length >= headerLength + PortSignature.headerLength, length <= mostBytes else {
+        guard length >= headerLength + PortSignature.headerLength, length <= maximumLength else {
             throw .badLength
         }
         return Int(length)
     }
 
-    /// Reads a message of exactly these bytes, whose beginning has been looked at.
-    init(_ bytes: ArraySlice<UInt8>) throws(Fault) {
+    /// Decodes a whole frame, whose first 8 bytes `length(_:)` has accepted.
+    init(_ bytes: ArraySlice<UInt8>) throws(ParseError) {
         var rest = bytes.dropFirst(8)
         number = UInt32(bigEndian: Self.take(4, from: &rest))
         guard rest.count >= PortSignature.headerLength else { throw .badSignature }
@@ -81,7 +81,7 @@ struct PortFrame: Hashable, Sendable {
         while !rest.isEmpty { components.append(try Self.takeComponent(from: &rest)) }
     }
 
-    private static func takeComponent(from rest: inout ArraySlice<UInt8>) throws(Fault) -> Component {
+    private static func takeComponent(from rest: inout ArraySlice<UInt8>) throws(ParseError) -> Component {
         guard rest.count >= 8 else { throw .badComponent }
         let kind = UInt32(bigEndian: take(4, from: &rest))
         let length = UInt32(bigEndian: take(4, from: &rest))
@@ -98,21 +98,20 @@ struct PortFrame: Hashable, Sendable {
     }
 }
 
-/// Cuts what comes in on a connection into messages. Pure: no descriptor, no loop.
-struct PortFramer {
+/// Splits the bytes received on a connection into frames.
+struct PortFrameDecoder {
     private var bytes: [UInt8] = []
-    /// Where in `bytes` the next message begins.
+    /// The index in `bytes` of the next frame.
     private var start = 0
 
-    /// Takes in what has come.
-    mutating func push(_ more: [UInt8]) {
+    mutating func append(_ more: [UInt8]) {
         bytes.removeFirst(start)
         start = 0
         bytes += more
     }
 
-    /// The next message, as soon as it is whole.
-    mutating func next() throws(PortFrame.Fault) -> PortFrame? {
+    /// Removes and returns the next frame; nil if it is incomplete.
+    mutating func next() throws(PortFrame.ParseError) -> PortFrame? {
         let rest = bytes[start...]
         guard rest.count >= 8 else { return nil }
         let length = try PortFrame.length(rest)

@@ -1,12 +1,13 @@
 import Glibc
 import Reactor
 
-/// What a socket port is known by: its address, and what kind of socket it is.
+/// The identity of a socket port: its address and the kind of its socket.
 ///
-/// It travels as Apple's systems have it, and Foundation on Linux: a byte each for family, type, protocol and the
-/// address's length, then the address, of which IPv4 and IPv6 have the form that Darwin gives them.
+/// The wire format is that of Apple's systems and of Foundation on Linux: a byte each for the family, the
+/// type, the protocol and the address's length, then the address. IPv4 and IPv6 addresses have Darwin's
+/// `sockaddr` layout.
 struct PortSignature: Hashable, Sendable {
-    /// The kind of sockets that a port uses; socket(2).
+    /// The family, type and protocol of a socket (socket(2)).
     struct Kind: Hashable, Sendable {
         var family: Int32
         var type: Int32
@@ -15,17 +16,16 @@ struct PortSignature: Hashable, Sendable {
         static let tcp = Kind(
             family: PF_INET, type: Int32(SOCK_STREAM.rawValue), transport: Int32(IPPROTO_TCP))
 
-        /// Whether bytes of the kind arrive in order and whole.
         var isStream: Bool { type == Int32(SOCK_STREAM.rawValue) }
     }
 
     var kind: Kind
     var address: SocketAddress
 
-    /// Stands for no port, in a message whose sender has named none.
+    /// The signature in a message without a reply port.
     static let none = PortSignature(kind: .tcp, address: .ipv4Any(port: 0))
 
-    // MARK: On the wire
+    // MARK: Wire format
 
     static let headerLength = 4
     private static let ipv4 = (length: 16, family: UInt8(2))
@@ -36,7 +36,7 @@ struct PortSignature: Hashable, Sendable {
         self.address = address
     }
 
-    /// Reads a signature, which has to be of all of `bytes`.
+    /// Decodes a signature that takes up all of `bytes`.
     init?(_ bytes: ArraySlice<UInt8>) {
         let bytes = Array(bytes)
         guard bytes.count >= Self.headerLength, bytes.count == Self.headerLength + Int(bytes[3]),
@@ -47,7 +47,7 @@ struct PortSignature: Hashable, Sendable {
             address: address)
     }
 
-    /// The signature in bytes; nil for what has no such form.
+    /// The encoded signature; nil if a field does not fit into its byte.
     var bytes: [UInt8]? {
         let address = Self.bytes(address)
         guard let family = UInt8(exactly: kind.family), let type = UInt8(exactly: kind.type),
@@ -68,7 +68,7 @@ struct PortSignature: Hashable, Sendable {
                 scope: UInt32(bigEndian: bytes[24..<28].reversed()),
                 flowInformation: UInt32(bigEndian: bytes[4..<8]))
         default:
-            // The kernel's form, of sockets that do not leave the machine.
+            // Unix-domain addresses stay on this machine and keep Linux's layout.
             guard let address = unsafe SocketAddress(bytes.span.bytes), address.family == .unix else {
                 return nil
             }
@@ -86,31 +86,31 @@ struct PortSignature: Hashable, Sendable {
             return [UInt8(ipv6.length), ipv6.family] + port + (address.flowInformation ?? 0).bigEndianBytes
                 + number.bigEndianBytes + (address.scope ?? 0).bigEndianBytes.reversed()
         }
-        return address.kernelBytes
+        return address.sockaddrBytes
     }
 }
 
 extension PortSignature {
-    /// The signature with the address that a message has really come from: what its sender is bound to may be any
-    /// address of its machine.
-    func seen(from peer: SocketAddress) -> PortSignature {
-        var seen = self
+    /// The signature with the host address of `peer`, which a message came from. A sender's own signature has
+    /// the address that its listener is bound to, which is often the wildcard address.
+    func replacingHost(with peer: SocketAddress) -> PortSignature {
+        var signature = self
         let port = address.port ?? 0
         if address.ipv4 != nil, let number = peer.ipv4 {
-            seen.address = .ipv4(number, port: port)
+            signature.address = .ipv4(number, port: port)
         } else if address.ipv6 != nil, let number = peer.ipv6 {
-            seen.address = .ipv6(number, port: port, scope: peer.scope ?? 0)
+            signature.address = .ipv6(number, port: port, scope: peer.scope ?? 0)
         }
-        return seen
+        return signature
     }
 
-    /// Whether an answer can be sent there.
+    /// Whether messages can be sent to the port.
     var isReachable: Bool { kind.isStream && address.port != 0 && address != .unixUnnamed }
 }
 
 extension SocketAddress {
-    /// The address in the kernel's form.
-    var kernelBytes: [UInt8] {
+    /// The bytes of the address as a Linux `sockaddr`.
+    var sockaddrBytes: [UInt8] {
         unsafe withSockAddr { address, length in
             unsafe Array(UnsafeRawBufferPointer(start: address, count: Int(length)))
         }
@@ -118,12 +118,12 @@ extension SocketAddress {
 }
 
 extension FixedWidthInteger where Self: UnsignedInteger {
-    /// The number of which `bytes` are the digits, the highest first.
+    /// Creates an integer from its big-endian bytes.
     init(bigEndian bytes: some Sequence<UInt8>) {
         self = bytes.reduce(0) { $0 << 8 | Self($1) }
     }
 
-    /// The number's bytes, the highest first.
+    /// The integer's big-endian bytes.
     var bigEndianBytes: [UInt8] {
         (1...(Self.bitWidth / 8)).map { UInt8(truncatingIfNeeded: self >> (Self.bitWidth - 8 * $0)) }
     }

@@ -2,10 +2,10 @@ public import Foundation
 import Glibc
 import Reactor
 
-/// A port that is reached over a stream socket: TCP over IPv4 or IPv6, or a Unix-domain socket.
+/// A port that sends and receives messages over stream sockets: TCP over IPv4 or IPv6, or Unix-domain.
 ///
-/// A *local* port listens; added to run loops, it hands its delegate, on one of their threads, each message that comes
-/// in. A *remote* port stands for one that listens elsewhere, and is there to send to.
+/// A *local* port listens. Added to run loops, it delivers each message to its delegate on one of their
+/// threads. A *remote* port represents a port that listens elsewhere; messages are sent to it.
 ///
 /// ```swift
 /// let port = SocketPort(tcpPort: 0)!
@@ -13,90 +13,96 @@ import Reactor
 /// RunLoop.current.add(port, forMode: .common)
 ///
 /// let remote = SocketPort(remoteWithTCPPort: 4711, host: "localhost")!
-/// let sent = remote.send(before: Date(timeIntervalSinceNow: 5), components: [Data("hello".utf8) as NSData], from: port,
+/// let sent = remote.send(
+///     before: Date(timeIntervalSinceNow: 5), components: [Data("hello".utf8) as NSData], from: port,
 ///     reserved: 0)
 /// ```
 ///
-/// Messages travel as between Apple's systems and as Foundation has them on Linux, so that old peers understand. They
-/// arrive in the order in which one port has sent them. What is no message, and one of more than
-/// ``longestMessage`` bytes, ends the connection it has come on, and no other. What has come in waits for the loop to
-/// run, up to about a megabyte; beyond that the senders wait.
+/// The wire format is that of Apple's systems and of Foundation on Linux. Messages sent to one port over one
+/// connection arrive in order. Bytes that are not a valid message, and a message of more than
+/// ``longestMessage`` bytes, close the connection that they arrived on; other connections are not affected.
+/// Received messages wait until the loop runs, up to about a megabyte; beyond that, senders block.
 ///
-/// Connections are made when they are needed, and kept for all remote ports of the same address, while one of these is
-/// in use. Remote ports of one address are equal.
+/// Remote ports of the same address are equal and share one connection. It is opened when a message is sent,
+/// and closed when the last of these ports is released or invalidated.
 ///
-/// Where Foundation on Linux differs: there a port cannot be added to this library's loops, a message names its receiver
-/// in place of its sender, and garbage can crash. Datagram sockets are not served here.
+/// Differences from Foundation on Linux: its ports cannot be added to Reactor's loops, a message names its
+/// receiver in place of its sender, and invalid bytes can crash the process. Datagram sockets are not
+/// supported here.
 open class SocketPort: Port, @unchecked Sendable {
-    /// The most bytes that a message may have with all that belongs to it, 16 MiB; longer ones are not sent.
-    public static let longestMessage = PortFrame.mostBytes
+    /// The maximum length of an encoded message, 16 MiB. Longer messages are not sent.
+    public static let longestMessage = PortFrame.maximumLength
 
-    // `@unchecked Sendable` is right: all of it is either constant or a mutex.
+    // `@unchecked Sendable` is correct: every stored property is a constant or a mutex.
 
     let signature: PortSignature
     private let receiver: PortReceiver?
-    /// What messages to this port's address go over. Nil once the port is invalid.
-    private let link: Mutex<PortLink?>
+    /// Sends messages to this port's address. Nil once the port is invalid.
+    private let sender: Mutex<PortSender?>
 
     private init(_ signature: PortSignature, _ receiver: PortReceiver?) {
         self.signature = signature
         self.receiver = receiver
-        link = Mutex(PortLink.shared(signature))
+        sender = Mutex(PortSender.shared(signature))
         super.init()
-        receiver?.setBell { [weak self] in self?.announceArrival() }
+        receiver?.setMessageHandler { [weak self] in self?.signalSource() }
     }
 
     deinit {
         closeSockets()
-        if Swift.type(of: self) == SocketPort.self { retire() }
+        if Swift.type(of: self) == SocketPort.self { becomeInvalid() }
     }
 
     // MARK: Local ports
 
-    /// Listens at a TCP port that the kernel chooses.
+    /// Creates a local port that listens on a TCP port chosen by the kernel.
     ///
-    /// - Precondition: There is one, and a descriptor to listen with; ``init(tcpPort:)`` is nil then.
+    /// - Precondition: A TCP port and a file descriptor are available. ``init(tcpPort:)`` returns nil
+    ///   instead.
     public convenience override init() {
         guard let receiver = try? PortReceiver(at: .ipv4Any(port: 0)) else {
-            preconditionFailure("there is no port, or no descriptor, left for a SocketPort")
+            preconditionFailure(
+                "SocketPort.init() failed to listen on a TCP port; use SocketPort(tcpPort: 0) to handle this."
+            )
         }
         self.init(PortSignature(kind: .tcp, address: receiver.address), receiver)
     }
 
-    /// Listens at a TCP port of all the machine's IPv4 addresses; nil if that cannot be.
+    /// Creates a local port that listens on a TCP port of all of the machine's IPv4 addresses; nil if that
+    /// fails.
     ///
-    /// - Parameter port: The port; 0 has the kernel choose one.
+    /// - Parameter port: The TCP port; 0 lets the kernel choose one.
     public convenience init?(tcpPort port: UInt16) {
         guard let receiver = try? PortReceiver(at: .ipv4Any(port: port)) else { return nil }
         self.init(PortSignature(kind: .tcp, address: receiver.address), receiver)
     }
 
-    /// Listens at an address; nil if that cannot be, or `type` is not `SOCK_STREAM`.
+    /// Creates a local port that listens at an address; nil if that fails, or if `type` is not `SOCK_STREAM`.
     ///
     /// - Parameters:
-    ///   - family: The family of protocols, as socket(2) has it, such as `PF_INET6`; that of the address.
+    ///   - family: The protocol family (socket(2)), such as `PF_INET6`. It must be the family of `address`.
     ///   - type: `SOCK_STREAM`.
-    ///   - protocol: `IPPROTO_TCP`, or 0 for the family's own.
-    ///   - address: A `sockaddr`, in this system's form.
+    ///   - protocol: `IPPROTO_TCP`, or 0 for the family's default.
+    ///   - address: The bytes of a Linux `sockaddr`.
     public convenience init?(
         protocolFamily family: Int32, socketType type: Int32, protocol: Int32, address: Data
     ) {
         let kind = PortSignature.Kind(family: family, type: type, transport: `protocol`)
-        guard kind.isStream, let place = SocketAddress(sockaddr: address),
-            Int32(place.family.rawValue) == family,
-            let receiver = try? PortReceiver(at: place)
+        guard kind.isStream, let socketAddress = SocketAddress(sockaddr: address),
+            Int32(socketAddress.family.rawValue) == family,
+            let receiver = try? PortReceiver(at: socketAddress)
         else { return nil }
         self.init(PortSignature(kind: kind, address: receiver.address), receiver)
     }
 
-    /// Takes over a socket that listens already; nil, and the socket closed, if it does not, or `type` is not
-    /// `SOCK_STREAM`.
+    /// Creates a local port that takes ownership of a listening socket. If the socket does not listen, or
+    /// `type` is not `SOCK_STREAM`, closes the socket and returns nil.
     ///
     /// - Parameters:
-    ///   - family: The socket's family of protocols.
-    ///   - type: Its type.
-    ///   - protocol: Its protocol.
-    ///   - sock: Belongs to the port from now on.
+    ///   - family: The socket's protocol family.
+    ///   - type: The socket's type.
+    ///   - protocol: The socket's protocol.
+    ///   - sock: The socket's descriptor.
     public convenience init?(
         protocolFamily family: Int32, socketType type: Int32, protocol: Int32, socket sock: Int32
     ) {
@@ -111,16 +117,16 @@ open class SocketPort: Port, @unchecked Sendable {
 
     // MARK: Remote ports
 
-    /// Stands for a TCP port of a host.
+    /// Creates a remote port for a TCP port of a host; nil if the host has no address.
     ///
-    /// A name is looked up at once, which may take a while; of its addresses an IPv4 one is preferred. Nil if there is
-    /// none.
+    /// The initializer blocks while it resolves a host name, and prefers an IPv4 address.
     /// - Parameters:
-    ///   - port: The port's number.
-    ///   - hostName: A name, or an address in digits; nil or empty for this machine.
+    ///   - port: The TCP port.
+    ///   - hostName: A host name or a numeric address; nil or empty for the loopback address.
     public convenience init?(remoteWithTCPPort port: UInt16, host hostName: String?) {
         let host = hostName.flatMap { $0.isEmpty ? nil : $0 }
-        guard let address = host.map({ SocketAddress(lookingUp: $0, port) }) ?? .ipv4Loopback(port: port)
+        guard
+            let address = host.map({ SocketAddress(resolving: $0, port: port) }) ?? .ipv4Loopback(port: port)
         else {
             return nil
         }
@@ -129,13 +135,13 @@ open class SocketPort: Port, @unchecked Sendable {
         self.init(PortSignature(kind: kind, address: address), nil)
     }
 
-    /// Stands for a port that listens at an address. If `address` is no `sockaddr`, nothing can be sent there.
+    /// Creates a remote port for an address. Sending fails if `address` is not a valid `sockaddr`.
     ///
     /// - Parameters:
-    ///   - family: The family of protocols.
-    ///   - type: `SOCK_STREAM`; to others nothing is sent.
+    ///   - family: The protocol family.
+    ///   - type: `SOCK_STREAM`; sending to other types fails.
     ///   - protocol: The protocol.
-    ///   - address: A `sockaddr`, in this system's form.
+    ///   - address: The bytes of a Linux `sockaddr`.
     public convenience init(
         remoteWithProtocolFamily family: Int32, socketType type: Int32, protocol: Int32, address: Data
     ) {
@@ -145,20 +151,20 @@ open class SocketPort: Port, @unchecked Sendable {
 
     convenience init(remote signature: PortSignature) { self.init(signature, nil) }
 
-    // MARK: What it is
+    // MARK: Properties
 
-    /// The family of protocols, as socket(2) has it.
+    /// The protocol family (socket(2)).
     open var protocolFamily: Int32 { signature.kind.family }
-    /// The type of socket, as socket(2) has it.
+    /// The socket type (socket(2)).
     open var socketType: Int32 { signature.kind.type }
-    /// The protocol, as socket(2) has it.
+    /// The protocol (socket(2)).
     open var `protocol`: Int32 { signature.kind.transport }
-    /// Where the port listens, or the remote one does: a `sockaddr`, in this system's form.
-    open var address: Data { Data(signature.address.kernelBytes) }
-    /// The socket that a local port listens with; -1 for a remote port, and for one that is no longer valid.
+    /// The bytes of a Linux `sockaddr`: the address at which the port listens.
+    open var address: Data { Data(signature.address.sockaddrBytes) }
+    /// The listening socket of a local port; -1 for a remote or an invalid port.
     open var socket: Int32 { isValid ? receiver?.descriptor ?? -1 : -1 }
 
-    /// Whether the other is the same port, or one that stands for the same address.
+    /// Whether `object` is the same port, or both are remote ports of the same address.
     open override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? SocketPort else { return false }
         return self === other || receiver == nil && other.receiver == nil && signature == other.signature
@@ -167,9 +173,9 @@ open class SocketPort: Port, @unchecked Sendable {
     /// Equal for equal ports.
     open override var hash: Int { signature.hashValue }
 
-    // MARK: Its end
+    // MARK: Invalidation
 
-    /// Closes the port's sockets, and what waits to be delivered is lost; in all else as ``Port/invalidate()``.
+    /// Closes the port's sockets and discards undelivered messages; otherwise like ``Port/invalidate()``.
     open override func invalidate() {
         closeSockets()
         super.invalidate()
@@ -177,54 +183,113 @@ open class SocketPort: Port, @unchecked Sendable {
 
     private func closeSockets() {
         receiver?.close()
-        let link = link.withLock { $0.take() }
-        withExtendedLifetime(link) {}
+        // Released outside the lock, because releasing the last reference closes the connection.
+        let sender = sender.withLock { $0.take() }
+        withExtendedLifetime(sender) {}
     }
 
     // MARK: Messages
 
-    /// Sends a message to this port, as soon as whoever sends to the same address has done, and waits until the kernel
-    /// has taken it.
+    /// Sends a message to this port. Blocks until the kernel has taken the message.
+    ///
+    /// Threads that send to the same address take turns.
     ///
     /// - Parameters:
-    ///   - limitDate: How long to wait at most, for others, a connection, and for the receiver to read. With one that
-    ///     has passed it is sent only if nothing has to be waited for. A message that is half sent by then is lost, and
-    ///     the connection with it; the next message makes a new one.
-    ///   - msgID: The message's number, of which 32 bits travel.
-    ///   - components: `Data`, `NSData`, or ``SocketPort`` objects.
-    ///   - receivePort: A local ``SocketPort`` that answers are to be sent to, or nil.
-    ///   - headerSpaceReserved: Not used.
-    /// - Returns: Whether the kernel has taken the message. It is lost all the same if the receiver ends, or closes its
-    ///   side, before having read it. False, too, for components of other types, for a message that is too long, and
-    ///   for a port that is not valid.
+    ///   - limitDate: The date until which to wait for other senders, the connection and the receiver. With a
+    ///     date in the past, the message is sent only if that is possible without waiting. If the date passes
+    ///     when the message is partly sent, the message is lost and the connection is closed; the next
+    ///     message opens a new one.
+    ///   - msgID: The message's number, which is truncated to 32 bits.
+    ///   - components: `Data`, `NSData` or ``SocketPort`` objects.
+    ///   - receivePort: A local ``SocketPort`` to reply to, or nil.
+    ///   - headerSpaceReserved: Ignored.
+    /// - Returns: Whether the kernel has taken the message. The message is still lost if the receiver closes
+    ///   the connection before reading it. Also false if a component has another type, the message is too
+    ///   long, or the port is invalid.
     open override func send(
         before limitDate: Date, msgid msgID: Int, components: NSMutableArray?, from receivePort: Port?,
         reserved headerSpaceReserved: Int
     ) -> Bool {
-        guard signature.isReachable, let link = link.withLock({ $0 }) else { return false }
-        guard let carried = PortFrame.components(components), receivePort == nil || receivePort is SocketPort
+        guard signature.isReachable, let messageSender = sender.withLock({ $0 }) else { return false }
+        guard let encodable = PortFrame.components(components),
+            receivePort == nil || receivePort is SocketPort
         else {
             return false
         }
-        let sender = (receivePort as? SocketPort)?.signature ?? .none
+        let replySignature = (receivePort as? SocketPort)?.signature ?? .none
         let number = UInt32(truncatingIfNeeded: msgID)
-        guard let bytes = PortFrame(number: number, sender: sender, components: carried).bytes else {
+        guard let bytes = PortFrame(number: number, sender: replySignature, components: encodable).bytes
+        else {
             return false
         }
-        return link.send(bytes, before: limitDate)
+        return messageSender.send(bytes, before: limitDate)
     }
 
-    override var hasArrivals: Bool { receiver?.hasArrivals ?? false }
+    override var hasMessages: Bool { receiver?.hasMessages ?? false }
 
     override func deliver() {
-        guard isValid, let arrival = receiver?.take() else { return }
-        // Before the delegate, who may run the loop.
-        if hasArrivals { announceArrival() }
-        let sender = arrival.frame.sender.seen(from: arrival.peer)
+        guard isValid, let received = receiver?.takeMessage() else { return }
+        // Signal before calling the delegate, which may run the loop.
+        if hasMessages { signalSource() }
+        let replySignature = received.frame.sender.replacingHost(with: received.peer)
         let message = PortMessage(
-            sendPort: sender.isReachable ? SocketPort(remote: sender) : nil, receivePort: self,
-            components: arrival.frame.components.map(\.object))
-        message.msgid = arrival.frame.number
+            sendPort: replySignature.isReachable ? SocketPort(remote: replySignature) : nil,
+            receivePort: self,
+            components: received.frame.components.map(\.object))
+        message.msgid = received.frame.number
         delegate()?.handle(message)
+    }
+}
+
+// MARK: - Foundation values
+
+extension PortFrame {
+    /// The components to send for a Cocoa array; nil if it has an object that cannot be sent.
+    fileprivate static func components(_ array: NSMutableArray?) -> [Component]? {
+        var components: [Component] = []
+        for object in array ?? [] {
+            switch object {
+            case let data as Data: components.append(.data(Array(data)))
+            case let data as NSData: components.append(.data(Array(data as Data)))
+            case let port as SocketPort: components.append(.port(port.signature))
+            default: return nil
+            }
+        }
+        return components
+    }
+}
+
+extension PortFrame.Component {
+    /// The object for ``PortMessage/components``.
+    fileprivate var object: AnyObject {
+        switch self {
+        case .data(let bytes): NSData(data: Data(bytes))
+        case .port(let signature): SocketPort(remote: signature)
+        }
+    }
+}
+
+extension SocketAddress {
+    /// Creates an address from the bytes of a Linux `sockaddr`.
+    fileprivate init?(sockaddr data: Data) {
+        let bytes = Array(data)
+        unsafe self.init(bytes.span.bytes)
+    }
+
+    /// Resolves `host`, preferring an IPv4 address; nil if it has no address. Blocks the calling thread,
+    /// whose loop runs in a private mode until then.
+    fileprivate init?(resolving host: String, port: UInt16) {
+        if let address = SocketAddress(host, port: port) {
+            self = address
+            return
+        }
+        let mode = RunLoop.Mode("ReactorFoundation.SocketPort")
+        var answer: Resolver.Answer?
+        Resolver.resolve(host: host, port: port, inModes: [mode]) { answer = $0 }
+        while answer == nil, RunLoop.current.run(mode: mode, before: Deadline.distantFuture) {}
+        guard case .success(let addresses) = answer,
+            let address = addresses.first(where: { $0.ipv4 != nil }) ?? addresses.first
+        else { return nil }
+        self = address
     }
 }

@@ -12,7 +12,7 @@ import Testing
         }
     }
 
-    @Test func `a stream's delegate on the resident loop collects the answer, and tells of its progress`()
+    @Test func `a download on the shared thread receives its body and reports progress`()
         async throws
     {
         try await withServer { server in
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func `many downloads share the thread, no more at once than the queue allows`() async throws {
+    @Test func `concurrent downloads receive their own bodies`() async throws {
         try await withServer { server in
             let downloads = (0..<20).map { Downloader(port: server.port, path: "/\($0 * 10_000)") }
             let queue = OperationQueue()
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func `a download is cancelled in the middle, by its progress`() async throws {
+    @Test func `cancelling the progress cancels a download`() async throws {
         try await withServer { server in
             let download = Downloader(port: server.port, path: "/endless") { download in
                 if download.body.count > 100_000 { download.progress.cancel() }
@@ -46,18 +46,18 @@ import Testing
             let queue = OperationQueue()
             queue.addOperations([download], waitUntilFinished: true)
             #expect(download.isCancelled && download.body.count > 100_000)
-            guard case .failure(let error) = download.result else { fatalError("it did not fail") }
+            guard case .failure(let error) = download.result else { fatalError("The download did not fail.") }
             #expect(error is CancellationError)
         }
     }
 
-    @Test func `a download that finds no server fails with the stream's error`() async throws {
+    @Test func `a refused download fails with the stream's error`() async throws {
         try await onItsOwnThread {
-            let silent = try SocketPeer.bound()
-            let address = try silent.localAddress
+            let notListening = try SocketPeer.bound()
+            let address = try notListening.localAddress
             let download = Downloader(port: address.port ?? 0, path: "/")
             OperationQueue().addOperations([download], waitUntilFinished: true)
-            guard case .failure(let error) = download.result else { fatalError("it did not fail") }
+            guard case .failure(let error) = download.result else { fatalError("The download did not fail.") }
             #expect(error as? Errno == .connectionRefused)
         }
     }

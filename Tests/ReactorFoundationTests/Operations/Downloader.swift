@@ -1,13 +1,14 @@
 import Reactor
 import ReactorFoundation
 
-/// Fetches what a server has to say by HTTP/1.0, as downloaders of the Cocoa kind do.
+/// An HTTP/1.0 download, written the way Cocoa code writes it.
 ///
-/// `@unchecked Sendable` is right: what changes is touched on the loop's thread, and read when all is over.
+/// `@unchecked Sendable` is correct: mutable state is used on the loop's thread, and read after the operation
+/// finishes.
 final class Downloader: RunLoopOperation, StreamDelegate, @unchecked Sendable {
     private(set) var body = Data()
-    /// Called on the loop's thread when more has come.
-    private let atProgress: @Sendable (Downloader) -> Void
+    /// Called on the loop's thread when data has arrived.
+    private let onProgress: @Sendable (Downloader) -> Void
     private let port: UInt16
     private let path: String
     private var input: InputStream?
@@ -19,9 +20,9 @@ final class Downloader: RunLoopOperation, StreamDelegate, @unchecked Sendable {
 
     init(
         port: UInt16, path: String, runLoop: RunLoop? = nil,
-        atProgress: @escaping @Sendable (Downloader) -> Void = { _ in }
+        onProgress: @escaping @Sendable (Downloader) -> Void = { _ in }
     ) {
-        (self.port, self.path, self.atProgress) = (port, path, atProgress)
+        (self.port, self.path, self.onProgress) = (port, path, onProgress)
         super.init(runLoop: runLoop)
     }
 
@@ -63,7 +64,7 @@ final class Downloader: RunLoopOperation, StreamDelegate, @unchecked Sendable {
         let bytes = input?.read(upTo: 4096) ?? []
         if hasHead { body += bytes } else { readHead(bytes) }
         if knowsLength { progress.completedUnitCount = Int64(body.count) }
-        atProgress(self)
+        onProgress(self)
     }
 
     private func readHead(_ bytes: [UInt8]) {
@@ -73,14 +74,15 @@ final class Downloader: RunLoopOperation, StreamDelegate, @unchecked Sendable {
         body = Data(head[end.upperBound...])
         let lines = String(decoding: head[..<end.lowerBound], as: UTF8.self).components(separatedBy: "\r\n")
         let length = lines.first { $0.hasPrefix("Content-Length: ") }?.dropFirst(16)
-        // Foundation traps on a total of nothing.
+        // Foundation traps if the total unit count is zero.
         guard let count = length.flatMap({ Int64($0) }), count > 0 else { return }
         progress.totalUnitCount = count
         knowsLength = true
     }
 }
 
-/// A server that answers `/count` with so many bytes, and `/endless` with more and more, on a thread of its own.
+/// A server on its own thread: `/count` returns that many bytes, `/endless` returns bytes until the client
+/// closes.
 final class FileServer: Sendable {
     let port: UInt16
     private let thread: RunLoopThread
@@ -89,7 +91,7 @@ final class FileServer: Sendable {
         thread = try RunLoopThread(name: "server")
         port = thread.runLoop.performAndWait {
             let listener = try? Listener(.ipv4Loopback(port: 0)) { _, connection in
-                Answerer(connection).begin()
+                Response(connection).begin()
             }
             if let listener { try? RunLoop.current.add(listener, forMode: .common) }
             return listener?.localAddress.port ?? 0
@@ -98,19 +100,19 @@ final class FileServer: Sendable {
 
     func stop() { thread.stop() }
 
-    /// What one client is answered. It lives until it has said all, or nobody listens.
-    private final class Answerer: StreamDelegate {
+    /// The response to one client. An observer in the loop retains it until it is sent, or the client closes.
+    private final class Response: StreamDelegate {
         private let connection: Listener.Connection
-        private var answer: [UInt8] = []
+        private var bytes: [UInt8] = []
         private var isEndless = false
-        private var keeper: RunLoop.Observer?
+        private var retainingObserver: RunLoop.Observer?
 
         init(_ connection: Listener.Connection) { self.connection = connection }
 
         func begin() {
-            let keeper = RunLoop.Observer(for: []) { [self] _, _ in withExtendedLifetime(self) {} }
-            self.keeper = keeper
-            RunLoop.current.add(keeper, forMode: .common)
+            let observer = RunLoop.Observer(for: []) { [self] _, _ in withExtendedLifetime(self) {} }
+            retainingObserver = observer
+            RunLoop.current.add(observer, forMode: .common)
             for stream in [connection.input, connection.output] as [Stream] {
                 stream.delegate = self
                 stream.schedule(in: .current, forMode: .common)
@@ -134,25 +136,25 @@ final class FileServer: Sendable {
             let count = Int(words[1].dropFirst())
             isEndless = count == nil
             let length = count.map { "Content-Length: \($0)\r\n" } ?? ""
-            answer = Array("HTTP/1.0 200 OK\r\n\(length)\r\n".utf8) + [UInt8](repeating: 7, count: count ?? 0)
+            bytes = Array("HTTP/1.0 200 OK\r\n\(length)\r\n".utf8) + [UInt8](repeating: 7, count: count ?? 0)
             write()
         }
 
         private func write() {
-            if isEndless, answer.isEmpty { answer = [UInt8](repeating: 7, count: 65_536) }
-            guard !answer.isEmpty else { return }
-            let count = answer.withUnsafeBufferPointer {
+            if isEndless, bytes.isEmpty { bytes = [UInt8](repeating: 7, count: 65_536) }
+            guard !bytes.isEmpty else { return }
+            let count = bytes.withUnsafeBufferPointer {
                 connection.output.write($0.baseAddress!, maxLength: $0.count)
             }
             guard count >= 0 else { return end() }
-            answer.removeFirst(count)
-            if answer.isEmpty, !isEndless { end() }
+            bytes.removeFirst(count)
+            if bytes.isEmpty, !isEndless { end() }
         }
 
         private func end() {
             connection.input.close()
             connection.output.close()
-            keeper.take()?.invalidate()
+            retainingObserver.take()?.invalidate()
         }
     }
 }

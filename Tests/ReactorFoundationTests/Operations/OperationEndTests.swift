@@ -5,41 +5,41 @@ import ReactorTestSupport
 import Testing
 
 @Suite struct OperationEndTests {
-    private struct Fault: Error {}
+    private struct TestError: Error {}
 
     // MARK: Finishing
 
-    @Test func `on the loop's thread an operation has finished when finish returns`() async throws {
+    @Test func `finish on the loop's thread returns after the operation has finished`() async throws {
         try await withRunLoop { loop in
             let operation = ScriptedOperation(runLoop: loop) { operation in
-                operation.finish(with: .failure(Fault()))
+                operation.finish(with: .failure(TestError()))
                 operation.log("\(operation.isFinished)")
             }
             operation.start()
-            operation.begun.wait()
+            operation.started.wait()
             #expect(operation.log.all == ["start", "finish", "true"])
-            #expect(operation.error is Fault)
+            #expect(operation.error is TestError)
         }
     }
 
-    @Test func `from another thread an operation finishes on the loop's`() async throws {
+    @Test func `finish on another thread finishes the operation on the loop's thread`() async throws {
         try await withRunLoop { loop in
             final class Operation: ScriptedOperation, @unchecked Sendable {
-                override func operationWillFinish() { log("at home \(!Thread.isMainThread && isHome)") }
-                var isHome: Bool { home.isCurrent }
-                let home: RunLoop
+                let loop: RunLoop
 
-                init(home: RunLoop) {
-                    self.home = home
-                    super.init(runLoop: home)
+                init(loop: RunLoop) {
+                    self.loop = loop
+                    super.init(runLoop: loop)
                 }
+
+                override func operationWillFinish() { log("on loop thread: \(loop.isCurrent)") }
             }
-            let operation = Operation(home: loop)
+            let operation = Operation(loop: loop)
             operation.start()
-            operation.begun.wait()
+            operation.started.wait()
             operation.finish()
-            operation.ended.wait()
-            #expect(operation.log.all == ["start", "at home true"])
+            operation.finished.wait()
+            #expect(operation.log.all == ["start", "on loop thread: true"])
         }
     }
 
@@ -47,31 +47,32 @@ import Testing
         try await withRunLoop { loop in
             let operation = ScriptedOperation(runLoop: loop) { operation in
                 operation.finish()
-                operation.finish(with: .failure(Fault()))
+                operation.finish(with: .failure(TestError()))
             }
             operation.start()
-            operation.ended.wait()
-            operation.finish(with: .failure(Fault()))
+            operation.finished.wait()
+            operation.finish(with: .failure(TestError()))
             operation.start()
             #expect(operation.succeeded)
             #expect(operation.log.all == ["start", "finish"])
         }
     }
 
-    @Test func `an operation with a result finishes without having begun when it is started`() async throws {
+    @Test func `starting an operation that has a result finishes it without beginning the work`() async throws
+    {
         try await withRunLoop { loop in
             let operation = ScriptedOperation(runLoop: loop)
-            operation.finish(with: .failure(Fault()))
+            operation.finish(with: .failure(TestError()))
             #expect(!operation.isFinished && operation.result == nil)
             operation.start()
-            #expect(operation.isFinished && operation.error is Fault)
+            #expect(operation.isFinished && operation.error is TestError)
             #expect(operation.log.all.isEmpty)
         }
     }
 
     // MARK: Cancelling
 
-    @Test func `an operation that is cancelled before its start finishes at once without beginning`()
+    @Test func `starting a cancelled operation finishes it without beginning the work`()
         async throws
     {
         try await withRunLoop { loop in
@@ -84,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func `an operation that is cancelled before its loop has looked does not begin`() async throws {
+    @Test func `cancelling before the loop runs prevents the work from beginning`() async throws {
         try await onItsOwnThread {
             let operation = ScriptedOperation(runLoop: .current)
             operation.start()
@@ -95,51 +96,51 @@ import Testing
         }
     }
 
-    @Test func `however many threads cancel, the operation is told once, on the loop's thread`() async throws
-    {
+    @Test func `cancelling on many threads calls operationDidCancel once`() async throws {
         try await withRunLoop { loop in
             let operation = ScriptedOperation(runLoop: loop)
             operation.start()
-            operation.begun.wait()
+            operation.started.wait()
             DispatchQueue.concurrentPerform(iterations: 8) { _ in operation.cancel() }
-            operation.ended.wait()
+            operation.finished.wait()
             operation.cancel()
             #expect(operation.log.all == ["start", "cancel", "finish"])
             #expect(operation.isCancelled && operation.error is CancellationError)
         }
     }
 
-    @Test func `cancelling inside the start is told of after it`() async throws {
+    @Test func `cancelling inside operationDidStart calls operationDidCancel after it returns`() async throws
+    {
         try await withRunLoop { loop in
             let operation = ScriptedOperation(runLoop: loop) { operation in
                 operation.cancel()
                 operation.log("started")
             }
             operation.start()
-            operation.ended.wait()
+            operation.finished.wait()
             #expect(operation.log.all == ["start", "started", "cancel", "finish"])
         }
     }
 
-    @Test func `an operation may take its time to end after it was cancelled, and say how`() async throws {
+    @Test func `a cancelled operation may finish later, with its own result`() async throws {
         try await withRunLoop { loop in
-            final class Patient: ScriptedOperation, @unchecked Sendable {
+            final class SlowToCancel: ScriptedOperation, @unchecked Sendable {
                 override func operationDidCancel() {
                     log("cancel")
                     Timer.scheduled(after: .milliseconds(1)) { _ in self.finish() }
                 }
             }
-            let operation = Patient(runLoop: loop)
+            let operation = SlowToCancel(runLoop: loop)
             operation.start()
-            operation.begun.wait()
+            operation.started.wait()
             operation.cancel()
-            operation.ended.wait()
+            operation.finished.wait()
             #expect(operation.log.all == ["start", "cancel", "finish"])
             #expect(operation.succeeded && operation.isCancelled)
         }
     }
 
-    @Test func `cancelling all operations of a queue frees it of those under way and those that wait`()
+    @Test func `cancelAllOperations ends executing and pending operations`()
         async throws
     {
         try await withRunLoop { loop in
@@ -147,8 +148,8 @@ import Testing
             queue.maxConcurrentOperationCount = 1
             let operations = (0..<3).map { _ in ScriptedOperation(runLoop: loop) }
             queue.addOperations(operations, waitUntilFinished: false)
-            operations[0].begun.wait()
-            // Here, so that the first does not make room before the others are cancelled.
+            operations[0].started.wait()
+            // On the loop's thread, so that the first cannot finish before the others are cancelled.
             loop.performAndWait { queue.cancelAllOperations() }
             queue.waitUntilAllOperationsAreFinished()
             #expect(operations[0].log.all == ["start", "cancel", "finish"])
@@ -157,100 +158,99 @@ import Testing
         }
     }
 
-    @Test func `cancelling against finishing, one of them wins and the operation finishes once`() async throws
-    {
+    @Test func `an operation that is cancelled and finished concurrently finishes once`() async throws {
         try await withRunLoop { loop in
             for _ in 0..<50 {
                 let operation = ScriptedOperation(runLoop: loop)
                 operation.start()
-                operation.begun.wait()
+                operation.started.wait()
                 DispatchQueue.concurrentPerform(iterations: 2) { index in
                     if index == 0 { operation.cancel() } else { operation.finish() }
                 }
-                operation.ended.wait()
+                operation.finished.wait()
                 #expect(operation.log.all.filter { $0 == "finish" }.count == 1)
                 #expect(operation.result != nil)
             }
         }
     }
 
-    // MARK: The loop's end
+    // MARK: The end of the loop
 
-    @Test func `an operation whose loop has ended already fails`() async throws {
+    @Test func `an operation on a loop that has ended fails`() async throws {
         try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "gone")
+            let thread = try RunLoopThread(name: "ended")
             thread.stop()
             let operation = ScriptedOperation(runLoop: thread.runLoop)
             operation.start()
-            operation.ended.wait()
+            operation.finished.wait()
             #expect(operation.error is RunLoopHasEnded)
             #expect(operation.log.all.isEmpty)
         }
     }
 
-    @Test func `an operation whose loop ends under it lets go of its work and fails`() async throws {
+    @Test func `an operation fails and releases its resources when its loop ends`() async throws {
         try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "going")
+            let thread = try RunLoopThread(name: "ending")
             let operation = ScriptedOperation(runLoop: thread.runLoop)
             operation.start()
-            operation.begun.wait()
+            operation.started.wait()
             thread.stop()
-            operation.ended.wait()
+            operation.finished.wait()
             #expect(operation.error is RunLoopHasEnded)
             #expect(operation.log.all == ["start", "finish"])
         }
     }
 
-    // MARK: What is let go of
+    // MARK: Memory
 
-    @Test func `the object of a work closure lives on the loop's thread, until the operation finishes`()
+    @Test func `the work object is created and released on the loop's thread`()
         async throws
     {
         try await withRunLoop { loop in
             let log = Trace()
-            let (begun, ended) = (Happening(), Happening())
+            let (started, finished) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
             let operation = RunLoopOperation(runLoop: loop) { _ in
-                log("made at home \(loop.isCurrent)")
-                begun.happened()
-                return AtEnd { log("ended at home \(loop.isCurrent)") }
+                log("created on loop thread: \(loop.isCurrent)")
+                started.signal()
+                return AtEnd { log("released on loop thread: \(loop.isCurrent)") }
             }
-            operation.completionBlock = { ended.happened() }
+            operation.completionBlock = { finished.signal() }
             operation.start()
-            begun.wait()
+            started.wait()
             operation.cancel()
-            ended.wait()
-            #expect(log.all == ["made at home true", "ended at home true"])
+            finished.wait()
+            #expect(log.all == ["created on loop thread: true", "released on loop thread: true"])
         }
     }
 
-    @Test func `a work closure may finish the operation at once`() async throws {
+    @Test func `a work closure may finish the operation before it returns`() async throws {
         try await withRunLoop { loop in
-            let ended = Happening()
+            let finished = DispatchSemaphore(value: 0)
             let operation = RunLoopOperation(runLoop: loop) { operation in
                 operation.finish()
-                return AtEnd { ended.happened() }
+                return AtEnd { finished.signal() }
             }
             operation.start()
-            ended.wait()
+            finished.wait()
             operation.waitUntilFinished()
         }
     }
 
     @Test(arguments: [true, false])
-    func `a finished operation is freed, and so is what its closures hold`(isCancelled: Bool) async throws {
-        let freed = Happening()
+    func `a finished operation releases its closures and is deallocated`(isCancelled: Bool) async throws {
+        let freed = DispatchSemaphore(value: 0)
         try await withRunLoop { loop in
             do {
-                let held = AtEnd { freed.happened() }
-                let operation = RunLoopOperation(runLoop: loop) { _ in held }
-                let ended = Happening()
+                let captured = AtEnd { freed.signal() }
+                let operation = RunLoopOperation(runLoop: loop) { _ in captured }
+                let finished = DispatchSemaphore(value: 0)
                 operation.completionBlock = {
-                    withExtendedLifetime((operation, held)) {}
-                    ended.happened()
+                    withExtendedLifetime((operation, captured)) {}
+                    finished.signal()
                 }
                 operation.start()
                 if isCancelled { operation.cancel() } else { operation.finish() }
-                ended.wait()
+                finished.wait()
             }
         }
         try await onItsOwnThread { freed.wait() }
@@ -258,26 +258,26 @@ import Testing
 
     // MARK: Progress
 
-    @Test func `success completes the progress, of which a parent learns`() async throws {
+    @Test func `success completes the progress and updates its parent`() async throws {
         try await withRunLoop { loop in
             let operations = (0..<2).map { _ in ScriptedOperation(runLoop: loop) { $0.finish() } }
-            let whole = Progress.discreteProgress(totalUnitCount: 2)
-            for operation in operations { whole.addChild(operation.progress, withPendingUnitCount: 1) }
+            let parent = Progress.discreteProgress(totalUnitCount: 2)
+            for operation in operations { parent.addChild(operation.progress, withPendingUnitCount: 1) }
             for operation in operations {
                 operation.start()
-                operation.ended.wait()
+                operation.finished.wait()
             }
-            #expect(whole.completedUnitCount == 2 && whole.isFinished)
+            #expect(parent.completedUnitCount == 2 && parent.isFinished)
         }
     }
 
-    @Test func `cancelling the progress cancels the operation, and the other way round`() async throws {
+    @Test func `cancelling the progress cancels the operation, and vice versa`() async throws {
         try await withRunLoop { loop in
             let (first, second) = (ScriptedOperation(runLoop: loop), ScriptedOperation(runLoop: loop))
             for operation in [first, second] { operation.start() }
             first.progress.cancel()
             second.cancel()
-            for operation in [first, second] { operation.ended.wait() }
+            for operation in [first, second] { operation.finished.wait() }
             #expect(first.isCancelled && first.error is CancellationError)
             #expect(second.progress.isCancelled && !second.progress.isFinished)
         }

@@ -5,28 +5,28 @@ import ReactorTestSupport
 import Testing
 
 @Suite struct OperationTests {
-    // MARK: Started by hand
+    // MARK: Without a queue
 
-    @Test func `two operations are under way at once on one thread`() async throws {
+    @Test func `two operations execute at once on one thread`() async throws {
         try await withRunLoop { loop in
             let first = ScriptedOperation(runLoop: loop)
             let second = ScriptedOperation(runLoop: loop)
             first.start()
             second.start()
-            first.begun.wait()
-            second.begun.wait()
+            first.started.wait()
+            second.started.wait()
             #expect(first.isExecuting && second.isExecuting)
             second.finish()
-            second.ended.wait()
+            second.finished.wait()
             #expect(first.isExecuting && !first.isFinished)
             #expect(!second.isExecuting && second.isFinished)
             first.finish()
-            first.ended.wait()
+            first.finished.wait()
             #expect(first.succeeded && second.succeeded)
         }
     }
 
-    @Test func `a block operation, which is not concurrent, has finished when start returns`() async throws {
+    @Test func `start of a block operation returns after it has finished`() async throws {
         try await onItsOwnThread {
             let log = Trace()
             let operations = ["a", "b"].map { name in BlockOperation { log(name) } }
@@ -36,27 +36,27 @@ import Testing
         }
     }
 
-    @Test func `the work begins on the loop's thread, whichever thread starts it, and never inside start`()
+    @Test func `the work begins on the loop's thread after start has returned`()
         async throws
     {
         try await withRunLoop { loop in
             let fromOutside = ScriptedOperation(runLoop: loop) { $0.log("\(loop.isCurrent)") }
             fromOutside.start()
-            fromOutside.begun.wait()
+            fromOutside.started.wait()
             let fromInside = ScriptedOperation(runLoop: loop) { $0.log("\(loop.isCurrent)") }
             loop.perform {
                 fromInside.start()
                 fromInside.log("started")
             }
-            fromInside.begun.wait()
+            fromInside.started.wait()
             #expect(fromOutside.log.all == ["start", "true"])
             #expect(fromInside.log.all == ["started", "start", "true"])
             for operation in [fromOutside, fromInside] { operation.finish() }
-            for operation in [fromOutside, fromInside] { operation.ended.wait() }
+            for operation in [fromOutside, fromInside] { operation.finished.wait() }
         }
     }
 
-    @Test func `without a loop of its own an operation works on a thread that all such share`() async throws {
+    @Test func `operations without a loop share one thread`() async throws {
         try await onItsOwnThread {
             let loops = Trace()
             let operations = (0..<2).map { _ in
@@ -66,12 +66,12 @@ import Testing
                 }
             }
             for operation in operations { operation.start() }
-            for operation in operations { operation.ended.wait() }
+            for operation in operations { operation.finished.wait() }
             #expect(Set(loops.all).count == 1 && loops.all.count == 2)
         }
     }
 
-    @Test func `the work waits for one of its modes`() async throws {
+    @Test func `the work begins only in the operation's modes`() async throws {
         try await onItsOwnThread {
             let mode = RunLoop.Mode("work")
             let operation = ScriptedOperation(runLoop: .current, modes: [mode]) { $0.finish() }
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test func `an executing operation keeps its loop running, a finished one does not`() async throws {
+    @Test func `a loop runs while an operation executes on it`() async throws {
         try await onItsOwnThread {
             let operation = ScriptedOperation(runLoop: .current) { operation in
                 Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
@@ -94,59 +94,59 @@ import Testing
         }
     }
 
-    @Test func `an operation that nobody holds lives until it has finished`() async throws {
+    @Test func `an executing operation retains itself`() async throws {
         try await withRunLoop { loop in
-            let ended = Happening()
+            let finished = DispatchSemaphore(value: 0)
             weak var weakOperation: ScriptedOperation?
             do {
                 let operation = ScriptedOperation(runLoop: loop)
-                operation.completionBlock = { ended.happened() }
+                operation.completionBlock = { finished.signal() }
                 weakOperation = operation
                 operation.start()
-                operation.begun.wait()
+                operation.started.wait()
             }
             try #require(weakOperation).finish()
-            ended.wait()
+            finished.wait()
         }
     }
 
     // MARK: In queues
 
     @Test(arguments: [1, 3])
-    func `a queue has no more operations under way than its maximum`(most: Int) async throws {
+    func `a queue executes at most its maximum number of operations`(maximum: Int) async throws {
         try await withRunLoop { loop in
-            let underWay = Count()
+            let executing = PeakCounter()
             let queue = OperationQueue()
-            queue.maxConcurrentOperationCount = most
+            queue.maxConcurrentOperationCount = maximum
             let operations = (0..<12).map { _ in
                 ScriptedOperation(runLoop: loop) { operation in
-                    underWay.add(1)
+                    executing.add(1)
                     Timer.scheduled(after: .milliseconds(1)) { _ in
-                        underWay.add(-1)
+                        executing.add(-1)
                         operation.finish()
                     }
                 }
             }
             queue.addOperations(operations, waitUntilFinished: true)
             #expect(operations.allSatisfy { $0.succeeded })
-            #expect(underWay.highest <= most)
+            #expect(executing.peak <= maximum)
         }
     }
 
-    @Test func `as many operations as a queue allows are under way together`() async throws {
+    @Test func `a queue executes its maximum number of operations at once`() async throws {
         try await withRunLoop { loop in
             let queue = OperationQueue()
             queue.maxConcurrentOperationCount = 4
             let operations = (0..<4).map { _ in ScriptedOperation(runLoop: loop) }
             queue.addOperations(operations, waitUntilFinished: false)
-            for operation in operations { operation.begun.wait() }
+            for operation in operations { operation.started.wait() }
             #expect(operations.allSatisfy { $0.isExecuting })
             for operation in operations { operation.finish() }
             queue.waitUntilAllOperationsAreFinished()
         }
     }
 
-    @Test func `an operation begins when those that it depends on have finished, in whatever queue`()
+    @Test func `an operation begins after its dependencies finish, also across queues`()
         async throws
     {
         try await withRunLoop { loop in
@@ -179,15 +179,15 @@ import Testing
             operation.start()
             operation.start()
         }
-        #expect(result.message.contains("an operation was started twice"))
+        #expect(result.message.contains("RunLoopOperation.start() was called twice."))
     }
 
-    @Test func `starting before those that it depends on have finished traps`() async {
+    @Test func `starting before the dependencies have finished traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let operation = ScriptedOperation()
             operation.addDependency(ScriptedOperation())
             operation.start()
         }
-        #expect(result.message.contains("before those that it depends on have finished"))
+        #expect(result.message.contains("before the operation's dependencies had finished"))
     }
 }

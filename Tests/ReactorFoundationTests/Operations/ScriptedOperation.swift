@@ -3,27 +3,27 @@ import Reactor
 import ReactorFoundation
 import ReactorTestSupport
 
-/// An operation that writes down what it is told, and does what a test wants it to when it is told of its start.
+/// An operation that logs the calls of its methods, and calls a test's closure when it starts.
 class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
     let log = Trace()
-    let begun = Happening()
-    let ended = Happening()
+    let started = DispatchSemaphore(value: 0)
+    let finished = DispatchSemaphore(value: 0)
     /// Called by `operationDidStart()`.
-    private let atStart: @Sendable (ScriptedOperation) -> Void
+    private let onStart: @Sendable (ScriptedOperation) -> Void
 
     init(
         runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common],
-        atStart: @escaping @Sendable (ScriptedOperation) -> Void = { _ in }
+        onStart: @escaping @Sendable (ScriptedOperation) -> Void = { _ in }
     ) {
-        self.atStart = atStart
+        self.onStart = onStart
         super.init(runLoop: runLoop, modes: modes)
-        completionBlock = { [ended] in ended.happened() }
+        completionBlock = { [finished] in finished.signal() }
     }
 
     override func operationDidStart() {
         log("start")
-        atStart(self)
-        begun.happened()
+        onStart(self)
+        started.signal()
     }
 
     override func operationDidCancel() {
@@ -42,7 +42,7 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
     }
 }
 
-/// Has a thread of its own run a loop, for as long as `body` takes.
+/// Calls `body` with the loop of a new thread, which runs until `body` returns.
 func withRunLoop<Result: Sendable>(
     _ body: @escaping @Sendable (RunLoop) throws -> Result
 ) async throws -> Result {

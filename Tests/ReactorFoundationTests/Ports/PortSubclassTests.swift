@@ -3,12 +3,12 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// A port as Cocoa code has it: valid by its own account, and invalidated without the superclass.
+/// A port that overrides `isValid` and `invalidate()` without calling `super`, as Cocoa code does.
 private final class IndependentPort: Port, @unchecked Sendable {
-    private let end: AtEnd
+    private let onDeinit: AtEnd
     private var isUsable = true
 
-    init(_ end: AtEnd) { self.end = end }
+    init(_ onDeinit: AtEnd) { self.onDeinit = onDeinit }
 
     override var isValid: Bool { isUsable }
 
@@ -19,21 +19,20 @@ private final class IndependentPort: Port, @unchecked Sendable {
     }
 }
 
-/// Does not say that it is in a loop, and is so all the same.
-private final class SilentPort: Port, @unchecked Sendable {
+/// A port that overrides scheduling without calling `super`.
+private final class UnscheduledPort: Port, @unchecked Sendable {
     override func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) {}
     override func remove(from runLoop: RunLoop, forMode mode: RunLoop.Mode) {}
 
     deinit { invalidate() }
 }
 
-/// What subclasses of ports override, and what clients call themselves.
 @Suite struct PortSubclassTests {
     @Test func `a loop releases a port that posts its invalidation itself`() async throws {
         try await onItsOwnThread {
-            let (loop, freed) = (RunLoop.current, Happening())
+            let (loop, freed) = (RunLoop.current, DispatchSemaphore(value: 0))
             do {
-                let port = IndependentPort(AtEnd { freed.happened() })
+                let port = IndependentPort(AtEnd { freed.signal() })
                 loop.add(port, forMode: .default)
                 loop.add(port, forMode: .tracking)
                 port.invalidate()
@@ -45,7 +44,7 @@ private final class SilentPort: Port, @unchecked Sendable {
         }
     }
 
-    @Test func `another port stays when one posts its invalidation`() async throws {
+    @Test func `a port's invalidation leaves other ports in the loop`() async throws {
         try await onItsOwnThread {
             let (loop, other) = (RunLoop.current, Port())
             loop.add(other, forMode: .default)
@@ -57,8 +56,7 @@ private final class SilentPort: Port, @unchecked Sendable {
         }
     }
 
-    @Test func `a port that is scheduled directly keeps its loop running, until it is removed`() async throws
-    {
+    @Test func `schedule(in:forMode:) keeps a loop running until remove(from:forMode:)`() async throws {
         try await onItsOwnThread {
             let (loop, port) = (RunLoop.current, Port())
             port.schedule(in: loop, forMode: .default)
@@ -68,23 +66,23 @@ private final class SilentPort: Port, @unchecked Sendable {
         }
     }
 
-    @Test func `a socket port that is scheduled directly receives messages`() async throws {
+    @Test func `schedule(in:forMode:) makes a socket port receive messages`() async throws {
         try await onItsOwnThread {
             let (mailbox, port) = (Mailbox(), try #require(SocketPort(tcpPort: 0)))
             port.setDelegate(mailbox)
-            port.remote.say("early")
+            port.remote.sendTexts("early")
             port.schedule(in: .current, forMode: .default)
             port.remote.schedule(in: .current, forMode: .default)
-            port.remote.say("late")
+            port.remote.sendTexts("late")
             mailbox.wait(2)
             #expect(mailbox.texts.sorted() == ["early", "late"])
             port.invalidate()
         }
     }
 
-    @Test func `a subclass need not call super for its port to be in a loop`() async throws {
+    @Test func `a subclass that does not call super is added to the loop and removed`() async throws {
         try await onItsOwnThread {
-            let (loop, port) = (RunLoop.current, SilentPort())
+            let (loop, port) = (RunLoop.current, UnscheduledPort())
             loop.add(port, forMode: .default)
             #expect(loop.run(mode: .default, before: Deadline.distantPast))
             loop.remove(port, forMode: .default)

@@ -4,24 +4,24 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// A port's delegate that keeps the messages, and runs its thread's loop until they have come.
+/// A port's delegate that records the messages, and runs its thread's loop until they arrive.
 final class Mailbox: PortDelegate {
     private(set) var messages: [PortMessage] = []
-    private let atMessage: (PortMessage) -> Void
+    private let onMessage: (PortMessage) -> Void
 
-    init(_ atMessage: @escaping (PortMessage) -> Void = { _ in }) { self.atMessage = atMessage }
+    init(_ onMessage: @escaping (PortMessage) -> Void = { _ in }) { self.onMessage = onMessage }
 
     func handle(_ message: PortMessage) {
         messages.append(message)
-        atMessage(message)
+        onMessage(message)
     }
 
-    /// Runs the loop until so many messages have come in all.
+    /// Runs the loop until `count` messages have arrived in all.
     func wait(_ count: Int) {
         while messages.count < count, RunLoop.current.run(mode: .default, before: Deadline.distantFuture) {}
     }
 
-    /// What the messages say: their components' bytes, as text.
+    /// The messages' components as text.
     var texts: [String] { messages.map(\.text) }
 }
 
@@ -33,7 +33,7 @@ extension PortMessage {
 }
 
 extension SocketPort {
-    /// A port that listens, with its delegate, on the calling thread's loop.
+    /// A local port with a delegate, in the default mode of the calling thread's loop.
     static func listening(_ mailbox: Mailbox) throws -> SocketPort {
         let port = try #require(SocketPort(tcpPort: 0))
         port.setDelegate(mailbox)
@@ -41,16 +41,16 @@ extension SocketPort {
         return port
     }
 
-    /// The number of the TCP port.
-    var number: UInt16 {
+    /// The TCP port.
+    var tcpPort: UInt16 {
         (try? SocketAddress.local(of: FileDescriptor(rawValue: socket)).port) ?? 0
     }
 
-    /// What stands for this port elsewhere.
-    var remote: SocketPort { SocketPort(remoteWithTCPPort: number, host: "127.0.0.1")! }
+    /// A remote port for this port.
+    var remote: SocketPort { SocketPort(remoteWithTCPPort: tcpPort, host: "127.0.0.1")! }
 
     @discardableResult
-    func say(
+    func sendTexts(
         _ texts: String..., number: Int = 0, before date: Date = .distantFuture, from port: Port? = nil
     ) -> Bool {
         let components = NSMutableArray(array: texts.map { NSData(data: Data($0.utf8)) })
@@ -58,29 +58,29 @@ extension SocketPort {
     }
 
     @discardableResult
-    func send(_ bytes: Int, before date: Date) -> Bool {
-        let components = NSMutableArray(array: [NSData(data: Data(count: bytes))])
+    func send(byteCount: Int, before date: Date) -> Bool {
+        let components = NSMutableArray(array: [NSData(data: Data(count: byteCount))])
         return send(before: date, components: components, from: nil, reserved: 0)
     }
 }
 
 extension SocketPeer {
-    /// A socket that has an address of this machine, and does not listen.
+    /// A socket that is bound to a loopback port and does not listen.
     static func bound() throws -> SocketPeer {
         let socket = try SocketPeer(family: AF_INET)
         try socket.bind(to: .ipv4Loopback(port: 0))
         return socket
     }
 
-    /// A socket that listens on this machine.
+    /// A socket that listens on a loopback port.
     static func listening() throws -> SocketPeer { try SocketPeer(listeningAt: .ipv4Loopback(port: 0)) }
 
-    /// A socket that is connected to a port of this machine.
+    /// A socket that is connected to a loopback port.
     static func connected(to port: UInt16) throws -> SocketPeer {
         try SocketPeer(connectedTo: .ipv4Loopback(port: port))
     }
 
-    /// What stands for the socket elsewhere.
+    /// A remote port for the socket's address.
     var remote: SocketPort {
         SocketPort(remoteWithTCPPort: (try? localAddress)?.port ?? 0, host: "127.0.0.1")!
     }

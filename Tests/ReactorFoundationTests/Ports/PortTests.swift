@@ -4,28 +4,30 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// Writes down which modes it gets into and out of.
-private final class ListeningPort: Port, @unchecked Sendable {
+/// A port that logs the modes that it is added to and removed from.
+private final class LoggingPort: Port, @unchecked Sendable {
     let log = Trace()
 
-    override func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) { log("in \(mode.rawValue)") }
+    override func schedule(in runLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        log("added to \(mode.rawValue)")
+    }
     override func remove(from runLoop: RunLoop, forMode mode: RunLoop.Mode) {
-        log("out \(mode.rawValue)")
+        log("removed from \(mode.rawValue)")
     }
 
     deinit { invalidate() }
 }
 
-private final class EndingPort: Port, @unchecked Sendable {
-    private let end: AtEnd
+private final class DeinitPort: Port, @unchecked Sendable {
+    private let onDeinit: AtEnd
 
-    init(_ end: AtEnd) { self.end = end }
+    init(_ onDeinit: AtEnd) { self.onDeinit = onDeinit }
 }
 
-/// The notifications of invalid ports that come from `body`'s thread.
+/// The number of invalidation notifications that `body` posts on the calling thread.
 private func invalidations(_ body: () throws -> Void) rethrows -> Int {
     let loop = RunLoop.current
-    let count = Count()
+    let count = PeakCounter()
     let token = NotificationCenter.default.addObserver(
         forName: Port.didBecomeInvalidNotification, object: nil, queue: nil
     ) { notification in
@@ -33,7 +35,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
     }
     defer { NotificationCenter.default.removeObserver(token) }
     try body()
-    return count.highest
+    return count.peak
 }
 
 @Suite struct PortTests {
@@ -50,7 +52,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
         }
     }
 
-    @Test func `a port that is invalidated leaves its loops, and joins no other`() async throws {
+    @Test func `an invalidated port leaves its loops and cannot be added again`() async throws {
         try await onItsOwnThread {
             let (loop, port) = (RunLoop.current, Port())
             loop.add(port, forMode: .common)
@@ -62,38 +64,39 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
         }
     }
 
-    @Test func `a loop keeps its ports alive, to its thread's end`() async throws {
-        let freed = Happening()
+    @Test func `a loop retains its ports until its thread ends`() async throws {
+        let freed = DispatchSemaphore(value: 0)
         try await onItsOwnThread {
             weak var port: Port?
             do {
-                let made = Port()
-                RunLoop.current.add(made, forMode: .default)
-                port = made
+                let created = Port()
+                RunLoop.current.add(created, forMode: .default)
+                port = created
             }
             #expect(port != nil)
             RunLoop.current.remove(try #require(port), forMode: .default)
             #expect(port == nil)
-            RunLoop.current.add(EndingPort(AtEnd { freed.happened() }), forMode: .default)
+            RunLoop.current.add(DeinitPort(AtEnd { freed.signal() }), forMode: .default)
         }
         try await onItsOwnThread { freed.wait() }
     }
 
-    @Test func `a subclass is told of each mode once, in and out`() async throws {
+    @Test func `scheduling methods are called once for each mode`() async throws {
         try await onItsOwnThread {
-            let (loop, port) = (RunLoop.current, ListeningPort())
+            let (loop, port) = (RunLoop.current, LoggingPort())
             for mode in [.default, .default, RunLoop.Mode.common] { loop.add(port, forMode: mode) }
             for mode in [.default, .default, RunLoop.Mode("other")] { loop.remove(port, forMode: mode) }
             loop.remove(port, forMode: .common)
             #expect(
                 port.log.all == [
-                    "in kCFRunLoopDefaultMode", "in kCFRunLoopCommonModes", "out kCFRunLoopDefaultMode",
-                    "out kCFRunLoopCommonModes",
+                    "added to kCFRunLoopDefaultMode", "added to kCFRunLoopCommonModes",
+                    "removed from kCFRunLoopDefaultMode",
+                    "removed from kCFRunLoopCommonModes",
                 ])
         }
     }
 
-    @Test func `invalidation is told of once, by whoever invalidates or lets go`() async throws {
+    @Test func `invalidating or releasing a port posts one notification`() async throws {
         try await onItsOwnThread {
             #expect(
                 invalidations {
@@ -102,13 +105,13 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
                     port.invalidate()
                 } == 1)
             #expect(invalidations { _ = Port() } == 1)
-            #expect(invalidations { _ = ListeningPort() } == 1)
+            #expect(invalidations { _ = LoggingPort() } == 1)
             #expect(invalidations { _ = SocketPort(tcpPort: 0) } == 1)
             #expect(Port.didBecomeInvalidNotification == Foundation.Port.didBecomeInvalidNotification)
         }
     }
 
-    @Test func `ports are added and removed from other threads`() async throws {
+    @Test func `other threads can add and remove ports`() async throws {
         try await withRunLoop { loop in
             let port = Port()
             DispatchQueue.concurrentPerform(iterations: 8) { index in
@@ -116,10 +119,10 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
                 loop.remove(port, forMode: RunLoop.Mode("\(index % 2)"))
             }
             for mode in ["0", "1"] { loop.remove(port, forMode: RunLoop.Mode(mode)) }
-            let mayRun = loop.performAndWait {
+            let hasRun = loop.performAndWait {
                 loop.run(mode: RunLoop.Mode("0"), before: Deadline.distantPast)
             }
-            #expect(!mayRun)
+            #expect(!hasRun)
         }
     }
 }

@@ -10,7 +10,7 @@ import Testing
         try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
-            #expect(port.remote.say("one", "", "three", number: 0xFFFF_FFFF))
+            #expect(port.remote.sendTexts("one", "", "three", number: 0xFFFF_FFFF))
             mailbox.wait(1)
             #expect(mailbox.texts == ["one,,three"])
             let message = try #require(mailbox.messages.first)
@@ -20,27 +20,27 @@ import Testing
         }
     }
 
-    @Test func `an answer goes to the port that the message is from`() async throws {
+    @Test func `a reply goes to the port that the message names`() async throws {
         try await onItsOwnThread {
-            let answers = Mailbox()
-            let client = try SocketPort.listening(answers)
+            let replies = Mailbox()
+            let client = try SocketPort.listening(replies)
             let requests = Mailbox { message in
-                let answer = PortMessage(
+                let reply = PortMessage(
                     sendPort: message.sendPort, receivePort: message.receivePort,
                     components: message.components)
-                answer.msgid = message.msgid + 1
-                #expect(answer.send(before: .distantFuture))
+                reply.msgid = message.msgid + 1
+                #expect(reply.send(before: .distantFuture))
             }
             let server = try SocketPort.listening(requests)
-            #expect(server.remote.say("question", number: 1, from: client))
-            answers.wait(1)
-            #expect(answers.texts == ["question"] && answers.messages[0].msgid == 2)
-            #expect(answers.messages[0].sendPort == server.remote)
+            #expect(server.remote.sendTexts("question", number: 1, from: client))
+            replies.wait(1)
+            #expect(replies.texts == ["question"] && replies.messages[0].msgid == 2)
+            #expect(replies.messages[0].sendPort == server.remote)
             for port in [client, server] { port.invalidate() }
         }
     }
 
-    @Test func `ports travel as components`() async throws {
+    @Test func `a port can be a component`() async throws {
         try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func `messages of one sender arrive in their order, those of many whole`() async throws {
+    @Test func `messages of concurrent senders arrive whole, each sender's in order`() async throws {
         try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
@@ -62,7 +62,8 @@ import Testing
             DispatchQueue.global().async {
                 DispatchQueue.concurrentPerform(iterations: 4) { sender in
                     for index in 0..<50 {
-                        remote.say(String(repeating: "\(sender)", count: 1000), number: sender << 8 | index)
+                        remote.sendTexts(
+                            String(repeating: "\(sender)", count: 1000), number: sender << 8 | index)
                     }
                 }
             }
@@ -77,11 +78,11 @@ import Testing
         }
     }
 
-    @Test func `a message that comes before the port is in a loop waits for it`() async throws {
+    @Test func `a message that arrives before the port is in a loop is delivered later`() async throws {
         try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let mailbox = Mailbox()
-            #expect(port.say("early"))
+            #expect(port.sendTexts("early"))
             port.setDelegate(mailbox)
             RunLoop.current.add(port, forMode: .default)
             mailbox.wait(1)
@@ -90,9 +91,9 @@ import Testing
         }
     }
 
-    @Test func `the delegate may run the loop, and is not called inside itself`() async throws {
+    @Test func `a delegate that runs the loop is not called reentrantly`() async throws {
         try await onItsOwnThread {
-            let (depth, port) = (Count(), try #require(SocketPort(tcpPort: 0)))
+            let (depth, port) = (PeakCounter(), try #require(SocketPort(tcpPort: 0)))
             let mailbox = Mailbox { _ in
                 depth.add(1)
                 RunLoop.current.run(mode: .default, before: Deadline.distantPast)
@@ -100,18 +101,18 @@ import Testing
             }
             port.setDelegate(mailbox)
             RunLoop.current.add(port, forMode: .default)
-            for text in ["a", "b", "c"] { port.say(text) }
+            for text in ["a", "b", "c"] { port.sendTexts(text) }
             mailbox.wait(3)
-            #expect(mailbox.texts == ["a", "b", "c"] && depth.highest == 1)
+            #expect(mailbox.texts == ["a", "b", "c"] && depth.peak == 1)
             port.invalidate()
         }
     }
 
-    @Test func `a port that leaves the loop and comes back in its callout is not called inside itself`()
+    @Test func `a delegate that removes and adds its port is not called reentrantly`()
         async throws
     {
         try await onItsOwnThread {
-            let (depth, loop) = (Count(), RunLoop.current)
+            let (depth, loop) = (PeakCounter(), RunLoop.current)
             let mailbox = Mailbox { message in
                 depth.add(1)
                 if let port = message.receivePort {
@@ -123,43 +124,45 @@ import Testing
             }
             let port = try SocketPort.listening(mailbox)
             loop.add(Port(), forMode: .default)
-            for text in ["a", "b", "c"] { port.say(text) }
+            for text in ["a", "b", "c"] { port.sendTexts(text) }
             mailbox.wait(3)
-            #expect(mailbox.texts == ["a", "b", "c"] && depth.highest == 1)
+            #expect(mailbox.texts == ["a", "b", "c"] && depth.peak == 1)
             port.invalidate()
         }
     }
 
-    @Test func `the delegate may invalidate the port, and gets nothing more`() async throws {
+    @Test func `a delegate that invalidates its port receives no further messages`() async throws {
         try await onItsOwnThread {
             let mailbox = Mailbox { $0.receivePort?.invalidate() }
             let port = try SocketPort.listening(mailbox)
-            for text in ["a", "b", "c"] { port.say(text) }
+            for text in ["a", "b", "c"] { port.sendTexts(text) }
             RunLoop.current.run()
             #expect(mailbox.texts == ["a"])
         }
     }
 
-    @Test func `a delegate that has gone loses the message, and the next one gets the next`() async throws {
+    @Test func `a message without a delegate is dropped, and a later delegate receives the next`()
+        async throws
+    {
         try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
-            let gone = Happening()
-            let observer = RunLoop.Observer(for: .exit) { _, _ in gone.happened() }
+            let exited = DispatchSemaphore(value: 0)
+            let observer = RunLoop.Observer(for: .exit) { _, _ in exited.signal() }
             RunLoop.current.add(observer, forMode: .default)
             RunLoop.current.add(port, forMode: .default)
-            port.say("nobody")
+            port.sendTexts("first")
             RunLoop.current.run(mode: .default, before: Deadline.distantFuture)
             let mailbox = Mailbox()
             port.setDelegate(mailbox)
-            port.say("somebody")
+            port.sendTexts("second")
             mailbox.wait(1)
-            #expect(mailbox.texts == ["somebody"])
+            #expect(mailbox.texts == ["second"])
             observer.invalidate()
             port.invalidate()
         }
     }
 
-    @Test func `a port of a Unix-domain path is sent to, and answers`() async throws {
+    @Test func `a Unix-domain port sends and receives`() async throws {
         try await onItsOwnThread {
             let folder = TemporaryFolder()
             let path = folder.path("socket")
@@ -174,7 +177,7 @@ import Testing
             RunLoop.current.add(port, forMode: .default)
             let remote = SocketPort(
                 remoteWithProtocolFamily: PF_UNIX, socketType: type, protocol: 0, address: address)
-            #expect(remote.say("local", from: port))
+            #expect(remote.sendTexts("local", from: port))
             mailbox.wait(1)
             #expect(mailbox.messages[0].sendPort == remote && remote.address == port.address)
             port.invalidate()
@@ -182,7 +185,7 @@ import Testing
         }
     }
 
-    @Test func `a socket that listens already is taken over`() async throws {
+    @Test func `a port takes ownership of a listening socket`() async throws {
         try await onItsOwnThread {
             let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
             listen(listener, 8)
@@ -193,19 +196,21 @@ import Testing
             let mailbox = Mailbox()
             port.setDelegate(mailbox)
             RunLoop.current.add(port, forMode: .default)
-            #expect(port.remote.say("hello"))
+            #expect(port.remote.sendTexts("hello"))
             mailbox.wait(1)
             port.invalidate()
             #expect(port.socket == -1)
         }
     }
 
-    // MARK: What cannot be
+    // MARK: Failures
 
-    @Test func `ports that cannot be made are nil, ports that cannot be reached send nothing`() async throws {
+    @Test func `an initializer that cannot listen returns nil, and an unreachable port does not send`()
+        async throws
+    {
         try await onItsOwnThread {
             let taken = try #require(SocketPort(tcpPort: 0))
-            #expect(SocketPort(tcpPort: taken.number) == nil)
+            #expect(SocketPort(tcpPort: taken.tcpPort) == nil)
             let stream = Int32(SOCK_STREAM.rawValue)
             #expect(
                 SocketPort(protocolFamily: PF_INET, socketType: stream, protocol: 6, address: Data([1]))
@@ -219,24 +224,24 @@ import Testing
             #expect(
                 SocketPort(remoteWithTCPPort: 1, host: nil)?.address
                     == SocketPort(remoteWithTCPPort: 1, host: "")?.address)
-            let nowhere = SocketPort(
+            let unreachable = SocketPort(
                 remoteWithProtocolFamily: PF_INET, socketType: stream, protocol: 6, address: Data())
-            #expect(!nowhere.say("x"))
-            let (silent, remote) = (try SocketPeer.bound(), taken.remote)
-            #expect(!silent.remote.say("x"))
+            #expect(!unreachable.sendTexts("x"))
+            let (notListening, remote) = (try SocketPeer.bound(), taken.remote)
+            #expect(!notListening.remote.sendTexts("x"))
             taken.invalidate()
             remote.invalidate()
-            #expect(!remote.say("x") && !taken.say("x") && taken.socket == -1)
+            #expect(!remote.sendTexts("x") && !taken.sendTexts("x") && taken.socket == -1)
         }
     }
 
-    @Test func `what is no component, and what is too long, is not sent`() async throws {
+    @Test func `an invalid component and a message that is too long are not sent`() async throws {
         try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let strings = NSMutableArray(array: [NSString(string: "text")])
             #expect(!port.send(before: .distantFuture, components: strings, from: nil, reserved: 0))
             #expect(!port.send(before: .distantFuture, components: nil, from: Port(), reserved: 0))
-            #expect(!port.send(SocketPort.longestMessage, before: .distantFuture))
+            #expect(!port.send(byteCount: SocketPort.longestMessage, before: .distantFuture))
             port.invalidate()
         }
     }

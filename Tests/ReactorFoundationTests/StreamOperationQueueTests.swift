@@ -2,12 +2,12 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// Reads in operations, and notes what it is told, and on which queue.
+/// A delegate that reads, and records the events and whether they arrive on the queue, one at a time.
 private final class Reader: StreamDelegate, Sendable {
     struct Record {
         var bytes: [UInt8] = []
         var events: [UInt] = []
-        var isElsewhere = false
+        var hasLeftQueue = false
         var depth = 0
         var overlaps = 0
     }
@@ -18,10 +18,10 @@ private final class Reader: StreamDelegate, Sendable {
     init(_ queue: OperationQueue) { self.queue = queue }
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-        let isElsewhere = OperationQueue.current !== queue
+        let isOnQueue = OperationQueue.current === queue
         record.update { record in
             record.events.append(eventCode.rawValue)
-            record.isElsewhere = record.isElsewhere || isElsewhere
+            record.hasLeftQueue = record.hasLeftQueue || !isOnQueue
             record.overlaps += record.depth
             record.depth += 1
         }
@@ -34,12 +34,14 @@ private final class Reader: StreamDelegate, Sendable {
     }
 }
 
-@Suite struct OperationQueueTests {
+@Suite struct StreamOperationQueueTests {
     @Test(arguments: [1, 4, OperationQueue.defaultMaxConcurrentOperationCount])
-    func `events are told in operations, one at a time, whatever the queue's width`(width: Int) async throws {
+    func `events arrive on the queue one at a time, whatever its maximum concurrency`(maximum: Int)
+        async throws
+    {
         try await onItsOwnThread {
             let queue = OperationQueue()
-            queue.maxConcurrentOperationCount = width
+            queue.maxConcurrentOperationCount = maximum
             let (reader, data) = (Reader(queue), Data((0..<100).map { UInt8($0) }))
             let input = InputStream(data: data)
             input.delegate = reader
@@ -49,11 +51,12 @@ private final class Reader: StreamDelegate, Sendable {
             queue.waitUntilAllOperationsAreFinished()
             #expect(reader.record.value.bytes == Array(data))
             #expect(reader.record.value.events == [1] + Array(repeating: 2, count: 34) + [16])
-            #expect(!reader.record.value.isElsewhere && reader.record.value.overlaps == 0)
+            #expect(!reader.record.value.hasLeftQueue && reader.record.value.overlaps == 0)
         }
     }
 
-    @Test func `a suspended queue holds events back, and those of a closed stream never come`() async throws {
+    @Test func `a suspended queue delays events, and drops those of a stream closed meanwhile`() async throws
+    {
         try await onItsOwnThread {
             let queue = OperationQueue()
             queue.isSuspended = true
@@ -74,7 +77,7 @@ private final class Reader: StreamDelegate, Sendable {
         }
     }
 
-    @Test func `taken off its queue, a stream is silent`() async throws {
+    @Test func `removing a stream from its queue drops its pending events`() async throws {
         try await onItsOwnThread {
             let queue = OperationQueue()
             let reader = Reader(queue)

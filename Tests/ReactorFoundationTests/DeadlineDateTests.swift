@@ -3,14 +3,14 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-@Suite struct DateTests {
+@Suite struct DeadlineDateTests {
     @Test(arguments: [-86_400, -1, -0.25, 0, 1e-6, 0.1, 1, 3600, 1e9] as [TimeInterval])
-    func `a date comes back as it was given`(distance: TimeInterval) {
+    func `a date survives conversion to a deadline and back`(distance: TimeInterval) {
         let date = Date(timeIntervalSinceNow: distance)
         #expect(Date(Deadline(date)) == date)
     }
 
-    @Test func `the distant dates are the distant deadlines, and what is beyond them too`() {
+    @Test func `distant dates and dates out of range convert to distant deadlines`() {
         #expect(Deadline(.distantFuture) == .distantFuture && Deadline(.distantPast) == .distantPast)
         #expect(Date(Deadline.distantFuture) == .distantFuture && Date(Deadline.distantPast) == .distantPast)
         for seconds in [2e10, 1e12, 1e300, .infinity, .greatestFiniteMagnitude] as [TimeInterval] {
@@ -19,7 +19,7 @@ import Testing
         }
     }
 
-    @Test func `a deadline is never before its date`() async throws {
+    @Test func `a deadline never passes before its date`() async throws {
         try await onItsOwnThread {
             for _ in 0..<200 {
                 let date = Date(timeIntervalSinceNow: .random(in: 0...0.000_5))
@@ -30,16 +30,16 @@ import Testing
         }
     }
 
-    @Test func `dates keep their order`() {
+    @Test func `deadlines have the order of their dates`() {
         let dates = (0..<100).map { Date(timeIntervalSinceNow: Double($0) * 1e-6) }
         #expect(dates.map { Deadline($0) } == dates.map { Deadline($0) }.sorted())
     }
 
-    @Test func `a date that is not a number is refused`() async {
+    @Test func `a date or an interval that is NaN traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Deadline(Date(timeIntervalSinceReferenceDate: .nan))
         }
-        #expect(result.message.contains("a date that is not a number"))
+        #expect(result.message.contains("A date must not be NaN."))
         let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Timer(timeInterval: .nan, repeats: true) { _ in }
         }

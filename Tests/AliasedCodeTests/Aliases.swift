@@ -1,6 +1,6 @@
 // swift-format-ignore-file: AllPublicDeclarationsHaveDocumentation
 
-// The second way of the porting guide: no file of the client's is edited, this one is added.
+// The file of aliases from the porting guide, which replaces edits in the client's files.
 @_exported import ReactorFoundation
 
 public typealias RunLoop = ReactorFoundation.RunLoop

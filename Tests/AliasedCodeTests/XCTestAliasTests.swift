@@ -1,7 +1,7 @@
 import XCTest
 
-/// XCTest brings Foundation along: the module's own names win over its, too.
-final class XCTestedCode: XCTestCase {
+/// XCTest re-exports Foundation; the module's aliases shadow its names too.
+final class XCTestAliasTests: XCTestCase {
     func testATimerFiresOnTheLoop() {
         let fired = expectation(description: "a firing")
         let thread = Thread {
@@ -15,21 +15,21 @@ final class XCTestedCode: XCTestCase {
         wait(for: [fired], timeout: 600)
     }
 
-    func testFileHandlesNotifyOnTheLoopThatAsked() {
-        let told = expectation(description: "a notification on the thread that has asked")
+    func testFileHandlesNotifyOnTheRequestingLoop() {
+        let notified = expectation(description: "a notification on the requesting thread")
         let thread = Thread {
             let (pipe, loop) = (Pipe(), RunLoop.current)
-            nonisolated(unsafe) var isTold = false
+            nonisolated(unsafe) var isNotified = false
             let token = NotificationCenter.default.addObserver(
                 forName: FileHandle.readCompletionNotification, object: pipe.fileHandleForReading, queue: nil
-            ) { _ in isTold = loop === RunLoop.current }
+            ) { _ in isNotified = loop === RunLoop.current }
             pipe.fileHandleForReading.readInBackgroundAndNotify()
             pipe.fileHandleForWriting.write(Data([1]))
-            while !isTold, loop.run(mode: .default, before: .distantFuture) {}
+            while !isNotified, loop.run(mode: .default, before: .distantFuture) {}
             NotificationCenter.default.removeObserver(token)
-            told.fulfill()
+            notified.fulfill()
         }
         thread.start()
-        wait(for: [told], timeout: 600)
+        wait(for: [notified], timeout: 600)
     }
 }

@@ -2,7 +2,7 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-@Suite struct StreamSpellingTests {
+@Suite struct StreamCocoaTests {
     private func temporaryURL(_ name: String = UUID().uuidString) -> URL {
         FileManager.default.temporaryDirectory.appendingPathComponent("reactor tests \(name)")
     }
@@ -18,14 +18,14 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 12, 70_000])
-    func `a stream of data gives its bytes`(count: Int) {
+    func `a data stream reads all of its bytes`(count: Int) {
         let data = Data((0..<count).map { UInt8(truncatingIfNeeded: $0) })
         #expect(readAll(InputStream(data: data)) == data)
-        // Not from the beginning of its storage.
+        // A slice does not start at the beginning of its storage.
         #expect(readAll(InputStream(data: data.dropFirst(1))) == data.dropFirst(1))
     }
 
-    @Test func `a stream of data hands out all that is left`() throws {
+    @Test func `getBuffer returns all remaining bytes`() throws {
         let input = InputStream(data: Data([1, 2, 3]))
         input.open()
         var first: UInt8 = 0
@@ -36,7 +36,7 @@ import Testing
         #expect(!input.hasBytesAvailable)
     }
 
-    @Test func `files are written, appended to and read by their URLs`() throws {
+    @Test func `a file URL opens a file for writing, appending and reading`() throws {
         let url = temporaryURL("żółw \(UUID())")
         defer { try? FileManager.default.removeItem(at: url) }
         for (text, append) in [("abc", false), ("def", true)] {
@@ -49,12 +49,12 @@ import Testing
         #expect(readAll(try #require(InputStream(fileAtPath: url.path))) == Data("abcdef".utf8))
     }
 
-    @Test func `a URL of anything but a file makes no stream`() throws {
+    @Test func `a URL that is not a file URL yields no stream`() throws {
         let url = try #require(URL(string: "https://example.org/file"))
         #expect(InputStream(url: url) == nil && OutputStream(url: url, append: false) == nil)
     }
 
-    @Test func `what was written to memory is data, before, during and after`() {
+    @Test func `the data written to memory is readable before opening, while open and after closing`() {
         let output = OutputStream.toMemory()
         func written() -> Data? { output.property(forKey: .dataWrittenToMemoryStreamKey) as? Data }
         #expect(written() == Data())
@@ -69,7 +69,7 @@ import Testing
         #expect(InputStream(data: Data()).property(forKey: .dataWrittenToMemoryStreamKey) == nil)
     }
 
-    @Test func `an offset is a number of Foundation's, both ways`() throws {
+    @Test func `the file offset is set and returned as an NSNumber`() throws {
         let url = temporaryURL()
         defer { try? FileManager.default.removeItem(at: url) }
         try Data("abcdef".utf8).write(to: url)
@@ -82,9 +82,9 @@ import Testing
         #expect((input.property(forKey: .fileCurrentOffsetKey) as? NSNumber)?.intValue == 6)
     }
 
-    @Test func `a file that is missing is an error in POSIX's domain`() throws {
+    @Test func `opening a missing file fails with ENOENT in the POSIX domain`() throws {
         let input = try #require(InputStream(fileAtPath: "/nowhere/at all"))
-        // Foundation on Linux: crashes here.
+        // Foundation on Linux crashes here.
         #expect(input.streamError == nil)
         input.open()
         #expect(input.streamStatus == .error)
@@ -95,10 +95,10 @@ import Testing
         #expect((error as? Errno) == .noSuchFileOrDirectory)
     }
 
-    @Test func `a host that is not known is an error in the network's domain`() async throws {
+    @Test func `an unknown host fails in the CFNetwork domain`() async throws {
         try await onItsOwnThread {
             var input: InputStream?
-            // No name has a part of more than 63 bytes: nobody need be asked.
+            // Longer than a host name may be, so the resolver fails without asking a server.
             let name = String(repeating: "x", count: 300)
             Stream.getStreamsToHost(withName: name, port: 1, inputStream: &input, outputStream: nil)
             let stream = try #require(input)
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func `a bound pair is handed out by pointers, of which any may be missing`() throws {
+    @Test func `getBoundStreams accepts a nil pointer for either stream`() throws {
         var input: InputStream?
         var output: OutputStream?
         Stream.getBoundStreams(withBufferSize: 16, inputStream: &input, outputStream: &output)
@@ -125,7 +125,7 @@ import Testing
         #expect(output !== writer)
     }
 
-    @Test func `the keys have Cocoa's names`() {
+    @Test func `property keys have Cocoa's raw values`() {
         typealias Key = Stream.PropertyKey
         let names: [(Key, String)] = [
             (.dataWrittenToMemoryStreamKey, "kCFStreamPropertyDataWritten"),
@@ -136,10 +136,10 @@ import Testing
             (.networkServiceType, "kCFStreamNetworkServiceType"),
         ]
         for (key, name) in names { #expect(key.rawValue == name && key == Key(name)) }
-        // Foundation on Linux: the value of voice.
+        // Foundation on Linux has the value of voice here.
         let signaling = StreamNetworkServiceTypeValue.callSignaling.rawValue
         #expect(signaling == "kCFStreamNetworkServiceTypeCallSignaling")
-        // Foundation on Linux: "NSStreamSOCKSProxyKey".
+        // Foundation on Linux has "NSStreamSOCKSProxyKey" here.
         #expect(StreamSOCKSProxyConfiguration.hostKey.rawValue == "SOCKSProxy")
     }
 }

@@ -1,51 +1,51 @@
 import Reactor
 
-/// Where a ``RunLoopOperation`` is between being made and having finished, and what it has to do next. Pure: it calls
-/// nobody.
-struct OperationLife {
-    /// What the loop's thread has to do for the operation.
+/// The state machine of a ``RunLoopOperation``. It decides which step comes next; the operation performs the
+/// steps.
+struct OperationState {
+    /// A step for the operation to perform on the loop's thread.
     enum Step { case start, cancel, finish }
 
-    private enum Phase { case made, started, working, completing, finished }
+    private enum Phase { case created, started, working, completing, finished }
 
-    private var phase = Phase.made
+    private var phase = Phase.created
     private var isCancelled = false
-    private var hasToldOfCancelling = false
-    /// Whether one of the operation's methods is on the stack.
+    private var hasDeliveredCancellation = false
+    /// Whether one of the operation's overridable methods is on the stack.
     private var isInStep = false
     private(set) var result: Result<Void, any Error>?
-    /// The loop that does the work, once the operation has been started.
+    /// The loop that the operation works on, from its start until it finishes.
     var loop: RunLoop?
 
-    var isExecuting: Bool { phase != .made && phase != .finished }
+    var isExecuting: Bool { phase != .created && phase != .finished }
     var isFinished: Bool { phase == .finished }
-    /// Whether the work has begun and has not finished.
+    /// Whether `operationDidStart()` has been called and the operation has not begun to finish.
     var isWorking: Bool { phase == .working }
     var hasResult: Bool { result != nil }
     var publishedResult: Result<Void, any Error>? { isFinished ? result : nil }
 
-    /// False if the operation has been started before.
+    /// Returns false if the operation has already been started.
     mutating func start() -> Bool {
-        guard phase == .made else { return false }
+        guard phase == .created else { return false }
         phase = .started
         return true
     }
 
-    /// False if that is known, or comes too late.
+    /// Returns false if the operation has already been cancelled, or is about to finish.
     mutating func cancel() -> Bool {
         guard !isCancelled, phase != .completing, phase != .finished else { return false }
         isCancelled = true
         return true
     }
 
-    /// False if there is a result already.
-    mutating func takeResult(_ result: Result<Void, any Error>) -> Bool {
+    /// Returns false if the operation already has a result.
+    mutating func setResult(_ result: Result<Void, any Error>) -> Bool {
         guard self.result == nil else { return false }
         self.result = result
         return true
     }
 
-    /// What to do next. A result can be acted upon inside one of the operation's methods, nothing else.
+    /// The next step to perform. While a step is on the stack, only finishing may begin.
     mutating func nextStep() -> Step? {
         guard phase == .started || phase == .working else { return nil }
         if isCancelled, phase == .started, result == nil { result = .failure(CancellationError()) }
@@ -53,18 +53,18 @@ struct OperationLife {
         guard !isInStep else { return nil }
         if phase == .started {
             phase = .working
-        } else if isCancelled, !hasToldOfCancelling {
-            hasToldOfCancelling = true
+        } else if isCancelled, !hasDeliveredCancellation {
+            hasDeliveredCancellation = true
         } else {
             return nil
         }
         isInStep = true
-        return hasToldOfCancelling ? .cancel : .start
+        return hasDeliveredCancellation ? .cancel : .start
     }
 
     mutating func stepEnded() { isInStep = false }
 
-    /// Whether the work had begun; nil if somebody else finishes the operation already.
+    /// Returns whether the work had begun; nil if another call is already finishing the operation.
     mutating func beginCompleting() -> Bool? {
         guard phase == .started || phase == .working else { return nil }
         defer { phase = .completing }

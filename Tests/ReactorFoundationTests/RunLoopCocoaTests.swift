@@ -2,10 +2,9 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-@Suite struct RunLoopSpellingTests {
-    @Test func `literal distant dates compile, and mean what they say`() async throws {
+@Suite struct RunLoopCocoaTests {
+    @Test func `date literals are not ambiguous with deadlines`() async throws {
         try await onItsOwnThread {
-            // Foundation: the same results; the point is that these lines compile beside those with a deadline.
             #expect(!RunLoop.current.run(mode: .default, before: .distantFuture))
             RunLoop.current.run(until: .distantFuture)
             RunLoop.current.run(mode: .common, before: .distantPast)
@@ -14,7 +13,7 @@ import Testing
         }
     }
 
-    @Test func `a loop runs until a date, and not shorter`() async throws {
+    @Test func `a loop does not return before its limit date`() async throws {
         try await onItsOwnThread {
             let timer = Timer.scheduledTimer(withTimeInterval: 3600, repeats: true) { _ in }
             for limit in [Date(timeIntervalSinceNow: 0.01), Date().addingTimeInterval(0.01), Date() + 0.01] {
@@ -28,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func `a loop runs with deadlines as well`() async throws {
+    @Test func `a loop runs until a deadline`() async throws {
         try await onItsOwnThread {
             let timer = Timer.scheduledTimer(withTimeInterval: 3600, repeats: true) { _ in }
             RunLoop.current.run(until: Deadline.now)
@@ -38,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func `the limit date is the first timer's`() async throws {
+    @Test func `the limit date is the earliest timer's fire date`() async throws {
         try await onItsOwnThread {
             let date = Date(timeIntervalSinceNow: 3600)
             let timer = Timer(fire: date, interval: 0, repeats: false) { _ in }
@@ -53,7 +52,7 @@ import Testing
         }
     }
 
-    @Test func `blocks are performed, in modes and with Cocoa's label`() async throws {
+    @Test func `a block is performed in its modes, with and without Cocoa's argument label`() async throws {
         try await onItsOwnThread {
             let (loop, ran) = (RunLoop.current, Shared<[String]>([]))
             loop.perform { ran.update { $0.append("default") } }
@@ -65,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func `the spellings of Swift 3 mean the same modes`() async throws {
+    @Test func `the Swift 3 names denote the same modes`() async throws {
         let modes: [RunLoopMode] = [.defaultRunLoopMode, .commonModes, .UITrackingRunLoopMode]
         #expect(modes == [RunLoop.Mode.default, .common, .tracking])
         #expect(RunLoopMode.eventTrackingRunLoopMode == .eventTracking)

@@ -2,8 +2,8 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-@Suite struct TimerSpellingTests {
-    @Test func `a timer answers what it was given`() {
+@Suite struct TimerCocoaTests {
+    @Test func `a timer's properties return what was set`() {
         let date = Date(timeIntervalSinceNow: 100)
         let timer = Timer(fire: date, interval: 0.3, repeats: true) { _ in }
         #expect(timer.fireDate == date && timer.timeInterval == 0.3 && timer.isValid)
@@ -24,24 +24,24 @@ import Testing
         #expect(timer.fireDate == later + 10 && !timer.isValid)
     }
 
-    @Test func `a timer that is made of nothing is a placeholder`() {
+    @Test func `a timer created without arguments is invalid`() {
         let timer = Timer()
         #expect(!timer.isValid)
         timer.invalidate()
         timer.fire()
     }
 
-    @Test func `a timer that does not repeat has no interval`() {
+    @Test func `the interval of a timer that does not repeat is zero`() {
         #expect(Timer(fire: Date(), interval: 5, repeats: false) { _ in }.timeInterval == 0)
         #expect(Timer(timeInterval: 5, repeats: false) { _ in }.timeInterval == 0)
     }
 
     @Test(arguments: [0.001, 0.05, 0.1, 0.25, 0.3, 0.57, 1, 1.1, 2.3, 60, 86_400.7])
-    func `an interval is kept as it is`(interval: TimeInterval) {
+    func `an interval is returned exactly`(interval: TimeInterval) {
         #expect(Timer(timeInterval: interval, repeats: true) { _ in }.timeInterval == interval)
     }
 
-    @Test func `intervals without end are kept within bounds`() {
+    @Test func `intervals out of range are clamped`() {
         for interval in [.infinity, 1e300, .greatestFiniteMagnitude] as [TimeInterval] {
             let timer = Timer(timeInterval: interval, repeats: true) { _ in }
             #expect(timer.timeInterval > 9e9 && timer.fireDate == .distantFuture)
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func `a timer of the distant future never fires, and can be moved nearer`() async throws {
+    @Test func `a timer in the distant future fires only after its date is changed`() async throws {
         try await onItsOwnThread {
             let fired = Shared(0)
             let timer = Timer(fire: .distantFuture, interval: 0, repeats: false) { _ in
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    @Test func `a scheduled timer repeats on this thread, in the default mode`() async throws {
+    @Test func `a scheduled timer repeats in the default mode of the calling thread's loop`() async throws {
         try await onItsOwnThread {
             let fired = Shared<[Date]>([])
             let start = Date()

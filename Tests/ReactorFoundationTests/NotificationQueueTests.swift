@@ -3,8 +3,8 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// A center of a test's own, whose notifications are written down.
-private final class Board {
+/// A queue with its own center, and a log of the notifications posted to it.
+private final class LoggedQueue {
     let center = NotificationCenter()
     let log = Trace()
     let queue: NotificationQueue
@@ -25,13 +25,13 @@ private final class Board {
         queue.enqueue(notification, postingStyle: style, coalesceMask: mask, forModes: modes)
     }
 
-    /// Calls `action` whenever a notification called `name` is posted.
+    /// Calls `action` for every notification called `name`.
     func on(_ name: String, _ action: @escaping @Sendable () -> Void) -> any NSObjectProtocol {
         center.addObserver(forName: Notification.Name(name), object: nil, queue: nil) { _ in action() }
     }
 }
 
-/// Runs the loop until it is about to wait, and was so before without anything having been written since.
+/// Runs the loop until it is about to wait twice with no new line in the log between.
 private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
     let (loop, source) = (RunLoop.current, RunLoop.Source {})
     var lineCount = -1
@@ -53,47 +53,47 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
     @Test(
         arguments: ["", RunLoop.Mode.default.rawValue, RunLoop.Mode.tracking.rawValue, "other"],
         [true, false])
-    func `one to be posted now in the common modes is posted in these, whatever was enqueued before`(
+    func `a notification enqueued with now and the common modes is posted only in those modes`(
         mode: String, hasEnqueued: Bool
     ) async throws {
         try await onItsOwnThread {
-            let (board, loop) = (Board(), RunLoop.current)
-            if hasEnqueued { board.enqueue("before", .whenIdle, .none, [.common]) }
+            let (queue, loop) = (LoggedQueue(), RunLoop.current)
+            if hasEnqueued { queue.enqueue("before", .whenIdle, .none, [.common]) }
             if mode != "" {
                 Timer.scheduled(after: .zero, forMode: RunLoop.Mode(mode)) { _ in
-                    board.enqueue("now", .now, .none, [.common])
+                    queue.enqueue("now", .now, .none, [.common])
                     loop.stop()
                 }
                 loop.run(in: RunLoop.Mode(mode))
             } else {
-                board.enqueue("now", .now, .none, [.common])
+                queue.enqueue("now", .now, .none, [.common])
             }
-            #expect(board.log.all.contains("now") == (mode != "other"))
+            #expect(queue.log.all.contains("now") == (mode != "other"))
         }
     }
 
-    @Test func `those as soon as possible come before those when idle, each kind in its order`() async throws
+    @Test func `asap notifications are posted before idle ones, each style in order`() async throws {
+        try await onItsOwnThread {
+            let queue = LoggedQueue()
+            queue.enqueue("idle 1", .whenIdle)
+            queue.enqueue("asap 1", .asap)
+            queue.enqueue("idle 2", .whenIdle)
+            queue.enqueue("asap 2", .asap)
+            queue.enqueue("now", .now)
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
+        }
+    }
+
+    @Test func `a notification enqueued in a source's handler is posted before the run returns`() async throws
     {
         try await onItsOwnThread {
-            let board = Board()
-            board.enqueue("idle 1", .whenIdle)
-            board.enqueue("asap 1", .asap)
-            board.enqueue("idle 2", .whenIdle)
-            board.enqueue("asap 2", .asap)
-            board.enqueue("now", .now)
-            runUntilIdle(board.log)
-            #expect(board.log.all == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
-        }
-    }
-
-    @Test func `what is enqueued in a callout is posted before the activation returns`() async throws {
-        try await onItsOwnThread {
-            let board = Board()
+            let queue = LoggedQueue()
             let source = RunLoop.Source {
                 NotificationQueue.default.enqueue(.init(name: .mark), postingStyle: .asap)
             }
             let token = NotificationCenter.default.addObserver(forName: .mark, object: nil, queue: nil) {
-                [log = board.log] _ in
+                [log = queue.log] _ in
                 log("mark")
             }
             RunLoop.current.add(source, forMode: .default)
@@ -101,105 +101,107 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
             RunLoop.current.run(mode: .default, before: Deadline.distantFuture)
             source.invalidate()
             NotificationCenter.default.removeObserver(token)
-            #expect(board.log.all == ["mark"])
+            #expect(queue.log.all == ["mark"])
         }
     }
 
-    @Test func `one that an idle one brings about is posted before the loop waits`() async throws {
+    @Test func `a block that an idle notification schedules runs before the loop waits`() async throws {
         try await onItsOwnThread {
-            let board = Board()
-            let thread = RunLoop.current
-            let token = board.on("idle") { thread.perform { thread.stop() } }
-            board.enqueue("idle", .whenIdle)
+            let queue = LoggedQueue()
+            let loop = RunLoop.current
+            let token = queue.on("idle") { loop.perform { loop.stop() } }
+            queue.enqueue("idle", .whenIdle)
             let source = RunLoop.Source {}
             RunLoop.current.add(source, forMode: .default)
             #expect(RunLoop.current.run(in: .default) == .stopped)
             source.invalidate()
-            board.center.removeObserver(token)
+            queue.center.removeObserver(token)
         }
     }
 
-    @Test func `idle ones wait until those as soon as possible have brought about no more`() async throws {
+    @Test func `idle notifications wait until no asap notifications are pending`() async throws {
         try await onItsOwnThread {
-            let board = Board()
-            nonisolated(unsafe) let same = board  // posted on this thread
-            let token = board.on("asap 1") { same.enqueue("asap 2", .asap) }
-            board.enqueue("idle", .whenIdle)
-            board.enqueue("asap 1", .asap)
-            runUntilIdle(board.log)
-            board.center.removeObserver(token)
-            #expect(board.log.all.last == "idle")
-            #expect(Set(board.log.all) == ["asap 1", "asap 2", "idle"])
+            let queue = LoggedQueue()
+            nonisolated(unsafe) let same = queue  // used only on this thread
+            let token = queue.on("asap 1") { same.enqueue("asap 2", .asap) }
+            queue.enqueue("idle", .whenIdle)
+            queue.enqueue("asap 1", .asap)
+            runUntilIdle(queue.log)
+            queue.center.removeObserver(token)
+            #expect(queue.log.all.last == "idle")
+            #expect(Set(queue.log.all) == ["asap 1", "asap 2", "idle"])
         }
     }
 
-    @Test func `a notification waits for one of its modes`() async throws {
+    @Test func `a notification is posted only in its modes`() async throws {
         try await onItsOwnThread {
-            let board = Board()
+            let queue = LoggedQueue()
             let (mode, other) = (RunLoop.Mode("its own"), RunLoop.Mode("common later"))
-            board.enqueue("own", .asap, .none, [mode])
-            board.enqueue("common", .asap, .none, [.common])
-            board.enqueue("default", .asap)
-            runUntilIdle(other, board.log)
-            #expect(board.log.all.isEmpty)
+            queue.enqueue("own", .asap, .none, [mode])
+            queue.enqueue("common", .asap, .none, [.common])
+            queue.enqueue("default", .asap)
+            runUntilIdle(other, queue.log)
+            #expect(queue.log.all.isEmpty)
             RunLoop.current.addCommonMode(other)
-            runUntilIdle(other, board.log)
-            #expect(board.log.all == ["common"])
-            runUntilIdle(mode, board.log)
-            #expect(board.log.all == ["common", "own"])
-            runUntilIdle(board.log)
-            #expect(board.log.all == ["common", "own", "default"])
+            runUntilIdle(other, queue.log)
+            #expect(queue.log.all == ["common"])
+            runUntilIdle(mode, queue.log)
+            #expect(queue.log.all == ["common", "own"])
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == ["common", "own", "default"])
         }
     }
 
-    @Test func `one to be posted now is dropped while its modes do not run`() async throws {
+    @Test func `a notification enqueued with now is dropped while the loop runs in another mode`()
+        async throws
+    {
         try await onItsOwnThread {
-            let board = Board()
-            board.enqueue("outside", .now, .none, [RunLoop.Mode("other")])
+            let queue = LoggedQueue()
+            queue.enqueue("outside", .now, .none, [RunLoop.Mode("other")])
             let loop = RunLoop.current
             loop.perform(order: 0) {
-                board.enqueue("in another mode", .now, .none, [RunLoop.Mode("other")])
-                board.enqueue("in its mode", .now)
+                queue.enqueue("in another mode", .now, .none, [RunLoop.Mode("other")])
+                queue.enqueue("in its mode", .now)
             }
-            runUntilIdle(board.log)
-            #expect(board.log.all == ["outside", "in its mode"])
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == ["outside", "in its mode"])
         }
     }
 
-    @Test func `waiting ones of the same name and sender give way, whatever their style`() async throws {
+    @Test func `coalescing removes matching notifications of every style`() async throws {
         try await onItsOwnThread {
-            let board = Board()
+            let queue = LoggedQueue()
             let (sender, other) = (NSObject(), NSObject())
-            board.enqueue("a", .asap, from: sender)
-            board.enqueue("a", .asap, from: other)
-            board.enqueue("b", .asap, from: sender)
-            board.enqueue("a", .whenIdle, from: sender, [.onName, .onSender])
-            runUntilIdle(board.log)
-            #expect(board.log.all == ["a", "b", "a"])
-            board.enqueue("a", .asap, from: sender)
-            board.enqueue("a", .asap, from: other)
-            board.enqueue("a", .now, from: nil, .onName)
-            runUntilIdle(board.log)
-            #expect(board.log.all == ["a", "b", "a", "a"])
+            queue.enqueue("a", .asap, from: sender)
+            queue.enqueue("a", .asap, from: other)
+            queue.enqueue("b", .asap, from: sender)
+            queue.enqueue("a", .whenIdle, from: sender, [.onName, .onSender])
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == ["a", "b", "a"])
+            queue.enqueue("a", .asap, from: sender)
+            queue.enqueue("a", .asap, from: other)
+            queue.enqueue("a", .now, from: nil, .onName)
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == ["a", "b", "a", "a"])
         }
     }
 
     @Test(
         arguments: [[], .onName, .onSender, [.onName, .onSender]]
             as [NotificationQueue.NotificationCoalescing])
-    func `those that match in all that is asked for are dequeued`(
+    func `dequeuing removes only notifications that match in every part of the mask`(
         mask: NotificationQueue.NotificationCoalescing
     ) async throws {
         let left = try await onItsOwnThread {
-            let board = Board()
-            board.enqueue("name", .asap, from: "sender")
-            board.enqueue("name", .asap, from: "other")
-            board.enqueue("other", .asap, from: "sender")
-            board.enqueue("other", .asap)
-            board.queue.dequeueNotifications(
+            let queue = LoggedQueue()
+            queue.enqueue("name", .asap, from: "sender")
+            queue.enqueue("name", .asap, from: "other")
+            queue.enqueue("other", .asap, from: "sender")
+            queue.enqueue("other", .asap)
+            queue.queue.dequeueNotifications(
                 matching: Notification(name: .init("name"), object: "sender"), coalesceMask: mask)
-            runUntilIdle(board.log)
-            return board.log.all
+            runUntilIdle(queue.log)
+            return queue.log.all
         }
         switch mask {
         case .none: #expect(left == ["name", "name", "other", "other"])
@@ -209,7 +211,7 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
         }
     }
 
-    @Test func `every thread has a queue of its own, which ends with it`() async throws {
+    @Test func `every thread has its own default queue, which is released with the thread`() async throws {
         nonisolated(unsafe) weak var first: NotificationQueue?
         try await onItsOwnThread {
             first = NotificationQueue.default
@@ -220,10 +222,10 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
         #expect(isAnother)
     }
 
-    @Test func `a queue that is let go of posts nothing more, wherever that happens`() async throws {
+    @Test func `a released queue posts nothing, even if another thread releases it`() async throws {
         try await withRunLoop { loop in
             let log = Trace()
-            let (made, queue) = (Happening(), Shared<Carrier<NotificationQueue>?>(nil))
+            let (created, queue) = (DispatchSemaphore(value: 0), Shared<Carrier<NotificationQueue>?>(nil))
             loop.performAndWait {
                 let center = NotificationCenter()
                 _ = center.addObserver(forName: nil, object: nil, queue: nil) { log($0.name.rawValue) }
@@ -231,16 +233,16 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
                 queue.value = Carrier(own)
                 own.enqueue(
                     .init(name: .mark), postingStyle: .asap, coalesceMask: .none, forModes: [.init("other")])
-                made.happened()
+                created.signal()
             }
-            made.wait()
+            created.wait()
             queue.value = nil
             loop.performAndWait { runUntilIdle(.init("other"), log) }
             #expect(log.all.isEmpty)
         }
     }
 
-    @Test func `a queue of another thread is not for use`() async {
+    @Test func `using another thread's queue traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let queue = Shared<Carrier<NotificationQueue>?>(nil)
             queue.value = Carrier(.default)
@@ -248,7 +250,7 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
                 queue.value?.value.enqueue(.init(name: .mark), postingStyle: .asap)
             }
         }
-        #expect(result.message.contains("a notification queue is used on its own thread"))
+        #expect(result.message.contains("A NotificationQueue must be used on the thread that created it."))
     }
 }
 

@@ -3,7 +3,7 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// Writes down what it is told, on its loop's thread.
+/// A delegate that records events.
 private class Recorder: StreamDelegate {
     var events: [Stream.Event] = []
     var onEvent: (Stream, Stream.Event) -> Void = { _, _ in }
@@ -14,17 +14,17 @@ private class Recorder: StreamDelegate {
     }
 }
 
-private final class OwnDelegate: InputStream, StreamDelegate {
+private final class SelfDelegatingStream: InputStream, StreamDelegate {
     var events: [Stream.Event] = []
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) { events.append(eventCode) }
 }
 
-// What Foundation on Linux lacks, or does otherwise than on a Mac, stands before each test.
+// The comment before each test says what Foundation on Linux does instead.
 
-@Suite struct LinuxGapTests {
-    // A delegate is never called.
-    @Test func `a delegate is told of what happens`() async throws {
+@Suite struct FoundationDifferenceTests {
+    // Never calls a stream's delegate.
+    @Test func `a stream calls its delegate`() async throws {
         try await onItsOwnThread {
             let (input, recorder) = (InputStream(data: Data([1, 2, 3])), Recorder())
             input.delegate = recorder
@@ -40,8 +40,8 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // The common mode is lost for streams: they are scheduled in a mode of that name, which never runs.
-    @Test func `a stream in the common modes is told of in each`() async throws {
+    // Schedules the stream in a mode named after the common modes, which never runs.
+    @Test func `a stream in the common modes delivers events in each of them`() async throws {
         try await onItsOwnThread {
             for mode in [RunLoop.Mode.default, .tracking] {
                 let (input, recorder) = (InputStream(data: Data([1])), Recorder())
@@ -55,8 +55,8 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // There are no modes but two, and no way to make one common.
-    @Test func `any mode may become a common one`() async throws {
+    // Has no way to add a common mode.
+    @Test func `any mode can become a common mode`() async throws {
         try await onItsOwnThread {
             let (panel, fired) = (RunLoop.Mode.modalPanel, Shared(0))
             let timer = Timer(timeInterval: 0.001, repeats: false) { _ in fired.value += 1 }
@@ -67,8 +67,8 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // The first firing is at once.
-    @Test func `a timer made with an interval lets that pass first`() async throws {
+    // Fires at once.
+    @Test func `a timer's first firing is one interval after its creation`() async throws {
         try await onItsOwnThread {
             let (start, fired) = (Date(), Shared<Date?>(nil))
             let timer = Timer(timeInterval: 0.02, repeats: false) { _ in fired.value = Date() }
@@ -80,9 +80,9 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // It fires once, and is invalid then.
+    // Fires once and invalidates the timer.
     @Test(arguments: [0, -1] as [TimeInterval])
-    func `a repeating timer without an interval repeats`(interval: TimeInterval) async throws {
+    func `a repeating timer with no interval repeats`(interval: TimeInterval) async throws {
         try await onItsOwnThread {
             let fired = Shared(0)
             let timer = Timer.scheduledTimer(withTimeInterval: interval, repeats: true) { timer in
@@ -95,16 +95,16 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // It is always zero.
-    @Test func `tolerance is kept`() {
+    // Is always zero.
+    @Test func `a timer keeps its tolerance`() {
         let timer = Timer(timeInterval: 1, repeats: true) { _ in }
         timer.tolerance = 0.25
         #expect(timer.tolerance == 0.25)
     }
 
-    // No timer is ever freed, nor its closure.
+    // Leaks every timer and its closure.
     @Test(arguments: [true, false])
-    func `a timer that is over is freed, with its closure`(isFired: Bool) async throws {
+    func `an invalid timer is deallocated with its closure`(isFired: Bool) async throws {
         try await onItsOwnThread {
             weak var captured: Shared<Int>?
             weak var timer: Timer?
@@ -120,15 +120,15 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // It is the beginning of 2001.
-    @Test func `an invalid timer's date is its last one`() {
+    // Is the reference date.
+    @Test func `an invalid timer keeps its last fire date`() {
         let date = Date(timeIntervalSinceNow: 10)
         let timer = Timer(fire: date, interval: 1, repeats: true) { _ in }
         timer.invalidate()
         #expect(timer.fireDate == date)
     }
 
-    // A sleeping loop sleeps on.
+    // Does not wake the loop.
     @Test func `a block from another thread wakes the loop`() async throws {
         try await onItsOwnThread {
             let (loop, ran) = (RunLoop.current, Shared(false))
@@ -145,8 +145,8 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // There is no way to stop or to wake a loop, nor a source or an observer of one's own.
-    @Test func `a loop can be stopped, woken, fed and watched`() async throws {
+    // Has no stop, no wake-up, no custom sources and no observers.
+    @Test func `a loop supports sources, observers, stop and wake-up`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             var activities: [RunLoop.Activities] = []
@@ -166,8 +166,8 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // There is no delayed perform, and none on another thread.
-    @Test func `a block is performed after a delay, unless it is taken back`() async throws {
+    // Has no delayed blocks.
+    @Test func `a block is performed after a delay unless it is invalidated`() async throws {
         try await onItsOwnThread {
             var ran: [String] = []
             RunLoop.current.perform(after: .milliseconds(1)) { ran.append("later") }
@@ -179,10 +179,10 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // It is nil.
-    @Test func `a stream without a delegate is its own`() async throws {
+    // Is nil.
+    @Test func `a stream without a delegate is its own delegate`() async throws {
         try await onItsOwnThread {
-            let stream = OwnDelegate(data: Data([1]))
+            let stream = SelfDelegatingStream(data: Data([1]))
             stream.schedule(in: .current, forMode: .default)
             stream.open()
             RunLoop.current.run(mode: .default, before: .distantFuture)
@@ -191,8 +191,8 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // A FIFO counts as ready, and its read blocks the loop.
-    @Test func `a pipe without bytes does not hold up the loop`() async throws {
+    // Treats a FIFO as ready, and blocks the loop in its read.
+    @Test func `an empty pipe does not block the loop`() async throws {
         try await onItsOwnThread {
             let (pipe, recorder, fired) = (Pipe(), Recorder(), Shared(0))
             let input = InputStream(fileAtPath: "/dev/fd/\(pipe.fileHandleForReading.fileDescriptor)")!
@@ -213,8 +213,8 @@ private final class OwnDelegate: InputStream, StreamDelegate {
         }
     }
 
-    // It returns true, and no bytes.
-    @Test func `the bytes of data are lent whole`() {
+    // Returns true, and no bytes.
+    @Test func `getBuffer returns all bytes of data`() {
         let input = InputStream(data: Data([1, 2, 3]))
         input.open()
         var (bytes, count): (UnsafeMutablePointer<UInt8>?, Int) = (nil, 0)

@@ -1,20 +1,21 @@
 import ReactorFoundation
 import Testing
 
-@Suite struct SecurityValueTests {
+@Suite struct SocketPropertyTests {
     private static let levels: [any Sendable] = [
         StreamSocketSecurityLevel.negotiatedSSL, StreamSocketSecurityLevel.tlSv1.rawValue,
         Foundation.StreamSocketSecurityLevel.negotiatedSSL,
     ]
 
-    private func asked(_ value: Any?, forKey key: Stream.PropertyKey = .socketSecurityLevelKey) -> InputStream
+    private func stream(with value: Any?, forKey key: Stream.PropertyKey = .socketSecurityLevelKey)
+        -> InputStream
     {
         let pair = Stream.socketPair(to: .ipv4Loopback(port: 9))
         #expect(pair.output.setProperty(value, forKey: key))
         return pair.input
     }
 
-    @Test func `a level is understood as a value, a string, a string object, boxed, and among settings`()
+    @Test func `a security level may be a value, a string, an object or an entry of SSL settings`()
         throws
     {
         var values: [Any] = []
@@ -27,9 +28,9 @@ import Testing
         ]
         for value in values {
             for key in [Stream.PropertyKey.socketSecurityLevelKey, .init(kCFStreamPropertySSLSettings)] {
-                let stream = asked(value, forKey: key)
-                stream.open()
-                let error = try #require(stream.streamError)
+                let input = stream(with: value, forKey: key)
+                input.open()
+                let error = try #require(input.streamError)
                 #expect(error is StreamRequirementError)
                 #expect((error as NSError).domain == NSPOSIXErrorDomain)
                 #expect((error as NSError).code == Int(Errno.protocolNotSupported.rawValue))
@@ -38,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `no security is understood in as many ways`() {
+    @Test func `the security level none may be a value, a string, an object or an entry of SSL settings`() {
         let none = StreamSocketSecurityLevel.none
         let values: [Any?] = [
             nil, none, none as AnyObject, none.rawValue as NSString,
@@ -47,12 +48,12 @@ import Testing
         ]
         for value in values {
             #expect(
-                asked(value).property(forKey: .socketSecurityLevelKey) as? NSString == none.rawValue
+                stream(with: value).property(forKey: .socketSecurityLevelKey) as? NSString == none.rawValue
                     as NSString)
         }
     }
 
-    @Test func `a proxy is refused, as a dictionary of any kind`() throws {
+    @Test func `a stream with a SOCKS proxy fails to open, whatever type the dictionary has`() throws {
         let proxies: [Any] = [
             [StreamSOCKSProxyConfiguration.hostKey: "localhost"] as [StreamSOCKSProxyConfiguration: Any],
             [kCFStreamPropertySOCKSProxyHost: "localhost", kCFStreamPropertySOCKSProxyPort: 1080]
@@ -60,22 +61,22 @@ import Testing
             [StreamSOCKSProxyConfiguration.versionKey.rawValue: StreamSOCKSProxyVersion.version5.rawValue],
         ]
         for proxy in proxies {
-            let stream = asked(proxy, forKey: .socksProxyConfigurationKey)
-            stream.open()
-            let error = try #require(stream.streamError)
+            let input = stream(with: proxy, forKey: .socksProxyConfigurationKey)
+            input.open()
+            let error = try #require(input.streamError)
             #expect(error as? StreamRequirementError == .proxyUnavailable)
             #expect(error.localizedDescription.contains("SOCKS"))
         }
     }
 
-    @Test func `a type of service is taken as a value and as a string`() {
+    @Test func `a network service type may be a value, a string or an object`() {
         let pair = Stream.socketPair(to: .ipv4Loopback(port: 9))
         let voice = StreamNetworkServiceTypeValue.voice
         for value in [voice, voice.rawValue as NSString, voice as AnyObject] as [Any] {
             #expect(pair.input.setProperty(value, forKey: .networkServiceType))
             #expect(pair.output.property(forKey: .networkServiceType) as? String == voice.rawValue)
         }
-        // Foundation on Linux: false, for every socket's property.
+        // Foundation on Linux returns false for every property of a socket.
         #expect(pair.input.setProperty(NSNumber(value: true), forKey: .shouldCloseNativeSocketKey))
     }
 }

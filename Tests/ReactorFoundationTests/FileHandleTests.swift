@@ -4,56 +4,57 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-/// Has `request` made, and runs the calling thread's loop until the notification comes.
-private func answer(
-    to name: Notification.Name, of handle: FileHandle, in mode: RunLoop.Mode = .default, _ request: () -> Void
+/// Makes a request and runs the calling thread's loop until its notification arrives. Returns the user info.
+private func userInfoPosted(
+    of name: Notification.Name, from handle: FileHandle, in mode: RunLoop.Mode = .default,
+    _ request: () -> Void
 ) -> [AnyHashable: Any]? {
     let loop = RunLoop.current
-    nonisolated(unsafe) var answer: [AnyHashable: Any]?
+    nonisolated(unsafe) var userInfo: [AnyHashable: Any]?
     let token = NotificationCenter.default.addObserver(forName: name, object: handle, queue: nil) {
         notification in
         #expect(RunLoop.current === loop)
-        answer = notification.userInfo ?? [:]
+        userInfo = notification.userInfo ?? [:]
     }
     request()
-    while answer == nil, loop.run(mode: mode, before: Deadline.distantFuture) {}
+    while userInfo == nil, loop.run(mode: mode, before: Deadline.distantFuture) {}
     NotificationCenter.default.removeObserver(token)
-    return answer
+    return userInfo
 }
 
 extension FileHandle {
-    /// What reading in the background brings; nil if it fails.
-    fileprivate func background(toEnd: Bool = false) -> Data? {
+    /// Reads in the background and returns the data of the notification; nil if it has none.
+    fileprivate func readInBackground(toEnd: Bool = false) -> Data? {
         let name: Notification.Name =
             toEnd ? .NSFileHandleReadToEndOfFileCompletion : FileHandle.readCompletionNotification
-        let answer = answer(to: name, of: self) {
+        let userInfo = userInfoPosted(of: name, from: self) {
             if toEnd { readToEndOfFileInBackgroundAndNotify() } else { readInBackgroundAndNotify() }
         }
-        return answer?[NSFileHandleNotificationDataItem] as? Data
+        return userInfo?[NSFileHandleNotificationDataItem] as? Data
     }
 }
 
 @Suite struct FileHandleTests {
-    @Test func `reading gets what there is, and nothing at the end`() async throws {
+    @Test func `reading returns the available data, and no data at the end`() async throws {
         try await onItsOwnThread {
             let pipe = Pipe()
             pipe.fileHandleForWriting.write(Data("abc".utf8))
-            #expect(pipe.fileHandleForReading.background() == Data("abc".utf8))
+            #expect(pipe.fileHandleForReading.readInBackground() == Data("abc".utf8))
             pipe.fileHandleForWriting.closeFile()
-            #expect(pipe.fileHandleForReading.background() == Data())
+            #expect(pipe.fileHandleForReading.readInBackground() == Data())
         }
     }
 
-    @Test func `reading waits on the loop for what comes later`() async throws {
+    @Test func `reading waits on the loop for data`() async throws {
         try await onItsOwnThread {
             let pipe = Pipe()
             let writer = pipe.fileHandleForWriting
             Timer.scheduled(after: .milliseconds(1)) { _ in writer.write(Data("late".utf8)) }
-            #expect(pipe.fileHandleForReading.background() == Data("late".utf8))
+            #expect(pipe.fileHandleForReading.readInBackground() == Data("late".utf8))
         }
     }
 
-    @Test func `reading to the end gets all of it`() async throws {
+    @Test func `reading to the end returns all data`() async throws {
         try await onItsOwnThread {
             let pipe = Pipe()
             let all = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0) })
@@ -62,38 +63,38 @@ extension FileHandle {
                 writer.write(all)
                 writer.closeFile()
             }.start()
-            #expect(pipe.fileHandleForReading.background(toEnd: true) == all)
+            #expect(pipe.fileHandleForReading.readInBackground(toEnd: true) == all)
         }
     }
 
-    @Test func `a regular file is read on from where it is`() async throws {
+    @Test func `a regular file is read from its current offset`() async throws {
         try await onItsOwnThread {
             let file = try TemporaryFile("0123456789")
             let handle = try #require(FileHandle(forReadingAtPath: file.path.string))
             #expect(handle.readData(ofLength: 2) == Data("01".utf8))
             #expect(
-                answer(to: .NSFileHandleDataAvailable, of: handle) {
+                userInfoPosted(of: .NSFileHandleDataAvailable, from: handle) {
                     handle.waitForDataInBackgroundAndNotify()
                 } != nil)
-            #expect(handle.background() == Data("23456789".utf8))
-            #expect(handle.background(toEnd: true) == Data())
+            #expect(handle.readInBackground() == Data("23456789".utf8))
+            #expect(handle.readInBackground(toEnd: true) == Data())
         }
     }
 
-    @Test func `waiting for data leaves it where it is`() async throws {
+    @Test func `waiting for data does not consume it`() async throws {
         try await onItsOwnThread {
             let pipe = Pipe()
             let writer = pipe.fileHandleForWriting
             Timer.scheduled(after: .milliseconds(1)) { _ in writer.write(Data("x".utf8)) }
-            let told = answer(to: .NSFileHandleDataAvailable, of: pipe.fileHandleForReading) {
+            let userInfo = userInfoPosted(of: .NSFileHandleDataAvailable, from: pipe.fileHandleForReading) {
                 pipe.fileHandleForReading.waitForDataInBackgroundAndNotify()
             }
-            #expect(told?.isEmpty == true)
+            #expect(userInfo?.isEmpty == true)
             #expect(pipe.fileHandleForReading.availableData == Data("x".utf8))
         }
     }
 
-    @Test func `accepting hands over a connection, which can be read and written`() async throws {
+    @Test func `accepting returns a connected file handle`() async throws {
         try await onItsOwnThread {
             let port = try #require(SocketPort(tcpPort: 0))
             let listener = FileHandle(fileDescriptor: dup(port.socket), closeOnDealloc: true)
@@ -101,31 +102,32 @@ extension FileHandle {
             let address = try SocketAddress.local(of: FileDescriptor(rawValue: listener.fileDescriptor))
             let client = Stream.socketPair(to: .ipv4Loopback(port: address.port ?? 0))
             client.output.open()
-            let told = answer(to: .NSFileHandleConnectionAccepted, of: listener) {
+            let userInfo = userInfoPosted(of: .NSFileHandleConnectionAccepted, from: listener) {
                 listener.acceptConnectionInBackgroundAndNotify()
             }
-            let connection = try #require(told?[NSFileHandleNotificationFileHandleItem] as? FileHandle)
+            let connection = try #require(userInfo?[NSFileHandleNotificationFileHandleItem] as? FileHandle)
             client.output.write(Array("hello".utf8))
             #expect(connection.readData(ofLength: 5) == Data("hello".utf8))
             client.output.close()
         }
     }
 
-    @Test func `the modes are those asked for, and a list of them may be optional`() async throws {
+    @Test func `a request completes in its modes, also if the list of modes is optional`() async throws {
         try await onItsOwnThread {
             let pipe = Pipe()
             let mode = RunLoop.Mode("reading")
             pipe.fileHandleForWriting.write(Data("abc".utf8))
             let modes: [RunLoop.Mode]? = [mode]
-            let told = answer(
-                to: FileHandle.readCompletionNotification, of: pipe.fileHandleForReading, in: mode
+            let userInfo = userInfoPosted(
+                of: FileHandle.readCompletionNotification, from: pipe.fileHandleForReading, in: mode
             ) {
                 pipe.fileHandleForReading.readInBackgroundAndNotify(forModes: modes)
                 #expect(!RunLoop.current.run(mode: .default, before: Deadline.distantPast))
             }
-            #expect(told?[NSFileHandleNotificationDataItem] as? Data == Data("abc".utf8))
+            #expect(userInfo?[NSFileHandleNotificationDataItem] as? Data == Data("abc".utf8))
             #expect(
-                answer(to: .NSFileHandleDataAvailable, of: pipe.fileHandleForWriting, in: .default) {
+                userInfoPosted(of: .NSFileHandleDataAvailable, from: pipe.fileHandleForWriting, in: .default)
+                {
                     pipe.fileHandleForReading.closeFile()
                     pipe.fileHandleForWriting.waitForDataInBackgroundAndNotify(forModes: [
                         .default, .tracking,
@@ -135,35 +137,35 @@ extension FileHandle {
     }
 
     @Test(arguments: [true, false])
-    func `what cannot be read is told of with its error, and no bytes`(toEnd: Bool) async throws {
+    func `a failed read reports its error and empty data`(toEnd: Bool) async throws {
         let name: Notification.Name =
             toEnd ? .NSFileHandleReadToEndOfFileCompletion : FileHandle.readCompletionNotification
         try await onItsOwnThread {
             let handle = FileHandle(fileDescriptor: open("/", O_RDONLY), closeOnDealloc: true)
-            let told = answer(to: name, of: handle) {
+            let userInfo = userInfoPosted(of: name, from: handle) {
                 if toEnd {
                     handle.readToEndOfFileInBackgroundAndNotify()
                 } else {
                     handle.readInBackgroundAndNotify()
                 }
             }
-            #expect(told?["NSFileHandleError"] as? Int == Int(EISDIR))
-            #expect(told?[NSFileHandleNotificationDataItem] as? Data == Data())
+            #expect(userInfo?["NSFileHandleError"] as? Int == Int(EISDIR))
+            #expect(userInfo?[NSFileHandleNotificationDataItem] as? Data == Data())
         }
     }
 
-    @Test func `a descriptor that is not open is told of with its error, and no bytes`() async throws {
+    @Test func `a closed descriptor reports its error and empty data`() async throws {
         try await onItsOwnThread {
             let handle = FileHandle(fileDescriptor: 1 << 20, closeOnDealloc: false)
-            let told = answer(to: FileHandle.readCompletionNotification, of: handle) {
+            let userInfo = userInfoPosted(of: FileHandle.readCompletionNotification, from: handle) {
                 handle.readInBackgroundAndNotify()
             }
-            #expect(told?["NSFileHandleError"] as? Int == Int(EBADF))
-            #expect(told?[NSFileHandleNotificationDataItem] as? Data == Data())
+            #expect(userInfo?["NSFileHandleError"] as? Int == Int(EBADF))
+            #expect(userInfo?[NSFileHandleNotificationDataItem] as? Data == Data())
         }
     }
 
-    @Test func `a handle that is closed meanwhile posts nothing`() async throws {
+    @Test func `closing the handle cancels its notifications`() async throws {
         try await onItsOwnThread {
             let pipe = Pipe()
             let log = Trace()
@@ -174,7 +176,7 @@ extension FileHandle {
             pipe.fileHandleForReading.waitForDataInBackgroundAndNotify()
             pipe.fileHandleForReading.closeFile()
             pipe.fileHandleForWriting.write(Data("x".utf8))
-            RunLoop.current.run()  // until nothing is left to wait for
+            RunLoop.current.run()  // returns when no request is pending
             NotificationCenter.default.removeObserver(token)
             #expect(log.all.isEmpty)
         }
