@@ -1,7 +1,7 @@
 // swift-tools-version: 6.3
 import PackageDescription
 
-/// Tests call the system directly, and mean to: they go without strict memory safety.
+/// Tests call the system directly, so they do without strict memory safety.
 let testSettings: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
@@ -23,7 +23,7 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(
-            name: "CLibevent",
+            name: "CReactorLibevent",
             pkgConfig: "libevent_core",
             providers: [.apt(["libevent-dev"])]
         ),
@@ -31,7 +31,7 @@ let package = Package(
         .target(
             name: "Reactor",
             dependencies: [
-                "CLibevent",
+                "CReactorLibevent",
                 "CReactorLinux",
                 system,
             ],
@@ -76,7 +76,7 @@ let package = Package(
             dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport", "foundation-probe"],
             swiftSettings: testSettings
         ),
-        // Cocoa's code as it is, in Swift 5, with another import; and with none but Foundation's, and aliases.
+        // Cocoa code in Swift 5: with one import replaced, and with Foundation's import and a file of aliases.
         .testTarget(
             name: "PortedCodeTests",
             dependencies: ["ReactorFoundation", "ReactorTestSupport"],
@@ -87,7 +87,7 @@ let package = Package(
             dependencies: ["ReactorFoundation", "ReactorTestSupport"],
             swiftSettings: [.swiftLanguageMode(.v5)]
         ),
-        // The main loop runs in a program with a synchronous main: the tests run this one as a child process.
+        // A program with a synchronous main, in which the main loop runs. The tests run it as a child process.
         .executableTarget(
             name: "main-loop-probe",
             dependencies: ["CReactorTestSupport", "Reactor", system],
@@ -101,7 +101,7 @@ let package = Package(
             packageAccess: false,
             swiftSettings: testSettings
         ),
-        // Talks to servers that other people have written, where they are installed.
+        // Talks to Redis and Mosquitto, where they are installed.
         .testTarget(
             name: "IntegrationTests",
             dependencies: ["ReactorFoundation", "ReactorTestSupport"],

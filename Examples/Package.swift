@@ -1,9 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, so that the programs and what they need never reach those who depend on the library.
+// A package of its own, so that packages that depend on the library do not get the programs and their dependencies.
 
-/// Tests call the system directly, and mean to: they go without strict memory safety.
+/// Tests call the system directly, so they do without strict memory safety.
 let testSettings: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
@@ -43,14 +43,14 @@ let package = Package(
         example("chat", "ExampleSupport", system),
         example("echo-server", "ExampleSupport", system),
         example("timers"),
-        // A symbolic link to the library's own: what starts programs and waits for them.
+        // A symbolic link to the library's test support.
         .target(
             name: "ReactorTestSupport",
             dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),
-        // Runs the programs, which a build of the tests builds too.
+        // Runs the programs, which building the tests builds too.
         .testTarget(
             name: "ExampleTests",
             dependencies: [

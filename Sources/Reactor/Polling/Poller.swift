@@ -1,4 +1,4 @@
-import CLibevent
+import CReactorLibevent
 import CReactorLinux
 import Glibc
 import SystemPackage

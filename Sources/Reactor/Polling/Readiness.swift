@@ -1,4 +1,4 @@
-import CLibevent
+import CReactorLibevent
 import Glibc
 
 /// What a descriptor is watched for, or has become ready for.

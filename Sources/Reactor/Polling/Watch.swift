@@ -1,4 +1,4 @@
-import CLibevent
+import CReactorLibevent
 import Glibc
 import SystemPackage
 
