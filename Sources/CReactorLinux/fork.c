@@ -29,9 +29,5 @@ static void in_child(void) {
     pthread_sigmask(SIG_SETMASK, &mask_before_fork, NULL);
 }
 
-static void install_handlers(void) { pthread_atfork(prepare, in_parent, in_child); }
-
-void reactor_watch_forks(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, install_handlers);
-}
+// A constructor, because whatever the parent has made before the fork is the parent's, a run loop or not.
+__attribute__((constructor)) static void install_handlers(void) { pthread_atfork(prepare, in_parent, in_child); }

@@ -79,7 +79,6 @@ int reactor_signal_subscribe(int signal, void **token) {
         errno = EINVAL;
         return -1;
     }
-    reactor_watch_forks();
     pthread_mutex_lock(&registry);
     struct subscription *node = free_node(signal);
     int result = -1;

@@ -23,6 +23,7 @@ let scenarios: [String: () throws -> Void] = [
     "many clients": manyClients,
     "loops in a child": loopsInChild,
     "fork in a handler": forkInHandler,
+    "a parent's paths in a child": boundPathsInChild,
     "signals in a child": signalsInChild,
     "a fresh loop in a child": freshLoopInChild,
     "a parent's streams in a child": inheritedStreamsInChild,

@@ -62,10 +62,9 @@ bool reactor_is_main_thread(void);
 
 // MARK: fork(2)
 
-/// How many forks lie between the process that first watched them and this one; see reactor_fork_count.
+/// How many forks lie between the process that loaded the library and this one; see reactor_fork_count. A child does not
+/// inherit loops and subscriptions to signals.
 extern uint32_t reactor_forks;
-/// From now on, forks are counted in their children, which do not inherit loops and subscriptions to signals.
-void reactor_watch_forks(void);
 /// A number that is another one in a child than in its parent.
 static inline uint32_t reactor_fork_count(void) { return reactor_forks; }
 /// Whether the calling thread had a loop when it forked; asked in the child.

@@ -37,7 +37,6 @@ public final class RunLoop: Sendable {
 
     private init(isMain: Bool = false) {
         self.isMain = isMain
-        reactor_watch_forks()
         identity = LoopIdentity.next()
         common = Mutex(Self.firstCommonModes)
         confined = LoopBound(Core(home: identity, inbox: inbox), home: identity)

@@ -6,6 +6,7 @@ struct BoundPath {
     private let path: FilePath
     private let device: dev_t
     private let number: ino_t
+    private let forks = Fork.count
 
     /// Nil if there is no such file, or no longer.
     init?(_ path: FilePath) {
@@ -13,11 +14,10 @@ struct BoundPath {
         (self.path, device, number) = (path, status.st_dev, status.st_ino)
     }
 
-    /// Removes the file, unless another has taken its place.
+    /// Removes the file, unless another has taken its place. A child of fork(2) leaves its parent's.
     func remove() {
-        guard let status = Self.status(of: path), status.st_dev == device, status.st_ino == number else {
-            return
-        }
+        guard forks == Fork.count, let status = Self.status(of: path) else { return }
+        guard status.st_dev == device, status.st_ino == number else { return }
         _ = unsafe path.withPlatformString { unsafe unlink($0) }
     }
 

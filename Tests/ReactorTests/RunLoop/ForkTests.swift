@@ -47,6 +47,13 @@ import Testing
             ])
     }
 
+    @Test func `a child that closes a socket of its parent leaves the socket's file`() async throws {
+        #expect(
+            try await probeMainLoop("a parent's paths in a child") == [
+                "closed: exit", "there: true", "gone: true",
+            ])
+    }
+
     @Test func `what a child has written to a stream of its own is sent when it exits`() async throws {
         #expect(
             try await probeMainLoop("a child's own streams") == [
