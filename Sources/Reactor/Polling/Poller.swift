@@ -112,7 +112,15 @@ private final class EventBase {
     var isOfParent: Bool { forks != Fork.count }
 
     @inline(__always)
-    func loop(_ flags: CInt) { unsafe event_base_loop(pointer, flags) }
+    func loop(_ flags: CInt) { if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() } }
+
+    /// Polling again would return at once, for ever.
+    @inline(never)
+    private static func refuse() -> Never {
+        fatalError(
+            "a run loop cannot poll any more (\(Errno(rawValue: errno))): "
+                + "other code has probably closed the loop's descriptors")
+    }
 }
 
 // MARK: - libevent's callbacks: they record, and leave the serving to the loop

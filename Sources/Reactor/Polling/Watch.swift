@@ -71,16 +71,17 @@ final class Watch {
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
     func setInterest(_ interest: Readiness) throws(Errno) {
         guard let poller else { return }
-        if !interest.contains(.readable) {
-            reading = nil
-        } else if reading == nil {
-            reading = try poller.register(descriptor, EV_READ, for: self)
+        // What is new comes first: if that fails, what was registered still is.
+        let isReadingNew = interest.contains(.readable) && reading == nil
+        if isReadingNew { reading = try poller.register(descriptor, EV_READ, for: self) }
+        if interest.contains(.writable), writing == nil {
+            do throws(Errno) { writing = try poller.register(descriptor, EV_WRITE, for: self) } catch {
+                if isReadingNew { reading = nil }
+                throw error
+            }
         }
-        if !interest.contains(.writable) {
-            writing = nil
-        } else if writing == nil {
-            writing = try poller.register(descriptor, EV_WRITE, for: self)
-        }
+        if !interest.contains(.readable) { reading = nil }
+        if !interest.contains(.writable) { writing = nil }
     }
 
     // MARK: What is ready

@@ -160,8 +160,9 @@ final class Inbox: Sendable {
     /// for: what was posted may be the outer mode's.
     func endActivation(_ outer: Outer) {
         runningMode.store(outer.mode?.index ?? -1, ordering: .relaxed)
-        activations.subtract(1, ordering: .relaxed)
+        // Before the activation is over, so that a `stop()` that comes between is not overwritten.
         stopRequested.store(outer.isStopRequested, ordering: .releasing)
+        activations.subtract(1, ordering: .releasing)
         let consumed = wakeUpConsumed.load(ordering: .relaxed)
         wakeUpConsumed.store(consumed || outer.hasConsumedWakeUp, ordering: .relaxed)
         if consumed, outer.mode != nil {

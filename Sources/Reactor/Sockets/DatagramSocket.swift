@@ -123,6 +123,7 @@ public final class DatagramSocket: EventSource {
         do throws(Errno) {
             family = try SocketAddress.local(of: descriptor).family
             try descriptor.prepareForDatagrams(options, family)
+            try SystemCall.make { fcntl(descriptor.rawValue, F_SETFD, FD_CLOEXEC) }
         } catch {
             _ = Glibc.close(descriptor.rawValue)
             throw error

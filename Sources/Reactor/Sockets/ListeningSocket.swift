@@ -45,6 +45,7 @@ struct ListeningSocket: ~Copyable {
         guard try descriptor.option(SOL_SOCKET, SO_ACCEPTCONN) != 0 else { throw .invalidArgument }
         let flags = try SystemCall.make { fcntl(descriptor.rawValue, F_GETFL) }
         try SystemCall.make { fcntl(descriptor.rawValue, F_SETFL, flags | O_NONBLOCK) }
+        try SystemCall.make { fcntl(descriptor.rawValue, F_SETFD, FD_CLOEXEC) }
         backlog = Listener.Options().backlog
         file = nil
         self.owned = owned

@@ -19,6 +19,9 @@ enum PendingOutput {
     private static let state = Mutex(State())
     private static let changed = Condition()
     private static let exiting = Atomic(false)
+    /// The last process that had such output. A child of fork(2) that had none must not take the locks: a thread of
+    /// its parent may have held them.
+    private static let owner = Atomic<UInt32>(0)
 
     /// Registers with atexit(3), once.
     private static let isRegistered: Bool = atexit { PendingOutput.waitAtExit() } == 0
@@ -28,6 +31,7 @@ enum PendingOutput {
 
     static func begin() {
         _ = isRegistered
+        owner.store(Fork.count, ordering: .relaxed)
         change(by: 1)
     }
 
@@ -46,6 +50,7 @@ enum PendingOutput {
     private static var count: Int { state.withLock { $0.forks == Fork.count ? $0.count : 0 } }
 
     private static func waitAtExit() {
+        guard owner.load(ordering: .relaxed) == Fork.count else { return }
         exiting.store(true, ordering: .relaxed)
         let deadline = Deadline.now.advanced(by: exitPatience)
         while true {

@@ -188,7 +188,8 @@ final class WriteBuffer: Sendable {
 extension WriteBuffer {
     /// The result of one attempt to send.
     enum Progress {
-        case blocked
+        /// The peer has to make room; whether it took some bytes now.
+        case blocked(afterSome: Bool)
         case done(Ending)
         case failed(Errno)
     }
@@ -218,6 +219,7 @@ extension WriteBuffer {
         if case .blocked = progress { transport.sent(sent, true) } else { transport.sent(sent, false) }
         changed.announce()
         if isAwaited { engine.refresh() }
+        if case .blocked = progress { return .blocked(afterSome: sent > 0) }
         return progress
     }
 
@@ -263,7 +265,7 @@ extension WriteBuffer.State {
         } catch {
             return .failed(error)
         }
-        guard queue.count == 0 else { return .blocked }
+        guard queue.count == 0 else { return .blocked(afterSome: false) }
         phase = .idle
         return .done(ending)
     }

@@ -45,7 +45,7 @@ final class WriteBufferSender {
 
     private func send() {
         switch buffer.send(to: descriptor) {
-        case .blocked: expectProgress()
+        case .blocked(let hasSentSome): if hasSentSome { expectProgress() }
         case .failed(let error): fail(error)
         case .done(let ending): finish(ending)
         }

@@ -7,6 +7,7 @@ package import SystemPackage
 package final class JoinableThread: Sendable {
     private let thread: pthread_t
     private let isJoined = Mutex(false)
+    private let forks = Fork.count
 
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
@@ -20,7 +21,8 @@ package final class JoinableThread: Sendable {
     }
 
     deinit {
-        if !isJoined.withLock({ $0 }) { pthread_detach(thread) }
+        // A child of fork(2) has no such thread, and may have another under its number.
+        if forks == Fork.count, !isJoined.withLock({ $0 }) { pthread_detach(thread) }
     }
 
     /// Waits until the thread has ended.

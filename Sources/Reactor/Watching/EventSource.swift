@@ -156,10 +156,13 @@ extension EventSource {
     }
 
     private final func setInterestOfWatches(_ interest: Readiness) throws(Errno) {
-        for watch in watches {
-            try watch.setInterest(interest)
-            watch.narrow(to: interest.union(.raised))
+        do throws(Errno) {
+            for watch in watches { try watch.setInterest(interest) }
+        } catch {
+            for watch in watches { try? watch.setInterest(watchedInterest) }
+            throw error
         }
+        for watch in watches { watch.narrow(to: interest.union(.raised)) }
     }
 }
 

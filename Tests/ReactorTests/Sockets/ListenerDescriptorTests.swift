@@ -30,6 +30,18 @@ import Testing
         }
     }
 
+    @Test func `a socket that was inherited is not passed on to children`() throws {
+        let descriptor = try makeSocket()
+        #expect(fcntl(descriptor.rawValue, F_SETFD, 0) == 0)
+        let listener = try Listener(descriptor: descriptor) { _, _ in }
+        #expect(fcntl(descriptor.rawValue, F_GETFD) & FD_CLOEXEC != 0)
+        listener.close()
+        let datagrams = FileDescriptor(rawValue: socket(AF_INET, CInt(SOCK_DGRAM.rawValue), 0))
+        let receiver = try DatagramSocket(descriptor: datagrams) { _, _, _ in }
+        #expect(fcntl(datagrams.rawValue, F_GETFD) & FD_CLOEXEC != 0)
+        receiver.close()
+    }
+
     @Test func `a socket that does not listen is refused, and closed`() throws {
         let descriptor = try makeSocket(listens: false)
         let address = try SocketAddress.local(of: descriptor)
