@@ -42,11 +42,20 @@ final class Poller {
         base.loop(EVLOOP_ONCE)
     }
 
-    /// Has `watch` record when `descriptor` is ready for `kind`, until the registration ends.
-    func register(_ descriptor: CInt, _ kind: CInt, for watch: Watch) throws(Errno) -> Registration {
+    /// Has `callback` called with `context` when `descriptor` is ready for `interest`, until the registration ends.
+    ///
+    /// - Parameter context: Outlives the registration, which it owns.
+    @unsafe
+    func register(
+        _ descriptor: CInt, for interest: Readiness, _ callback: Callback, context: AnyObject
+    ) throws(Errno) -> Registration {
         if base.isOfParent { Fork.refuse() }
-        return try unsafe Registration(of: descriptor, kind, on: base, recordReadiness, context: watch)
+        let kind = interest == .readable ? EV_READ : EV_WRITE
+        return try unsafe Registration(of: descriptor, kind, on: base, callback, context: context)
     }
+
+    /// Called with the descriptor, what libevent says of it, and the context.
+    typealias Callback = event_callback_fn
 }
 
 /// A kernel registration. The end of its life is the deregistration.
@@ -124,11 +133,6 @@ private final class EventBase {
 }
 
 // MARK: - libevent's callbacks: they record, and leave the serving to the loop
-
-private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
-    let watch = unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
-    unsafe watch._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
-}
 
 private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
     unsafe Unmanaged<Waker>.fromOpaque(context.unsafelyUnwrapped).takeUnretainedValue().alarmRang()

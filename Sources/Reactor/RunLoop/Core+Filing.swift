@@ -31,6 +31,7 @@ extension RunLoop.Core {
     /// At least one registration is made at once, so that a descriptor that the kernel refuses is refused
     /// here. Those of modes that have never run are made when they first do.
     func file(_ source: EventSource) throws(Errno) {
+        source.outliveCallback()
         let modes = source.membership.modes(common: commonModes)
         source.endWatches(except: modes)
         let refusal = watch(source, in: modes)

@@ -113,8 +113,8 @@ extension RunLoop.Core {
         let round = ready.beginRound()
         var handled = false
         while let watch = ready.takeFirst(before: round) {
-            if ready.isLate(watch) { watch.use { $0.confirm() } }
-            guard watch.use({ $0.serve() }) else { continue }
+            if ready.isLate(watch) { watch.confirm() }
+            guard watch.serve() else { continue }
             handled = true
             if onlyFirst { break }
         }

@@ -10,18 +10,22 @@ extension RunLoop.Core {
 
     /// Brings the filing of a timer up to date with its modes and its date.
     func file(_ timer: Timer, _ state: inout Timer.State) {
-        if state.hasStrays(of: home) { for place in state.takeStrays(of: home) { remove(place) } }
+        if state.hasStrays { removeStrays(&state) }
         guard state.isIn(home) else { return }
         guard let group = state.soleGroup, !state.hasMorePlaces else { return fileInEach(timer, &state) }
-        guard let place = state.place else {
-            state.place = insert(timer, state, in: group)
-            return
+        if let place = state.place {
+            if place.group == group { return move(timer, state, at: place) }
+            remove(place)
         }
-        if place.group == group { return move(timer, state, at: place) }
-        remove(place)
         state.place = insert(timer, state, in: group)
     }
 
+    @inline(never)
+    private func removeStrays(_ state: inout Timer.State) {
+        for place in state.takeStrays(of: home) { remove(place) }
+    }
+
+    @inline(never)
     private func fileInEach(_ timer: Timer, _ state: inout Timer.State) {
         let wanted = state.membership.groups(common: commonModes)
         var places = state.morePlaces
@@ -51,7 +55,6 @@ extension RunLoop.Core {
             isSetAside: state.isFiring, sequence: nextSequence())
     }
 
-    @inline(__always)
     func remove(_ place: Place) {
         self.state(of: place.group).timers.remove(place.slot)
     }

@@ -31,6 +31,16 @@ extension RunLoop {
         return timer.state.withLock { $0.loop === self && $0.membership.contains(mode, common: common) }
     }
 
+    /// Takes a new timer whose closure belongs to the calling thread, and files it in `mode`, unless the loop is at its end.
+    @inline(__always)
+    func take(_ timer: Timer, forMode mode: Mode?) {
+        let mode = inbox.isClosed ? nil : mode
+        timer.state.withLock { state in
+            state.settle(in: self, mode)
+            if mode != nil { useCore { $0.file(timer, &state) } }
+        }
+    }
+
     /// Files `timer` anew after its modes or its date have changed.
     func refile(_ timer: Timer) {
         if atHome({ core in core.file(timer) }) { return }

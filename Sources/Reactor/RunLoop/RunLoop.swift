@@ -60,7 +60,11 @@ public final class RunLoop: Sendable {
     ///
     /// In asynchronous code this is the loop of whatever thread happens to run the task, which nobody runs.
     public static var current: RunLoop {
-        if let loop = ThreadLoop.get() { return loop }
+        @inline(__always) get { ThreadLoop.get() ?? makeCurrent() }
+    }
+
+    @inline(never)
+    private static func makeCurrent() -> RunLoop {
         if reactor_had_loop_before_fork() { Fork.refuse() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
         loop.assertNotOfParent()
@@ -72,7 +76,7 @@ public final class RunLoop: Sendable {
     /// Calls `body` with the calling thread's loop.
     @inline(__always)
     static func withCurrent<Answer>(_ body: (RunLoop) -> Answer) -> Answer {
-        ThreadLoop.use(body) ?? body(current)
+        ThreadLoop.use(body)
     }
 
     /// Traps in a child of fork(2) if this is a loop of the parent's.
@@ -170,11 +174,17 @@ private enum ThreadLoop {
         return unsafe Unmanaged<RunLoop>.fromOpaque(pointer).takeUnretainedValue()
     }
 
-    /// As ``get()``, for as long as `body` lasts: nothing is retained, as the thread keeps its loop.
+    /// Calls `body` with the thread's loop, which is made if there is none yet: nothing is retained, as the thread keeps
+    /// its loop.
     @inline(__always)
-    static func use<Answer>(_ body: (RunLoop) -> Answer) -> Answer? {
-        guard let pointer = unsafe reactor_current_loop_object() else { return nil }
+    static func use<Answer>(_ body: (RunLoop) -> Answer) -> Answer {
+        let pointer = unsafe reactor_current_loop_object() ?? make()
         return unsafe Unmanaged<RunLoop>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body)
+    }
+
+    @inline(never)
+    private static func make() -> UnsafeMutableRawPointer {
+        unsafe Unmanaged.passUnretained(RunLoop.current).toOpaque()
     }
 
     static func set(_ loop: RunLoop) {

@@ -29,8 +29,12 @@ extension Timer {
         /// The closure is destroyed on its loop's thread also when the timer's last owner releases it. The timer is in
         /// no loop then: that would keep it.
         deinit {
-            guard isValid, let home = details?.value.home else { return }
-            Timer.Remains(handler, home: home).release()
+            if let handler { Self.release(handler, details) }
+        }
+
+        @inline(never)
+        private static func release(_ handler: consuming Handler, _ details: Box<Details>?) {
+            Timer.Remains(handler, home: details?.value.home).release()
         }
     }
 
@@ -61,12 +65,12 @@ extension Timer {
     struct Handler: ~Copyable, @unchecked Sendable {
         private let closure: (Timer) -> Void
 
-        private init(_ closure: @escaping (Timer) -> Void) { self.closure = closure }
+        private init(_ closure: consuming @escaping (Timer) -> Void) { self.closure = closure }
 
         static func anywhere(_ closure: @escaping @Sendable (Timer) -> Void) -> Handler { Handler(closure) }
 
         /// Only for a timer whose home is the calling thread's loop.
-        static func home(_ closure: @escaping (Timer) -> Void) -> Handler { Handler(closure) }
+        static func home(_ closure: consuming @escaping (Timer) -> Void) -> Handler { Handler(closure) }
 
         /// For a call: the timer may release its own meanwhile.
         var copy: Handler { Handler(closure) }
@@ -108,20 +112,15 @@ extension Place {
 }
 
 extension Timer.State {
-    /// In no loop, or, from the start, in a group of modes of one that is the closure's home.
+    /// In no loop.
+    ///
+    /// - Parameter isConfined: Whether the closure belongs to a thread, whose loop takes the timer next.
     init(
-        due: Int64, date: Int64, tolerance: Int64, handler: consuming Timer.Handler, home: RunLoop?,
-        group: RunLoop.Mode? = nil
+        due: Int64, date: Int64, tolerance: Int64, handler: consuming Timer.Handler, isConfined: Bool = false
     ) {
         self.due = due
         self.handler = consume handler
-        isConfined = home != nil
-        if let group {
-            loop = home
-            self.group = group.index
-        } else if let home {
-            change { $0.home = home }
-        }
+        self.isConfined = isConfined
         if date != due { change { $0.date = date } }
         if tolerance > 0 { self.tolerance = tolerance }
     }
@@ -158,6 +157,7 @@ extension Timer.State {
         }
     }
 
+    @inline(never)
     private mutating func change(_ change: (inout Timer.Details) -> Void) {
         var details = details?.value ?? Timer.Details()
         change(&details)
@@ -206,6 +206,17 @@ extension Timer.State {
         }
     }
 
+    /// Makes `loop` the home of a closure of the calling thread, and adds the timer to a mode of it, if there is one.
+    @inline(__always)
+    mutating func settle(in loop: RunLoop, _ mode: RunLoop.Mode?) {
+        if let mode {
+            self.loop = loop
+            group = mode.index
+        } else {
+            change { $0.home = loop }
+        }
+    }
+
     /// Adds it to a mode; false if it may not join that loop.
     mutating func add(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
         guard isValid else { return false }
@@ -244,6 +255,7 @@ extension Timer.State {
 
     /// Takes it out of every queue of the loop that it has left; false if that has to be told. The caller keeps the timer:
     /// what it captured is not released here, under its lock.
+    @inline(__always)
     @discardableResult
     private mutating func leaveQueues(of loop: RunLoop) -> Bool {
         guard loop.identity.isCurrent else {
@@ -253,10 +265,14 @@ extension Timer.State {
         guard let place else { return true }
         loop.useCore { $0.remove(place) }
         self.place = nil
-        guard hasMorePlaces else { return true }
-        for place in morePlaces { loop.core.remove(place) }
-        morePlaces = []
+        if hasMorePlaces { leaveMorePlaces(of: loop.core) }
         return true
+    }
+
+    @inline(never)
+    private mutating func leaveMorePlaces(of core: RunLoop.Core) {
+        for place in morePlaces { core.remove(place) }
+        morePlaces = []
     }
 
     // MARK: Places
@@ -290,7 +306,7 @@ extension Timer.State {
         self.place = nil
     }
 
-    private var hasStrays: Bool { details?.value.strays.isEmpty == false }
+    var hasStrays: Bool { details?.value.strays.isEmpty == false }
 
     func hasStrays(of home: LoopIdentity) -> Bool {
         hasStrays && details?.value.strays.contains { $0.home == home } == true

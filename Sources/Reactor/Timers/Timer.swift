@@ -33,7 +33,7 @@ public final class Timer: Sendable {
     ) {
         let tolerance = Self.clamp(tolerance, period: period)
         self.init(
-            period: period, State(due: due, date: date, tolerance: tolerance, handler: handler, home: nil))
+            period: period, State(due: due, date: date, tolerance: tolerance, handler: handler))
     }
 
     /// Makes a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
@@ -220,17 +220,14 @@ extension Timer {
     /// its end.
     static func scheduled(
         delay: Int64, period: Int64, _ mode: RunLoop.Mode?, _ tolerance: Duration,
-        _ handler: @escaping (Timer) -> Void
+        _ handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
         let due = date(after: delay)
-        return RunLoop.withCurrent { loop in
-            let mode = loop.inbox.isClosed ? nil : mode
-            let state = State(
-                due: due, date: due, tolerance: clamp(tolerance, period: period), handler: .home(handler),
-                home: loop, group: mode)
-            let timer = Timer(period: period, state)
-            if mode != nil { loop.useCore { $0.file(timer) } }
-            return timer
-        }
+        let state = State(
+            due: due, date: due, tolerance: clamp(tolerance, period: period), handler: .home(handler),
+            isConfined: true)
+        let timer = Timer(period: period, state)
+        RunLoop.withCurrent { $0.take(timer, forMode: mode) }
+        return timer
     }
 }

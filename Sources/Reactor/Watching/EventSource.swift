@@ -25,12 +25,16 @@ public class EventSource: CustomStringConvertible {
         didSet { hasSeveralWatches = watches.hasOthers }
     }
     final private var hasSeveralWatches = false
+    /// Whether something waits for the callback's return.
+    final private var isUnsettled = false
     final private(set) var number: CInt
     final var membership = Membership()
     /// Where its loop has filed it.
     final var places = Places()
     /// The loop that it is in, which keeps it alive.
     final private(set) var loop: RunLoop?
+    /// The source itself, if it may leave its loop's tables before its callback returns.
+    final private var keeper: EventSource?
 
     /// - Parameter number: The descriptor; -1 for a source that has none yet.
     init(_ number: CInt, for interest: Readiness) {
@@ -92,6 +96,7 @@ public class EventSource: CustomStringConvertible {
     final func end() {
         loop?.assertCurrent()
         guard !isOver else { return }
+        outliveCallback()
         isOver = true
         membership = Membership()
         if let core = loop?.core { core.refile(self) }
@@ -168,7 +173,7 @@ extension EventSource {
 
 // MARK: - Being served
 
-extension EventSource: WatchOwner {
+extension EventSource {
     /// Has the source served in the next pass of any of its modes, as if the kernel had told.
     final func raise() {
         isRaised = true
@@ -176,6 +181,8 @@ extension EventSource: WatchOwner {
         for watch in watches { watch.record(.raised) }
     }
 
+    /// Serves what a watch has recorded. Returns whether that has handled a source: whether a handler was called.
+    @inline(always)
     final func serveRecorded(_ readiness: Readiness) -> Bool {
         if hasSeveralWatches { for watch in watches { _ = watch.takeReadiness() } }
         let readiness = readiness.intersection(watchedInterest.union(.raised))
@@ -190,21 +197,32 @@ extension EventSource: WatchOwner {
         serve(readiness)
         isInCallout = false
         let isHandled = isHandled
-        if isOver || isDisarmed { settle() }
+        if isUnsettled { settle() }
         return isHandled
+    }
+
+    /// Keeps the source until its callback has returned, as the loop may release it before.
+    final func outliveCallback() {
+        guard isInCallout else { return }
+        keeper = self
+        isUnsettled = true
     }
 
     /// Makes up for what had to wait for the callout's return.
     @inline(never)
     private final func settle() {
+        let kept = keeper.take()
+        isUnsettled = false
         if isDisarmed { rearm() }
         if isOver { ended() }
+        withExtendedLifetime(kept) {}
     }
 
     /// Level-triggered and not answered while its callout is on the stack: it would keep a nested loop from
     /// sleeping.
     private final func disarm(unless isRaisedOnly: Bool) {
         isDisarmed = true
+        isUnsettled = true
         if !isRaisedOnly { try? setInterestOfWatches([]) }
     }
 

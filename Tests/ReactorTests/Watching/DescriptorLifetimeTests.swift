@@ -98,6 +98,40 @@ import Testing
         }
     }
 
+    @Test func `a source that only its loop retains outlives the callback in which it leaves`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let changes: [(DescriptorSource) throws -> Void] = [
+                { $0.cancel() },
+                { loop.remove($0, forMode: .default) },
+                {
+                    loop.remove($0, forMode: .default)
+                    $0.cancel()
+                },
+                {
+                    loop.remove($0, forMode: .default)
+                    try loop.add($0, forMode: .common)
+                    loop.remove($0, forMode: .common)
+                },
+            ]
+            for change in changes {
+                let pipe = try TestPipe()
+                let freed = Shared(false)
+                weak let source = try addSource(pipe, .default, AtEnd { freed.value = true }) { source in
+                    do { try change(source) } catch { Issue.record("\(error)") }
+                    #expect(!freed.value)
+                    #expect(!loop.contains(source, forMode: .default))
+                }
+                pipe.put()
+                #expect(source != nil)
+                loop.poll()
+                #expect(freed.value)
+                #expect(source == nil)
+                #expect(loop.poll() == .finished)
+            }
+        }
+    }
+
     @Test func `a source that was never added is freed with its last owner`() async throws {
         try await onItsOwnThread {
             let pipe = try TestPipe()

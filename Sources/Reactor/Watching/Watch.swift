@@ -1,24 +1,16 @@
-import CReactorLibevent
 import Glibc
 import SystemPackage
-
-/// What a watch is for, and who owns it.
-protocol WatchOwner: AnyObject {
-    /// Serves what a watch has recorded. Returns whether that has handled a source: whether a handler was called.
-    func serveRecorded(_ readiness: Readiness) -> Bool
-
-    /// Whether what was recorded is confirmed by the kernel when it is served late. An owner that asks the kernel itself
-    /// has no need of that.
-    var confirmsLateReadiness: Bool { get }
-}
 
 /// What one source is ready for in one mode, and the kernel's registrations that tell of it.
 ///
 /// Reading and writing are registered apart, so that changing one of them is one system call. What the library itself
 /// has raised is recorded here as well, which needs no registration, and no poller.
+@safe
 final class Watch {
-    /// Proof: the owner ends its watches with itself. Serving it retains it.
-    private unowned(unsafe) let owner: any WatchOwner
+    /// Proof: the source ends its watches with itself, and each of them when it leaves their mode. So a source that is to
+    /// be served is in the loop's tables, which retain it; and before it is taken out of them within its callback, it
+    /// retains itself until that has returned (``EventSource/outliveCallback()``). An event counts no references.
+    fileprivate let source: Unmanaged<EventSource>
     private let queue: ReadyQueue
     /// The mode's number.
     let mode: Int32
@@ -38,21 +30,21 @@ final class Watch {
     fileprivate var previous: ReadyQueue.Link?
     fileprivate var next: ReadyQueue.Link?
 
-    init(_ descriptor: CInt, for owner: any WatchOwner, mode: Int32, in queue: ReadyQueue) {
+    init(_ descriptor: CInt, for source: EventSource, mode: Int32, in queue: ReadyQueue) {
         self.descriptor = descriptor
-        unsafe self.owner = owner
+        unsafe self.source = .passUnretained(source)
         self.mode = mode
         self.queue = queue
     }
 
-    deinit { queue.remove(self) }
+    deinit { queue.remove(ReadyQueue.Link(self)) }
 
     /// Ends the registrations and drops what was recorded, at once, though the watch may be being served.
     func end() {
         reading = nil
         writing = nil
         readiness = []
-        queue.remove(self)
+        queue.remove(ReadyQueue.Link(self))
     }
 
     // MARK: What is watched
@@ -73,9 +65,9 @@ final class Watch {
         guard let poller else { return }
         // What is new comes first: if that fails, what was registered still is.
         let isReadingNew = interest.contains(.readable) && reading == nil
-        if isReadingNew { reading = try poller.register(descriptor, EV_READ, for: self) }
+        if isReadingNew { reading = try register(for: .readable, on: poller) }
         if interest.contains(.writable), writing == nil {
-            do throws(Errno) { writing = try poller.register(descriptor, EV_WRITE, for: self) } catch {
+            do throws(Errno) { writing = try register(for: .writable, on: poller) } catch {
                 if isReadingNew { reading = nil }
                 throw error
             }
@@ -84,22 +76,26 @@ final class Watch {
         if !interest.contains(.writable) { writing = nil }
     }
 
+    private func register(for interest: Readiness, on poller: Poller) throws(Errno) -> Registration {
+        try unsafe poller.register(descriptor, for: interest, recordReadiness, context: self)
+    }
+
     // MARK: What is ready
 
     /// Keeps `readiness` for the loop to serve.
     @inline(__always)
     func record(_ readiness: Readiness) {
         self.readiness.formUnion(readiness)
-        queue.append(self)
+        queue.append(ReadyQueue.Link(self))
     }
 
     /// Keeps only what is still wanted of what was recorded.
     func narrow(to interest: Readiness) { readiness.formIntersection(interest) }
 
-    /// Drops what the kernel had told and does not say any more, for an owner that wants to know.
+    /// Drops what the kernel had told and does not say any more, for a source that wants to know.
     @inline(never)
     func confirm() {
-        guard unsafe owner.confirmsLateReadiness, readiness != .raised else { return }
+        guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .raised else { return }
         guard let events = try? SystemCall.poll(descriptor, for: POLLIN | POLLOUT) else { return }
         narrow(to: Readiness(poll: events).union(.raised))
     }
@@ -110,13 +106,13 @@ final class Watch {
         readiness = []
         return taken
     }
+}
 
-    /// Has the owner serve what was recorded. Returns whether that has handled a source.
-    @inline(__always)
-    func serve() -> Bool {
-        let readiness = takeReadiness()
-        return unsafe !readiness.isEmpty && owner.serveRecorded(readiness)
-    }
+/// libevent's callback: it records, and leaves the serving to the loop.
+@inline(__always)
+private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
+    let watch = unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
+    unsafe watch._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
 }
 
 /// The watches of one mode that wait to be served, first come first.
@@ -129,18 +125,43 @@ final class ReadyQueue {
     ///
     /// `@safe` is right because a watch leaves the queue before it ends.
     @safe
-    @dynamicMemberLookup
     struct Link {
-        private let watch: Unmanaged<Watch>
+        private unowned(unsafe) let watch: Watch
 
-        fileprivate init(_ watch: Watch) { unsafe self.watch = .passUnretained(watch) }
+        fileprivate init(_ watch: Watch) { unsafe self.watch = watch }
 
+        // One at a time: a reference that outlasts one access is counted.
+
+        fileprivate var readiness: Readiness { unsafe watch.readiness }
+
+        fileprivate var round: UInt32 {
+            get { unsafe watch.round }
+            nonmutating set { unsafe watch.round = newValue }
+        }
+
+        fileprivate var isQueued: Bool {
+            get { unsafe watch.isQueued }
+            nonmutating set { unsafe watch.isQueued = newValue }
+        }
+
+        fileprivate var previous: Link? {
+            get { unsafe watch.previous }
+            nonmutating set { unsafe watch.previous = newValue }
+        }
+
+        fileprivate var next: Link? {
+            get { unsafe watch.next }
+            nonmutating set { unsafe watch.next = newValue }
+        }
+
+        func confirm() { unsafe watch.confirm() }
+
+        /// Has the source serve what was recorded. Returns whether that has handled a source. The watch may end meanwhile.
         @inline(__always)
-        func use<Answer>(_ body: (Watch) -> Answer) -> Answer { unsafe watch._withUnsafeGuaranteedRef(body) }
-
-        subscript<Value>(dynamicMember property: ReferenceWritableKeyPath<Watch, Value>) -> Value {
-            @inline(__always) get { use { $0[keyPath: property] } }
-            @inline(__always) nonmutating set { use { $0[keyPath: property] = newValue } }
+        func serve() -> Bool {
+            let (readiness, source) = unsafe (watch.takeReadiness(), watch.source)
+            return unsafe !readiness.isEmpty
+                && source._withUnsafeGuaranteedRef { $0.serveRecorded(readiness) }
         }
     }
 
@@ -153,21 +174,21 @@ final class ReadyQueue {
     var isEmpty: Bool { first == nil }
 
     @inline(__always)
-    fileprivate func append(_ watch: Watch) {
+    fileprivate func append(_ watch: Link) {
         guard !watch.isQueued else { return }
         watch.isQueued = true
         watch.round = round
         watch.previous = last
-        let link = Link(watch)
-        if let last { last.next = link } else { first = link }
-        last = link
+        if let last { last.next = watch } else { first = watch }
+        last = watch
     }
 
     @inline(__always)
-    fileprivate func remove(_ watch: Watch) {
+    fileprivate func remove(_ watch: Link) {
         guard watch.isQueued else { return }
-        if let previous = watch.previous { previous.next = watch.next } else { first = watch.next }
-        if let next = watch.next { next.previous = watch.previous } else { last = watch.previous }
+        let (previous, next) = (watch.previous, watch.next)
+        if let previous { previous.next = next } else { first = next }
+        if let next { next.previous = previous } else { last = previous }
         watch.previous = nil
         watch.next = nil
         watch.isQueued = false
@@ -183,7 +204,7 @@ final class ReadyQueue {
     @inline(__always)
     func takeFirst(before round: UInt32) -> Link? {
         guard let link = first, holds(before: round) else { return nil }
-        link.use { remove($0) }
+        remove(link)
         return link
     }
 
@@ -198,14 +219,14 @@ final class ReadyQueue {
     /// Drops from the front what has been served, or withdrawn, in another way; true if anything is left.
     @inline(always)
     func hasUnserved() -> Bool {
-        while let link = first, link.readiness.isEmpty { link.use { remove($0) } }
+        while let link = first, link.readiness.isEmpty { remove(link) }
         return first != nil
     }
 
     /// As ``hasUnserved()``, where the kernel is not asked for anything new: what comes first is still so.
     func hasConfirmed() -> Bool {
         while hasUnserved(), let link = first {
-            link.use { $0.confirm() }
+            link.confirm()
             guard !link.readiness.isEmpty else { continue }
             link.round = round
             return true
