@@ -8,9 +8,30 @@ extension SocketAddress {
     ///
     /// Nil for what is too short for its family, and for more than a `sockaddr_storage` has.
     public init?(_ bytes: RawSpan) {
-        let whole = unsafe bytes.withUnsafeBytes { unsafe Self($0) }
-        guard let whole else { return nil }
-        self = whole
+        guard let family = bytes.first(into: sa_family_t()),
+            bytes.byteCount <= MemoryLayout<sockaddr_storage>.size
+        else { return nil }
+        switch CInt(family) {
+        case AF_INET:
+            guard let raw = bytes.first(into: sockaddr_in()) else { return nil }
+            self = .ipv4(UInt32(bigEndian: raw.sin_addr.s_addr), port: UInt16(bigEndian: raw.sin_port))
+        case AF_INET6:
+            guard let raw = bytes.first(into: sockaddr_in6()) else { return nil }
+            self = unsafe .ipv6(
+                UInt128(bigEndian: unsafeBitCast(raw.sin6_addr, to: UInt128.self)),
+                port: UInt16(bigEndian: raw.sin6_port), scope: raw.sin6_scope_id,
+                flowInformation: UInt32(bigEndian: raw.sin6_flowinfo))
+        case AF_UNIX:
+            self.init(unixName: bytes.bytesAfterFamily)
+        default:
+            self.init(.other(Family(rawValue: family), bytes.bytesAfterFamily))
+        }
+    }
+
+    /// A path ends at its first zero byte, if there is one; an abstract name has as many bytes as there are.
+    private init(unixName name: [UInt8]) {
+        let isAbstract = name.first == 0 && name.count > 1
+        self.init(.unix(isAbstract ? name : Array(name.prefix { $0 != 0 })))
     }
 
     /// Reads an address in the kernel's form. Nil for what is too short for its family.
@@ -19,38 +40,8 @@ extension SocketAddress {
     ///   - address: Points to at least `length` bytes, which are read before this returns.
     ///   - length: How many bytes the address has, as the kernel said.
     public init?(_ address: UnsafePointer<sockaddr>, length: socklen_t) {
-        unsafe self.init(UnsafeRawBufferPointer(start: address, count: Int(length)))
-    }
-
-    private init?(_ bytes: UnsafeRawBufferPointer) {
-        var family = sa_family_t()
-        guard unsafe bytes.copyFirst(to: &family), bytes.count <= MemoryLayout<sockaddr_storage>.size else {
-            return nil
-        }
-        switch CInt(family) {
-        case AF_INET:
-            var raw = sockaddr_in()
-            guard unsafe bytes.copyFirst(to: &raw) else { return nil }
-            self = .ipv4(UInt32(bigEndian: raw.sin_addr.s_addr), port: UInt16(bigEndian: raw.sin_port))
-        case AF_INET6:
-            var raw = sockaddr_in6()
-            guard unsafe bytes.copyFirst(to: &raw) else { return nil }
-            self = unsafe .ipv6(
-                UInt128(bigEndian: unsafeBitCast(raw.sin6_addr, to: UInt128.self)),
-                port: UInt16(bigEndian: raw.sin6_port), scope: raw.sin6_scope_id,
-                flowInformation: UInt32(bigEndian: raw.sin6_flowinfo))
-        case AF_UNIX:
-            unsafe self.init(unixName: bytes.dropFirst(MemoryLayout<sa_family_t>.size))
-        default:
-            let rest = unsafe bytes.dropFirst(MemoryLayout<sa_family_t>.size)
-            self.init(.other(Family(rawValue: family), unsafe Array(rest)))
-        }
-    }
-
-    /// A path ends at its first zero byte, if there is one; an abstract name has as many bytes as there are.
-    private init(unixName name: Slice<UnsafeRawBufferPointer>) {
-        let isAbstract = unsafe name.first == 0 && name.count > 1
-        self.init(.unix(unsafe isAbstract ? Array(name) : Array(name.prefix { $0 != 0 })))
+        let bytes = unsafe UnsafeRawBufferPointer(start: address, count: Int(length))
+        self.init(unsafe bytes.bytes)
     }
 
     /// Calls `body` with the address in the kernel's form, and its length in bytes.
@@ -141,13 +132,20 @@ extension SocketAddress {
     }
 }
 
-extension UnsafeRawBufferPointer {
-    /// Copies the first bytes, wherever they lie, into a plain value of the kernel's; false if there are too few.
-    fileprivate func copyFirst<Value>(to value: inout Value) -> Bool {
-        guard count >= MemoryLayout<Value>.size else { return false }
-        unsafe withUnsafeMutableBytes(of: &value) {
-            unsafe $0.copyMemory(from: .init(rebasing: prefix($0.count)))
+extension RawSpan {
+    /// The first bytes, wherever they lie, as a plain value of the kernel's; nil if there are too few.
+    fileprivate func first<Value>(into value: Value) -> Value? {
+        var value = value
+        guard byteCount >= MemoryLayout<Value>.size else { return nil }
+        unsafe withUnsafeMutableBytes(of: &value) { target in
+            unsafe withUnsafeBytes {
+                unsafe target.copyMemory(from: .init(rebasing: $0.prefix(target.count)))
+            }
         }
-        return true
+        return value
+    }
+
+    fileprivate var bytesAfterFamily: [UInt8] {
+        unsafe withUnsafeBytes { unsafe Array($0.dropFirst(MemoryLayout<sa_family_t>.size)) }
     }
 }
