@@ -38,6 +38,11 @@ final class ChunkReader {
             source.signal()
             loop.wakeUp()
         }
+        begin(on: loop, modes, announce)
+        announce()  // a hand-off that was cancelled before may have ended when there was no link
+    }
+
+    private func begin(on loop: RunLoop, _ modes: [RunLoop.Mode], _ announce: Callback) {
         isOwner = stream.engine.handOver()
         guard isOwner else {
             worker.connect(announce: announce, resumeReading: Callback {})
@@ -54,7 +59,6 @@ final class ChunkReader {
             worker.connect(announce: announce, resumeReading: resumption(on: loop, modes))
             listen(on: loop, modes)
         }
-        announce()  // it may have been cancelled before
     }
 
     /// Has this go on reading. A block rather than a signal: it runs inside a progress closure's own run of

@@ -91,6 +91,27 @@ import Testing
         }
     }
 
+    /// Repeated, as the processor is released a moment before the hand-off has ended.
+    @Test(arguments: 0..<20)
+    func `a hand-off of another one's stream completes though it was cancelled before`(_: Int) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(.pipe, fails: false)
+            let released = DispatchSemaphore(value: 0)
+            var first: Report?
+            Self.handOver(source.stream) { first = $0 }
+            let second = ChunkHandoff(
+                source.stream, to: ReleaseSignal(released), on: DispatchQueue(label: "second"))
+            second.cancel()
+            released.wait()
+            var endings: [String] = []
+            second.start { endings.append($0.ending.name) }
+            source.finish()
+            #expect(runToTheEnd())
+            #expect(endings == ["cancelled"])
+            #expect(first?.output == HandedStream.content)
+        }
+    }
+
     @Test func `a stream whose hand-off is over is closed to the next one`() async throws {
         try await onItsOwnThread {
             let stream = InputStream(data: [1, 2])
