@@ -5,12 +5,22 @@ import SystemPackage
 extension StreamEngine {
     var isScheduled: Bool { state.withLock { !$0.homes.isEmpty } }
 
-    /// Gives the stream to a hand-off, and removes it from its loops or its queue. False if another hand-off owns it.
-    func handOver() -> Bool {
-        let isFree = state.withLock { $0.machine.handOver() }
+    /// Gives the stream to a hand-off on `loop`, and removes it from its loops or its queue. False if another hand-off
+    /// owns it.
+    ///
+    /// Closing the stream then wakes `loop`.
+    func handOver(to loop: RunLoop) -> Bool {
+        let isFree = state.withLock { state in
+            let isFree = state.machine.handOver()
+            if isFree { state.handoffLoop = loop }
+            return isFree
+        }
         if isFree { leaveLoops() }
         return isFree
     }
+
+    /// Ends what ``handOver(to:)`` began; the hand-off closes the stream itself.
+    func endHandoff() { _ = state.withLock { $0.handoffLoop.take() } }
 
     func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
         loop.assertNotOfParent()
