@@ -134,12 +134,15 @@ final class ChunkReader {
         case _ where isReadByWorker: break
         case .error: worker.end(stream.streamError ?? Errno.ioError)
         case .atEnd: worker.end()
-        default: if isRemoved { worker.end(Errno.badFileDescriptor) }
+        default: if isTakenAway { worker.end(Errno.badFileDescriptor) }
         }
     }
 
-    /// Whether other code has removed the stream from every loop. A subclass may schedule itself in its own way.
-    private var isRemoved: Bool { type(of: stream) == InputStream.self && !stream.engine.isScheduled }
+    /// Whether other code has removed the stream from its loop, or has set another delegate. A subclass may schedule
+    /// itself, and call its delegate, in its own way.
+    private var isTakenAway: Bool {
+        type(of: stream) == InputStream.self && !stream.engine.delivers(to: self)
+    }
 }
 
 extension ChunkReader: StreamDelegate {

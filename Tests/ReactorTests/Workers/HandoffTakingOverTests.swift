@@ -138,6 +138,53 @@ import Testing
         }
     }
 
+    @Test(arguments: [HandedKind.memory, .pipe, .socket], Theft.allCases)
+    func `taking the stream away ends the hand-off`(kind: HandedKind, theft: Theft) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            let other = try RunLoopThread(name: "other")
+            let thief = EventCounter(DispatchSemaphore(value: 0))
+            let report = collect(source.stream, limits: HandoffLimits(chunkSize: 1, bytesInFlight: 1)) { _ in
+                switch theft {
+                case .loop:
+                    source.stream.remove(from: .current, forMode: .default)
+                    source.stream.schedule(in: other.runLoop, forMode: .default)
+                case .queue: source.stream.setDispatchQueue(.global())
+                case .noDelegate: source.stream.delegate = nil
+                case .delegate: source.stream.delegate = thief
+                }
+            }
+            other.stop()
+            #expect(report?.ending.name == "failed: \(Errno.badFileDescriptor)")
+        }
+    }
+
+    @Test func `a stream that is handed over is delivered on no second loop`() async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(.pipe, fails: false)
+            let other = try RunLoopThread(name: "other")
+            let report = collect(source.stream) { _ in
+                source.stream.schedule(in: other.runLoop, forMode: .default)
+                other.runLoop.performAndWait {}
+                source.finish()
+            }
+            other.stop()
+            #expect(report?.output == HandedStream.content)
+        }
+    }
+
+    @Test func `removing a file from the loop does not disturb its hand-off`() async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(.file, fails: false)
+            let report = collect(source.stream) { _ in
+                source.stream.remove(from: .current, forMode: .default)
+                source.stream.delegate = nil
+            }
+            #expect(report?.ending.name == "finished")
+            #expect(report?.output == HandedStream.content)
+        }
+    }
+
     @Test(arguments: HandedKind.allCases)
     func `releasing a suspended hand-off cancels it`(kind: HandedKind) async throws {
         try await onItsOwnThread {
@@ -180,6 +227,11 @@ import Testing
             #expect(report?.byteCount == 64)
         }
     }
+}
+
+/// How other code takes a stream away from its hand-off.
+enum Theft: String, CaseIterable, Sendable {
+    case loop, queue, noDelegate, delegate
 }
 
 /// Counts the events that it is told.
