@@ -64,7 +64,8 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// start. Closing the stream fails the hand-off with `Errno.badFileDescriptor`. So does removing the stream from its
     /// loop, scheduling it on a queue, or, when the next event comes, setting its delegate; but not if the stream is of a
     /// regular file, which is scheduled on no loop. A stream that another hand-off reads fails it with
-    /// `Errno.resourceBusy`.
+    /// `Errno.resourceBusy`. If Dispatch cannot start a worker for want of descriptors or threads, it fails with the
+    /// `Errno` of that.
     ///
     /// The stream is removed from the run loops, or the queue, that it was on, and the delegate that it had receives no
     /// more events. Until the hand-off completes, the stream cannot be scheduled on another loop or queue.

@@ -78,7 +78,15 @@ final class ChunkWorker: Sendable {
     }
 
     /// Completes the hand-off with `fault` before anything is read, because Dispatch cannot start a worker.
-    func fail(_ fault: Errno) { DispatchWorkers.run { [self] in conclude(fault) } }
+    ///
+    /// That is on a thread of its own, or on the caller's if no thread can be made.
+    func fail(_ fault: Errno) {
+        do throws(Errno) {
+            _ = try JoinableThread(name: "work") { [self] in conclude(fault) }
+        } catch {
+            conclude(fault)
+        }
+    }
 
     /// Neither side begins anything; each finishes what it has in hand.
     func suspend() { update { $0.suspend(&$1) } }
