@@ -116,6 +116,26 @@ import Testing
         }
     }
 
+    /// Cancelled at many moments, as a chunk is read and not processed only for an instant.
+    @Test func `cancelling leaves a descriptor behind the last chunk that was processed`() async throws {
+        let file = try TemporaryFile(sample(20_000))
+        try await onItsOwnThread {
+            for count in 1...200 {
+                let descriptor = try FileDescriptor.open(file.path, .readOnly)
+                try descriptor.closeAfter {
+                    let report = collect(
+                        InputStream(descriptor: descriptor), limits: HandoffLimits(chunkSize: 1)
+                    ) { handoff in
+                        while handoff.progress.byteCount < count { sched_yield() }
+                        handoff.cancel()
+                    }
+                    let place = try descriptor.seek(offset: 0, from: .current)
+                    #expect(Int(place) == report?.byteCount)
+                }
+            }
+        }
+    }
+
     @Test func `what the processor has in hand is all that was read of a file`() async throws {
         let file = try TemporaryFile(sample(1000))
         let descriptor = try FileDescriptor.open(file.path, .readOnly)
