@@ -11,6 +11,8 @@ extension ReadAheadInput {
         var taken = 0
         /// Where the next chunk begins in the file.
         var position = 0
+        /// The bytes that have been read, and not claimed; nil if a read claims them.
+        var unclaimed: Int?
         var isFetching = false
         var isAtEnd = false
         var fault: Errno?
@@ -18,7 +20,7 @@ extension ReadAheadInput {
         init(position: Int = 0) { self.position = position }
 
         /// Where the next byte to be taken is in the file.
-        var offset: Int { position - (chunks.reduce(0) { $0 + $1.count } - taken) }
+        var offset: Int { position - (chunks.reduce(0) { $0 + $1.count } - taken) - (unclaimed ?? 0) }
 
         /// Whether a read would find something without going to the file.
         var hasNews: Bool { !chunks.isEmpty || isAtEnd || fault != nil }
@@ -47,6 +49,7 @@ extension ReadAheadInput.State {
             unsafe buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[taken...].prefix(count)))
         }
         taken += count
+        unclaimed? += count
         if taken == first.count {
             taken = 0
             spare.append(chunks.removeFirst())
@@ -60,6 +63,7 @@ extension ReadAheadInput.State {
         spare.append(contentsOf: chunks)
         chunks = []
         (taken, position, isAtEnd, fault) = (0, offset, false, nil)
+        unclaimed = unclaimed.map { _ in 0 }
         return true
     }
 }

@@ -41,8 +41,14 @@ final class ReadAheadInput: InputBackend {
         holder.close()
     }
 
-    var isReadOffLoop: Bool { true }
+    /// From now on bytes that are read count as taken only when they are claimed: the offset that ``close()`` leaves is
+    /// behind the last that were.
+    func beginClaiming() { state.withLock { $0.unclaimed = 0 } }
 
+    /// Counts `count` bytes that have been read as taken.
+    func claim(_ count: Int) { state.withLock { $0.unclaimed? -= count } }
+
+    /// How many bytes there are still to read, as far as is known.
     var expectedByteCount: Int? {
         var status = stat()
         guard isSeekable, unsafe fstat(holder.number, &status) == 0 else { return nil }
@@ -74,7 +80,12 @@ final class ReadAheadInput: InputBackend {
         into buffer: UnsafeMutableRawBufferPointer, at position: Int
     ) throws(Errno) -> Transfer {
         var count = 0
-        defer { endFetching { $0.position += count } }
+        defer {
+            endFetching { state in
+                state.position += count
+                state.unclaimed? += count
+            }
+        }
         count = try unsafe readFile(buffer, at: position)
         return Transfer(count: count, isAtEnd: count == 0)
     }

@@ -40,10 +40,6 @@ protocol StreamBackend: AnyObject, Sendable {
     func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer?
     /// Waits for at least one byte, and copies what there is, as far as it fits.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer
-    /// Whether a read waits for a disk rather than for a peer, and so belongs off the loop's thread.
-    var isReadOffLoop: Bool { get }
-    /// How many bytes there are still to read, as far as is known.
-    var expectedByteCount: Int? { get }
     /// The bytes that are left, which count as read, if they are in memory.
     func takeBuffer() -> UnsafeRawBufferPointer?
 
@@ -119,8 +115,6 @@ extension StreamBackend {
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
-    var isReadOffLoop: Bool { false }
-    var expectedByteCount: Int? { nil }
     func takeBuffer() -> UnsafeRawBufferPointer? { nil }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {

@@ -3,14 +3,27 @@ import SystemPackage
 // The stream's stations on run loops, and how they are brought up to date.
 
 extension StreamEngine {
-    var isScheduled: Bool { state.withLock { !$0.homes.isEmpty } }
+    /// Whether the stream is scheduled, and `delegate` receives its events.
+    func delivers(to delegate: any StreamDelegate) -> Bool {
+        state.withLock { !$0.homes.isEmpty } && self.delegate === delegate
+    }
 
-    /// Gives the stream to a hand-off, and removes it from its loops or its queue. False if another hand-off owns it.
-    func handOver() -> Bool {
-        let isFree = state.withLock { $0.machine.handOver() }
+    /// Gives the stream to a hand-off on `loop`, and removes it from its loops or its queue. False if another hand-off
+    /// owns it.
+    ///
+    /// Until the stream is closed it cannot be scheduled elsewhere. Closing it wakes `loop`.
+    func handOver(to loop: RunLoop) -> Bool {
+        let isFree = state.withLock { state in
+            let isFree = state.machine.handOver()
+            if isFree { state.handoffLoop = loop }
+            return isFree
+        }
         if isFree { leaveLoops() }
         return isFree
     }
+
+    /// Ends what ``handOver(to:)`` began; the hand-off closes the stream itself.
+    func endHandoff() { _ = state.withLock { $0.handoffLoop.take() } }
 
     func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
         loop.assertNotOfParent()
@@ -22,7 +35,9 @@ extension StreamEngine {
     func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
         let common = loop.commonModes
         let isScheduled = state.withLock { state -> Bool in
-            guard !state.machine.isClosed else { return false }
+            guard !state.machine.isClosed, state.handoffLoop == nil || state.handoffLoop === loop else {
+                return false
+            }
             state.machine.schedule(isFirst: state.homes.isEmpty)
             if state.homes[loop.identity] == nil {
                 state.homes.append(StreamHome(loop, station: StreamStation(of: self)))

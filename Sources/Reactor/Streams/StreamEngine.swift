@@ -14,6 +14,8 @@ final class StreamEngine: Sendable {
         var homes = StreamHomes()
         /// The queue that events are delivered on, if that is no loop: the only home then is a hidden one.
         var queue: StreamQueue?
+        /// The loop of the hand-off that owns the stream, until the stream is closed.
+        var handoffLoop: RunLoop?
         /// Whether the stream is of a subclass, which may have a delegate of its own making.
         var isSubclassed = false
     }
@@ -124,9 +126,13 @@ extension StreamEngine {
     }
 
     func close() {
-        guard state.withLock({ $0.machine.close() }) else { return }
+        let (isClosed, handoffLoop) = state.withLock { state in
+            state.machine.close() ? (true, state.handoffLoop.take()) : (false, nil)
+        }
+        guard isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
+        handoffLoop?.inbox.wakeUp()
     }
 
     /// Ends a stream that has been released, opened or not.

@@ -61,9 +61,14 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// suspended one, which nothing could resume then, is cancelled.
     ///
     /// The completion is called exactly once, whether the stream ends, fails, is closed, or has done so before the
-    /// start: a stream that another thread closes, or removes from its loop, fails the hand-off with
-    /// `Errno.badFileDescriptor`; one that another hand-off reads, with `Errno.resourceBusy`. The stream is removed from
-    /// the run loops, or the queue, that it was on, and the delegate that it had receives no more events.
+    /// start. Closing the stream fails the hand-off with `Errno.badFileDescriptor`. So does removing the stream from its
+    /// loop, scheduling it on a queue, or, when the next event comes, setting its delegate; but not if the stream is of a
+    /// regular file, which is scheduled on no loop. A stream that another hand-off reads fails it with
+    /// `Errno.resourceBusy`. If Dispatch cannot start a worker for want of descriptors or threads, it fails with the
+    /// `Errno` of that.
+    ///
+    /// The stream is removed from the run loops, or the queue, that it was on, and the delegate that it had receives no
+    /// more events. Until the hand-off completes, the stream cannot be scheduled on another loop or queue.
     ///
     /// If the loop's thread ends before, the hand-off is cancelled, and its closures are let go of without
     /// having been called. Either closure may run the loop: more is read inside that, but neither is called.

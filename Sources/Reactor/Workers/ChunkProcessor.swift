@@ -29,8 +29,8 @@ public protocol ChunkProcessor: SendableMetatype {
     /// - Throws: As ``process(_:)``.
     mutating func finish() throws
 
-    /// What there is to report now. Read once, at the end; after a cancellation perhaps off the queue, if that
-    /// has not come round to the hand-off.
+    /// What there is to report now. Read once, at the end; perhaps off the queue after a cancellation, if the queue has
+    /// not run the hand-off yet, and after a start that fails.
     var output: Output { get }
 }
 

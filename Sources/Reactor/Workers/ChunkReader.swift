@@ -9,8 +9,10 @@ final class ChunkReader {
     private let completion: (HandoffFlow.Conclusion) -> Void
     /// Keeps the modes from being empty, and brings what the worker has to say. Nil when all is over.
     private var source: RunLoop.Source?
-    /// Looks at the stream before each pass: what ended before the hand-over, or was closed, delivers no event.
+    /// Checks the stream before each pass: what ended before the hand-over, or was closed, delivers no event.
     private var watchman: RunLoop.Observer?
+    /// Whether the worker reads the stream, and finds its end and its faults itself.
+    private var isReadByWorker = false
     /// Whether this hand-off owns the stream. False if another one does.
     private var isOwner = false
     /// Whether the stream has told of bytes that have not been read yet.
@@ -38,7 +40,12 @@ final class ChunkReader {
             source.signal()
             loop.wakeUp()
         }
-        isOwner = stream.engine.handOver()
+        begin(on: loop, modes, announce)
+        announce()  // a hand-off that was cancelled before may have ended when there was no link
+    }
+
+    private func begin(on loop: RunLoop, _ modes: [RunLoop.Mode], _ announce: Callback) {
+        isOwner = stream.engine.handOver(to: loop)
         guard isOwner else {
             worker.connect(announce: announce, resumeReading: Callback {})
             return worker.end(Errno.resourceBusy)
@@ -49,12 +56,20 @@ final class ChunkReader {
             return worker.fail(error)
         }
         if let file = FileSource(stream) {
+            isReadByWorker = true
+            watch(on: loop, modes)
             worker.connect(announce: announce, reading: file)
         } else {
             worker.connect(announce: announce, resumeReading: resumption(on: loop, modes))
+            watch(on: loop, modes)
             listen(on: loop, modes)
         }
-        announce()  // it may have been cancelled before
+    }
+
+    private func watch(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
+        let watchman = RunLoop.Observer(for: .beforeTimers) { [weak self] _, _ in self?.checkStream() }
+        self.watchman = watchman
+        for mode in modes { loop.add(watchman, forMode: mode) }
     }
 
     /// Has this go on reading. A block rather than a signal: it runs inside a progress closure's own run of
@@ -66,14 +81,9 @@ final class ChunkReader {
     }
 
     private func listen(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
-        let watchman = RunLoop.Observer(for: .beforeTimers) { [weak self] _, _ in self?.checkStream() }
-        self.watchman = watchman
         _ = worker.beginReading()
         stream.delegate = self
-        for mode in modes {
-            loop.add(watchman, forMode: mode)
-            stream.schedule(in: loop, forMode: mode)
-        }
+        for mode in modes { stream.schedule(in: loop, forMode: mode) }
     }
 
     /// Takes in what the worker has to say.
@@ -92,6 +102,7 @@ final class ChunkReader {
         watchman?.invalidate()
         watchman = nil
         if isOwner {
+            stream.engine.endHandoff()
             stream.delegate = nil
             stream.close()
         }
@@ -120,14 +131,18 @@ final class ChunkReader {
     private func checkStream() {
         switch stream.streamStatus {
         case .closed: worker.end(Errno.badFileDescriptor)
+        case _ where isReadByWorker: break
         case .error: worker.end(stream.streamError ?? Errno.ioError)
         case .atEnd: worker.end()
-        default: if isRemoved { worker.end(Errno.badFileDescriptor) }
+        default: if isTakenAway { worker.end(Errno.badFileDescriptor) }
         }
     }
 
-    /// Whether other code has removed the stream from every loop. A subclass may schedule itself in its own way.
-    private var isRemoved: Bool { type(of: stream) == InputStream.self && !stream.engine.isScheduled }
+    /// Whether other code has removed the stream from its loop, or has set another delegate. A subclass may schedule
+    /// itself, and call its delegate, in its own way.
+    private var isTakenAway: Bool {
+        type(of: stream) == InputStream.self && !stream.engine.delivers(to: self)
+    }
 }
 
 extension ChunkReader: StreamDelegate {

@@ -78,7 +78,15 @@ final class ChunkWorker: Sendable {
     }
 
     /// Completes the hand-off with `fault` before anything is read, because Dispatch cannot start a worker.
-    func fail(_ fault: Errno) { DispatchWorkers.run { [self] in conclude(fault) } }
+    ///
+    /// That is on a thread of its own, or on the caller's if no thread can be made.
+    func fail(_ fault: Errno) {
+        do throws(Errno) {
+            _ = try JoinableThread(name: "work") { [self] in conclude(fault) }
+        } catch {
+            conclude(fault)
+        }
+    }
 
     /// Neither side begins anything; each finishes what it has in hand.
     func suspend() { update { $0.suspend(&$1) } }
@@ -97,7 +105,9 @@ final class ChunkWorker: Sendable {
         while true {
             switch consume turn {
             case .read(var chunk, let source): turn = read(&chunk, from: source)
-            case .process(var chunk): turn = process(&chunk)
+            case .process(var chunk, let source):
+                source?.claim(chunk)
+                turn = process(&chunk)
             case .finish(let fault): return conclude(fault)
             case .makeWay: return enqueue()
             case .rest: return
@@ -146,14 +156,21 @@ protocol AnyProcessor: AnyObject {
 /// A file that the worker reads for itself: one that is always ready, and as slow as its disk.
 struct FileSource: Sendable {
     private let engine: StreamEngine
+    private let file: ReadAheadInput
 
     /// Nil if the stream is not one of a file, or is a subclass's and so read by its own methods.
     init?(_ stream: InputStream) {
-        guard type(of: stream) == InputStream.self, stream.engine.backend.isReadOffLoop else { return nil }
-        engine = stream.engine
+        guard type(of: stream) == InputStream.self, let file = stream.engine.backend as? ReadAheadInput else {
+            return nil
+        }
+        (engine, self.file) = (stream.engine, file)
+        file.beginClaiming()
     }
 
-    var expectedByteCount: Int? { engine.backend.expectedByteCount }
+    var expectedByteCount: Int? { file.expectedByteCount }
+
+    /// Counts a chunk as taken from the file. One that is never processed is not: a shared offset stays before it.
+    func claim(_ chunk: borrowing Chunk) { file.claim(chunk.byteCount) }
 
     /// Fills a chunk; with no bytes at the end of the file, or after a fault, which is returned.
     func fill(_ chunk: inout Chunk, upTo size: Int) -> (any Error)? {

@@ -14,7 +14,8 @@ struct HandoffFlow: Sendable {
     /// What the worker does next.
     enum Turn: ~Copyable, Sendable {
         case read(Chunk, FileSource)
-        case process(Chunk)
+        /// Process a chunk, which the source has read if there is one.
+        case process(Chunk, FileSource?)
         case finish((any Error)?)
         /// Let other work on the queue go first.
         case makeWay
@@ -172,7 +173,7 @@ extension HandoffFlow {
             worker = .called
             return .makeWay
         }
-        if !full.isEmpty { return .process(full.removeFirst()) }
+        if !full.isEmpty { return .process(full.removeFirst(), source) }
         if isEnded { return .finish(fault) }
         guard let source, let chunk = makeRoom() else { return rest() }
         worker = .reading

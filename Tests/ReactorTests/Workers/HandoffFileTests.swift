@@ -91,6 +91,51 @@ import Testing
         }
     }
 
+    @Test func `closing a file that waits for a budget ends its hand-off`() async throws {
+        let file = try TemporaryFile(sample(1000))
+        try await onItsOwnThread {
+            let budget = ByteBudget(limit: 100)
+            let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 100, budget: budget)
+            let queue = DispatchQueue(label: "stands")
+            queue.suspend()
+            defer { queue.resume() }
+            var endings: [String] = []
+            let first = ChunkHandoff(InputStream(data: [1]), to: Collector(), on: queue, limits: limits)
+            first.start { _ in endings.append("first") }
+            RunLoop.current.serve { budget.inUse == 100 }
+            let (stream, asked) = (InputStream(path: file.path), DispatchQueue(label: "asked"))
+            let second = ChunkHandoff(stream, to: Collector(), on: asked, limits: limits)
+            second.start { endings.append($0.ending.name) }
+            asked.sync {}  // the worker has asked the budget
+            let closed = Carrier(stream)
+            onThreads(1) { _ in closed.value.close() }
+            RunLoop.current.serve { !endings.isEmpty }
+            #expect(endings == ["failed: \(Errno.badFileDescriptor)"])
+            first.cancel()
+            #expect(runToTheEnd())
+        }
+    }
+
+    /// Cancelled at many moments, as a chunk is read and not processed only for an instant.
+    @Test func `cancelling leaves a descriptor behind the last chunk that was processed`() async throws {
+        let file = try TemporaryFile(sample(20_000))
+        try await onItsOwnThread {
+            for count in 1...200 {
+                let descriptor = try FileDescriptor.open(file.path, .readOnly)
+                try descriptor.closeAfter {
+                    let report = collect(
+                        InputStream(descriptor: descriptor), limits: HandoffLimits(chunkSize: 1)
+                    ) { handoff in
+                        while handoff.progress.byteCount < count { sched_yield() }
+                        handoff.cancel()
+                    }
+                    let place = try descriptor.seek(offset: 0, from: .current)
+                    #expect(Int(place) == report?.byteCount)
+                }
+            }
+        }
+    }
+
     @Test func `what the processor has in hand is all that was read of a file`() async throws {
         let file = try TemporaryFile(sample(1000))
         let descriptor = try FileDescriptor.open(file.path, .readOnly)

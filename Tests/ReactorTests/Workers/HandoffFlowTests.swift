@@ -48,7 +48,7 @@ import Testing
         /// Does what the worker does with a turn, which becomes the next one; its name.
         func step(_ turn: inout HandoffFlow.Turn) -> String {
             switch consume turn {
-            case .process(let chunk):
+            case .process(let chunk, _):
                 turn = perform { $0.takeProcessed(chunk, 1, nil, &$1) }
                 return "process"
             case .read(var chunk, _):

@@ -63,3 +63,16 @@ func waitUntilUnused(_ budget: ByteBudget) {
     while budget.inUse > 0, .now < end { sched_yield() }
     #expect(budget.inUse == 0)
 }
+
+/// Keeps nothing, and signals when the hand-off has released it.
+final class ReleaseSignal: ChunkProcessor {
+    private let released: DispatchSemaphore
+
+    init(_ released: DispatchSemaphore) { self.released = released }
+
+    deinit { released.signal() }
+
+    func process(_ chunk: RawSpan) {}
+
+    var output: Void {}
+}

@@ -91,6 +91,27 @@ import Testing
         }
     }
 
+    /// Repeated, as the processor is released a moment before the hand-off has ended.
+    @Test(arguments: 0..<20)
+    func `a hand-off of another one's stream completes though it was cancelled before`(_: Int) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(.pipe, fails: false)
+            let released = DispatchSemaphore(value: 0)
+            var first: Report?
+            Self.handOver(source.stream) { first = $0 }
+            let second = ChunkHandoff(
+                source.stream, to: ReleaseSignal(released), on: DispatchQueue(label: "second"))
+            second.cancel()
+            released.wait()
+            var endings: [String] = []
+            second.start { endings.append($0.ending.name) }
+            source.finish()
+            #expect(runToTheEnd())
+            #expect(endings == ["cancelled"])
+            #expect(first?.output == HandedStream.content)
+        }
+    }
+
     @Test func `a stream whose hand-off is over is closed to the next one`() async throws {
         try await onItsOwnThread {
             let stream = InputStream(data: [1, 2])
@@ -114,6 +135,53 @@ import Testing
                 }
             }
             #expect(report?.ending.name == "failed: \(Errno.badFileDescriptor)")
+        }
+    }
+
+    @Test(arguments: [HandedKind.memory, .pipe, .socket], Theft.allCases)
+    func `taking the stream away ends the hand-off`(kind: HandedKind, theft: Theft) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            let other = try RunLoopThread(name: "other")
+            let thief = EventCounter(DispatchSemaphore(value: 0))
+            let report = collect(source.stream, limits: HandoffLimits(chunkSize: 1, bytesInFlight: 1)) { _ in
+                switch theft {
+                case .loop:
+                    source.stream.remove(from: .current, forMode: .default)
+                    source.stream.schedule(in: other.runLoop, forMode: .default)
+                case .queue: source.stream.setDispatchQueue(.global())
+                case .noDelegate: source.stream.delegate = nil
+                case .delegate: source.stream.delegate = thief
+                }
+            }
+            other.stop()
+            #expect(report?.ending.name == "failed: \(Errno.badFileDescriptor)")
+        }
+    }
+
+    @Test func `a stream that is handed over is delivered on no second loop`() async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(.pipe, fails: false)
+            let other = try RunLoopThread(name: "other")
+            let report = collect(source.stream) { _ in
+                source.stream.schedule(in: other.runLoop, forMode: .default)
+                other.runLoop.performAndWait {}
+                source.finish()
+            }
+            other.stop()
+            #expect(report?.output == HandedStream.content)
+        }
+    }
+
+    @Test func `removing a file from the loop does not disturb its hand-off`() async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(.file, fails: false)
+            let report = collect(source.stream) { _ in
+                source.stream.remove(from: .current, forMode: .default)
+                source.stream.delegate = nil
+            }
+            #expect(report?.ending.name == "finished")
+            #expect(report?.output == HandedStream.content)
         }
     }
 
@@ -159,6 +227,11 @@ import Testing
             #expect(report?.byteCount == 64)
         }
     }
+}
+
+/// How other code takes a stream away from its hand-off.
+enum Theft: String, CaseIterable, Sendable {
+    case loop, queue, noDelegate, delegate
 }
 
 /// Counts the events that it is told.
