@@ -1,3 +1,4 @@
+import CReactorLinux
 import Dispatch
 import Glibc
 import Synchronization
@@ -143,7 +144,7 @@ final class WriteBehindOutput: OutputBackend {
 
     private func writeFile(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
         try holder.use { (number) throws(Errno) in
-            try SystemCall.make { unsafe Glibc.write(number, bytes.baseAddress, bytes.count) }
+            try SystemCall.make { unsafe reactor_write(number, bytes.baseAddress, bytes.count) }
         }
     }
 
