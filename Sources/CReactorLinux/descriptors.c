@@ -76,20 +76,29 @@ ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
     return preadv2(descriptor, &place, 1, -1, RWF_NOWAIT);
 }
 
-// SIGPIPE is directed at the thread that writes: it is blocked here, and taken back if this write has raised it.
+// The signal that a write may have raised; 0 if none.
+static int raised_signal(ssize_t written, size_t count, int code) {
+    // A reader that closes while the write waits for room: the kernel has taken a part, and raises the signal too.
+    if (written >= 0) return (size_t)written < count ? SIGPIPE : 0;
+    return code == EPIPE ? SIGPIPE : code == EFBIG ? SIGXFSZ : 0;
+}
+
+// The kernel directs SIGPIPE and SIGXFSZ at the writing thread: both are blocked here, and this write's is discarded.
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
-    sigset_t pipe, pending, before;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    sigset_t signals, pending, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);
+    sigaddset(&signals, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signals, &before);
     sigpending(&pending);
     ssize_t written = write(descriptor, bytes, count);
     int code = errno;
-    // A reader that goes while a write waits for room: part of it was taken, and the signal raised all the same.
-    bool raised = written < 0 ? code == EPIPE : (size_t)written < count;
-    if (raised && !sigismember(&pending, SIGPIPE)) {
+    int raised = raised_signal(written, count, code);
+    if (raised && !sigismember(&pending, raised)) {
         struct timespec none = {0, 0};
-        while (sigtimedwait(&pipe, NULL, &none) < 0 && errno == EINTR) {}
+        sigemptyset(&signals);
+        sigaddset(&signals, raised);
+        while (sigtimedwait(&signals, NULL, &none) < 0 && errno == EINTR) {}
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = code;

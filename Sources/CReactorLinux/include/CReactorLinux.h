@@ -93,7 +93,7 @@ int reactor_descriptors_for_dispatch(void);
 int reactor_reopen_for_writing(int descriptor);
 /// read(2) that does not block (preadv2(2), RWF_NOWAIT); -1 with EOPNOTSUPP where the kernel does not know how.
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
-/// write(2) that answers EPIPE without raising SIGPIPE, whatever the signal's disposition.
+/// write(2) that fails with EPIPE or EFBIG without raising SIGPIPE or SIGXFSZ, whatever the signals' dispositions.
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
 /// recv(2) that does not block; minus errno in place of -1, so that no other call can overwrite it.
 ssize_t reactor_receive(int descriptor, void *bytes, size_t count);

@@ -83,7 +83,13 @@ final class SocketConnector: Sendable {
                 loop.perform { race.value.run(to: addresses.interleavingFamilies()) }
             }
         }
-        state.withLock { if $0.completion != nil { $0.request = request } }
+        let isWanted = state.withLock { state in
+            guard state.completion != nil else { return false }
+            state.request = request
+            return true
+        }
+        // Cancelled meanwhile, when there was no request to cancel yet.
+        if !isWanted { request.cancel() }
     }
 
     private func finish(_ outcome: Outcome) {

@@ -43,13 +43,12 @@ final class SocketRace {
         nextAttempt?.invalidate()
         while !isOver, let address = addresses.popFirst() {
             do throws(Errno) {
-                if try !begin(address) { continue }
+                guard let delay = try begin(address) else { continue }
+                if !addresses.isEmpty { attemptNext(after: delay) }
+                return
             } catch {
                 lastError = error
-                continue
             }
-            if !addresses.isEmpty { attemptNext(after: Self.attemptDelay) }
-            return
         }
         if !isOver, attempts.isEmpty { lose(with: lastError) }
     }
@@ -58,8 +57,10 @@ final class SocketRace {
         nextAttempt = Timer.scheduled(after: delay, forMode: .common) { [weak self] _ in self?.attemptNext() }
     }
 
-    /// Begins to connect to `address`; false if that has come to its end already.
-    private func begin(_ address: SocketAddress) throws(Errno) -> Bool {
+    /// Begins to connect to `address`.
+    ///
+    /// - Returns: How long to wait before the next attempt; nil if this one has ended already.
+    private func begin(_ address: SocketAddress) throws(Errno) -> Duration? {
         let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
         let number = try SystemCall.make { Glibc.socket(CInt(address.family.rawValue), type, 0) }
         let socket = DescriptorHolder(number, closesWhenDone: true)
@@ -68,14 +69,15 @@ final class SocketRace {
         switch code {
         case 0:
             win(socket)
-            return false
-        case EINPROGRESS, EINTR: attempts.append(try Attempt(socket) { [weak self] in self?.end($0) })
+            return nil
+        case EINPROGRESS, EINTR:
+            attempts.append(try Attempt(socket) { [weak self] in self?.end($0) })
+            return Self.attemptDelay
         case EAGAIN where address.family == .unix:
             addresses = [address] + addresses
-            attemptNext(after: Self.retryDelay)
+            return Self.retryDelay
         default: throw Errno(rawValue: code)
         }
-        return true
     }
 
     private func end(_ attempt: Attempt) {

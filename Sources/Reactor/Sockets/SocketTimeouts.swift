@@ -4,7 +4,8 @@ import Synchronization
 /// Ends a connection on which nothing has moved for too long, or whose peer takes too long to read. On the
 /// sockets' own thread, so that it does not matter which loop the streams are on, or in which mode that runs.
 ///
-/// Nothing is armed while bytes move: the timer finds out, when it fires, when it should have.
+/// A byte that moves does not touch the timer, which computes its next date when it fires. For the write timeout it is
+/// armed only when the peer begins to keep a byte waiting.
 final class SocketTimeouts: Sendable {
     /// When a byte last came or went, in nanoseconds of the monotonic clock.
     let lastActivity = Atomic<Int64>(0)
@@ -18,18 +19,24 @@ extension SocketTimeouts {
 
     fileprivate func noteActivity() { lastActivity.store(Self.now, ordering: .relaxed) }
 
-    fileprivate func noteSent(_ count: Int, isBlocked: Bool) {
+    /// Returns whether the peer only now begins to keep a byte waiting.
+    fileprivate func noteSent(_ count: Int, isBlocked: Bool) -> Bool {
         if count > 0 { noteActivity() }
-        if !isBlocked {
+        guard isBlocked else {
             blockedSince.store(0, ordering: .relaxed)
-        } else if count > 0 || blockedSince.load(ordering: .relaxed) == 0 {
-            blockedSince.store(Self.now, ordering: .relaxed)
+            return false
         }
+        let before = blockedSince.load(ordering: .relaxed)
+        if count > 0 || before == 0 { blockedSince.store(Self.now, ordering: .relaxed) }
+        return before == 0
     }
 
-    fileprivate var isBlocked: Bool { blockedSince.load(ordering: .relaxed) > 0 }
-
-    fileprivate func noteRoom() { blockedSince.store(0, ordering: .relaxed) }
+    /// Clears ``blockedSince`` if the peer has made room; `hasRoom` finds out. A write that is blocked meanwhile counts.
+    fileprivate func noteRoom(if hasRoom: () -> Bool) {
+        let before = blockedSince.load(ordering: .relaxed)
+        guard before > 0, hasRoom() else { return }
+        _ = blockedSince.compareExchange(expected: before, desired: 0, ordering: .relaxed)
+    }
 
     /// Exchanges the timer for another one.
     fileprivate func replaceTimer(by timer: Timer?) {
@@ -38,6 +45,15 @@ extension SocketTimeouts {
             return old
         }
         old?.invalidate()
+    }
+
+    /// Has the timer fire as early as a timeout may be over. Follows each change of what ``nextCheck(_:)`` computes that
+    /// makes it earlier.
+    fileprivate func arm(_ options: SocketOptions) {
+        timer.withLock { timer in
+            let next = nextCheck(options)
+            if let timer, next < timer.fireDate { timer.fireDate = next }
+        }
     }
 
     /// Whether one of the options' times is over.
@@ -49,18 +65,15 @@ extension SocketTimeouts {
         return now - blockedSince >= timeout.wholeNanoseconds
     }
 
-    /// When a timeout may be over at the earliest; for a peer that keeps nobody waiting, a little after that it
-    /// could be.
+    /// When a timeout may be over at the earliest, as things are; the distant future if none can be.
     fileprivate func nextCheck(_ options: SocketOptions) -> Deadline {
         var next = Int64.max
         if let idle = options.idleTimeout {
             next = lastActivity.load(ordering: .relaxed).addingSaturated(idle.wholeNanoseconds)
         }
-        if let timeout = options.writeTimeout?.wholeNanoseconds {
-            let blockedSince = blockedSince.load(ordering: .relaxed)
-            let check =
-                blockedSince > 0 ? blockedSince.addingSaturated(timeout) : Self.now + max(timeout / 4, 1)
-            next = min(next, check)
+        let blockedSince = blockedSince.load(ordering: .relaxed)
+        if let timeout = options.writeTimeout, blockedSince > 0 {
+            next = min(next, blockedSince.addingSaturated(timeout.wholeNanoseconds))
         }
         return Deadline(uptimeNanoseconds: next)
     }
@@ -72,7 +85,10 @@ extension SocketChannel {
     }
 
     func noteSent(_ count: Int, isBlocked: Bool) {
-        if isTimed.load(ordering: .relaxed) { timeouts?.noteSent(count, isBlocked: isBlocked) }
+        guard isTimed.load(ordering: .relaxed), let timeouts else { return }
+        if timeouts.noteSent(count, isBlocked: isBlocked) {
+            timeouts.arm(state.withLock { $0.details.options })
+        }
     }
 
     var timeouts: SocketTimeouts? { state.withLock { $0.details.timeouts } }
@@ -85,11 +101,12 @@ extension SocketChannel {
         guard isNeeded else { return timeouts.replaceTimer(by: nil) }
         timeouts.noteActivity()
         guard let loop = try? ResidentThread.streams.runLoop() else { return }
-        let timer = Timer(fireDate: timeouts.nextCheck(options), interval: .seconds(3600), repeats: true) {
+        let timer = Timer(fireDate: .distantFuture, interval: .seconds(3600), repeats: true) {
             [weak self] timer in
             if let self { check(timer) } else { timer.invalidate() }
         }
         timeouts.replaceTimer(by: timer)
+        timeouts.arm(options)
         loop.add(timer, forMode: .default)
     }
 
@@ -99,14 +116,13 @@ extension SocketChannel {
         let (options, timeouts) = state.withLock { ($0.details.options, $0.details.timeouts) }
         guard let timeouts else { return }
         // A peer that has made room keeps no byte waiting: it is the client that does not write.
-        if bufferSlot.buffer?.isEmpty ?? true, timeouts.isBlocked, holder.isReady(for: CInt(POLLOUT)) {
-            timeouts.noteRoom()
-        }
+        timeouts.noteRoom { (bufferSlot.buffer?.isEmpty ?? true) && holder.isReady(for: CInt(POLLOUT)) }
         if timeouts.isOver(options) {
             timer.invalidate()
             fail(.timedOut, on: nil)
         } else {
-            timer.fireDate = timeouts.nextCheck(options)
+            timer.fireDate = .distantFuture
+            timeouts.arm(options)
         }
     }
 }

@@ -51,7 +51,10 @@ final class ReadAheadInput: InputBackend {
     /// How many bytes there are still to read, as far as is known.
     var expectedByteCount: Int? {
         var status = stat()
-        guard isSeekable, unsafe fstat(holder.number, &status) == 0 else { return nil }
+        let code = try? holder.use { (number) throws(Errno) in
+            try SystemCall.make { unsafe fstat(number, &status) }
+        }
+        guard isSeekable, code != nil else { return nil }
         return max(0, Int(status.st_size) - state.withLock { $0.offset })
     }
 

@@ -1,3 +1,4 @@
+import CReactorLinux
 import Dispatch
 import Glibc
 import Synchronization
@@ -20,6 +21,8 @@ final class WriteBehindOutput: OutputBackend {
         var inHand = 0
         var isWriting = false
         var fault: Errno?
+        /// Whether no more bytes are accepted: those that were are written before the file is closed.
+        var isClosed = false
         /// Once closed, where writing has stopped.
         var lastOffset: Int?
 
@@ -38,6 +41,7 @@ final class WriteBehindOutput: OutputBackend {
     }
 
     func close() throws(Errno) {
+        state.withLock { $0.isClosed = true }
         let offset = offset
         holder.close()
         state.withLock { $0.lastOffset = offset ?? $0.lastOffset }
@@ -70,10 +74,11 @@ final class WriteBehindOutput: OutputBackend {
         }
     }
 
-    /// Takes what there is room for; nil if there is none.
+    /// Accepts as many bytes as there is room for; nil if there is none. Throws `canceled` once the stream is closed.
     private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer? {
         let result = state.withLock { state -> Result<(count: Int, isFirst: Bool), Errno>? in
             if let fault = state.fault { return .failure(fault) }
+            if state.isClosed { return .failure(.canceled) }
             guard state.room > 0 else { return nil }
             let count = min(bytes.count, state.room)
             unsafe state.waiting.append(contentsOf: bytes.prefix(count))
@@ -139,7 +144,7 @@ final class WriteBehindOutput: OutputBackend {
 
     private func writeFile(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
         try holder.use { (number) throws(Errno) in
-            try SystemCall.make { unsafe Glibc.write(number, bytes.baseAddress, bytes.count) }
+            try SystemCall.make { unsafe reactor_write(number, bytes.baseAddress, bytes.count) }
         }
     }
 

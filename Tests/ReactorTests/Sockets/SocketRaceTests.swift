@@ -83,6 +83,16 @@ import Testing
         }
     }
 
+    @Test func `ending a race whose listener is full leaves no timer`() async throws {
+        try await onItsOwnThread {
+            let full = try FullServer(.path)
+            let race = SocketRace(until: .minutesAway) { _ in Issue.record("it had ended") }
+            race.run(to: [full.address])
+            race.end()
+            #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
+        }
+    }
+
     @Test func `no descriptor is left, whoever wins, loses or ends the race`() async {
         await #expect(processExitsWith: .success) {
             let (silent, server) = (try FullServer(), try SocketServer())

@@ -118,6 +118,37 @@ import Testing
         }
     }
 
+    @Test func `a write timeout wakes no thread while no byte waits`() async {
+        await #expect(processExitsWith: .success) {
+            let fixture = try SocketFixture(.descriptor)
+            try #require(fixture.output.setProperty(Duration.nanoseconds(1), forKey: .socketWriteTimeoutKey))
+            try fixture.openBoth()
+            try #require(fixture.output.writeOnce([1]) == 1)
+            let passes = try streamsLoop().performAndWait { RunLoop.current.passesInAWhile() }
+            try #require(passes < 50)
+            try #require(fixture.output.streamStatus == .open)
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `a peer that stops reading once more is found again`(origin: SocketOrigin) throws {
+        let fixture = try SocketFixture(origin, isNarrow: true)
+        func setTimeout(_ timeout: Duration) {
+            #expect(fixture.output.setProperty(timeout, forKey: .socketWriteTimeoutKey))
+        }
+        setTimeout(.seconds(10_000))
+        try fixture.openBoth()
+        let (peer, size) = (try fixture.peer, 1_000_000)
+        let receiver = try JoinableThread(name: "receiver") { _ = peer.receive(size) }
+        #expect(fixture.output.write(pattern(size)) == size)
+        receiver.join()
+        setTimeout(.milliseconds(30))
+        let begin = Deadline.now
+        #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
+        #expect(Deadline.now - begin >= .milliseconds(30))
+        #expect(fixture.output.streamError as? Errno == .timedOut)
+    }
+
     @Test func `no timer outlives the streams`() throws {
         let fixture = try SocketFixture()
         #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))

@@ -91,6 +91,32 @@ import Testing
         }
     }
 
+    @Test func `bytes that a file accepts while another thread closes it are written`() async throws {
+        try await onItsOwnThread {
+            let (folder, bytes) = (TemporaryFolder(), pattern(20_000))
+            let path = folder.path.appending("new")
+            for _ in 0..<200 {
+                let (output, accepted) = (OutputStream(path: path), Shared(0))
+                let writer = Counter { stream, event in
+                    guard event == .hasSpaceAvailable, let output = stream as? OutputStream else { return }
+                    while case let count = output.writeOnce(bytes), count > 0 {
+                        accepted.update { $0 += count }
+                    }
+                }
+                output.start(writer)
+                let closed = Carrier(output)
+                let closing = try JoinableThread(name: "closing") {
+                    accepted.wait { $0 > 200_000 ? () : nil }
+                    closed.value.close()
+                }
+                #expect(RunLoop.current.run(in: .default) == .finished)
+                closing.join()
+                let written = try content(of: path).count
+                #expect(written == accepted.value && output.streamStatus == .closed)
+            }
+        }
+    }
+
     @Test func `what is written on a loop and off it arrives in order`() async throws {
         try await onItsOwnThread {
             let folder = TemporaryFolder()

@@ -80,6 +80,52 @@ import Testing
         }
     }
 
+    @Test func `a file that reaches the size limit is an error, not a signal`() async {
+        await #expect(processExitsWith: .success) {
+            // The threads of libdispatch, of which this is one, block the signal.
+            var mask = sigset_t()
+            sigemptyset(&mask)
+            sigaddset(&mask, SIGXFSZ)
+            pthread_sigmask(SIG_UNBLOCK, &mask, nil)
+            signal(SIGXFSZ, SIG_DFL)
+            limitFileSize(to: 10_000)
+            for isScheduled in [true, false] {
+                let (folder, recorder) = (TemporaryFolder(), Recorder())
+                let path = folder.path.appending("new")
+                let output = OutputStream(path: path)
+                recorder.onEvent = { stream, event in
+                    if event == .hasSpaceAvailable { _ = output.writeOnce(pattern(6000)) }
+                    if event == .errorOccurred { stream.close() }
+                }
+                if isScheduled { output.schedule(in: .current, forMode: .default) }
+                output.delegate = recorder
+                output.open()
+                if isScheduled { RunLoop.current.run(in: .default) } else { output.write(pattern(20_000)) }
+                try #require(output.streamError as? Errno == .fileTooLarge)
+                try #require(try content(of: path).count == 10_000)
+            }
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a write beyond the size limit leaves a blocked SIGXFSZ as it was`(isPending: Bool) async {
+        await #expect(processExitsWith: .success) { [isPending] in
+            var (mask, pending) = (sigset_t(), sigset_t())
+            sigemptyset(&mask)
+            sigaddset(&mask, SIGXFSZ)
+            pthread_sigmask(SIG_BLOCK, &mask, nil)
+            if isPending { raise(SIGXFSZ) }
+            limitFileSize(to: 0)
+            let folder = TemporaryFolder()
+            let output = OutputStream(path: folder.path.appending("new"))
+            output.open()
+            output.write([1])
+            sigpending(&pending)
+            try #require(output.streamError as? Errno == .fileTooLarge)
+            try #require(sigismember(&pending, SIGXFSZ) == (isPending ? 1 : 0))
+        }
+    }
+
     /// A high number: what other threads open meanwhile gets the lowest that is free.
     @Test func `a descriptor that is closed fails at opening`() {
         let closed = FileDescriptor(rawValue: 1_000_000)
@@ -110,4 +156,9 @@ import Testing
             try #require(openFiles() <= before)
         }
     }
+}
+
+private func limitFileSize(to size: rlim_t) {
+    var limit = rlimit(rlim_cur: size, rlim_max: size)
+    setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
 }
