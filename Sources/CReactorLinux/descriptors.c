@@ -22,6 +22,10 @@ bool reactor_epoll_takes(int descriptor) {
     return taken;
 }
 
+bool reactor_epoll_remove(int epoll, int descriptor) {
+    return epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, NULL) == 0;
+}
+
 int reactor_descriptors_for_poller(void) {
     int pipe[2];
     int poller = epoll_create1(EPOLL_CLOEXEC);
@@ -34,7 +38,7 @@ int reactor_descriptors_for_poller(void) {
     }
     close(poller);
     errno = code;
-    return result;
+    return result == 0 ? poller : -1;
 }
 
 // 0 if so many descriptors more can be opened, or -1 with errno.

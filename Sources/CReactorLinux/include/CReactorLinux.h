@@ -83,8 +83,10 @@ void reactor_signal_unsubscribe(void *token);
 
 /// Whether epoll(7) takes `descriptor`: not a regular file, a directory, or a device without poll.
 bool reactor_epoll_takes(int descriptor);
+/// Deregisters `descriptor` from `epoll`, from any thread. False if that is no epoll, or has no such registration.
+bool reactor_epoll_remove(int epoll, int descriptor);
 /// Whether there are descriptors for an epoll and a pipe, which are what a base of libevent takes: libevent ends the
-/// process where it cannot make the pipe. 0, or -1 with errno.
+/// process where it cannot make the pipe. The number that the epoll gets unless another thread takes it, or -1 with errno.
 int reactor_descriptors_for_poller(void);
 /// Whether there are descriptors for what libdispatch makes with its first worker thread. 0, or -1 with errno.
 int reactor_descriptors_for_dispatch(void);

@@ -17,7 +17,7 @@ final class Poller {
     private let alarmEvent: Registration
 
     init(number: Int32, waker: Waker) throws(Errno) {
-        let base = try EventBase()
+        let base = try EventBase(counter: waker.counter)
         // Edge-triggered: neither the counter nor the alarm has to be read to be quiet again.
         let kind = EV_READ | EV_ET
         counterEvent = try unsafe Registration(
@@ -44,14 +44,18 @@ final class Poller {
 
     /// Has `callback` called with `context` when `descriptor` is ready for `interest`, until the registration ends.
     ///
-    /// - Parameter context: Outlives the registration, which it owns.
+    /// - Parameters:
+    ///   - holder: What closes the descriptor, if another thread may do that meanwhile.
+    ///   - context: Outlives the registration, which it owns.
     @unsafe
     func register(
-        _ descriptor: CInt, for interest: Readiness, _ callback: Callback, context: AnyObject
+        _ descriptor: CInt, of holder: DescriptorHolder?, for interest: Readiness, _ callback: Callback,
+        context: AnyObject
     ) throws(Errno) -> Registration {
         if base.isOfParent { Fork.refuse() }
         let kind = interest == .readable ? EV_READ : EV_WRITE
-        return try unsafe Registration(of: descriptor, kind, on: base, callback, context: context)
+        return try unsafe Registration(
+            of: descriptor, kind, on: base, callback, context: context, holder: holder)
     }
 
     /// Called with the descriptor, what libevent says of it, and the context.
@@ -63,37 +67,76 @@ final class Poller {
 struct Registration: ~Copyable {
     private let event: OpaquePointer
     private let base: EventBase
+    private let holder: DescriptorHolder?
 
-    /// - Parameter context: What `callback` is called with. It outlives the registration, which it owns.
+    /// - Parameters:
+    ///   - context: What `callback` is called with. It outlives the registration, which it owns.
+    ///   - holder: What the descriptor is deregistered by if it is closed before the registration ends.
     fileprivate init(
         of descriptor: CInt, _ kind: CInt, on base: EventBase, _ callback: event_callback_fn,
-        context: AnyObject
+        context: AnyObject, holder: DescriptorHolder? = nil
     ) throws(Errno) {
         let context = unsafe Unmanaged.passUnretained(context).toOpaque()
         let event = unsafe event_new(base.pointer, descriptor, Int16(kind | EV_PERSIST), callback, context)
         guard let event = unsafe event else { throw .noMemory }
-        guard unsafe event_add(event, nil) == 0 else {
-            let code = errno
+        do throws(Errno) {
+            if let holder {
+                try holder.beginWatch(by: base.epoll) { () throws(Errno) in try unsafe Self.add(event) }
+            } else {
+                try unsafe Self.add(event)
+            }
+        } catch {
             unsafe event_free(event)
-            throw Errno(rawValue: code)
+            throw error
         }
         unsafe self.event = event
         self.base = base
+        self.holder = holder
     }
 
-    deinit { if !base.isOfParent { unsafe event_free(event) } }
+    deinit {
+        guard !base.isOfParent else { return }
+        guard let holder else { return unsafe event_free(event) }
+        let event = unsafe event
+        holder.endWatch(by: base.epoll) { unsafe event_free(event) }
+    }
+
+    private static func add(_ event: OpaquePointer) throws(Errno) {
+        guard unsafe event_add(event, nil) == 0 else { throw Errno(rawValue: errno) }
+    }
+}
+
+/// The epoll(7) of a libevent base. The base belongs to its loop's thread; this may be used by any.
+final class Epoll: Sendable {
+    /// -1 once it is closed.
+    private let number: Mutex<CInt>
+    private let forks = Fork.count
+
+    fileprivate init(_ number: CInt) { self.number = Mutex(number) }
+
+    /// Deregisters a descriptor that is about to be closed: afterwards the kernel finds no registration by its number.
+    func remove(_ descriptor: CInt) {
+        // A child of fork(2) shares its parent's epoll.
+        guard forks == Fork.count else { return }
+        number.withLock { _ = reactor_epoll_remove($0, descriptor) }
+    }
+
+    /// Its number is about to be closed.
+    fileprivate func end() { if forks == Fork.count { number.withLock { $0 = -1 } } }
 }
 
 /// libevent's own part, which outlives every registration on it.
 @safe
 private final class EventBase {
     fileprivate let pointer: OpaquePointer
+    fileprivate let epoll: Epoll
     private let forks = Fork.count
 
     /// Held while a base is made, so that two loops do not count on the same descriptors.
     private static let making = Mutex(())
 
-    init() throws(Errno) {
+    /// - Parameter counter: A descriptor that no base of another loop watches.
+    init(counter: CInt) throws(Errno) {
         listenToLibevent
         guard let configuration = unsafe event_config_new() else { throw .noMemory }
         defer { unsafe event_config_free(configuration) }
@@ -104,17 +147,44 @@ private final class EventBase {
         unsafe event_config_set_flag(configuration, CInt(flags))
         unsafe event_config_require_features(
             configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_O1.rawValue))
-        // Only the address leaves the lock: what is behind it belongs to this thread.
-        let address = try Self.making.withLock { _ throws(Errno) in
-            // Just before, as other threads take descriptors too.
-            try SystemCall.make { reactor_descriptors_for_poller() }
-            return unsafe UInt(bitPattern: event_base_new_with_config(configuration))
+        for _ in 0..<1000 {
+            // Only the address leaves the lock: what is behind it belongs to this thread.
+            let (number, address) = try Self.making.withLock { _ throws(Errno) in
+                // Just before, as other threads take descriptors too.
+                let number = try SystemCall.make { reactor_descriptors_for_poller() }
+                return (number, unsafe UInt(bitPattern: event_base_new_with_config(configuration)))
+            }
+            guard let pointer = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
+            let isEpoll = Result { () throws(Errno) in
+                try unsafe Self.isEpoll(number, of: pointer, counter)
+            }
+            if case .success(true) = isEpoll {
+                unsafe self.pointer = pointer
+                epoll = Epoll(number)
+                return
+            }
+            unsafe event_base_free(pointer)
+            // Another thread has taken the number, or the kernel has no room.
+            _ = try isEpoll.get()
         }
-        guard let pointer = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
-        unsafe self.pointer = pointer
+        throw .resourceBusy
     }
 
-    deinit { if !isOfParent { unsafe event_base_free(pointer) } }
+    deinit {
+        epoll.end()
+        if !isOfParent { unsafe event_base_free(pointer) }
+    }
+
+    /// Whether `number` is the base's epoll, which libevent does not tell: what the base watches is registered there.
+    private static func isEpoll(
+        _ number: CInt, of base: OpaquePointer, _ counter: CInt
+    ) throws(Errno) -> Bool {
+        let event = unsafe event_new(base, counter, Int16(EV_READ | EV_PERSIST), ignoreReadiness, nil)
+        guard let event = unsafe event else { throw .noMemory }
+        defer { unsafe event_free(event) }
+        guard unsafe event_add(event, nil) == 0 else { throw Errno(rawValue: errno) }
+        return reactor_epoll_remove(number, counter)
+    }
 
     /// Whether it was made before the process was forked, and so is the parent's. The child has the same epoll: what it
     /// changed there would change in the parent.

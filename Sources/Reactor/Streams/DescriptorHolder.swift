@@ -5,12 +5,21 @@ import SystemPackage
 
 /// A descriptor that several threads use, and that is closed only when none of them is using it.
 ///
-/// So a number is never closed, and then somebody else's, under a call that is still using it.
+/// So a number is never closed, and then somebody else's, under a call that is still using it. Nor do registrations with
+/// epoll(7) outlive the closing: the kernel forgets one with the number only if no duplicate of the descriptor is left,
+/// and finds it by no other number.
 final class DescriptorHolder: Sendable {
     /// How many are using the descriptor, twice, and one if it is closed.
     private let uses: Atomic<UInt32>
     private let descriptor: Atomic<CInt>
     private let isClosing: Atomic<Bool>
+    private let watching = Mutex(Watching())
+
+    private struct Watching {
+        /// One for each registration.
+        var epolls: [Epoll] = []
+        var isOver = false
+    }
 
     init(_ number: CInt, closesWhenDone: Bool) {
         uses = Atomic(0)
@@ -53,6 +62,7 @@ final class DescriptorHolder: Sendable {
     }
 
     func close() {
+        endWatching()
         if uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 { closeNow() }
     }
 
@@ -61,9 +71,9 @@ final class DescriptorHolder: Sendable {
 
     /// Closes the holder, and gives the descriptor to the caller; nil if it is in use, or not to be closed.
     func release() -> CInt? {
-        guard closesWhenDone, uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 else {
-            return nil
-        }
+        guard closesWhenDone else { return nil }
+        endWatching()
+        guard uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 else { return nil }
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         return number >= 0 ? number : nil
     }
@@ -77,6 +87,38 @@ final class DescriptorHolder: Sendable {
     private func closeNow() {
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         if number >= 0, closesWhenDone { _ = Glibc.close(number) }
+    }
+}
+
+// MARK: - Registrations
+
+extension DescriptorHolder {
+    /// Has a loop's thread register the descriptor with `epoll`; throws `badFileDescriptor` once it is closed.
+    func beginWatch(by epoll: Epoll, _ register: () throws(Errno) -> Void) throws(Errno) {
+        try watching.withLock { (watching) throws(Errno) in
+            if watching.isOver { throw .badFileDescriptor }
+            try register()
+            watching.epolls.append(epoll)
+        }
+    }
+
+    /// Has that thread end the registration, unless closing has done so.
+    func endWatch(by epoll: Epoll, _ deregister: () -> Void) {
+        watching.withLock { watching in
+            deregister()
+            if let index = watching.epolls.firstIndex(where: { $0 === epoll }) {
+                watching.epolls.remove(at: index)
+            }
+        }
+    }
+
+    /// Ends all registrations, from any thread, and allows no more. The number is still the descriptor's.
+    private func endWatching() {
+        watching.withLock { watching in
+            let number = number
+            for epoll in watching.epolls { epoll.remove(number) }
+            watching = Watching(epolls: [], isOver: true)
+        }
     }
 }
 

@@ -57,9 +57,7 @@ extension RunLoop.Core {
         guard let plan = engine.plan(on: loop), plan.station.join(loop) else { return }
         let station = plan.station
         do throws(Errno) {
-            if let descriptor = plan.descriptor, station.number != descriptor.number {
-                station.adopt(descriptor.number)
-            }
+            if let descriptor = plan.descriptor, station.holder !== descriptor { station.adopt(descriptor) }
             try station.setInterest(plan.interest)
             if station.membership != plan.membership || (!station.isRegistered && !plan.interest.isEmpty) {
                 station.membership = plan.membership

@@ -28,6 +28,8 @@ public class EventSource: CustomStringConvertible {
     /// Whether something waits for the callback's return.
     final private var isUnsettled = false
     final private(set) var number: CInt
+    /// What closes the descriptor, if another thread may do that.
+    final private(set) var holder: DescriptorHolder?
     final var membership = Membership()
     /// Where its loop has filed it.
     final var places = Places()
@@ -130,10 +132,11 @@ extension EventSource {
     final func leave() { loop = nil }
 
     /// Takes another descriptor, of which nothing is watched yet.
-    final func adopt(_ descriptor: CInt) {
-        number = descriptor
+    final func adopt(_ descriptor: DescriptorHolder) {
+        holder = descriptor
+        number = descriptor.number
         watchedInterest = []
-        for watch in watches { watch.adopt(descriptor) }
+        for watch in watches { watch.adopt(number, of: descriptor) }
     }
 
     /// Records what is ready in one more mode, or tries once more where a registration has failed. Where there is nothing
@@ -143,7 +146,7 @@ extension EventSource {
         guard isWatched || isRaised || !watchedInterest.isEmpty else { return }
         let mode = state.mode.index
         let known = watches.first { $0.mode == mode }
-        let watch = known ?? Watch(number, for: self, mode: mode, in: state.ready)
+        let watch = known ?? Watch(number, of: holder, for: self, mode: mode, in: state.ready)
         if let poller = state.poller { watch.use(poller) }
         try watch.setInterest(watchedInterest)
         guard known == nil else { return }

@@ -15,6 +15,8 @@ final class Watch {
     /// The mode's number.
     let mode: Int32
     private var descriptor: CInt
+    /// What closes the descriptor, if another thread may do that.
+    private var holder: DescriptorHolder?
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
     fileprivate var readiness: Readiness = []
     /// Nil while the loop has no descriptors for one: then only what is raised is recorded.
@@ -30,8 +32,12 @@ final class Watch {
     fileprivate var previous: ReadyQueue.Link?
     fileprivate var next: ReadyQueue.Link?
 
-    init(_ descriptor: CInt, for source: EventSource, mode: Int32, in queue: ReadyQueue) {
+    init(
+        _ descriptor: CInt, of holder: DescriptorHolder?, for source: EventSource, mode: Int32,
+        in queue: ReadyQueue
+    ) {
         self.descriptor = descriptor
+        self.holder = holder
         unsafe self.source = .passUnretained(source)
         self.mode = mode
         self.queue = queue
@@ -50,10 +56,11 @@ final class Watch {
     // MARK: What is watched
 
     /// Takes another descriptor; what was watched is watched no longer.
-    func adopt(_ descriptor: CInt) {
+    func adopt(_ descriptor: CInt, of holder: DescriptorHolder) {
         reading = nil
         writing = nil
         self.descriptor = descriptor
+        self.holder = holder
     }
 
     var hasPoller: Bool { poller != nil }
@@ -77,7 +84,7 @@ final class Watch {
     }
 
     private func register(for interest: Readiness, on poller: Poller) throws(Errno) -> Registration {
-        try unsafe poller.register(descriptor, for: interest, recordReadiness, context: self)
+        try unsafe poller.register(descriptor, of: holder, for: interest, recordReadiness, context: self)
     }
 
     // MARK: What is ready
