@@ -138,6 +138,24 @@ private final class EventBase {
     /// - Parameter counter: A descriptor that no base of another loop watches.
     init(counter: CInt) throws(Errno) {
         listenToLibevent
+        // Another thread may take the number that the epoll was expected to get, but not every time.
+        for _ in 0..<1000 {
+            let (number, pointer) = try unsafe Self.make()
+            let isEpoll = Result { () throws(Errno) in
+                try unsafe Self.isEpoll(number, of: pointer, counter)
+            }
+            if case .success(true) = isEpoll {
+                unsafe (self.pointer, epoll) = (pointer, Epoll(number))
+                return
+            }
+            unsafe event_base_free(pointer)
+            _ = try isEpoll.get()
+        }
+        throw .resourceBusy
+    }
+
+    /// Makes a base, and returns with it the number that its epoll(7) has unless another thread has taken that meanwhile.
+    private static func make() throws(Errno) -> (number: CInt, OpaquePointer) {
         guard let configuration = unsafe event_config_new() else { throw .noMemory }
         defer { unsafe event_config_free(configuration) }
         // No cached time: libevent has no timers here, and would ask for the time in every pass.
@@ -147,27 +165,14 @@ private final class EventBase {
         unsafe event_config_set_flag(configuration, CInt(flags))
         unsafe event_config_require_features(
             configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_O1.rawValue))
-        for _ in 0..<1000 {
-            // Only the address leaves the lock: what is behind it belongs to this thread.
-            let (number, address) = try Self.making.withLock { _ throws(Errno) in
-                // Just before, as other threads take descriptors too.
-                let number = try SystemCall.make { reactor_descriptors_for_poller() }
-                return (number, unsafe UInt(bitPattern: event_base_new_with_config(configuration)))
-            }
-            guard let pointer = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
-            let isEpoll = Result { () throws(Errno) in
-                try unsafe Self.isEpoll(number, of: pointer, counter)
-            }
-            if case .success(true) = isEpoll {
-                unsafe self.pointer = pointer
-                epoll = Epoll(number)
-                return
-            }
-            unsafe event_base_free(pointer)
-            // Another thread has taken the number, or the kernel has no room.
-            _ = try isEpoll.get()
+        // Only the address leaves the lock: what is behind it belongs to this thread.
+        let (number, address) = try making.withLock { _ throws(Errno) in
+            // Just before, as other threads take descriptors too.
+            let number = try SystemCall.make { reactor_descriptors_for_poller() }
+            return (number, unsafe UInt(bitPattern: event_base_new_with_config(configuration)))
         }
-        throw .resourceBusy
+        guard let base = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
+        return unsafe (number, base)
     }
 
     deinit {

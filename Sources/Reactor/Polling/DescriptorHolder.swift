@@ -5,9 +5,9 @@ import SystemPackage
 
 /// A descriptor that several threads use, and that is closed only when none of them is using it.
 ///
-/// So a number is never closed, and then somebody else's, under a call that is still using it. Nor do registrations with
-/// epoll(7) outlive the closing: the kernel forgets one with the number only if no duplicate of the descriptor is left,
-/// and finds it by no other number.
+/// So a number is never closed, and reused, under a call that is still using it. Nor does a registration with epoll(7)
+/// outlive the closing: while a duplicate of the descriptor is open the kernel keeps the registration, and it can be
+/// removed by the original number only.
 final class DescriptorHolder: Sendable {
     /// How many are using the descriptor, twice, and one if it is closed.
     private let uses: Atomic<UInt32>
