@@ -13,14 +13,14 @@ final class SocketInput: InputBackend {
 
     var refusal: (any Error)? { channel.refusal }
 
-    var readying: Readying { .kernel }
+    var readinessSource: ReadinessSource { .kernel }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         channel.open(.input, for: engine)
         return self
     }
 
-    func progress() -> Prospect { channel.progress }
+    func progress() -> Availability { channel.progress }
 
     func waitUntilOpen() { channel.waitUntilOpen(.input) }
 
@@ -29,7 +29,7 @@ final class SocketInput: InputBackend {
     func isReady() -> Bool { channel.fault != nil || holder.isReady(for: CInt(POLLIN)) }
 
     /// The kernel tells of bytes; a fault lies behind those that came before it.
-    func prepare() -> Prospect {
+    func prepare() -> Availability {
         guard let fault = channel.faultForReading, !holder.hasUnreadBytes else { return .waiting }
         return .failed(fault)
     }
@@ -73,7 +73,7 @@ final class SocketOutput: KernelOutput {
         return self
     }
 
-    func progress() -> Prospect { channel.progress }
+    func progress() -> Availability { channel.progress }
 
     func waitUntilOpen() { channel.waitUntilOpen(.output) }
 

@@ -20,7 +20,7 @@ final class SocketChannel: Sendable {
     struct State {
         var box = SocketDetailsBox.usual
         /// How far connecting has come.
-        var connection = Prospect.waiting
+        var connection = Availability.waiting
         var hasOpened = false
         /// Why the connection is no more; what had arrived before that can still be read.
         var fault: (error: Errno, half: Half?)?
@@ -37,7 +37,7 @@ final class SocketChannel: Sendable {
         var isOver: Bool { isClosed || refusal != nil }
 
         /// How far the opening of a half has come.
-        var progress: Prospect { refusal.map { .failed($0) } ?? connection }
+        var progress: Availability { refusal.map { .failed($0) } ?? connection }
 
         /// Why neither half opens, nor moves another byte.
         var refusal: StreamRequirementError? {
@@ -113,7 +113,7 @@ final class SocketChannel: Sendable {
         }
     }
 
-    var progress: Prospect { state.withLock { $0.progress } }
+    var progress: Availability { state.withLock { $0.progress } }
 
     private func finishConnecting(_ result: Result<ConnectedSocket, any Error>) {
         state.withLock { state in

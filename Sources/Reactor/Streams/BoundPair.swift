@@ -109,7 +109,7 @@ final class BoundOutput: OutputBackend {
     func isReady() -> Bool { buffer.look { $0.room > 0 || $0.isInputClosed } }
 
     /// The end as soon as the other half is closed: a writer that has nothing to write is to learn of it, too.
-    func prepare() -> Prospect {
+    func prepare() -> Availability {
         buffer.look { $0.isInputClosed ? .atEnd : $0.room > 0 ? .ready : .waiting }
     }
 

@@ -30,7 +30,7 @@ final class DescriptorInput: InputBackend {
     func isReady() -> Bool { holder.isReady(for: CInt(POLLIN)) }
 
     /// The kernel tells.
-    func prepare() -> Prospect { .waiting }
+    func prepare() -> Availability { .waiting }
 
     func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }

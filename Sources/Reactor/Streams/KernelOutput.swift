@@ -26,10 +26,10 @@ extension KernelOutput {
 
     func noteFull() {}
 
-    var readying: Readying { .kernelWhenFull }
+    var readinessSource: ReadinessSource { .kernelWhenFull }
 
     /// Ready when a write buffer is at its low-water mark; without one the kernel reports room.
-    func prepare() -> Prospect {
+    func prepare() -> Availability {
         if let fault { return .failed(fault) }
         guard let buffer, buffer.isInUse else { return .waiting }
         return buffer.requestRoom() == .found ? .ready : .waiting

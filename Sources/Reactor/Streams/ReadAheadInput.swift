@@ -105,7 +105,7 @@ final class ReadAheadInput: InputBackend {
 
     // MARK: Reading ahead
 
-    func prepare() -> Prospect {
+    func prepare() -> Availability {
         let (isWanted, hasNews) = state.withLock { state in
             let isWanted =
                 !state.isFetching && state.chunks.count < Self.mostChunks && !state.isAtEnd

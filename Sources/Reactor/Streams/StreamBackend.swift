@@ -11,11 +11,11 @@ protocol StreamBackend: AnyObject, Sendable {
     /// - Returns: The backend of the open stream: this, or for a file the one for its kind.
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend
     /// How far the opening has come.
-    func progress() -> Prospect
+    func progress() -> Availability
     /// Waits until the opening has come to an end, one way or the other.
     func waitUntilOpen()
-    /// How the backend lets know that bytes can be moved; asked when it is open.
-    var readying: Readying { get }
+    /// What reports that bytes can be moved; asked when the backend is open.
+    var readinessSource: ReadinessSource { get }
     /// Whether there was nothing to move from the start: then the stream is at its end as soon as it is open.
     var isAtEndWhenOpened: Bool { get }
     /// Releases what is held, opened or not; throws if bytes that were accepted could not be written. May be
@@ -29,7 +29,7 @@ protocol StreamBackend: AnyObject, Sendable {
     /// would tell.
     func isReady() -> Bool
     /// What a stream on a loop can expect of its next read or write. Prepares for that, off the calling thread.
-    func prepare() -> Prospect
+    func prepare() -> Availability
     func property(_ key: Stream.PropertyKey) -> Any?
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool
 
@@ -58,19 +58,19 @@ protocol StreamBackend: AnyObject, Sendable {
     func shutDown() throws(Errno)
 }
 
-/// How it becomes known that bytes can be moved.
-enum Readying {
-    /// The backend tells, when it is asked and when it notifies.
+/// What reports that bytes can be moved.
+enum ReadinessSource {
+    /// The backend, when it is asked and when it notifies.
     case backend
-    /// The kernel tells, of its own accord.
+    /// The kernel.
     case kernel
-    /// There is room until a write finds none; then the kernel tells.
+    /// The kernel, after a write that found no room; until then there is room.
     case kernelWhenFull
 }
 
 /// What the next step of a stream can expect: its opening, its next read or write.
-enum Prospect {
-    /// To wait: the backend will tell, or the kernel.
+enum Availability {
+    /// The step has to wait: the backend will notify, or the kernel report.
     case waiting
     case ready
     /// Nothing more will come, or be taken.
@@ -100,14 +100,14 @@ enum Room {
 
 extension StreamBackend {
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend { self }
-    func progress() -> Prospect { .ready }
+    func progress() -> Availability { .ready }
     func waitUntilOpen() {}
-    var readying: Readying { descriptor == nil ? .backend : .kernel }
+    var readinessSource: ReadinessSource { descriptor == nil ? .backend : .kernel }
     var isAtEndWhenOpened: Bool { false }
     func close() throws(Errno) {}
     var descriptor: DescriptorHolder? { nil }
     var refusal: (any Error)? { nil }
-    func prepare() -> Prospect { isReady() ? .ready : .waiting }
+    func prepare() -> Availability { isReady() ? .ready : .waiting }
     func property(_ key: Stream.PropertyKey) -> Any? { nil }
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }
 

@@ -37,49 +37,58 @@ struct Recipient: ~Copyable {
 // MARK: - On a loop
 
 extension StreamEngine {
-    /// Delivers, on the thread of `station`'s loop, what is pending, and what the kernel reports.
-    func serve(_ station: StreamStation, _ readiness: Readiness) {
-        turn(to: station, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
+    /// Delivers, on the thread of `source`'s loop, what is pending, and what the kernel reports.
+    @inline(__always)
+    func serve(_ source: StreamSource, _ readiness: Readiness) {
+        turn(on: source, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
     }
 
     /// - Parameter since: How many transfers there had been when the kernel was asked on purpose.
-    private func turn(to station: StreamStation, isReady: Bool, since: UInt64? = nil) {
+    private func turn(on source: StreamSource, isReady: Bool, since: UInt64? = nil) {
         var recipient: Recipient?
         let action = state.withLock { state in
-            let action = state.turn(isReady: isReady, since: since)
+            let action = state.machine.turn(
+                on: .current, isReady: isReady, since: since,
+                isInRunningMode: isInRunningMode)
             if case .deliver = action { recipient = self.recipient(state) }
             return action
         }
         guard case .deliver(let event) = action, let recipient = recipient.take() else {
-            return perform(action, on: station)
+            return perform(action, on: source)
         }
-        if !deliver(event, to: recipient, on: nil) { station.isHandled = false }
+        if !deliver(event, to: recipient, on: nil) { source.isHandled = false }
     }
 
+    /// Does what the machine has decided.
+    ///
+    /// - Parameter source: What this thread's loop is serving, if that brought it about.
     @inline(never)
-    private func perform(_ action: StreamMachine.Action, on station: StreamStation) {
+    func perform(_ action: StreamMachine.Action, on source: StreamSource? = nil) {
         switch action {
-        case .deliver, .askBackend, .updateLoops: break
-        case .none: station.isHandled = false
+        case .none, .deliver: source?.isHandled = false
         case .disarm:
-            station.isHandled = false
-            try? station.setInterest([])
-        case .askKernel(let since): turn(to: station, isReady: backend.isReady(), since: since)
-        case .checkRoom(let since): checkRoom(station, since: since)
+            source?.isHandled = false
+            try? source?.setInterest([])
+        case .askKernel(let since):
+            if let source { turn(on: source, isReady: backend.isReady(), since: since) }
+        case .checkRoom(let since): if let source { checkRoom(source, since: since) }
         case .enqueue: if let queue = state.withLock({ $0.queue }) { callOut(on: queue) }
+        case .askBackend: refresh()
+        case .raise: raise()
+        case .updateLoops: updateLoops()
         }
     }
 
-    private func checkRoom(_ station: StreamStation, since: UInt64) {
+    private func checkRoom(_ source: StreamSource, since: UInt64) {
         do throws(Errno) {
             let room = try backend.checkRoom()
             state.withLock { $0.machine.checked(room, since: since) }
             // A buffer may have been drained meanwhile; a kernel that has no room has to be watched.
-            if room == .awaited { refresh() } else if room == .full { RunLoop.current.core.follow(self) }
+            if room == .awaited { refresh() } else if room == .full { RunLoop.current.core.update(self) }
         } catch {
             fail(error)
         }
-        turn(to: station, isReady: false)
+        turn(on: source, isReady: false)
     }
 
     /// Calls the delegate for `event`, and for the others of its turn.
@@ -92,57 +101,43 @@ extension StreamEngine {
         _ event: Stream.Event, to recipient: consuming Recipient, on queue: StreamQueue?
     ) -> Bool {
         let isDelivered = recipient.receive(event)
-        let errand = state.withLock { state -> Errand? in
+        let action = state.withLock { state -> StreamMachine.Action? in
             guard !state.machine.hasMoreInTurn else { return nil }
             _ = state.machine.delivered(event, toDelegate: isDelivered, goesOn: false)
-            return state.errand
+            return state.machine.next
         }
-        if let errand { run(errand) } else { goOn(after: event, isDelivered, on: queue) }
+        if let action {
+            if action != .none { perform(action) }
+        } else {
+            goOn(after: event, isDelivered, on: queue)
+        }
         return isDelivered
     }
 
     @inline(never)
     private func goOn(after event: Stream.Event, _ isDelivered: Bool, on queue: StreamQueue?) {
         var recipient: Recipient?
-        let (action, errand) = state.withLock { state -> (StreamMachine.Action, Errand) in
-            let goesOn = state.isDelivered(on: queue)
+        let action = state.withLock { state -> StreamMachine.Action in
+            let goesOn =
+                queue.map { $0 === state.queue } ?? state.machine.isScheduled(on: .current, isInRunningMode)
             let action = state.machine.delivered(event, toDelegate: isDelivered, goesOn: goesOn)
-            if case .deliver = action { recipient = self.recipient(state) }
-            return (action, state.errand)
+            guard case .deliver = action else { return state.machine.next }
+            recipient = self.recipient(state)
+            return action
         }
         if case .deliver(let next) = action, let recipient = recipient.take() {
             deliver(next, to: recipient, on: queue)
         } else {
-            run(errand)
+            perform(action)
         }
     }
 }
 
-extension StreamEngine.State {
-    @inline(__always)
-    fileprivate mutating func turn(isReady: Bool, since: UInt64?) -> StreamMachine.Action {
-        if isReady {
-            let action = machine.becomeReady(since: since)
-            if action == .disarm { homes.update(.current) { ($0.isDisarmed, $0.interest) = (true, []) } }
-            guard action == .none else { return action }
-        }
-        guard machine.canDeliver else { return .none }
-        // Whether the station that this thread's loop is serving is where the stream is scheduled.
-        guard homes.update(.current, { $0.isSettled }) ?? false || isAtHome else { return .none }
-        return machine.turn(isOnQueue: queue != nil)
-    }
-
-    /// Whether the stream is scheduled in the mode that this thread's loop is running in.
-    private var isAtHome: Bool {
-        let loop = RunLoop.current
-        guard let mode = loop.currentMode, let standing = homes[loop.identity] else { return false }
-        return standing.membership.contains(mode, common: loop.core.commonModes)
-    }
-
-    /// Whether events are still delivered on `queue`; if that is nil, by this thread's loop.
-    fileprivate func isDelivered(on queue: StreamQueue?) -> Bool {
-        queue.map { $0 === self.queue } ?? isAtHome
-    }
+/// Whether an item with this membership is in the mode that this thread's loop runs in.
+private func isInRunningMode(_ membership: Membership) -> Bool {
+    let loop = RunLoop.current
+    guard let mode = loop.currentMode else { return false }
+    return membership.contains(mode, common: loop.core.commonModes)
 }
 
 // MARK: - On a queue
@@ -158,7 +153,10 @@ extension StreamEngine {
         guard let enqueue else { return }
         let queue = StreamQueue(enqueue)
         do throws(Errno) {
-            join(try ResidentThread.streams.runLoop(), .default) { $0.queue = queue }
+            try join(ResidentThread.streams.runLoop(), .default) { state in
+                state.machine.joinQueue()
+                state.queue = queue
+            }
         } catch {
             fail(error)
         }
@@ -181,16 +179,8 @@ extension StreamEngine {
             if case .deliver(let event) = action, let recipient = recipient.take() {
                 deliver(event, to: recipient, on: queue)
             } else {
-                run(state.withLock { $0.errand })
+                perform(state.withLock { $0.machine.next })
             }
         }
-    }
-}
-
-extension StreamEngine.State {
-    /// Forgets the queue; a callout that is on it, and has not begun, holds up no other delivery.
-    mutating func dropQueue() {
-        machine.leaveQueue()
-        queue = nil
     }
 }

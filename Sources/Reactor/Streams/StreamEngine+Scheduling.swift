@@ -1,11 +1,115 @@
 import SystemPackage
 
-// The stream's stations on run loops, and how they are brought up to date.
+// The run loops of a stream: its sources there, and how they are brought up to date.
+
+/// What a run loop serves for a stream, with or without a descriptor.
+final class StreamSource: EventSource {
+    /// Kept alive until the source ends.
+    private var engine: StreamEngine?
+
+    init(of engine: StreamEngine) {
+        self.engine = engine
+        super.init(-1, for: [])
+    }
+
+    override func serve(_ readiness: Readiness) { engine?.serve(self, readiness) }
+
+    override func ended() { engine = nil }
+
+    override func loopEnded(_ loop: RunLoop) { engine?.loopEnded(loop) }
+
+    /// The engine asks the kernel itself.
+    override var confirmsLateReadiness: Bool { false }
+}
+
+/// One run loop that a stream is scheduled on.
+struct ScheduledLoop {
+    let loop: RunLoop
+    let source: LoopBound<StreamSource>
+
+    fileprivate init(_ loop: RunLoop, _ engine: StreamEngine) {
+        self.loop = loop
+        source = LoopBound(StreamSource(of: engine), home: loop.identity)
+    }
+
+    /// Ends what the loop serves, on its thread.
+    fileprivate func end() { loop.atHome { [source] _ in source.value.end() } }
+}
+
+// MARK: - Scheduling
+
+extension StreamEngine {
+    func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
+        loop.assertNotOfParent()
+        leaveQueue()
+        join(loop, mode) { _ in }
+    }
+
+    /// Schedules the stream in a mode of a loop, unless it is over; `change` happens together with that.
+    func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
+        let common = loop.commonModes
+        let isScheduled = state.withLock { state -> Bool in
+            guard state.handoffLoop == nil || state.handoffLoop === loop,
+                state.machine.schedule(on: loop.identity, mode, common: common)
+            else { return false }
+            if state.source(on: loop.identity) == nil { state.loops.append(ScheduledLoop(loop, self)) }
+            change(&state)
+            return true
+        }
+        guard isScheduled else { return }
+        update(loop)
+        refresh()
+    }
+
+    func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
+        let common = loop.commonModes
+        let (removal, left) = state.withLock { state in
+            let removal = state.machine.unschedule(from: loop.identity, mode, common: common)
+            return (removal, removal == .left ? state.removeLoop(loop.identity) : nil)
+        }
+        switch removal {
+        case .none: break
+        case .changed: update(loop)
+        case .left: left?.end()
+        }
+    }
+
+    /// Leaves all loops, and the queue.
+    func leaveLoops() {
+        let left = state.withLock { state -> ShortList<ScheduledLoop> in
+            state.machine.unscheduleEverywhere()
+            state.queue = nil
+            defer { state.loops = ShortList() }
+            return state.loops
+        }
+        for scheduled in left { scheduled.end() }
+    }
+
+    fileprivate func loopEnded(_ loop: RunLoop) {
+        _ = state.withLock { state in
+            state.machine.loopEnded(loop.identity)
+            return state.removeLoop(loop.identity)
+        }
+    }
+}
+
+extension StreamEngine.State {
+    fileprivate func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
+        if let only = loops.first, only.loop.identity == loop { return only.source }
+        return loops.first { $0.loop.identity == loop }?.source
+    }
+
+    fileprivate mutating func removeLoop(_ loop: LoopIdentity) -> ScheduledLoop? {
+        loops.takeFirst { $0.loop.identity == loop }
+    }
+}
+
+// MARK: - For hand-offs
 
 extension StreamEngine {
     /// Whether the stream is scheduled, and `delegate` receives its events.
     func delivers(to delegate: any StreamDelegate) -> Bool {
-        state.withLock { !$0.homes.isEmpty } && self.delegate === delegate
+        state.withLock { $0.machine.isScheduled } && self.delegate === delegate
     }
 
     /// Gives the stream to a hand-off on `loop`, and removes it from its loops or its queue. False if another hand-off
@@ -24,133 +128,99 @@ extension StreamEngine {
 
     /// Ends what ``handOver(to:)`` began; the hand-off closes the stream itself.
     func endHandoff() { _ = state.withLock { $0.handoffLoop.take() } }
+}
 
-    func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
-        loop.assertNotOfParent()
-        leaveQueue()
-        join(loop, mode) { _ in }
-    }
+// MARK: - Bringing loops up to date
 
-    /// Makes the stream's station on a loop, unless it is over; `change` happens together with that.
-    func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
-        let common = loop.commonModes
-        let isScheduled = state.withLock { state -> Bool in
-            guard !state.machine.isClosed, state.handoffLoop == nil || state.handoffLoop === loop else {
-                return false
-            }
-            state.machine.schedule(isFirst: state.homes.isEmpty)
-            if state.homes[loop.identity] == nil {
-                state.homes.append(StreamHome(loop, station: StreamStation(of: self)))
-            }
-            state.homes.update(loop.identity) { standing in
-                standing.membership.add(mode, common: common)
-                standing.isSettled = false
-            }
-            change(&state)
-            return true
-        }
-        guard isScheduled else { return }
-        summon(loop)
-        refresh()
-    }
-
-    func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
-        let common = loop.commonModes
-        let (isKnown, left) = state.withLock { state -> (Bool, StreamHome?) in
-            let isLeft = state.homes.update(loop.identity) { standing in
-                standing.membership.remove(mode, common: common)
-                standing.isSettled = false
-                return standing.membership.isEmpty
-            }
-            return (isLeft != nil, isLeft == true ? state.homes.remove(loop.identity) : nil)
-        }
-        if let left { leave(left) } else if isKnown { summon(loop) }
-    }
-
-    func leaveLoops() {
-        let left = state.withLock { state -> StreamHomes in
-            defer { state.homes = StreamHomes() }
-            state.dropQueue()
-            return state.homes
-        }
-        for home in left { leave(home) }
-    }
-
-    private func leave(_ home: StreamHome) {
-        let station = home.station
-        home.loop.atHome { _ in station.value.end() }
-    }
-
-    // MARK: Bringing loops up to date
-
-    /// What is to be done at home after a change.
-    enum Errand {
-        case none
-        /// Ask the backend, which alone knows.
-        case refresh
-        /// Have the only loop serve the stream.
-        case raise
-        case follow
-    }
-
-    func run(_ errand: Errand) {
-        switch errand {
-        case .none: break
-        case .refresh: refresh()
-        case .raise: raise()
-        case .follow: followEverywhere()
-        }
-    }
-
-    private func raise() {
-        guard let station = state.withLock({ $0.homes.station(on: .current) }) else {
-            return followEverywhere()
-        }
-        station.value.raise()
-    }
-
-    /// Finds out whether bytes can be moved now, and brings the loops to tell what is to be told.
+extension StreamEngine {
+    /// Finds out whether bytes can be moved now, and brings the loops to deliver what is pending.
     func refresh() {
         advanceOpening()
-        let (backend, since) = state.withLock {
-            ($0.machine.isOpen && !$0.homes.isEmpty ? $0.backend : nil, $0.machine.transfers)
+        let (backend, since) = state.withLock { state in
+            (state.machine.isOpen && state.machine.isScheduled ? state.backend : nil, state.machine.transfers)
         }
         switch backend?.prepare() {
         case .failed(let error): fail(error)
-        case let prospect?: state.withLock { $0.machine.answer(prospect, since: since) }
+        case let availability?: state.withLock { $0.machine.answer(availability, since: since) }
         case nil: break
         }
-        followEverywhere()
+        updateLoops()
     }
 
-    /// Has every loop that is behind follow. While the delegate is being called nothing is done: this happens
-    /// again when it returns.
-    private func followEverywhere() {
-        let (behind, queue) = state.withLock {
-            state -> (ShortList<RunLoop>, StreamQueue?) in
-            if state.machine.isDelivering { return (ShortList(), nil) }
-            let isPending = state.machine.mustDeliver
-            let action = state.queue == nil ? .none : state.machine.turnToQueue()
-            let isLoopNeeded = isPending && action == .none
-            let behind = state.homes.loops { isLoopNeeded || state.isBehind($0) }
-            return (behind, action == .enqueue ? state.queue : nil)
+    /// Brings every loop up to date that is behind, or has to deliver.
+    func updateLoops() {
+        let (loops, queue) = state.withLock { state -> (ShortList<RunLoop>, StreamQueue?) in
+            let (wanted, isForQueue) = state.machine.takeLoopsToUpdate()
+            var loops = ShortList<RunLoop>()
+            for loop in wanted {
+                if let scheduled = state.loops.first(where: { $0.loop.identity == loop }) {
+                    loops.append(scheduled.loop)
+                }
+            }
+            return (loops, isForQueue ? state.queue : nil)
         }
-        for loop in behind { summon(loop) }
+        for loop in loops { update(loop) }
         if let queue { callOut(on: queue) }
     }
 
-    /// Has `loop` follow: now if this is its thread, else when it next looks, for which it is woken.
-    private func summon(_ loop: RunLoop) {
-        if loop.isCurrent { return loop.core.followInTurn(self) }
-        guard state.withLock({ $0.homes.update(loop.identity) { $0.beginSummons() } }) == true else { return }
-        if !loop.atHome({ [self] core in core.followInTurn(self) }) { loopEnded(loop) }
+    /// Brings `loop` up to date: now if this is its thread, else when it next looks, for which it is woken.
+    private func update(_ loop: RunLoop) {
+        if loop.isCurrent { return loop.core.updateInTurn(self) }
+        guard state.withLock({ $0.machine.requestUpdate(of: loop.identity) }) else { return }
+        if !loop.atHome({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
+    }
+
+    /// Has the only loop serve the stream in its next pass.
+    func raise() {
+        guard let source = state.withLock({ $0.source(on: .current) }) else { return updateLoops() }
+        source.value.raise()
+    }
+
+    /// What this thread's `loop` has to do, which counts as done, and the means.
+    fileprivate func takeUpdate(
+        of loop: RunLoop
+    ) -> (update: StreamSchedule.Update, source: StreamSource, interest: Readiness, DescriptorHolder?)? {
+        state.withLock { state in
+            guard let source = state.source(on: loop.identity)?.value,
+                let update = state.machine.update(loop.identity)
+            else { return nil }
+            let isWatched = update.isWatched
+            let interest = isWatched ? state.machine.interest : []
+            return (update, source, interest, isWatched ? state.backend.descriptor : nil)
+        }
+    }
+
+    /// Takes in that the kernel refuses to watch the descriptor.
+    fileprivate func failWatching(_ error: Errno, on loop: RunLoop) {
+        state.withLock { $0.machine.failWatching(on: loop.identity, error) }
+        refresh()
     }
 }
 
-extension StreamHome.Standing {
-    /// True if the loop has to be asked: it has not been asked already.
-    fileprivate mutating func beginSummons() -> Bool {
-        defer { isSummoned = true }
-        return !isSummoned
+extension RunLoop.Core {
+    /// Brings `engine`'s source here up to date, after what other threads have changed before: what one of them has
+    /// closed must be out of the pollers before a descriptor with the same number comes in.
+    fileprivate func updateInTurn(_ engine: StreamEngine) {
+        if hasMoreCommands { return registerLater { core in core.update(engine) } }
+        collect()
+        update(engine)
+    }
+
+    /// Brings `engine`'s source here up to date.
+    func update(_ engine: StreamEngine) {
+        guard let (update, source, interest, descriptor) = engine.takeUpdate(of: loop), source.join(loop)
+        else { return }
+        do throws(Errno) {
+            if let descriptor, source.holder !== descriptor { source.adopt(descriptor) }
+            try source.setInterest(interest)
+            if source.membership != update.membership || (!source.isRegistered && update.isWatched) {
+                source.membership = update.membership
+                try file(source)
+            }
+        } catch {
+            try? source.setInterest([])
+            return engine.failWatching(error, on: loop)
+        }
+        if update.isRaised { source.raise() }
     }
 }

@@ -3,16 +3,15 @@ import SystemPackage
 
 /// Performs what a stream's machine decides, on its backend, its run loops and its delegate. Safe from any thread.
 ///
-/// On each loop that the stream is scheduled on it has a station: a descriptor source, with or without a descriptor,
-/// through which the kernel reports, and by which the engine itself asks for the loop's attention. Both come to
-/// ``serve(_:_:)``.
+/// On each loop that the stream is scheduled on the engine has a ``StreamSource``, with or without a descriptor: the
+/// kernel reports through it, and the engine raises it. Both come to ``serve(_:_:)``.
 final class StreamEngine: Sendable {
     struct State: ~Copyable {
         var machine: StreamMachine
         var backend: any StreamBackend
-        /// The loops that the stream is scheduled on. None when it is over.
-        var homes = StreamHomes()
-        /// The queue that events are delivered on, if that is no loop: the only home then is a hidden one.
+        /// The loops of the machine's schedule.
+        var loops = ShortList<ScheduledLoop>()
+        /// The queue that events are delivered on, if that is no loop.
         var queue: StreamQueue?
         /// The loop of the hand-off that owns the stream, until the stream is closed.
         var handoffLoop: RunLoop?
@@ -57,8 +56,10 @@ final class StreamEngine: Sendable {
             let mustRefresh = state.withLock { state -> Bool in
                 former = unsafe givenDelegate
                 unsafe givenDelegate = newValue
-                guard newValue != nil else { return false }
-                return state.machine.welcomeDelegate(isOther: former !== newValue) && !state.homes.isEmpty
+                guard newValue != nil, state.machine.setDelegate(isOther: former !== newValue) else {
+                    return false
+                }
+                return state.machine.isScheduled
             }
             withExtendedLifetime(former) {}
             if mustRefresh { refresh() }
@@ -107,8 +108,8 @@ extension StreamEngine {
         case .waiting: return true
         case .failed(let error): fail(error)
         case .ready, .atEnd:
-            let (readying, isAtEnd) = (backend.readying, backend.isAtEndWhenOpened)
-            state.withLock { $0.machine.opened(readying, isAtEnd: isAtEnd) }
+            let (readinessSource, isAtEnd) = (backend.readinessSource, backend.isAtEndWhenOpened)
+            state.withLock { $0.machine.opened(readinessSource, isAtEnd: isAtEnd) }
         }
         return false
     }
@@ -148,18 +149,18 @@ extension StreamEngine {
 extension StreamEngine {
     func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         do throws(Errno) {
-            var errand = Errand.none
+            var action = StreamMachine.Action.none
             let count = try state.withLock { (state) throws(Errno) -> Int in
                 guard state.machine.isOpen, buffer.count > 0,
                     let transfer = try unsafe state.backend.readNow(into: buffer)
                 else { return -1 }
-                _ = state.machine.begin(count: buffer.count, isOnQueue: state.queue != nil)
+                _ = state.machine.begin(count: buffer.count)
                 state.machine.move(transfer)
-                errand = state.errand
+                action = state.machine.next
                 return transfer.count
             }
             guard count >= 0 else { return unsafe readWaiting(into: buffer) }
-            if errand != .none { run(errand) }
+            if action != .none { perform(action) }
             return count
         } catch {
             return failTransfer(error)
@@ -183,8 +184,8 @@ extension StreamEngine {
     ) -> Int {
         while true {
             let (admission, backend, isScheduled) = state.withLock { state in
-                let admission = state.machine.begin(count: count, isOnQueue: state.queue != nil)
-                return (admission, state.backend, !state.homes.isEmpty)
+                let admission = state.machine.begin(count: count)
+                return (admission, state.backend, state.machine.isScheduled)
             }
             switch admission {
             case .begun:
@@ -202,11 +203,11 @@ extension StreamEngine {
     @discardableResult
     @inline(__always)
     private func finishTransfer(_ transfer: Transfer) -> Int {
-        run(
-            state.withLock { state in
-                state.machine.move(transfer)
-                return state.errand
-            })
+        let action = state.withLock { state in
+            state.machine.move(transfer)
+            return state.machine.next
+        }
+        if action != .none { perform(action) }
         return transfer.count
     }
 

@@ -1,4 +1,7 @@
-/// Decides what happens to a stream: its status, which event is delivered when, and what has to be found out before.
+import SystemPackage
+
+/// Decides what happens to a stream: its status, which event is delivered when and by which run loop, and what has to be
+/// found out before.
 ///
 /// Pure: no descriptor, loop, lock or clock. Every method that changes it is an input, and the ``Action`` that an input
 /// returns is for the engine to perform. An event is pending until it is delivered. One of bytes or space that was
@@ -20,7 +23,9 @@ struct StreamMachine {
         case checkRoom(since: UInt64)
         /// Ask the backend whether bytes can be moved.
         case askBackend
-        /// Bring the run loops up to date.
+        /// Have the only loop, which is up to date, serve the stream in its next pass.
+        case raise
+        /// Bring the run loops up to date that ``takeLoopsToUpdate()`` names, and enqueue a callback if it says so.
         case updateLoops
     }
 
@@ -41,12 +46,13 @@ struct StreamMachine {
         case underway
     }
 
-    enum Audience {
+    enum DelegateState {
+        /// There is one, as far as is known: only delivery finds out.
         case expected
         /// The last event found no delegate, and waits for one; so do those that follow it.
         case missing
         /// A delegate was set while the last event looked for one.
-        case renewed
+        case replaced
     }
 
     // Small fields, and close together: there are two of these for every connection.
@@ -55,24 +61,31 @@ struct StreamMachine {
     /// How many reads or writes have ended.
     private(set) var transfers: UInt64 = 0
     private(set) var status = Stream.Status.notOpen
-    private(set) var readying = Readying.backend
+    private(set) var readinessSource = ReadinessSource.backend
     private(set) var room = Room.assumed
     private(set) var delivery = Delivery.idle
-    private(set) var audience = Audience.expected
+    private(set) var delegateState = DelegateState.expected
     private(set) var isClosed = false
     private(set) var isHandedOver = false
     private(set) var isUnanswered = false
+    /// Whether events are delivered on a queue. Then the only loop is a hidden one.
+    private(set) var isOnQueue = false
     /// Whether bytes were moved outside the delegate's callback, or on a queue: what the kernel reports may be older.
-    private(set) var isReportDoubtful = false
+    private(set) var mayReportBeStale = false
     private let transferBits: UInt8
     private(set) var pendingBits: UInt8 = 0
     private(set) var turnBits: UInt8 = 0
+    /// The loops that the stream is scheduled on. None when it is over.
+    private(set) var schedule = StreamSchedule()
 
     /// - Parameter event: What is delivered when bytes can be moved.
     init(_ event: Stream.Event) { transferBits = UInt8(truncatingIfNeeded: event.rawValue) }
 
     /// What is delivered when bytes can be moved.
     var event: Stream.Event { Stream.Event(rawValue: UInt(transferBits)) }
+
+    /// What the kernel watches the descriptor for, when it does.
+    var interest: Readiness { event == .hasBytesAvailable ? .readable : .writable }
 
     var pending: Stream.Event { Stream.Event(rawValue: UInt(pendingBits)) }
 
@@ -89,9 +102,9 @@ struct StreamMachine {
     }
 
     /// - Parameter isAtEnd: Whether there was nothing to move from the start.
-    mutating func opened(_ readying: Readying, isAtEnd: Bool) {
+    mutating func opened(_ readinessSource: ReadinessSource, isAtEnd: Bool) {
         guard status == .opening else { return }
-        self.readying = readying
+        self.readinessSource = readinessSource
         status = .open
         insert(.openCompleted)
         if isAtEnd { reachEnd() }
@@ -147,13 +160,13 @@ struct StreamMachine {
 
     /// A read or a write begins: the answer to the event that was delivered, or is pending.
     @inline(__always)
-    mutating func begin(count: Int, isOnQueue: Bool) -> Admission {
+    mutating func begin(count: Int) -> Admission {
         guard isOpen else { return refusal }
         guard count > 0 else { return .refused(0) }
         if status == .open { status = transferBits == 2 ? .reading : .writing }
         pendingBits &= ~transferBits
         isUnanswered = false
-        if delivery == .idle || isOnQueue { isReportDoubtful = true }
+        if delivery == .idle || isOnQueue { mayReportBeStale = true }
         return .begun
     }
 
@@ -173,7 +186,7 @@ struct StreamMachine {
         transfers += 1
         room = transfer.room
         if transfer.isAtEnd { reachEnd() }
-        if readying == .kernelWhenFull, room == .assumed { insertTransfer() }
+        if readinessSource == .kernelWhenFull, room == .assumed { insertTransfer() }
     }
 
     // MARK: Readiness
@@ -183,29 +196,31 @@ struct StreamMachine {
     ///
     /// - Parameter since: How many transfers there had been when the kernel was asked on purpose.
     @inline(__always)
-    mutating func becomeReady(since: UInt64? = nil) -> Action {
+    private mutating func reportReady(on loop: LoopIdentity, since: UInt64?) -> Action {
         guard isOpen else { return .none }
-        if readying == .kernelWhenFull {
+        if readinessSource == .kernelWhenFull {
             // Room is checked before it is delivered, and a write buffer's is not the kernel's to report.
             guard room == .full else { return .none }
             room = .assumed
         } else if let since {
             guard since == transfers else { return .none }
-        } else if isReportDoubtful {
-            isReportDoubtful = false
+        } else if mayReportBeStale {
+            mayReportBeStale = false
             return .askKernel(since: transfers)
         }
-        let isKnown = audience == .missing && pendingBits & transferBits != 0
+        let isKnown = delegateState == .missing && pendingBits & transferBits != 0
         let isNews = delivery == .idle && !isUnanswered && !isKnown
         insertTransfer()
-        return isNews ? .none : .disarm
+        if isNews { return .none }
+        schedule.disarm(on: loop)
+        return .disarm
     }
 
     /// The backend has answered ``Action/askBackend``, which was asked after `since` transfers.
-    mutating func answer(_ prospect: Prospect, since: UInt64) {
-        switch prospect {
+    mutating func answer(_ availability: Availability, since: UInt64) {
+        switch availability {
         case .waiting:
-            if readying == .kernelWhenFull, room == .assumed || room == .found { insertTransfer() }
+            if readinessSource == .kernelWhenFull, room == .assumed || room == .found { insertTransfer() }
         case .ready:
             guard since == transfers else { return }
             insertTransfer()
@@ -228,20 +243,30 @@ struct StreamMachine {
     var canDeliver: Bool { delivery == .idle && pendingBits != 0 }
 
     /// Whether a loop has to be woken to deliver an event.
-    var mustDeliver: Bool { canDeliver && audience != .missing }
+    var mustDeliver: Bool { canDeliver && delegateState != .missing }
 
-    /// A loop on which the stream is scheduled can deliver.
+    /// A loop serves the stream, because of what the kernel reports (`isReady`) or because it was asked to.
+    ///
+    /// - Parameters:
+    ///   - since: How many transfers there had been when the kernel was asked on purpose.
+    ///   - isInRunningMode: Whether a membership has the mode that the loop runs in. Only asked if the loop is not up to
+    ///     date.
     @inline(__always)
-    mutating func turn(isOnQueue: Bool) -> Action {
+    mutating func turn(
+        on loop: LoopIdentity, isReady: Bool, since: UInt64? = nil,
+        isInRunningMode: (Membership) -> Bool
+    ) -> Action {
+        if isReady {
+            let action = reportReady(on: loop, since: since)
+            guard action == .none else { return action }
+        }
         guard canDeliver else { return .none }
+        guard schedule.isUpToDate(loop) || isScheduled(on: loop, isInRunningMode) else { return .none }
         if mustCheckRoom { return .checkRoom(since: transfers) }
         if isOnQueue { return enqueue() }
         delivery = .underway
         return beginTurn()
     }
-
-    /// Delivers on the queue, if that needs no loop. ``Action/none`` if it does.
-    mutating func turnToQueue() -> Action { mustDeliver && !mustCheckRoom ? enqueue() : .none }
 
     private mutating func enqueue() -> Action {
         delivery = .enqueued
@@ -252,11 +277,6 @@ struct StreamMachine {
     mutating func queueTurned() -> Action {
         delivery = .underway
         return beginTurn()
-    }
-
-    /// The stream leaves its queue, on which a callback may be left.
-    mutating func leaveQueue() {
-        if delivery == .enqueued { delivery = .idle }
     }
 
     /// What becomes pending by the delegate's answers waits for the next turn, so that other streams get theirs.
@@ -275,7 +295,7 @@ struct StreamMachine {
     mutating func delivered(_ event: Stream.Event, toDelegate isDelivered: Bool, goesOn: Bool) -> Action {
         if isDelivered, goesOn, let next = takeNext() { return .deliver(next) }
         delivery = .idle
-        audience = isDelivered || audience == .renewed ? .expected : .missing
+        delegateState = isDelivered || delegateState == .replaced ? .expected : .missing
         if !isDelivered { restore(event) }
         return .none
     }
@@ -285,7 +305,7 @@ struct StreamMachine {
 
     @inline(__always)
     private mutating func takeNext() -> Stream.Event? {
-        if audience == .renewed { audience = .expected }
+        if delegateState == .replaced { delegateState = .expected }
         // Room that was used meanwhile is checked again before it is delivered.
         let wanted = turnBits & pendingBits & (mustCheckRoom ? ~transferBits : .max)
         guard wanted != 0 else { return nil }
@@ -316,43 +336,113 @@ struct StreamMachine {
     }
 
     private var mustCheckRoom: Bool {
-        readying == .kernelWhenFull && room != .found && pendingBits & transferBits != 0
+        readinessSource == .kernelWhenFull && room != .found && pendingBits & transferBits != 0
     }
 
-    // MARK: Delegate and loops
+    // MARK: The delegate
 
     /// The stream has got a delegate, for which what its predecessor has not answered is delivered again.
     ///
     /// - Parameter isOther: Whether it is another one than before. If not, it only ends the lack of one.
     /// - Returns: Whether that changes what there is to do.
-    mutating func welcomeDelegate(isOther: Bool) -> Bool {
-        guard isOther || audience == .missing else { return false }
-        audience = .renewed
+    mutating func setDelegate(isOther: Bool) -> Bool {
+        guard isOther || delegateState == .missing else { return false }
+        delegateState = .replaced
         isUnanswered = false
         return true
-    }
-
-    /// The stream is scheduled on a loop or a mode.
-    ///
-    /// - Parameter isFirst: Whether it was on no loop; then what has not been answered is delivered again.
-    mutating func schedule(isFirst: Bool) {
-        if isFirst { isUnanswered = false }
-        // A subclass may have a delegate of its own making now.
-        if audience == .missing { audience = .expected }
-    }
-
-    /// What is left to do after a change.
-    @inline(__always)
-    func next(isScheduled: Bool) -> Action {
-        guard delivery == .idle, isScheduled else { return .none }
-        return isOpen && (readying == .backend || room == .awaited) ? .askBackend : .updateLoops
     }
 
     /// Whether the delegate is being called, or about to be on a queue.
     var isDelivering: Bool { delivery != .idle }
 
     /// Whether the delegate, if there is one, has answered.
-    var isAnswered: Bool { audience != .missing && !isUnanswered }
+    var isAnswered: Bool { delegateState != .missing && !isUnanswered }
+}
+
+// MARK: - Run loops
+
+extension StreamMachine {
+    var isScheduled: Bool { !schedule.isEmpty }
+
+    func isScheduled(on loop: LoopIdentity, _ isInRunningMode: (Membership) -> Bool) -> Bool {
+        schedule[loop].map { isInRunningMode($0.membership) } ?? false
+    }
+
+    /// The stream is scheduled in a mode of a loop. False if it is over. On its first loop what has not been answered is
+    /// delivered again.
+    mutating func schedule(on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Bool {
+        guard !isClosed else { return false }
+        if !isScheduled { isUnanswered = false }
+        // A subclass may have a delegate of its own making now.
+        if delegateState == .missing { delegateState = .expected }
+        schedule.add(mode, of: loop, common: common)
+        return true
+    }
+
+    /// The stream leaves a mode of a loop.
+    mutating func unschedule(
+        from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet
+    ) -> StreamSchedule.Removal {
+        schedule.remove(mode, of: loop, common: common)
+    }
+
+    /// The stream leaves all loops, and its queue: a callback that has not begun there holds up no other delivery.
+    mutating func unscheduleEverywhere() {
+        schedule = StreamSchedule()
+        isOnQueue = false
+        if delivery == .enqueued { delivery = .idle }
+    }
+
+    mutating func loopEnded(_ loop: LoopIdentity) { schedule.remove(loop) }
+
+    /// Events are delivered on a queue from now on.
+    mutating func joinQueue() { isOnQueue = true }
+
+    /// What is left to do after a change.
+    @inline(__always)
+    var next: Action { isDelivering ? .none : nextWhenIdle }
+
+    @inline(never)
+    private var nextWhenIdle: Action {
+        guard isScheduled else { return .none }
+        if isOpen, readinessSource == .backend || room == .awaited { return .askBackend }
+        if schedule.hasSeveralLoops || isBehind(schedule.first!) { return .updateLoops }
+        return mustDeliver ? .raise : .none
+    }
+
+    /// The loops to be brought up to date, which are all if one has to deliver an event; or whether a callback is to be put
+    /// on the queue. Neither while the delegate is being called: this is asked again when that returns.
+    mutating func takeLoopsToUpdate() -> (loops: ShortList<LoopIdentity>, isForQueue: Bool) {
+        if isDelivering { return (ShortList(), false) }
+        // Room is checked by the loop before the queue delivers it.
+        let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
+        let isForLoop = mustDeliver && !isForQueue
+        if isForQueue { delivery = .enqueued }
+        return (schedule.loops { isForLoop || isBehind($0) }, isForQueue)
+    }
+
+    /// A loop of another thread is to be brought up to date. True if it has to be asked: it was not yet.
+    mutating func requestUpdate(of loop: LoopIdentity) -> Bool { schedule.requestUpdate(of: loop) }
+
+    /// What `loop` has to do for the stream, which counts as done; nil if the stream is not scheduled there.
+    mutating func update(_ loop: LoopIdentity) -> StreamSchedule.Update? {
+        let (isWatched, isWatchedDisarmed) = (needsWatch(isDisarmed: false), needsWatch(isDisarmed: true))
+        return schedule.update(loop, isAnswered: isAnswered, isRaised: mustDeliver) {
+            $0 ? isWatchedDisarmed : isWatched
+        }
+    }
+
+    /// The kernel refuses to watch the descriptor for `loop`.
+    mutating func failWatching(on loop: LoopIdentity, _ error: any Error) {
+        schedule.noteUnwatched(on: loop)
+        fail(error)
+    }
+
+    /// Whether a loop does not have the kernel watch what it should.
+    @inline(__always)
+    private func isBehind(_ entry: StreamSchedule.Entry) -> Bool {
+        needsWatch(isDisarmed: entry.isDisarmed) != entry.isWatched
+    }
 
     /// Whether the kernel has to watch the descriptor.
     ///
@@ -360,7 +450,7 @@ struct StreamMachine {
     @inline(__always)
     func needsWatch(isDisarmed: Bool) -> Bool {
         guard isOpen else { return false }
-        switch readying {
+        switch readinessSource {
         case .backend: return false
         case .kernel: return !isDisarmed || isAnswered
         case .kernelWhenFull: return room == .full

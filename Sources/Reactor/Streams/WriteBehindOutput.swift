@@ -53,7 +53,7 @@ final class WriteBehindOutput: OutputBackend {
     func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
 
     /// What was accepted and could not be written is a fault of the stream, whether or not more is written.
-    func prepare() -> Prospect {
+    func prepare() -> Availability {
         state.withLock { state in
             if let fault = state.fault { return .failed(fault) }
             return state.room > 0 ? .ready : .waiting

@@ -5,17 +5,24 @@ import Testing
 
 /// Visits every state that a stream's machine can come to, with every input in each of them.
 @Suite struct StreamMachineModelTests {
-    @Test(arguments: [Stream.Event.hasBytesAvailable, .hasSpaceAvailable], Model.readyings)
+    @Test(arguments: ["bytes of memory", "bytes of a descriptor", "space in memory", "space of a descriptor"])
     func `in every state, whatever happens, events are delivered once, in order, and to a delegate`(
-        event: Stream.Event, readying: String
+        stream: String
     ) {
-        let first = Model(
-            event, readying == "backend" ? .backend : readying == "kernel" ? .kernel : .kernelWhenFull)
+        let first: Model =
+            switch stream {
+            case "bytes of memory": Model(.hasBytesAvailable, .backend)
+            case "bytes of a descriptor": Model(.hasBytesAvailable, .kernel)
+            case "space in memory": Model(.hasSpaceAvailable, .backend)
+            default: Model(.hasSpaceAvailable, .kernelWhenFull)
+            }
         var (waiting, known) = ([first], Set([first.key]))
         while let model = waiting.popLast() {
             for input in Model.Input.allCases {
                 var next = model
-                guard next.take(input), known.insert(next.key).inserted else { continue }
+                guard next.take(input) else { continue }
+                next.updateLoops()
+                guard known.insert(next.key).inserted else { continue }
                 next.checkProgress()
                 if let problem = next.problem {
                     Issue.record("\(problem) after \(input) in \(model)")
@@ -30,8 +37,6 @@ import Testing
 
 /// A machine, and what its engine, its client and the kernel do around it.
 struct Model {
-    static let readyings = ["backend", "kernel", "kernel when full"]
-
     enum Input: CaseIterable {
         case open, opened, openedAtEnd, failed, bytesLost, closed, ended, shutDown
         case begin, moved, movedToEnd, movedAndFull, movedAndAwaiting
@@ -39,6 +44,7 @@ struct Model {
         case backendWaits, backendIsReady, backendIsAtEnd
         case loopTurns, callbackReturns, callbackReturnsElsewhere, queueTurns
         case delegateSet, delegateReplaced, delegateRemoved, scheduled, unscheduled, queueSet
+        case watchRefused
     }
 
     private enum Question { case kernel, room }
@@ -46,11 +52,14 @@ struct Model {
     /// What should not have happened.
     private(set) var problem: String?
 
+    private static let loop = LoopIdentity(number: 1)
+    private static let common = ModeSet(.default)
+
     private var machine: StreamMachine
-    private let readying: Readying
+    private let readinessSource: ReadinessSource
     private var hasDelegate = false
-    private var isScheduled = false
-    private var isOnQueue = false
+    /// Whether the loop has the kernel watch the descriptor.
+    private var isWatched = false
     private var isMoving = false
     private var isEnqueued = false
     /// The event for which the delegate is being called, whether there is one, and whether the event is void by now.
@@ -60,38 +69,45 @@ struct Model {
     private var isAwaitingBackend = false
     private var isRoomKnown = false
 
-    init(_ event: Stream.Event, _ readying: Readying) {
+    init(_ event: Stream.Event, _ readinessSource: ReadinessSource) {
         machine = StreamMachine(event)
-        self.readying = readying
+        self.readinessSource = readinessSource
     }
 
-    /// What tells one state from another: of the count of transfers it only matters whether there have been more since a
-    /// question was asked.
-    struct Key: Hashable {
-        let status: Stream.Status
-        let room: Room
-        let delivery: StreamMachine.Delivery
-        let audience: StreamMachine.Audience
-        let bits: [UInt8]
-        let flags: [Bool]
-    }
-
-    var key: Key {
-        let flags = [
-            machine.isClosed, machine.isUnanswered, machine.isReportDoubtful, hasDelegate, isScheduled,
-            isOnQueue,
-            isMoving, isEnqueued, isAwaitingBackend, isRoomKnown, callback?.hasDelegate ?? false,
-            callback?.isVoid ?? false, question?.kind == .room, question?.since == machine.transfers,
-        ]
-        let callback = UInt8(self.callback?.event.rawValue ?? 0)
-        return Key(
-            status: machine.status, room: machine.room, delivery: machine.delivery,
-            audience: machine.audience,
-            bits: [
-                machine.pendingBits, machine.turnBits, UInt8(delivered.rawValue), callback,
-                question == nil ? 0 : 1,
-            ],
-            flags: flags)
+    /// What tells one state from another, in one word: of the count of transfers it only matters whether there have been
+    /// more since a question was asked.
+    var key: UInt64 {
+        var key: UInt64 = 0
+        func add(_ value: some BinaryInteger, bits: UInt64) { key = key << bits | UInt64(value) }
+        func add(_ flag: Bool) { add(flag ? 1 : 0, bits: 1) }
+        add(machine.status.rawValue, bits: 3)
+        for value in [machine.room.index, machine.delivery.index, machine.delegateState.index] {
+            add(value, bits: 2)
+        }
+        let (due, called) = (machine.turnBits, callback?.event.rawValue ?? 0)
+        for events in [UInt(machine.pendingBits), UInt(due), delivered.rawValue, called] {
+            add(events, bits: 5)
+        }
+        let entry = machine.schedule[Self.loop]
+        add(machine.isClosed)
+        add(machine.isUnanswered)
+        add(machine.mayReportBeStale)
+        add(machine.isOnQueue)
+        add(entry != nil)
+        add(entry?.isWatched == true)
+        add(entry?.isDisarmed == true)
+        add(entry?.isUpToDate == true)
+        add(hasDelegate)
+        add(isMoving)
+        add(isEnqueued)
+        add(isAwaitingBackend)
+        add(isRoomKnown)
+        add(callback?.hasDelegate == true)
+        add(callback?.isVoid == true)
+        add(question != nil)
+        add(question?.kind == .room)
+        add(question?.since == machine.transfers)
+        return key
     }
 
     /// False if that cannot happen now.
@@ -128,18 +144,23 @@ struct Model {
         case .scheduled: schedule(onQueue: false)
         case .unscheduled: unschedule()
         case .queueSet: schedule(onQueue: true)
+        case .watchRefused:
+            guard isWatched else { return false }
+            isWatched = false
+            machine.failWatching(on: Self.loop, Errno.noMemory)
         }
         return true
     }
 
     /// An open stream has something to deliver, or waits for the delegate, the backend or the kernel.
     mutating func checkProgress() {
-        guard !isMoving, callback == nil, !isEnqueued, question == nil, isScheduled else { return }
+        guard !isMoving, callback == nil, !isEnqueued, question == nil, machine.isScheduled else { return }
+        check(!machine.mustDeliver || machine.next != .none, "an event is left")
         var machine = machine
         machine.answer(.waiting, since: machine.transfers)
-        let waits = machine.needsWatch(isDisarmed: false) || readying == .backend || isAwaitingBackend
+        _ = machine.update(Self.loop)
+        let waits = machine.needsWatch(isDisarmed: false) || readinessSource == .backend || isAwaitingBackend
         check(machine.mustDeliver || !machine.isAnswered || !machine.isOpen || waits, "nothing goes on")
-        check(!machine.mustDeliver || machine.next(isScheduled: true) != .none, "an event is left")
     }
 }
 
@@ -150,7 +171,7 @@ extension Model {
 
     private mutating func open(isAtEnd: Bool) -> Bool {
         guard machine.status == .opening else { return false }
-        machine.opened(readying, isAtEnd: isAtEnd)
+        machine.opened(readinessSource, isAtEnd: isAtEnd)
         return true
     }
 
@@ -165,7 +186,7 @@ extension Model {
     }
 
     private mutating func begin() -> Bool {
-        guard !isMoving, machine.begin(count: 1, isOnQueue: isOnQueue) == .begun else { return false }
+        guard !isMoving, machine.begin(count: 1) == .begun else { return false }
         isMoving = true
         forgetAnswer()
         return true
@@ -182,20 +203,22 @@ extension Model {
     }
 
     private mutating func turn(isReady: Bool, since: UInt64? = nil) -> Bool {
-        guard isScheduled, question == nil else { return false }
-        var action = isReady ? machine.becomeReady(since: since) : .none
-        if action == .none, machine.canDeliver { action = machine.turn(isOnQueue: isOnQueue) }
-        perform(action)
+        guard machine.isScheduled, question == nil else { return false }
+        perform(
+            machine.turn(on: Self.loop, isReady: isReady, since: since) {
+                $0.contains(.default, common: Self.common)
+            })
         return true
     }
 
     private mutating func perform(_ action: StreamMachine.Action) {
         switch action {
-        case .none, .disarm, .askBackend, .updateLoops: break
+        case .none, .askBackend, .raise, .updateLoops: break
+        case .disarm: isWatched = false
         case .askKernel(let since): question = (.kernel, since)
         case .checkRoom(let since): question = (.room, since)
         case .enqueue:
-            check(isOnQueue && !isEnqueued && callback == nil, "a needless callback on the queue")
+            check(machine.isOnQueue && !isEnqueued && callback == nil, "a needless callback on the queue")
             isEnqueued = true
         case .deliver(let event): beginCallback(event)
         }
@@ -233,7 +256,7 @@ extension Model {
         if event != .openCompleted, event != .errorOccurred {
             check(delivered.contains(.openCompleted), "an event before the opening")
         }
-        if event == machine.event, readying == .kernelWhenFull { check(isRoomKnown, "unchecked room") }
+        if event == machine.event, readinessSource == .kernelWhenFull { check(isRoomKnown, "unchecked room") }
         callback = (event, hasDelegate, false)
         if hasDelegate { delivered.insert(event) }
     }
@@ -243,7 +266,7 @@ extension Model {
         callback = nil
         let isVoid = isAnswered || event == machine.event && !machine.isOpen
         let isError = machine.status == .error && event != .errorOccurred
-        let action = machine.delivered(event, toDelegate: hasDelegate, goesOn: goesOn && isScheduled)
+        let action = machine.delivered(event, toDelegate: hasDelegate, goesOn: goesOn && machine.isScheduled)
         let isKept = machine.isClosed || isVoid || isError || machine.pending.contains(event)
         check(hasDelegate || isKept, "an event without a delegate is lost")
         perform(action)
@@ -252,15 +275,29 @@ extension Model {
 
     private mutating func setDelegate(isOther: Bool) {
         hasDelegate = true
-        if machine.welcomeDelegate(isOther: isOther) { forgetAnswer() }
+        if machine.setDelegate(isOther: isOther) { forgetAnswer() }
     }
 
     private mutating func schedule(onQueue: Bool) {
         guard !machine.isClosed else { return }
-        if onQueue || isOnQueue { unschedule() }
-        if !isScheduled { forgetAnswer() }
-        machine.schedule(isFirst: !isScheduled)
-        (isScheduled, isOnQueue) = (true, onQueue)
+        if onQueue || machine.isOnQueue { unschedule() }
+        if !machine.isScheduled { forgetAnswer() }
+        check(machine.schedule(on: Self.loop, .default, common: Self.common), "an open stream is refused")
+        if onQueue { machine.joinQueue() }
+    }
+
+    /// Does what the engine does on ``StreamMachine/Action/updateLoops``, as it does after every change.
+    mutating func updateLoops() {
+        let (loops, isForQueue) = machine.takeLoopsToUpdate()
+        if isForQueue { perform(.enqueue) }
+        for loop in loops {
+            guard let update = machine.update(loop) else { return check(false, "an unknown loop is behind") }
+            isWatched = update.isWatched
+            check(
+                update.isRaised == machine.mustDeliver, "the loop is raised for nothing, or not for an event")
+        }
+        let isBehind = machine.schedule[Self.loop].map { $0.isWatched != isWatched } ?? false
+        check(!isBehind, "the loop watches what it should not, or does not what it should")
     }
 
     /// The event of bytes or space may be delivered once more, and the callback under way need not be.
@@ -270,7 +307,21 @@ extension Model {
     }
 
     private mutating func unschedule() {
-        machine.leaveQueue()
-        (isScheduled, isOnQueue, isEnqueued, question) = (false, false, false, nil)
+        machine.unscheduleEverywhere()
+        (isWatched, isEnqueued, question) = (false, false, nil)
     }
+}
+
+// The numbers of cases without a payload, in a byte.
+
+extension Room {
+    fileprivate var index: UInt8 { unsafe unsafeBitCast(self, to: UInt8.self) }
+}
+
+extension StreamMachine.Delivery {
+    fileprivate var index: UInt8 { unsafe unsafeBitCast(self, to: UInt8.self) }
+}
+
+extension StreamMachine.DelegateState {
+    fileprivate var index: UInt8 { unsafe unsafeBitCast(self, to: UInt8.self) }
 }

@@ -5,16 +5,28 @@ import Testing
 
 /// What single inputs do. ``StreamMachineModelTests`` has their combinations.
 @Suite struct StreamMachineTests {
-    private func opened(_ event: Stream.Event = .hasBytesAvailable) -> StreamMachine {
+    private let loop = LoopIdentity(number: 1)
+
+    /// One that is open, and scheduled on a loop.
+    private func opened(
+        _ event: Stream.Event = .hasBytesAvailable, _ source: ReadinessSource = .kernel
+    ) -> StreamMachine {
         var machine = StreamMachine(event)
         _ = machine.open()
-        machine.opened(.kernel, isAtEnd: false)
+        machine.opened(source, isAtEnd: false)
+        _ = machine.schedule(on: loop, .default, common: ModeSet(.default))
         return machine
     }
 
+    private func turn(_ machine: inout StreamMachine, isReady: Bool = false, since: UInt64? = nil)
+        -> StreamMachine.Action
+    {
+        machine.turn(on: loop, isReady: isReady, since: since) { _ in true }
+    }
+
     /// Everything that a turn delivers.
-    private func deliver(_ machine: inout StreamMachine) -> [Stream.Event] {
-        var (action, events) = (machine.turn(isOnQueue: false), [Stream.Event]())
+    private func deliver(_ machine: inout StreamMachine, isReady: Bool = false) -> [Stream.Event] {
+        var (action, events) = (turn(&machine, isReady: isReady), [Stream.Event]())
         while case .deliver(let event) = action {
             events.append(event)
             action = machine.delivered(event, toDelegate: true, goesOn: true)
@@ -23,7 +35,7 @@ import Testing
     }
 
     private func transfer(_ machine: inout StreamMachine) {
-        #expect(machine.begin(count: 1, isOnQueue: false) == .begun)
+        #expect(machine.begin(count: 1) == .begun)
         machine.move(Transfer(count: 1))
     }
 
@@ -84,39 +96,39 @@ import Testing
     @Test func `an error at opening is all that is delivered`() {
         var machine = StreamMachine(.hasBytesAvailable)
         _ = machine.open()
+        _ = machine.schedule(on: loop, .default, common: ModeSet(.default))
         machine.fail(Errno.noSuchFileOrDirectory)
         #expect(deliver(&machine) == [.errorOccurred])
     }
 
     @Test func `an end replaces bytes that are pending`() {
         var machine = opened()
-        #expect(machine.becomeReady() == .none)
+        let action = turn(&machine, isReady: true)
+        #expect(action == .deliver(.openCompleted) && machine.pending == .hasBytesAvailable)
         machine.reachEnd()
-        #expect(deliver(&machine) == [.openCompleted, .endEncountered] && machine.status == .atEnd)
+        let next = machine.delivered(.openCompleted, toDelegate: true, goesOn: true)
+        #expect(next == .none && deliver(&machine) == [.endEncountered] && machine.status == .atEnd)
     }
 
     @Test func `events of a turn are delivered in the order of their bits`() {
         var machine = opened()
-        #expect(machine.becomeReady() == .none)
-        #expect(deliver(&machine) == [.openCompleted, .hasBytesAvailable])
+        #expect(deliver(&machine, isReady: true) == [.openCompleted, .hasBytesAvailable])
         #expect(deliver(&machine) == [])
     }
 
     @Test func `a delivered event is delivered again after an answer`() {
         var machine = opened()
-        #expect(machine.becomeReady() == .none)
-        _ = deliver(&machine)
-        #expect(machine.becomeReady() == .disarm && machine.pending.isEmpty)
+        _ = deliver(&machine, isReady: true)
+        #expect(turn(&machine, isReady: true) == .disarm && machine.pending.isEmpty)
         transfer(&machine)
-        #expect(machine.becomeReady(since: machine.transfers) == .none)
-        #expect(deliver(&machine) == [.hasBytesAvailable])
+        #expect(turn(&machine, isReady: true, since: machine.transfers) == .deliver(.hasBytesAvailable))
     }
 
     @Test func `a transfer makes a pending event void`() {
         var machine = opened()
-        _ = deliver(&machine)
-        #expect(machine.becomeReady() == .none && machine.pending == .hasBytesAvailable)
-        #expect(machine.begin(count: 1, isOnQueue: false) == .begun)
+        _ = turn(&machine, isReady: true)
+        #expect(machine.pending == .hasBytesAvailable)
+        #expect(machine.begin(count: 1) == .begun)
         #expect(machine.pending.isEmpty && machine.status == .reading)
         machine.move(Transfer(count: 1))
         #expect(machine.status == .open)
@@ -127,42 +139,67 @@ import Testing
         var machine = opened()
         _ = deliver(&machine)
         transfer(&machine)
-        #expect(machine.becomeReady() == .askKernel(since: 1))
+        #expect(turn(&machine, isReady: true) == .askKernel(since: 1))
         transfer(&machine)
-        #expect(machine.becomeReady(since: 1) == .none && machine.pending.isEmpty)
+        #expect(turn(&machine, isReady: true, since: 1) == .none && machine.pending.isEmpty)
     }
 
     @Test func `room is checked before it is delivered, and withdrawn if there is none`() {
-        var machine = StreamMachine(.hasSpaceAvailable)
-        _ = machine.open()
-        machine.opened(.kernelWhenFull, isAtEnd: false)
+        var machine = opened(.hasSpaceAvailable, .kernelWhenFull)
         _ = deliver(&machine)
         machine.answer(.waiting, since: 0)
-        #expect(machine.turn(isOnQueue: false) == .checkRoom(since: 0))
+        #expect(turn(&machine) == .checkRoom(since: 0))
         machine.checked(.full, since: 0)
         #expect(machine.pending.isEmpty && machine.needsWatch(isDisarmed: false))
-        #expect(machine.becomeReady() == .none && machine.turn(isOnQueue: false) == .checkRoom(since: 0))
+        #expect(turn(&machine, isReady: true) == .checkRoom(since: 0))
         machine.checked(.found, since: 0)
         #expect(deliver(&machine) == [.hasSpaceAvailable])
+    }
+
+    @Test func `a loop that has taken its update is asked again only after a change`() {
+        var machine = opened()
+        #expect(machine.next == .updateLoops)
+        let (first, second) = (machine.requestUpdate(of: loop), machine.requestUpdate(of: loop))
+        let update = machine.update(loop)
+        #expect(first && !second && update?.isWatched == true && update?.isRaised == true)
+        #expect(machine.next == .raise)
+        _ = deliver(&machine)
+        #expect(machine.next == .none)
+    }
+
+    @Test func `a stream that leaves its last mode of a loop leaves the loop`() {
+        let common = ModeSet(.default)
+        var machine = opened()
+        _ = machine.schedule(on: loop, .tracking, common: common)
+        let removals = [RunLoop.Mode.default, .tracking, .tracking].map {
+            machine.unschedule(from: loop, $0, common: common)
+        }
+        #expect(removals == [.changed, .left, .none] && !machine.isScheduled && machine.update(loop) == nil)
+    }
+
+    @Test func `a loop that is not up to date delivers only in the stream's modes`() {
+        var machine = opened()
+        let elsewhere = machine.turn(on: loop, isReady: false) { _ in false }
+        #expect(elsewhere == .none && turn(&machine) == .deliver(.openCompleted))
     }
 
     @Test(arguments: [Stream.Event.hasBytesAvailable, .hasSpaceAvailable])
     func `transfers are refused unless the stream is open`(event: Stream.Event) {
         var machine = StreamMachine(event)
-        #expect(machine.begin(count: 1, isOnQueue: false) == .refused(-1))
+        #expect(machine.begin(count: 1) == .refused(-1))
         _ = machine.open()
-        #expect(machine.begin(count: 1, isOnQueue: false) == .opening)
+        #expect(machine.begin(count: 1) == .opening)
         machine.opened(.backend, isAtEnd: false)
-        #expect(machine.begin(count: 0, isOnQueue: false) == .refused(0))
+        #expect(machine.begin(count: 0) == .refused(0))
         machine.reachEnd()
-        #expect(machine.begin(count: 1, isOnQueue: false) == .refused(0))
+        #expect(machine.begin(count: 1) == .refused(0))
         _ = machine.close()
-        #expect(machine.begin(count: 1, isOnQueue: false) == .refused(-1))
+        #expect(machine.begin(count: 1) == .refused(-1))
     }
 
     @Test func `a transfer that was overtaken by closing does not open the stream again`() {
         var machine = opened()
-        _ = machine.begin(count: 1, isOnQueue: false)
+        _ = machine.begin(count: 1)
         _ = machine.close()
         machine.move(Transfer(count: 1))
         #expect(machine.status == .closed)

@@ -1,0 +1,125 @@
+import SystemPackage
+
+/// The run loops that a stream is scheduled on, and what each of them has been told. Pure, and the machine's own.
+struct StreamSchedule {
+    /// How things stand on one loop.
+    struct Entry {
+        let loop: LoopIdentity
+        fileprivate(set) var membership = Membership()
+        /// Whether the loop has the kernel watch the descriptor.
+        fileprivate(set) var isWatched = false
+        /// Whether the kernel is not asked until the delegate answers: it reported again what it had reported.
+        fileprivate(set) var isDisarmed = false
+        /// Whether the loop serves the stream in all modes that it should.
+        fileprivate(set) var isUpToDate = false
+        /// Whether the loop has been asked to come up to date, and has not done so yet.
+        fileprivate(set) var isUpdateRequested = false
+    }
+
+    /// What a loop has to do for the stream.
+    struct Update {
+        let membership: Membership
+        /// Whether the kernel is to watch the descriptor.
+        let isWatched: Bool
+        /// Whether the stream has an event to deliver, of which the kernel knows nothing.
+        let isRaised: Bool
+    }
+
+    /// What leaving a mode comes to.
+    enum Removal {
+        case none
+        /// The stream is still scheduled in another mode of the loop.
+        case changed
+        /// It is not any more.
+        case left
+    }
+
+    private var entries = ShortList<Entry>()
+
+    var isEmpty: Bool { entries.isEmpty }
+    var hasSeveralLoops: Bool { entries.hasOthers }
+    @inline(__always)
+    var first: Entry? { entries.first }
+
+    subscript(loop: LoopIdentity) -> Entry? {
+        if let entry = entries.first, entry.loop == loop { return entry }
+        return entries.hasOthers ? entries.first { $0.loop == loop } : nil
+    }
+
+    func contains(_ loop: LoopIdentity) -> Bool { self[loop] != nil }
+
+    // MARK: Modes
+
+    mutating func add(_ mode: RunLoop.Mode, of loop: LoopIdentity, common: ModeSet) {
+        if !contains(loop) { entries.append(Entry(loop: loop)) }
+        change(loop) { entry in
+            entry.membership.add(mode, common: common)
+            entry.isUpToDate = false
+        }
+    }
+
+    mutating func remove(_ mode: RunLoop.Mode, of loop: LoopIdentity, common: ModeSet) -> Removal {
+        let isLeft = change(loop) { entry in
+            entry.membership.remove(mode, common: common)
+            entry.isUpToDate = false
+            return entry.membership.isEmpty
+        }
+        guard let isLeft else { return .none }
+        if isLeft { remove(loop) }
+        return isLeft ? .left : .changed
+    }
+
+    mutating func remove(_ loop: LoopIdentity) { _ = entries.takeFirst { $0.loop == loop } }
+
+    // MARK: What a loop has been told
+
+    @inline(__always)
+    func isUpToDate(_ loop: LoopIdentity) -> Bool {
+        if entries.first?.loop == loop { return entries.first!.isUpToDate }
+        return entries.hasOthers && self[loop]?.isUpToDate ?? false
+    }
+
+    /// The loop stops watching the descriptor until the delegate has answered.
+    mutating func disarm(on loop: LoopIdentity) {
+        change(loop) { ($0.isDisarmed, $0.isWatched) = (true, false) }
+    }
+
+    mutating func noteUnwatched(on loop: LoopIdentity) { change(loop) { $0.isWatched = false } }
+
+    /// True if the loop has to be asked: it was not yet.
+    mutating func requestUpdate(of loop: LoopIdentity) -> Bool {
+        change(loop) { entry in
+            defer { entry.isUpdateRequested = true }
+            return !entry.isUpdateRequested
+        } ?? false
+    }
+
+    /// What a loop has to do, which counts as done.
+    ///
+    /// - Parameter isWatched: Whether the kernel is to watch the descriptor, given ``Entry/isDisarmed``.
+    mutating func update(
+        _ loop: LoopIdentity, isAnswered: Bool, isRaised: Bool, isWatched: (_ isDisarmed: Bool) -> Bool
+    ) -> Update? {
+        change(loop) { entry in
+            if isAnswered { entry.isDisarmed = false }
+            entry.isWatched = isWatched(entry.isDisarmed)
+            (entry.isUpdateRequested, entry.isUpToDate) = (false, true)
+            return Update(membership: entry.membership, isWatched: entry.isWatched, isRaised: isRaised)
+        }
+    }
+
+    /// The loops of the entries that `isWanted` says yes to.
+    func loops(where isWanted: (Entry) -> Bool) -> ShortList<LoopIdentity> {
+        var loops = ShortList<LoopIdentity>()
+        for entry in entries where isWanted(entry) { loops.append(entry.loop) }
+        return loops
+    }
+
+    @discardableResult
+    @inline(__always)
+    private mutating func change<Result>(
+        _ loop: LoopIdentity, _ body: (inout Entry) -> Result
+    ) -> Result? {
+        entries.update(where: { $0.loop == loop }, body)
+    }
+}
