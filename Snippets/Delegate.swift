@@ -1,6 +1,6 @@
 import Reactor
 
-// What comes in on standard input is told to a delegate, which answers on standard output.
+// A delegate that copies standard input to standard output.
 final class Echo: StreamDelegate {
     let input = InputStream(descriptor: .standardInput)
     let output = OutputStream(descriptor: .standardOutput)

@@ -1,7 +1,7 @@
 import Dispatch
 import Reactor
 
-// Lines are counted on a queue; the loop stays free, and gets the result.
+// Counts lines on a queue. The loop stays free, and receives the result.
 let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) { count, line, _ in
     if line.byteCount > 40 { count += 1 }
 }

@@ -1,6 +1,6 @@
 import Reactor
 
-// Sends back what comes in, when there are bytes to read and there is room to write.
+// Echoes bytes once there are some to read and there is room to write.
 final class Session: StreamDelegate {
     private let connection: Listener.Connection
     private unowned let server: Server
@@ -9,7 +9,7 @@ final class Session: StreamDelegate {
 
     init(_ connection: Listener.Connection, of server: Server) {
         (self.connection, self.server) = (connection, server)
-        // Of which three quarters are free when the delegate is told of space.
+        // `hasSpaceAvailable` is delivered when three quarters of it are free.
         connection.output.writeBufferSize = 65_536
         for stream in [connection.input, connection.output] {
             stream.delegate = self
@@ -22,7 +22,7 @@ final class Session: StreamDelegate {
         switch event {
         case .hasBytesAvailable: hasBytes = true
         case .hasSpaceAvailable: hasSpace = true
-        case .endEncountered, .errorOccurred: server.forget(self)
+        case .endEncountered, .errorOccurred: server.remove(self)
         default: break
         }
         guard hasBytes, hasSpace else { return }
@@ -42,7 +42,7 @@ final class Server {
         try RunLoop.current.add(listener, forMode: .common)
     }
 
-    func forget(_ session: Session) { sessions[ObjectIdentifier(session)] = nil }
+    func remove(_ session: Session) { sessions[ObjectIdentifier(session)] = nil }
 }
 
 let server = Server()
