@@ -37,8 +37,8 @@ extension RunLoop {
         /// AppKit's mode for modal panels.
         public static var modalPanel: Mode { Mode(4) }
 
-        /// Never runs. Here a common item is filed that has been taken out of each common mode by itself: a
-        /// mode that becomes common later still gets it.
+        /// Never runs, and equals no mode made from a name. A common item that was removed from each common mode
+        /// by name is registered here, so that a mode that becomes common later still gets it.
         static var nowhere: Mode { Mode(5) }
 
         // Written out because those of a raw representable type would compare the names.
@@ -61,9 +61,10 @@ private enum ModeNames {
     private struct Table {
         var names = [
             "kCFRunLoopDefaultMode", "kCFRunLoopCommonModes", "UITrackingRunLoopMode",
-            "NSEventTrackingRunLoopMode", "NSModalPanelRunLoopMode", "(no mode)",
+            "NSEventTrackingRunLoopMode", "NSModalPanelRunLoopMode", "(nowhere)",
         ]
-        lazy var indices = Dictionary(uniqueKeysWithValues: zip(names, 0..<Int32(names.count)))
+        /// Without the last of the names above, which no client can name.
+        lazy var indices = Dictionary(uniqueKeysWithValues: zip(names, 0..<RunLoop.Mode.nowhere.index))
     }
 
     private static let table = Mutex(Table())
