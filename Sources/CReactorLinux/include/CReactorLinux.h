@@ -70,6 +70,22 @@ static inline uint32_t reactor_fork_count(void) { return reactor_forks; }
 /// Whether the calling thread had a loop when it forked; asked in the child.
 bool reactor_had_loop_before_fork(void);
 
+// MARK: Conditions
+
+/// A number of changes that threads wait for (futex(2)).
+struct reactor_condition;
+
+/// NULL when there is no memory.
+struct reactor_condition *reactor_condition_make(void);
+void reactor_condition_free(struct reactor_condition *condition);
+/// How many broadcasts there have been.
+uint32_t reactor_condition_generation(const struct reactor_condition *condition);
+/// Counts one more, and wakes every thread that waits.
+void reactor_condition_broadcast(struct reactor_condition *condition);
+/// Waits until the count is not `generation`; false if it still is at `deadline`, in nanoseconds of CLOCK_MONOTONIC
+/// (INT64_MAX: no deadline).
+bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline);
+
 // MARK: POSIX signals
 
 /// Subscribes to `signal`: returns an eventfd that counts its deliveries, and leaves in `token` what ends it. -1 with errno.

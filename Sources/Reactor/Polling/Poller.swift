@@ -52,7 +52,7 @@ final class Poller {
         _ descriptor: CInt, of holder: DescriptorHolder?, for interest: Readiness, _ callback: Callback,
         context: AnyObject
     ) throws(Errno) -> Registration {
-        if base.isOfParent { Fork.refuse() }
+        if base.belongsToParent { ProcessIdentity.refuseParentsLoop() }
         let kind = interest == .readable ? EV_READ : EV_WRITE
         return try unsafe Registration(
             of: descriptor, kind, on: base, callback, context: context, holder: holder)
@@ -95,7 +95,7 @@ struct Registration: ~Copyable {
     }
 
     deinit {
-        guard !base.isOfParent else { return }
+        guard !base.belongsToParent else { return }
         guard let holder else { return unsafe event_free(event) }
         let event = unsafe event
         holder.endWatch(by: base.epoll) { unsafe event_free(event) }
@@ -110,19 +110,19 @@ struct Registration: ~Copyable {
 final class Epoll: Sendable {
     /// -1 once it is closed.
     private let number: Mutex<CInt>
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
     fileprivate init(_ number: CInt) { self.number = Mutex(number) }
 
     /// Deregisters a descriptor that is about to be closed: afterwards the kernel finds no registration by its number.
     func remove(_ descriptor: CInt) {
         // A child of fork(2) shares its parent's epoll.
-        guard forks == Fork.count else { return }
+        guard process.isCurrent else { return }
         number.withLock { _ = reactor_epoll_remove($0, descriptor) }
     }
 
     /// Its number is about to be closed.
-    fileprivate func end() { if forks == Fork.count { number.withLock { $0 = -1 } } }
+    fileprivate func end() { if process.isCurrent { number.withLock { $0 = -1 } } }
 }
 
 /// libevent's own part, which outlives every registration on it.
@@ -130,7 +130,7 @@ final class Epoll: Sendable {
 private final class EventBase {
     fileprivate let pointer: OpaquePointer
     fileprivate let epoll: Epoll
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
     /// Held while a base is made, so that two loops do not count on the same descriptors.
     private static let making = Mutex(())
@@ -177,7 +177,7 @@ private final class EventBase {
 
     deinit {
         epoll.end()
-        if !isOfParent { unsafe event_base_free(pointer) }
+        if !belongsToParent { unsafe event_base_free(pointer) }
     }
 
     /// Whether `number` is the base's epoll, which libevent does not tell: what the base watches is registered there.
@@ -193,7 +193,7 @@ private final class EventBase {
 
     /// Whether it was made before the process was forked, and so is the parent's. The child has the same epoll: what it
     /// changed there would change in the parent.
-    var isOfParent: Bool { forks != Fork.count }
+    var belongsToParent: Bool { !process.isCurrent }
 
     @inline(__always)
     func loop(_ flags: CInt) { if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() } }

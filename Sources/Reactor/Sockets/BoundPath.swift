@@ -6,7 +6,7 @@ struct BoundPath {
     private let path: FilePath
     private let device: dev_t
     private let number: ino_t
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
     /// Nil if there is no such file, or no longer.
     init?(_ path: FilePath) {
@@ -16,7 +16,7 @@ struct BoundPath {
 
     /// Removes the file, unless another has taken its place. A child of fork(2) leaves its parent's.
     func remove() {
-        guard forks == Fork.count, let status = Self.status(of: path) else { return }
+        guard process.isCurrent, let status = Self.status(of: path) else { return }
         guard status.st_dev == device, status.st_ino == number else { return }
         _ = unsafe path.withPlatformString { unsafe unlink($0) }
     }

@@ -181,7 +181,7 @@ public final class Listener: EventSource {
         pauseReason = error
         if let loop, !isDraining {
             try? setInterest([])
-            let modes = Array(membership.groups(common: loop.commonModes).members)
+            let modes = Array(membership.registrationModes(common: loop.commonModes).members)
             timer = loop.perform(after: pause.next(), inModes: modes) { [weak self] in self?.resume() }
         }
         if pause.tells(at: .now) { handlers?.fault(self, error) }

@@ -4,7 +4,7 @@ extension Resolver {
     /// A lookup under way, whose answer is for a run loop.
     public final class Lookup: Sendable {
         private struct State {
-            var completion: HomeBound<(Answer) -> Void>?
+            var completion: LoopOwned<(Answer) -> Void>?
             /// Keeps the modes from being empty, and brings the answer.
             var source: RunLoop.Source?
             var request: ResolverRequest?
@@ -18,7 +18,7 @@ extension Resolver {
             completion: @escaping (Answer) -> Void
         ) {
             precondition(!modes.isEmpty, "a lookup in no mode would never be answered")
-            state = Mutex(State(completion: HomeBound(completion, on: loop)))
+            state = Mutex(State(completion: LoopOwned(completion, on: loop)))
             // Taken out of a mode by the end of the loop's thread, or of this.
             let source = RunLoop.Source(
                 cancelled: { _, _ in self.cancel() }, perform: { self.deliver() })
@@ -47,7 +47,7 @@ extension Resolver {
 
         private func deliver() {
             let ended = end()
-            if let completion = ended.completion, let answer = ended.answer { completion.closure(answer) }
+            if let completion = ended.completion, let answer = ended.answer { completion.value(answer) }
         }
 
         /// Takes out what there is, so that it is done once; what is let go of, is so outside the lock.

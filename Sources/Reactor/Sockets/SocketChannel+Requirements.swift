@@ -31,7 +31,7 @@ extension SocketChannel {
         }
         guard isLate else { return isTaken }
         connector?.cancel()
-        changed?.announce()
+        changed?.broadcast()
         fail(.protocolNotSupported, on: nil)
         return true
     }

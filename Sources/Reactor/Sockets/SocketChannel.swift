@@ -55,7 +55,7 @@ final class SocketChannel: Sendable {
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
     /// Tells those who wait for the connection; nil for a socket that is there.
     let changed: Condition?
     /// What is written beyond the kernel's room, if the client asked for that.
@@ -128,7 +128,7 @@ final class SocketChannel: Sendable {
                 state.connection = .ready
             }
         }
-        changed?.announce()
+        changed?.broadcast()
         keepTime()
         notify(.input)
         notify(.output)
@@ -141,7 +141,7 @@ final class SocketChannel: Sendable {
         let closing = state.withLock { $0.close(half, bufferSlot) }
         closing.connector?.cancel()
         closing.wait?.end()
-        changed?.announce()
+        changed?.broadcast()
         guard closing.isOver else { return }
         stopKeepingTime()
         closeSocket(closing)
@@ -150,7 +150,7 @@ final class SocketChannel: Sendable {
     /// Closes the socket, or leaves that to what still has to send what was written.
     private func closeSocket(_ closing: Closing) {
         // The parent of a child of fork(2) goes on with its connections, which must not be shut down for it.
-        let isOwned = holder.closesWhenDone && fault == nil && forks == Fork.count
+        let isOwned = holder.closesWhenDone && fault == nil && process.isCurrent
         defer { holder.close() }
         if let buffer = closing.unsentBuffer, buffer.finish(isOwned ? .close : .stop) { return }
         guard isOwned, GracefulClose.isNeeded(for: holder) else { return }

@@ -63,7 +63,7 @@ final class SocketConnector: Sendable {
         let race = SocketRace(until: deadline) { [weak self] outcome in self?.finish(outcome) }
         let isWanted = state.withLock { state in
             guard state.completion != nil else { return false }
-            state.race = (loop, LoopBound(race, home: loop.identity))
+            state.race = (loop, LoopBound(race, owner: loop.identity))
             return true
         }
         guard isWanted else { return race.end() }
@@ -71,7 +71,7 @@ final class SocketConnector: Sendable {
         case .descriptor: break
         case .address(let address): race.run(to: [address])
         case .host(let host, let port):
-            resolve(host, port, on: loop, for: LoopBound(race, home: loop.identity))
+            resolve(host, port, on: loop, for: LoopBound(race, owner: loop.identity))
         }
     }
 

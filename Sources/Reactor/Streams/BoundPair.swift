@@ -28,7 +28,7 @@ final class BoundBuffer: Sendable {
             change(&state)
             return half(state)
         }
-        changed.announce()
+        changed.broadcast()
         engine?.refresh()
     }
 
@@ -48,7 +48,7 @@ final class BoundBuffer: Sendable {
                 continue
             }
             if transfer.count > 0 {
-                changed.announce()
+                changed.broadcast()
                 other?.refresh()
             }
             return transfer

@@ -29,11 +29,11 @@ struct ScheduledLoop {
 
     fileprivate init(_ loop: RunLoop, _ engine: StreamEngine) {
         self.loop = loop
-        source = LoopBound(StreamSource(of: engine), home: loop.identity)
+        source = LoopBound(StreamSource(of: engine), owner: loop.identity)
     }
 
     /// Ends what the loop serves, on its thread.
-    fileprivate func end() { loop.atHome { [source] _ in source.value.end() } }
+    fileprivate func end() { loop.onLoopThread { [source] _ in source.value.end() } }
 }
 
 // MARK: - Scheduling
@@ -76,10 +76,10 @@ extension StreamEngine {
 
     /// Leaves all loops, and the queue.
     func leaveLoops() {
-        let left = state.withLock { state -> ShortList<ScheduledLoop> in
+        let left = state.withLock { state -> SmallArray<ScheduledLoop> in
             state.machine.unscheduleEverywhere()
             state.queue = nil
-            defer { state.loops = ShortList() }
+            defer { state.loops = SmallArray() }
             return state.loops
         }
         for scheduled in left { scheduled.end() }
@@ -149,9 +149,9 @@ extension StreamEngine {
 
     /// Brings every loop up to date that is behind, or has to deliver.
     func updateLoops() {
-        let (loops, queue) = state.withLock { state -> (ShortList<RunLoop>, StreamQueue?) in
+        let (loops, queue) = state.withLock { state -> (SmallArray<RunLoop>, StreamQueue?) in
             let (wanted, isForQueue) = state.machine.takeLoopsToUpdate()
-            var loops = ShortList<RunLoop>()
+            var loops = SmallArray<RunLoop>()
             for loop in wanted {
                 if let scheduled = state.loops.first(where: { $0.loop.identity == loop }) {
                     loops.append(scheduled.loop)
@@ -167,7 +167,7 @@ extension StreamEngine {
     private func update(_ loop: RunLoop) {
         if loop.isCurrent { return loop.core.updateInTurn(self) }
         guard state.withLock({ $0.machine.requestUpdate(of: loop.identity) }) else { return }
-        if !loop.atHome({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
+        if !loop.onLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
     }
 
     /// Has the only loop serve the stream in its next pass.
@@ -215,7 +215,7 @@ extension RunLoop.Core {
             try source.setInterest(interest)
             if source.membership != update.membership || (!source.isRegistered && update.isWatched) {
                 source.membership = update.membership
-                try file(source)
+                try self.update(source)
             }
         } catch {
             try? source.setInterest([])

@@ -10,7 +10,7 @@ final class StreamEngine: Sendable {
         var machine: StreamMachine
         var backend: any StreamBackend
         /// The loops of the machine's schedule.
-        var loops = ShortList<ScheduledLoop>()
+        var loops = SmallArray<ScheduledLoop>()
         /// The queue that events are delivered on, if that is no loop.
         var queue: StreamQueue?
         /// The loop of the hand-off that owns the stream, until the stream is closed.

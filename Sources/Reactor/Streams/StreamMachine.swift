@@ -412,8 +412,8 @@ extension StreamMachine {
 
     /// The loops to be brought up to date, which are all if one has to deliver an event; or whether a callback is to be put
     /// on the queue. Neither while the delegate is being called: this is asked again when that returns.
-    mutating func takeLoopsToUpdate() -> (loops: ShortList<LoopIdentity>, isForQueue: Bool) {
-        if isDelivering { return (ShortList(), false) }
+    mutating func takeLoopsToUpdate() -> (loops: SmallArray<LoopIdentity>, isForQueue: Bool) {
+        if isDelivering { return (SmallArray(), false) }
         // Room is checked by the loop before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
         let isForLoop = mustDeliver && !isForQueue

@@ -34,7 +34,7 @@ struct StreamSchedule {
         case left
     }
 
-    private var entries = ShortList<Entry>()
+    private var entries = SmallArray<Entry>()
 
     var isEmpty: Bool { entries.isEmpty }
     var hasSeveralLoops: Bool { entries.hasOthers }
@@ -109,8 +109,8 @@ struct StreamSchedule {
     }
 
     /// The loops of the entries that `isWanted` says yes to.
-    func loops(where isWanted: (Entry) -> Bool) -> ShortList<LoopIdentity> {
-        var loops = ShortList<LoopIdentity>()
+    func loops(where isWanted: (Entry) -> Bool) -> SmallArray<LoopIdentity> {
+        var loops = SmallArray<LoopIdentity>()
         for entry in entries where isWanted(entry) { loops.append(entry.loop) }
         return loops
     }

@@ -21,7 +21,7 @@ public class EventSource: CustomStringConvertible {
     /// a nested activation.
     final private var isDisarmed = false
     /// One for each mode that has run; none as long as there is nothing to record.
-    final private var watches = ShortList<Watch>() {
+    final private var watches = SmallArray<Watch>() {
         didSet { hasSeveralWatches = watches.hasOthers }
     }
     final private var hasSeveralWatches = false
@@ -88,7 +88,7 @@ public class EventSource: CustomStringConvertible {
         let before = watchedInterest
         watchedInterest = interest
         guard !isRegistered, !interest.isEmpty, let core = loop?.core else { return }
-        do throws(Errno) { try core.file(self) } catch {
+        do throws(Errno) { try core.update(self) } catch {
             watchedInterest = before
             throw error
         }
@@ -101,7 +101,7 @@ public class EventSource: CustomStringConvertible {
         outliveCallback()
         isOver = true
         membership = Membership()
-        if let core = loop?.core { core.refile(self) }
+        if let core = loop?.core { core.updateLeniently(self) }
         endWatches(except: ModeSet())
         leave()
         if !isInCallout { ended() }
@@ -234,7 +234,7 @@ extension EventSource {
         isDisarmed = false
         if isRaised { raise() }
         do throws(Errno) { try setInterestOfWatches(watchedInterest) } catch {
-            loop?.core.noteLackingWatches()
+            loop?.core.retryRegistrations()
         }
     }
 }

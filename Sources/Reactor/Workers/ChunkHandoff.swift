@@ -31,7 +31,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     private let worker: ChunkWorker
     private let output = Outlet<Processor.Output>()
     /// Nil once it has been started.
-    private let stream: Mutex<HomeBound<InputStream>?>
+    private let stream: Mutex<LoopOwned<InputStream>?>
     private let home: RunLoop
 
     /// Prepares a hand-off on the calling thread's loop; nothing is read before it is started.
@@ -47,7 +47,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     ) {
         home = .current
         worker = ChunkWorker(ProcessorBox(processor, output), on: queue, limits)
-        self.stream = Mutex(HomeBound(stream, on: home))
+        self.stream = Mutex(LoopOwned(stream, on: home))
     }
 
     deinit {
@@ -88,7 +88,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         guard let stream = stream.withLock({ $0.take() }) else {
             preconditionFailure("a hand-off is started once")
         }
-        let reader = ChunkReader(stream.closure, worker, progress: progress) { [output] conclusion in
+        let reader = ChunkReader(stream.value, worker, progress: progress) { [output] conclusion in
             if let output = output.take() { completion(Report(conclusion, output)) }
         }
         reader.start(on: home, modes)

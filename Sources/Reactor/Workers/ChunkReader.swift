@@ -29,11 +29,11 @@ final class ChunkReader {
     }
 
     func start(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
-        let hear = HomeBound({ self.hear() }, on: loop)
-        let end = HomeBound({ _ = self.end() }, on: loop)
+        let hear = LoopOwned({ self.hear() }, on: loop)
+        let end = LoopOwned({ _ = self.end() }, on: loop)
         // Taken out of a mode by the end of the loop's thread, or of this.
         let source = RunLoop.Source(
-            cancelled: { _, _ in end.closure() }, perform: { hear.closure() })
+            cancelled: { _, _ in end.value() }, perform: { hear.value() })
         self.source = source
         for mode in modes { loop.add(source, forMode: mode) }
         let announce = Callback {
@@ -75,8 +75,8 @@ final class ChunkReader {
     /// Has this go on reading. A block rather than a signal: it runs inside a progress closure's own run of
     /// the loop too.
     private func resumption(on loop: RunLoop, _ modes: [RunLoop.Mode]) -> Callback {
-        let resume = HomeBound({ self.resume() }, on: loop)
-        let block = PostedBlock(modes: ModeSet(modes), isSource: false) { resume.closure() }
+        let resume = LoopOwned({ self.resume() }, on: loop)
+        let block = PostedBlock(modes: ModeSet(modes), isSource: false) { resume.value() }
         return Callback { loop.inbox.post(block) }
     }
 

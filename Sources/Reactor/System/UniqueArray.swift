@@ -1,12 +1,14 @@
 import Glibc
 
-/// A growable run of elements with one owner: an array that is never shared.
+/// A growable array with one owner.
 ///
-/// It grows as realloc(3) does, which moves large ones without copying, and needs no type that the runtime would
-/// have to make first: that is what a program's first array costs, some 600 KB of the runtime's pages. Elements
-/// are moved as bits, which every type but one with weak references is fit for.
+/// It grows with realloc(3), which moves large arrays without copying them. It also needs no generic class that the
+/// runtime would have to instantiate: a program's first `Array` of a type touches some 600 KB of the runtime's pages.
+///
+/// `@safe`: the first `count` elements of the storage are initialized, indices are checked, and elements are moved as bits,
+/// which is right for every type without weak references.
 @safe
-struct Vector<Element>: ~Copyable {
+struct UniqueArray<Element>: ~Copyable {
     private var storage: UnsafeMutablePointer<Element>?
     private var capacity = 0
     private(set) var count = 0
@@ -22,7 +24,7 @@ struct Vector<Element>: ~Copyable {
     var indices: Range<Int> { 0..<count }
     var first: Element? { isEmpty ? nil : self[0] }
 
-    /// Where the elements are, in a vector that is not empty and until it next grows. Nothing is checked there.
+    /// The elements' address, valid until the array next grows. The array must not be empty; bounds are not checked.
     @unsafe var start: UnsafeMutablePointer<Element> {
         @inline(__always) mutating get { unsafe storage.unsafelyUnwrapped }
     }

@@ -1,7 +1,11 @@
-/// A list that nearly always has one element, which needs no memory of its own.
-struct ShortList<Element> {
+/// An array that nearly always has one element, which it stores inline.
+struct SmallArray<Element> {
     private(set) var first: Element?
     private var others: [Element] = []
+
+    init() {}
+
+    init(_ first: Element?, _ others: [Element]) { (self.first, self.others) = (first, others) }
 
     var isEmpty: Bool { first == nil }
 
@@ -11,13 +15,12 @@ struct ShortList<Element> {
         if first == nil { first = element } else { others.append(element) }
     }
 
-    /// Takes out the elements that `isDone` says yes to.
-    mutating func removeAll(where isDone: (Element) -> Bool) {
-        others.removeAll(where: isDone)
-        if let element = first, isDone(element) { first = others.popLast() }
+    mutating func removeAll(where isUnwanted: (Element) -> Bool) {
+        others.removeAll(where: isUnwanted)
+        if let element = first, isUnwanted(element) { first = others.popLast() }
     }
 
-    /// Takes out one element that `isWanted` says yes to.
+    /// Removes and returns an element for which `isWanted` returns true.
     mutating func takeFirst(where isWanted: (Element) -> Bool) -> Element? {
         if let element = first, isWanted(element) {
             first = others.popLast()
@@ -26,18 +29,18 @@ struct ShortList<Element> {
         return others.firstIndex(where: isWanted).map { others.remove(at: $0) }
     }
 
-    /// Changes one element that `isWanted` says yes to; nil if there is none.
+    /// Changes an element for which `isWanted` returns true; nil if there is none.
     @inline(__always)
-    mutating func update<Answer>(
-        where isWanted: (Element) -> Bool, _ change: (inout Element) -> Answer
-    ) -> Answer? {
+    mutating func update<Result>(
+        where isWanted: (Element) -> Bool, _ change: (inout Element) -> Result
+    ) -> Result? {
         guard let element = first else { return nil }
         if isWanted(element) { return change(&first!) }
         return others.firstIndex(where: isWanted).map { change(&others[$0]) }
     }
 }
 
-extension ShortList: Sequence {
+extension SmallArray: Sequence {
     func makeIterator() -> Iterator { Iterator(first: first, others: others[...]) }
 
     struct Iterator: IteratorProtocol {
@@ -48,4 +51,4 @@ extension ShortList: Sequence {
     }
 }
 
-extension ShortList: Sendable where Element: Sendable {}
+extension SmallArray: Sendable where Element: Sendable {}
