@@ -4,7 +4,7 @@
 /// properties: checks for overlapping accesses and reference counts would more than double the instructions of an event.
 ///
 /// `@safe`: the loop's core owns the states until the loop ends, and only it, its other states and its passes hold views.
-/// One thread uses them. No access calls a closure or destroys an item, so none overlaps another.
+/// One thread uses them. No access calls a client's code or destroys an item, so none overlaps another.
 @safe
 @dynamicMemberLookup
 struct ModeState {

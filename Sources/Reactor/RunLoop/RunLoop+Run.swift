@@ -233,7 +233,7 @@ extension RunLoop.Core {
 
     private func canGoOn(for common: ModeState) -> Bool {
         guard common.hasItems else { return lacksMainQueue && common.mode == .common }
-        guard let mainQueue, mainQueue.isInCallout else { return true }
+        guard let mainQueue, mainQueue.isInCallback else { return true }
         return !common.timers.isEmpty || !common.sources.isEmpty || common.eventSources.count > 1
     }
 }

@@ -48,7 +48,7 @@ import Testing
         try await onItsOwnThread { other.stop() }
     }
 
-    @Test func `running the common pseudo-mode runs nothing and tells no observer`() async throws {
+    @Test func `running the common pseudo-mode runs nothing and calls no observer`() async throws {
         let trace = try await traced { loop, trace in
             loop.hold(.common)
             loop.observe(in: .common) { trace("\($0)") }

@@ -3,7 +3,7 @@ import Testing
 @testable import Reactor
 
 @Suite struct UniqueArrayTests {
-    @Test func `what was appended is there, in order, however much it is`() {
+    @Test func `appended elements are there, in order, however many they are`() {
         var array = UniqueArray<String>()
         for number in 0..<1000 { array.append("element \(number)") }
         array[7] = "another"
@@ -29,7 +29,7 @@ import Testing
         #expect(fates.allSatisfy { $0.isFreed })
     }
 
-    @Test func `it is used again after all has been removed`() {
+    @Test func `the array can be used again after all elements have been removed`() {
         var array = UniqueArray<[Int]>()
         for number in 0..<10 { array.append([number]) }
         array.removeAll()

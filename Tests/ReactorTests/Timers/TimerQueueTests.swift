@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct TimerQueueTests {
     @Test(arguments: [1, 2, 3, 5, 8])
-    func `the queue does what a sorted list would`(seed: UInt64) {
+    func `the queue behaves as a sorted list`(seed: UInt64) {
         let pair = QueueAndModel(seed: seed, dates: 0..<400, tolerances: 0..<40)
         for _ in 0..<3_000 {
             pair.step()

@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `an action that somebody else installs meanwhile stays`() async throws {
+    @Test func `an action that other code installs meanwhile stays`() async throws {
         try await onItsOwnThread {
             let signal = realTimeSignal(5)
             let source = try SignalSource(signal) { _, _ in }

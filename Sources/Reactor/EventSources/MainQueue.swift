@@ -4,15 +4,13 @@ import Dispatch
 import SystemPackage
 
 extension RunLoop.Core {
-    /// Has the main loop, from its first activation on, run what libdispatch's main queue holds, and so
-    /// `@MainActor` code.
+    /// Makes the main loop drain libdispatch's main queue, and so run `@MainActor` code, from its first activation on.
     ///
-    /// libdispatch tells of work with an eventfd. It is served like any descriptor of the common modes: once
-    /// in a pass, and not while it is being drained further up the stack. A drain runs what the queue holds
-    /// when it begins.
+    /// libdispatch signals work with an eventfd, which is served like any descriptor in the common modes: once in a pass, and
+    /// not while the queue is being drained further up the stack. A drain runs what the queue holds when it begins.
     func serveMainQueue() {
         guard mainQueue == nil else { return }
-        // Until it is watched, each pass tries again.
+        // Each pass tries again until it is watched.
         lacksMainQueue = true
         let number = reactor_main_queue_handle()
         guard number >= 0 else { return }

@@ -3,9 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Cancelling, removing, closing and forgetting, in and out of callouts.
+/// Cancelling, removing, closing and forgetting, in and out of callbacks.
 @Suite struct DescriptorLifetimeTests {
-    @Test func `cancelling in its own callout ends it, and keeps the closure until it returns`() async throws
+    @Test func `cancelling a source in its own callback ends it, and releases the closure when it returns`()
+        async throws
     {
         try await onItsOwnThread {
             let pipe = try TestPipe()
@@ -24,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func `of two that are ready, one that the other's callout cancels is not called`() async throws {
+    @Test func `of two ready sources, one that the other's callback cancels is not called`() async throws {
         try await onItsOwnThread {
             let pipes = [try TestPipe(), try TestPipe()]
             var sources: [DescriptorSource] = []
@@ -44,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func `of two that are ready, one that the other's callout removes is not called`() async throws {
+    @Test func `of two ready sources, one that the other's callback removes is not called`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let pipes = [try TestPipe(), try TestPipe()]
@@ -77,7 +78,7 @@ import Testing
         try await onItsOwnThread { try reuseNumberWithinPass(mode) }
     }
 
-    @Test func `a source that everybody else has dropped goes on for as long as it is in a mode`()
+    @Test func `a source without other references works as long as it is in a mode`()
         async throws
     {
         try await onItsOwnThread {

@@ -6,7 +6,7 @@ import Testing
 
 /// Signals belong to the process: tests that could meet run in processes of their own.
 @Suite(.serialized) struct SignalSourceTests {
-    @Test func `a signal is told with its count, on the loop's thread`() async throws {
+    @Test func `the handler gets the number of deliveries, on the loop's thread`() async throws {
         let counts = try await onItsOwnThread { () -> [Int] in
             let loop = RunLoop.current
             var counts: [Int] = []
@@ -75,7 +75,7 @@ import Testing
         #expect(counted.value == [sent, sent, sent])
     }
 
-    @Test func `a subscriber of one signal is not told of another`() async throws {
+    @Test func `a source of one signal is not called for another`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             var told: [CInt] = []
@@ -95,7 +95,7 @@ import Testing
         #expect(throws: Errno.invalidArgument) { try SignalSource(signal) { _, _ in } }
     }
 
-    @Test func `cancelling frees the handler, though the source is still held`() async throws {
+    @Test func `cancelling releases the handler, even if the source is retained`() async throws {
         try await onItsOwnThread {
             let freed = Shared(false)
             let source = try makeSource(realTimeSignal(6), AtEnd { freed.value = true })
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func `a source that only its loop holds goes on`() async throws {
+    @Test func `a source that only its loop retains keeps working`() async throws {
         let count = try await onItsOwnThread { () -> Int in
             var calls = 0
             try RunLoop.current.add(

@@ -4,19 +4,18 @@ public import SystemPackage
 
 /// Calls a closure on a run loop's thread when the process receives a POSIX signal.
 ///
-/// Any number of sources, on any number of loops, may want the same signal: each is called. While there is
-/// one, the signal's own action (for SIGINT: to end the process) does not happen; when the last is cancelled,
-/// the earlier action is restored. Deliveries that come in faster than the loop goes round
-/// are counted and handed over together.
+/// Any number of sources, on any number of loops, may catch the same signal: each is called. While there is one, the signal's
+/// earlier action (by default, SIGINT ends the process) does not happen; when the last is cancelled, that action is restored.
+/// Deliveries that arrive between two passes of the loop are counted and reported together.
 ///
-/// Making a source, and adding one to a mode, catches the signal whatever its disposition was, `SIG_IGN` too. Other code
-/// that changes the disposition after that takes the signal away from all sources, until one is made or added again; the
-/// disposition that it has set is then the earlier action that is restored. A child of fork(2) has the earlier actions,
-/// and sources of its own only.
+/// Making a source, and adding one to a mode, catches the signal whatever its disposition was, including `SIG_IGN`. If other
+/// code changes the disposition after that, no source gets the signal until one is made or added again; the disposition that
+/// this code has set is then the one that is restored. A child of fork(2) has the earlier actions, and only the sources that
+/// it makes itself.
 ///
-/// A source and its loop belong to one thread; every method traps on another. It stands on sigaction(2) with
-/// `SA_RESTART` and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads
-/// block is not delivered to sources either.
+/// A source and its loop belong to one thread; every method traps on another. The source uses sigaction(2) with `SA_RESTART`
+/// and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads block is not
+/// delivered.
 ///
 /// ```swift
 /// let interrupt = try SignalSource(SIGINT) { source, _ in
@@ -32,12 +31,11 @@ public final class SignalSource: EventSource {
     private var subscription: Subscription?
     private var handler: ((SignalSource, Int) -> Void)?
 
-    /// Begins to catch `signal`; deliveries are kept until the source is in a loop.
+    /// Begins to catch `signal`; deliveries are counted until the source is in a loop.
     ///
     /// - Parameters:
     ///   - signal: A signal's number, such as `SIGINT`.
-    ///   - handler: Called with the source and how many deliveries there have been since the last call, at
-    ///     least one.
+    ///   - handler: Called with the source and the number of deliveries since the last call, at least one.
     /// - Throws: `Errno.invalidArgument` for a signal that cannot be caught (SIGKILL, SIGSTOP) or that
     ///   reports a fault of the program itself (SIGSEGV and its like); `Errno.tooManyOpenFiles` if no eventfd
     ///   can be made.
@@ -53,11 +51,10 @@ public final class SignalSource: EventSource {
     /// The signal's number.
     public override var description: String { "signal \(signal)\(isValid ? "" : " (cancelled)")" }
 
-    /// Takes the source out of its loop for good, releases its closure and stops catching the signal for
-    /// it.
+    /// Removes the source from its loop for good, releases its closure and stops catching the signal.
     ///
-    /// The signal's own action is back when this returns, so a handler that has cancelled its source can send
-    /// the signal again to have that happen.
+    /// If this was the last source of the signal, the earlier action is restored when this returns: a handler may cancel its
+    /// source and raise the signal again to make that action happen.
     public func cancel() {
         end()
         subscription = nil
@@ -68,17 +65,19 @@ public final class SignalSource: EventSource {
         if count > 0, let handler { handler(self, Int(clamping: count)) }
     }
 
-    /// Has the signal caught, whatever other code has done with it meanwhile.
+    /// Catches the signal again, in case other code has changed its disposition.
     override func joined(_ mode: RunLoop.Mode) { subscription?.catchSignal() }
 
     override func ended() {
         subscription = nil
-        let dropped = handler.take()
-        withExtendedLifetime(dropped) {}
+        let handler = handler.take()
+        withExtendedLifetime(handler) {}
     }
 }
 
-/// A signal that is caught, and counted in an eventfd(2). Its end restores the earlier action, if it is the last.
+/// Catches a signal and counts it in an eventfd(2) until its lifetime ends; the last one restores the earlier action.
+///
+/// `@safe`: the token is set once, belongs to this value alone, and is freed by `deinit`.
 @safe
 private struct Subscription: ~Copyable {
     let counter: CInt

@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func `interest that a callout takes away counts in the same pass`() async throws {
+    @Test func `interest removed in a callback is gone in the same pass`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let pipes = [try TestPipe(), try TestPipe()]

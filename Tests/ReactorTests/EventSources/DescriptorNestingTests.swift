@@ -5,7 +5,7 @@ import Testing
 
 /// Descriptor sources in nested activations, and in more modes than one.
 @Suite struct DescriptorNestingTests {
-    @Test func `what a skipped source is ready for does not keep a nested wait awake`() async throws {
+    @Test func `the readiness of a skipped source does not keep a nested wait awake`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let pipe = try TestPipe()
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func `interest that is changed while the source is skipped counts once its callout is over`()
+    @Test func `interest changed while the source is skipped takes effect when its callback has returned`()
         async throws
     {
         try await onItsOwnThread {
@@ -53,7 +53,8 @@ import Testing
         }
     }
 
-    @Test func `in two modes it is served in both, and a byte read in one is not told in the other`()
+    @Test
+    func `a source in two modes is served in both, and a byte read in one is not delivered in the other`()
         async throws
     {
         let trace = try await traced { loop, trace in

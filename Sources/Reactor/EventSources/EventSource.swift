@@ -1,42 +1,41 @@
 import SystemPackage
 
-/// Something that a run loop serves, on its thread, when a descriptor is ready: the superclass of ``DescriptorSource``,
-/// ``SignalSource``, ``Listener`` and ``DatagramSocket``, and of nothing else.
+/// A source that a run loop serves, on its thread, when a descriptor is ready: the superclass of ``DescriptorSource``,
+/// ``SignalSource``, ``Listener`` and ``DatagramSocket``. Clients cannot subclass it.
 ///
-/// A source is in modes of one loop, which keeps it alive meanwhile, and ends with that loop. A source and its loop
-/// belong to one thread; every method traps on another.
+/// A source is in modes of one loop, which retains it meanwhile and ends it with itself. A source and its loop belong to one
+/// thread; every method traps on another.
 public class EventSource: CustomStringConvertible {
-    // What an event goes through comes first, and together.
+    // The properties that every event uses come first, next to each other.
 
     /// What the descriptor is watched for.
     final private(set) var watchedInterest: Readiness
-    /// Whether the source is being served. It is not served again inside that, however deep the loop nests.
-    final private(set) var isInCallout = false
-    /// Whether the callout counts as handling a source; ``serve(_:)`` may say that it does not.
+    /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
+    final private(set) var isInCallback = false
+    /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
-    /// Whether a callout has been asked for that the kernel knows nothing of.
+    /// Whether the library itself has made the source ready; see ``raise()``.
     final private var isRaised = false
-    final private var isOver = false
-    /// Whether the kernel is not asked for as long as the callout lasts, because the descriptor became ready in
-    /// a nested activation.
+    final private var isEnded = false
+    /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
     final private var isDisarmed = false
-    /// One for each mode that has run; none as long as there is nothing to record.
+    /// One for each mode that has run; none while there is nothing to record.
     final private var watches = SmallArray<Watch>() {
         didSet { hasSeveralWatches = watches.hasOthers }
     }
     final private var hasSeveralWatches = false
-    /// Whether something waits for the callback's return.
-    final private var isUnsettled = false
+    /// Whether there is something to do when the callback has returned.
+    final private var hasWorkAfterCallback = false
     final private(set) var number: CInt
     /// What closes the descriptor, if another thread may do that.
     final private(set) var holder: DescriptorHolder?
     final var membership = Membership()
-    /// Where its loop has filed it.
+    /// Where it is registered in its loop.
     final var places = Places()
-    /// The loop that it is in, which keeps it alive.
+    /// The loop that it is in, which retains it.
     final private(set) var loop: RunLoop?
-    /// The source itself, if it may leave its loop's tables before its callback returns.
-    final private var keeper: EventSource?
+    /// The source itself, if its loop may release it before its callback returns.
+    final private var keptAlive: EventSource?
 
     /// - Parameter number: The descriptor; -1 for a source that has none yet.
     init(_ number: CInt, for interest: Readiness) {
@@ -48,13 +47,13 @@ public class EventSource: CustomStringConvertible {
 
     // MARK: For subclasses
 
-    /// Serves what the descriptor is ready for, or what was raised. Called on the loop's thread, never inside itself.
+    /// Serves what the descriptor is ready for, or ``raise()``. Called on the loop's thread, never within itself.
     func serve(_ readiness: Readiness) {}
 
-    /// Releases what it holds: called once, when the source has been ended, but not during its callout.
+    /// Releases what the source holds. Called once, when the source has been ended, but not during its callback.
     func ended() {}
 
-    /// Called before the source joins a mode of a loop; it does not when this throws.
+    /// Called before the source is added to a mode; it is not added if this throws.
     func prepareToJoin() throws(Errno) {}
 
     func joined(_ mode: RunLoop.Mode) {}
@@ -64,7 +63,7 @@ public class EventSource: CustomStringConvertible {
     /// Called before the loop ends the source with itself.
     func loopEnded(_ loop: RunLoop) {}
 
-    /// Whether a source that is served late asks the kernel first whether it is still ready.
+    /// Whether the kernel is asked again before the source is served late.
     var confirmsLateReadiness: Bool { true }
 
     // MARK: Its state
@@ -72,15 +71,15 @@ public class EventSource: CustomStringConvertible {
     /// What the source waits for.
     public var description: String {
         guard isValid else { return "descriptor \(number) (cancelled)" }
-        return "descriptor \(number): \(watchedInterest)\(isInCallout ? ", being called" : "")"
+        return "descriptor \(number): \(watchedInterest)\(isInCallback ? ", being called" : "")"
     }
 
     /// Whether the source can still be served.
-    public final var isValid: Bool { !isOver }
+    public final var isValid: Bool { !isEnded }
 
     var interest: Readiness { watchedInterest }
 
-    /// Changes what the descriptor is watched for, in all the source's modes; takes effect at once.
+    /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
     func setInterest(_ interest: Readiness) throws(Errno) {
         loop?.assertCurrent()
         guard interest != watchedInterest else { return }
@@ -94,17 +93,17 @@ public class EventSource: CustomStringConvertible {
         }
     }
 
-    /// Takes the source out of its loop for good. It is not served after this.
+    /// Removes the source from its loop for good. It is not served after this.
     final func end() {
         loop?.assertCurrent()
-        guard !isOver else { return }
+        guard !isEnded else { return }
         outliveCallback()
-        isOver = true
+        isEnded = true
         membership = Membership()
         if let core = loop?.core { core.updateLeniently(self) }
         endWatches(except: ModeSet())
         leave()
-        if !isInCallout { ended() }
+        if !isInCallback { ended() }
     }
 }
 
@@ -113,7 +112,7 @@ public class EventSource: CustomStringConvertible {
 extension EventSource {
     private final var isWatched: Bool { !watches.isEmpty }
 
-    /// Whether the kernel watches the descriptor for it, or does as soon as there is something to watch for.
+    /// Whether the kernel watches the descriptor, or will as soon as the source is interested in something.
     final var isRegistered: Bool { watches.contains { $0.hasPoller } }
 
     /// Whether it is in the mode that its loop runs in.
@@ -122,7 +121,7 @@ extension EventSource {
         return membership.contains(mode, common: loop.core.commonModes)
     }
 
-    /// Joins `loop` unless the source is over or another's; true if it is `loop`'s now.
+    /// Joins `loop` unless the source has ended or is in another; true if it is in `loop` now.
     final func join(_ loop: RunLoop) -> Bool {
         guard isValid, self.loop == nil || self.loop === loop else { return false }
         if self.loop == nil { self.loop = loop }
@@ -131,7 +130,7 @@ extension EventSource {
 
     final func leave() { loop = nil }
 
-    /// Takes another descriptor, of which nothing is watched yet.
+    /// Takes another descriptor, and is interested in nothing yet.
     final func adopt(_ descriptor: DescriptorHolder) {
         holder = descriptor
         number = descriptor.number
@@ -139,9 +138,8 @@ extension EventSource {
         for watch in watches { watch.adopt(number, of: descriptor) }
     }
 
-    /// Records what is ready in one more mode, or tries once more where a registration has failed. Where there is nothing
-    /// to record, that is left until there is: then it is done in all modes. Without a poller only what is raised is
-    /// recorded.
+    /// Begins to record what is ready in a mode, or retries a failed registration. While there is nothing to record this does
+    /// nothing; later it is done in all modes. Without a poller only ``raise()`` is recorded.
     final func watch(in state: ModeState) throws(Errno) {
         guard isWatched || isRaised || !watchedInterest.isEmpty else { return }
         let mode = state.mode.index
@@ -177,59 +175,59 @@ extension EventSource {
 // MARK: - Being served
 
 extension EventSource {
-    /// Has the source served in the next pass of any of its modes, as if the kernel had told.
+    /// Makes the source ready without the kernel: the next pass in any of its modes serves it.
     final func raise() {
         isRaised = true
         if !isWatched { loop?.core.watch(self) }
         for watch in watches { watch.record(.raised) }
     }
 
-    /// Serves what a watch has recorded. Returns whether that has handled a source: whether a handler was called.
+    /// Serves what a watch has recorded, and returns whether that counts as handling a source.
     @inline(always)
     final func serveRecorded(_ readiness: Readiness) -> Bool {
         if hasSeveralWatches { for watch in watches { _ = watch.takeReadiness() } }
         let readiness = readiness.intersection(watchedInterest.union(.raised))
-        guard !isOver, !readiness.isEmpty else { return false }
-        guard !isInCallout else {
+        guard !isEnded, !readiness.isEmpty else { return false }
+        guard !isInCallback else {
             disarm(unless: readiness == .raised)
             return false
         }
         isRaised = false
         isHandled = true
-        isInCallout = true
+        isInCallback = true
         serve(readiness)
-        isInCallout = false
+        isInCallback = false
         let isHandled = isHandled
-        if isUnsettled { settle() }
+        if hasWorkAfterCallback { finishCallback() }
         return isHandled
     }
 
-    /// Keeps the source until its callback has returned, as the loop may release it before.
+    /// Keeps the source alive until its callback has returned, because the loop may release it before.
     final func outliveCallback() {
-        guard isInCallout else { return }
-        keeper = self
-        isUnsettled = true
+        guard isInCallback else { return }
+        keptAlive = self
+        hasWorkAfterCallback = true
     }
 
-    /// Makes up for what had to wait for the callout's return.
+    /// Does what had to wait until the callback returned.
     @inline(never)
-    private final func settle() {
-        let kept = keeper.take()
-        isUnsettled = false
+    private final func finishCallback() {
+        let kept = keptAlive.take()
+        hasWorkAfterCallback = false
         if isDisarmed { rearm() }
-        if isOver { ended() }
+        if isEnded { ended() }
         withExtendedLifetime(kept) {}
     }
 
-    /// Level-triggered and not answered while its callout is on the stack: it would keep a nested loop from
-    /// sleeping.
+    /// Stops watching until the callback returns: the registration is level-triggered, and would keep a nested activation
+    /// from sleeping.
     private final func disarm(unless isRaisedOnly: Bool) {
         isDisarmed = true
-        isUnsettled = true
+        hasWorkAfterCallback = true
         if !isRaisedOnly { try? setInterestOfWatches([]) }
     }
 
-    /// A registration that the kernel has no memory for is made by a later pass.
+    /// Watches again. If the kernel has no memory for the registration, a later pass makes it.
     private final func rearm() {
         isDisarmed = false
         if isRaised { raise() }

@@ -116,7 +116,7 @@ import Testing
         #expect(result.message.contains("run loop's"))
     }
 
-    @Test func `a hang-up is told to a reader, after what is left to read`() async throws {
+    @Test func `a hang-up is delivered to a reader after the remaining bytes`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let pipe = try FileDescriptor.pipe()
@@ -135,7 +135,9 @@ import Testing
     }
 
     @Test(arguments: [Readiness.readable, .writable, [.readable, .writable]])
-    func `an error is told to whoever watches, as what it watches for`(interest: Readiness) async throws {
+    func `an error is delivered as the readiness that a source is interested in`(interest: Readiness)
+        async throws
+    {
         try await onItsOwnThread {
             let pipe = try FileDescriptor.pipe()
             try pipe.readEnd.close()

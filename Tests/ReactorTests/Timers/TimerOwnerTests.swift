@@ -3,38 +3,45 @@ import Reactor
 import Testing
 
 /// Closures that belong to a thread, of timers that leave its loop.
-@Suite struct TimerHomeTests {
-    /// A timer in no loop, whose closure belongs to `home`; tells where the closure was destroyed.
-    private static func homelessTimer(of home: RunLoop, _ destroyed: Answer<Bool>) -> Timer {
-        home.performAndWait {
-            let canary = AtEnd { destroyed.give(home.isCurrent) }
+@Suite struct TimerOwnerTests {
+    /// A timer in no loop, whose closure belongs to `owner`; reports where the closure was destroyed.
+    private static func removedTimer(of owner: RunLoop, _ destroyed: Answer<Bool>) -> Timer {
+        owner.performAndWait {
+            let canary = AtEnd { destroyed.give(owner.isCurrent) }
             let timer = Timer.scheduled(after: .seconds(3600)) { _ in _ = canary }
-            home.remove(timer, forMode: .default)
+            owner.remove(timer, forMode: .default)
             return timer
         }
     }
 
     @Test(arguments: [true, false])
-    func `a closure goes home when its timer is invalidated outside any loop`(onThatThread: Bool) throws {
-        let (home, other) = (try RunLoopThread(name: "home"), try RunLoopThread(name: "other"))
+    func `a closure is destroyed on its owner's thread when its timer is invalidated outside any loop`(
+        onThatThread: Bool
+    ) throws {
+        let (owner, other) = (try RunLoopThread(name: "owner"), try RunLoopThread(name: "other"))
         let destroyed = Answer<Bool>()
-        let timer = Self.homelessTimer(of: home.runLoop, destroyed)
+        let timer = Self.removedTimer(of: owner.runLoop, destroyed)
         other.runLoop.performAndWait { if onThatThread { timer.invalidate() } }
         timer.invalidate()
         #expect(destroyed.wait())
         other.stop()
-        home.stop()
+        owner.stop()
     }
 
-    @Test func `a closure goes home when the last owner of its timer lets go`() throws {
-        let home = try RunLoopThread(name: "home")
+    @Test
+    func `a closure is destroyed on its owner's thread when the last reference to its timer is released`()
+        throws
+    {
+        let owner = try RunLoopThread(name: "owner")
         let destroyed = Answer<Bool>()
-        _ = Self.homelessTimer(of: home.runLoop, destroyed)
+        _ = Self.removedTimer(of: owner.runLoop, destroyed)
         #expect(destroyed.wait())
-        home.stop()
+        owner.stop()
     }
 
-    @Test func `a timer that has left all modes of its home comes back and fires there`() async throws {
+    @Test func `a timer removed from all modes of its owner's loop can be added again and fires`()
+        async throws
+    {
         try await onItsOwnThread {
             let loop = RunLoop.current
             var calls = 0
