@@ -6,8 +6,7 @@ import SystemPackage
 /// The bytes are sent from the streams thread, so they move whatever the stream's loop does: while it runs in another
 /// mode, after the stream was removed from it or closed, and while the process exits.
 final class WriteBuffer: Sendable {
-    /// How the bytes get to the kernel, and what else learns how that went. No function is called with a lock held but
-    /// `send`, which takes none.
+    /// Functions that send the bytes and observe the result. Only `send` is called with a lock held, and takes none.
     @safe
     struct Transport: Sendable {
         /// Sends bytes to a descriptor, and returns how many it took; 0 if it has no room.
@@ -84,7 +83,7 @@ final class WriteBuffer: Sendable {
     /// Whether a write would be accepted at least in part, or fail.
     var hasRoom: Bool { state.withLock { $0.queue.count < $0.limit || $0.isOver } }
 
-    /// Whether the delegate may be told of room. If not, the engine is notified when it may.
+    /// Whether there is enough room to deliver `hasSpaceAvailable`. If not, the engine is refreshed when there is.
     func requestRoom() -> Room {
         state.withLock { state in
             if state.isAtLowWaterMark { return .found }

@@ -8,9 +8,7 @@ import Testing
     @Test func `a send that finds no room is told of it, once, when there is`() async throws {
         try await onItsOwnThread {
             var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) }) {
-                _, _, _ in
-            }
+            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
             defer { try? other.close() }
             try RunLoop.current.add(socket, forMode: .default)
             var sent = 0
@@ -34,11 +32,12 @@ import Testing
     {
         try await onItsOwnThread {
             let inflow = Inflow()
-            let (socket, other) = try DatagramSocket.pair(
-                events: { socket, event in
-                    inflow.events.append(event)
-                    socket.close()
-                }, receive: { _, bytes, datagram in inflow.note(bytes, datagram) })
+            let (socket, other) = try DatagramSocket.pair { _, bytes, datagram in
+                inflow.note(bytes, datagram)
+            } events: { socket, event in
+                inflow.events.append(event)
+                socket.close()
+            }
             defer { try? other.close() }
             try RunLoop.current.add(socket, forMode: .default)
             while try socket.send("x") {}
@@ -57,9 +56,7 @@ import Testing
     @Test func `room that was asked for before it joined the loop is told of`() async throws {
         try await onItsOwnThread {
             var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) }) {
-                _, _, _ in
-            }
+            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
             defer { try? other.close() }
             while try socket.send("x") {}
             #expect(other.readOne() != nil)
@@ -98,12 +95,12 @@ import Testing
             let address = try deaf.localAddress
             try SystemCall.make { address.withSockAddr { connect(number, $0, $1) } }
             let socket = try DatagramSocket(
-                connectedTo: address, events: { _, event in inflow.events.append(event) },
-                receive: { _, bytes, datagram in inflow.note(bytes, datagram) })
+                connectedTo: address, receive: { _, bytes, datagram in inflow.note(bytes, datagram) },
+                events: { _, event in inflow.events.append(event) })
             try RunLoop.current.add(socket, forMode: .default)
             #expect(try socket.send("x"))
             runLoop { !inflow.events.isEmpty }
-            #expect(inflow.events == [.errorOccurred(.connectionRefused)])
+            #expect(inflow.events == [.errorOccurred(IOError(.receive, "\(address)", .connectionRefused))])
             #expect(socket.isValid)
             // Now it hears this socket alone.
             let peer = try socket.localAddress
@@ -119,9 +116,7 @@ import Testing
     @Test func `a pair whose other end is gone is quiet, and sending says so`() async throws {
         try await onItsOwnThread {
             var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) }) {
-                _, _, _ in
-            }
+            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
             try RunLoop.current.add(socket, forMode: .default)
             try other.close()
             #expect(RunLoop.current.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)

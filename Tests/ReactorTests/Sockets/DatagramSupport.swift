@@ -42,11 +42,11 @@ final class Inflow {
         _ body: @escaping (DatagramSocket) -> Void = { _ in }
     ) throws -> DatagramSocket {
         let socket = try DatagramSocket(
-            boundTo: address, options: options, events: { _, event in self.events.append(event) },
+            boundTo: address, options: options,
             receive: { socket, bytes, datagram in
                 self.note(bytes, datagram)
                 body(socket)
-            })
+            }, events: { _, event in self.events.append(event) })
         try RunLoop.current.add(socket, forMode: .default)
         return socket
     }
@@ -79,10 +79,10 @@ extension DatagramSocket {
 
     /// The two ends of a Unix-domain pair.
     static func pair(
-        events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
+        receive: @escaping Receiver = { _, _, _ in }, events: @escaping EventHandler = failOnEvent
     ) throws -> (DatagramSocket, other: FileDescriptor) {
         let (one, other) = try Channel.datagrams.open()
-        return (try DatagramSocket(descriptor: one, events: events, receive: receive), other)
+        return (try DatagramSocket(descriptor: one, receive: receive, events: events), other)
     }
 }
 

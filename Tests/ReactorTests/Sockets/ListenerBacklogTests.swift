@@ -8,7 +8,7 @@ import Testing
     @Test(arguments: [false, true])
     func `draining accepts all that wait, and then closes`(isInLoop: Bool) async throws {
         try await onItsOwnThread {
-            let count = 3 * Listener.connectionsPerPass
+            let count = 3 * connectionsPerPass
             let freed = Shared(false)
             var (calls, callsAfter) = (0, 0)
             let listener = try addListener(canary: AtEnd { freed.value = true }) { _, _ in calls += 1 }
@@ -29,7 +29,7 @@ import Testing
     @Test(arguments: [false, true])
     func `draining in its own callout is done when that returns`(isNested: Bool) async throws {
         try await onItsOwnThread {
-            let count = 2 * Listener.connectionsPerPass
+            let count = 2 * connectionsPerPass
             var (calls, depth) = (0, 0)
             let listener = try addListener { listener, _ in
                 calls += 1

@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test func `it may be taken out of its mode, or closed, because it pauses`() async throws {
-        let lines = try await probeMainLoop("leaving while pausing")
+        let lines = try await probeMainLoop("leaving during a back-off")
         #expect(lines == ["finished true true", "finished 1", "finished false true", "finished 0"])
     }
 

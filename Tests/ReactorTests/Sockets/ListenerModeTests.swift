@@ -93,7 +93,7 @@ import Testing
 
     @Test func `a pass accepts a number of connections, and then others get their turn`() async throws {
         try await onItsOwnThread {
-            let most = Listener.connectionsPerPass
+            let most = connectionsPerPass
             let other = try TestPipe()
             var trace: [String] = []
             let listener = try addListener { listener, _ in

@@ -92,7 +92,7 @@ import Testing
     }
 
     @Test func `an error of the system's says what the system says`() {
-        let error = ResolverError(EAI_SYSTEM, systemError: .tooManyOpenFiles)
-        #expect(error.description == Errno.tooManyOpenFiles.description)
+        let error = ResolverError(.systemError, "example.org", errno: .tooManyOpenFiles)
+        #expect(error.description == "resolve example.org: \(Errno.tooManyOpenFiles)")
     }
 }

@@ -70,7 +70,7 @@ import Testing
         let answer = try await onItsOwnThread {
             resolved { Resolver.resolve(host: name.withZeros, port: 1, completion: $0) }
         }
-        #expect(answer == .failure(.unknownName))
+        #expect(answer?.error?.code == .unknownName)
     }
 
     @Test(arguments: ["", "http%00", "no-such-service"])
@@ -78,14 +78,14 @@ import Testing
         let answer = try await onItsOwnThread {
             resolved { Resolver.resolve(host: "127.0.0.1", service: service.withZeros, completion: $0) }
         }
-        #expect(answer == .failure(.unknownService))
+        #expect(answer?.error?.code == .unknownService)
     }
 
     @Test func `numbers of another family than asked for are an error`() async throws {
         let answer = try await onItsOwnThread {
             resolved { Resolver.resolve(host: "127.0.0.1", port: 1, family: .ipv6, completion: $0) }
         }
-        #expect(answer == .failure(.noAddressInFamily))
+        #expect(answer?.error?.code == .noAddressInFamily)
     }
 
     @Test func `many lookups go side by side, and each is answered once`() async throws {
@@ -114,16 +114,21 @@ import Testing
     }
 
     @Test func `an error says what the resolver says`() {
-        #expect(ResolverError.unknownName.description == String(cString: gai_strerror(EAI_NONAME)))
-        #expect(ResolverError.temporaryFailure.description.contains("emporary"))
+        let text = String(cString: gai_strerror(EAI_NONAME))
+        #expect(ResolverError.Code.unknownName.description == text)
+        #expect(ResolverError.Code.temporaryFailure.description.contains("emporary"))
     }
 
     @Test func `a lookup in no mode is a mistake`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try await onItsOwnThread { _ = Resolver.resolve(host: "::1", port: 1, inModes: []) { _ in } }
         }
-        #expect(result.message.contains("a lookup in no mode"))
+        #expect(result.message.contains("at least one mode"))
     }
+}
+
+extension Result {
+    fileprivate var error: Failure? { if case .failure(let error) = self { error } else { nil } }
 }
 
 /// Runs the loop until the lookup that `begin` begins is over; its answer.

@@ -37,15 +37,15 @@ final class SocketFixture {
             let (peer, other) = try SocketPeer.pair()
             if isNarrow { for number in [peer.number, other.rawValue] { SocketPeer.narrow(number) } }
             knownPeer = peer
-            (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+            (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
             return
         }
         let server = try SocketServer(origin.addressKind, isNarrow: isNarrow)
         self.server = server
         (input, output) =
             origin == .host
-            ? Stream.socketPair(toHost: "localhost", port: server.port)
-            : Stream.socketPair(to: server.address)
+            ? Stream.connection(toHost: "localhost", port: server.port)
+            : Stream.connection(to: server.address)
     }
 
     /// Whom the streams are connected with, once one of them has been opened; waits for that.

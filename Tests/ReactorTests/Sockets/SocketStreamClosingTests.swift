@@ -84,7 +84,7 @@ import Testing
         try await onItsOwnThread {
             let recorders = [Recorder(), Recorder(), Recorder()]
             let (ends, fresh) = ([try SocketPeer.pair(), try SocketPeer.pair()], try SocketPeer.pair())
-            let pairs = ends.map { Stream.socketPair(descriptor: $0.other) }
+            let pairs = ends.map { Stream.connection(descriptor: $0.other) }
             var new: InputStream?
             for index in 0..<2 {
                 recorders[index].onEvent = { _, event in
@@ -94,7 +94,7 @@ import Testing
                     pairs[1 - index].output.open()
                     pairs[1 - index].output.close()
                     #expect(dup2(fresh.other.rawValue, number) == number)
-                    new = Stream.socketPair(descriptor: FileDescriptor(rawValue: number)).input
+                    new = Stream.connection(descriptor: FileDescriptor(rawValue: number)).input
                     new?.start(recorders[2])
                 }
                 pairs[index].input.start(recorders[index])

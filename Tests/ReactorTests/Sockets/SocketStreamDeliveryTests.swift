@@ -140,7 +140,7 @@ import Testing
             _ = fixture.output.writeOnce(pattern(3_000_000))
             fixture.closeBoth()
             waitUntil { fixture.output.streamStatus == .error }
-            #expect(fixture.output.streamError as? Errno == .timedOut)
+            #expect(fixture.output.streamErrno == .timedOut)
         }
     }
 
@@ -152,7 +152,7 @@ import Testing
             let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())
             SocketPeer.narrow(other.rawValue)
             let output =
-                isPair ? Stream.socketPair(descriptor: other).output : OutputStream(descriptor: other)
+                isPair ? Stream.connection(descriptor: other).output : OutputStream(descriptor: other)
             output.writeBufferSize = 65_536
             output.schedule(in: .current, forMode: .default)
             output.open()
@@ -222,7 +222,7 @@ struct ExitingWriter: Codable, Sendable {
     let bufferSize: Int
 
     func run() throws {
-        let (input, output) = Stream.socketPair(to: .ipv4Loopback(port: port))
+        let (input, output) = Stream.connection(to: .ipv4Loopback(port: port))
         output.writeBufferSize = bufferSize
         for stream in [input, output] {
             stream.schedule(in: .current, forMode: .default)

@@ -10,7 +10,7 @@ struct SocketStreamNetworkTests {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
-                let pair = Stream.socketPair(to: SocketAddress("192.0.2.1:80")!)
+                let pair = Stream.connection(to: SocketAddress("192.0.2.1:80")!)
                 let recorders = [Recorder(), Recorder()]
                 for (stream, recorder) in zip([pair.input, pair.output] as [Stream], recorders) {
                     recorder.readsEverything()
@@ -18,8 +18,8 @@ struct SocketStreamNetworkTests {
                 }
                 try #require(RunLoop.current.run(in: .default) == .finished)
                 for recorder in recorders { try #require(recorder.events == [.errorOccurred]) }
-                try #require(pair.input.streamError as? Errno == .networkUnreachable)
-                try #require(pair.output.streamError as? Errno == .networkUnreachable)
+                try #require(pair.input.streamErrno == .networkUnreachable)
+                try #require(pair.output.streamErrno == .networkUnreachable)
             }
         }
     }
@@ -31,10 +31,10 @@ struct SocketStreamNetworkTests {
             try onAThread {
                 try OwnNetwork.enter()
                 try OwnNetwork.choosePorts(40_000, 40_000)
-                let pair = Stream.socketPair(to: .ipv4Loopback(port: 40_000))
+                let pair = Stream.connection(to: .ipv4Loopback(port: 40_000))
                 pair.input.open()
                 while pair.input.streamStatus == .opening { sched_yield() }
-                try #require(pair.input.streamError as? Errno == .connectionRefused)
+                try #require(pair.input.streamErrno == .connectionRefused)
             }
         }
     }
@@ -83,8 +83,8 @@ struct SocketStreamNetworkTests {
                 _ = fixture.output.write(pattern(10))
                 try #require(fixture.input.read(upTo: 10) == pattern(10))
                 loop.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
-                try #require(fixture.input.streamError as? Errno == .timedOut)
-                try #require(fixture.output.streamError as? Errno == .timedOut)
+                try #require(fixture.input.streamErrno == .timedOut)
+                try #require(fixture.output.streamErrno == .timedOut)
                 fixture.closeBoth()
                 try #require(loop.run(in: .default) == .finished)
             }

@@ -69,7 +69,7 @@ import Testing
 
     @Test func `a stream is opening until its connection is there`() throws {
         let server = try FullServer()
-        let pair = Stream.socketPair(to: server.address)
+        let pair = Stream.connection(to: server.address)
         for stream in [pair.input, pair.output] {
             stream.open()
             #expect(stream.streamStatus == .opening && stream.streamError == nil)
@@ -128,11 +128,11 @@ import Testing
             Stream.getStreamsToHost(
                 withName: "localhost", port: 65_536, inputStream: nil, outputStream: nil)
         }
-        #expect(result.message.contains("a port is between 0 and 65535"))
+        #expect(result.message.contains("needs a port in 0...65535"))
         let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = Stream.socketPair(descriptor: FileDescriptor(rawValue: -1))
+            _ = Stream.connection(descriptor: FileDescriptor(rawValue: -1))
         }
-        #expect(other.message.contains("a stream needs an open descriptor"))
+        #expect(other.message.contains("needs an open descriptor, not -1"))
     }
 
     @Test func `a half in several modes tells of its opening once, in the one that runs`() async throws {

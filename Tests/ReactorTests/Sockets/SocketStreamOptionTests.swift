@@ -39,10 +39,10 @@ import Testing
     @Test func `an option traps where it would be lost`() async {
         await #expect(processExitsWith: .failure) { InputStream(data: [1]).noDelay = true }
         await #expect(processExitsWith: .failure) {
-            Stream.socketPair(to: .ipv4Loopback(port: 9)).input.idleTimeout = .zero
+            Stream.connection(to: .ipv4Loopback(port: 9)).input.idleTimeout = .zero
         }
         await #expect(processExitsWith: .failure) {
-            let (input, _) = Stream.socketPair(to: .ipv4Loopback(port: 9))
+            let (input, _) = Stream.connection(to: .ipv4Loopback(port: 9))
             input.open()
             input.connectTimeout = .seconds(1)
         }

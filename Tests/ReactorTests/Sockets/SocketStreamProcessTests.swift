@@ -39,7 +39,7 @@ import Testing
                 most.rlim_cur = 100
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &most)
                 var taken: [CInt] = []
-                var (refused, recorder) = (Stream.socketPair(to: server.address), Recorder())
+                var (refused, recorder) = (Stream.connection(to: server.address), Recorder())
                 var connected: [InputStream] = []
                 // What was closed on another thread may leave a descriptor free that was not when they were taken.
                 while recorder.events.isEmpty {
@@ -49,13 +49,13 @@ import Testing
                     RunLoop.current.serve { !recorder.events.isEmpty }
                     guard recorder.events == [.openCompleted] else { continue }
                     connected.append(refused.input)
-                    (refused, recorder) = (Stream.socketPair(to: server.address), Recorder())
+                    (refused, recorder) = (Stream.connection(to: server.address), Recorder())
                 }
                 try #require(recorder.events == [.errorOccurred])
-                try #require(refused.input.streamError as? Errno == .tooManyOpenFiles)
+                try #require(refused.input.streamErrno == .tooManyOpenFiles)
 
                 for number in taken { close(number) }
-                let (pair, opened) = (Stream.socketPair(to: server.address), Recorder())
+                let (pair, opened) = (Stream.connection(to: server.address), Recorder())
                 pair.input.start(opened)
                 RunLoop.current.serve { opened.events == [.openCompleted] }
                 pair.input.close()
@@ -110,7 +110,7 @@ import Testing
                 peer.reset()
                 waitUntil { openSockets() == before - 1 }
                 try #require(fixture.input.read(upTo: 1).isEmpty)
-                try #require(fixture.input.streamError as? Errno == .connectionReset)
+                try #require(fixture.input.streamErrno == .connectionReset)
             }
         }
     }
@@ -122,7 +122,7 @@ import Testing
             try onAThread {
                 let (peer, other) = try SocketPeer.pair()
                 SocketPeer.narrow(other.rawValue)
-                let (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+                let (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
                 output.writeBufferSize = 65_536
                 for stream in [input, output] { stream.start(nil) }
                 var limit = rlimit(rlim_cur: 128, rlim_max: 128)

@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorCoreFoundation
 import SystemPackage
 import Testing
 
@@ -66,7 +67,7 @@ import Testing
         let server = try SocketServer()
         let client = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
         try SystemCall.make { server.address.withSockAddr { connect(client, $0, $1) } }
-        let pair = Stream.socketPair(descriptor: FileDescriptor(rawValue: client), closeWhenDone: true)
+        let pair = Stream.connection(descriptor: FileDescriptor(rawValue: client), closeWhenDone: true)
         #expect(pair.input.property(forKey: .socketRemoteHostNameKey) as? String == "127.0.0.1")
         #expect(pair.output.property(forKey: .socketRemotePortNumberKey) as? Int == Int(server.port))
         #expect(pair.output.property(forKey: .socketRemoteAddressKey) as? SocketAddress == server.address)

@@ -77,7 +77,7 @@ import Testing
     @Test(arguments: [true, false])
     func `a thread that waits for a connection is let go of by closing its half`(closesBoth: Bool) throws {
         let server = try FullServer()
-        let pair = Stream.socketPair(to: server.address)
+        let pair = Stream.connection(to: server.address)
         pair.input.open()
         pair.output.open()
         let handed = Carrier(pair)

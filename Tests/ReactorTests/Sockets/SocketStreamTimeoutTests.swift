@@ -24,7 +24,7 @@ import Testing
             }
             RunLoop.current.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
             #expect(Deadline.now - begin >= .milliseconds(40))
-            for stream in fixture.streams { #expect(stream.streamError as? Errno == .timedOut) }
+            for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
             fixture.closeBoth()
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(reader.count(.errorOccurred) == 1 && writer.count(.errorOccurred) == 1)
@@ -60,7 +60,7 @@ import Testing
             #expect(fixture.input.read(upTo: 6) == pattern(6))
             #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9])
             RunLoop.current.serve { reader.events.last == .errorOccurred }
-            #expect(fixture.input.streamError as? Errno == .timedOut)
+            #expect(fixture.input.streamErrno == .timedOut)
             fixture.closeBoth()
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(reader.count(.errorOccurred) == 1)
@@ -84,7 +84,7 @@ import Testing
             _ = fixture.output.writeOnce(pattern(50_000))
             RunLoop.current.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
             #expect(Deadline.now - begin >= .milliseconds(60))
-            for stream in fixture.streams { #expect(stream.streamError as? Errno == .timedOut) }
+            for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
         }
     }
 
@@ -95,13 +95,13 @@ import Testing
         try fixture.openBoth()
         var byte: UInt8 = 0
         #expect(fixture.input.read(&byte, maxLength: 1) == -1)
-        #expect(fixture.input.streamError as? Errno == .timedOut)
+        #expect(fixture.input.streamErrno == .timedOut)
 
         fixture = try SocketFixture(origin, isNarrow: true)
         #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketWriteTimeoutKey))
         try fixture.openBoth()
         #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
-        #expect(fixture.output.streamError as? Errno == .timedOut)
+        #expect(fixture.output.streamErrno == .timedOut)
     }
 
     @Test func `a timeout that is taken back is none`() async throws {
@@ -146,7 +146,7 @@ import Testing
         let begin = Deadline.now
         #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
         #expect(Deadline.now - begin >= .milliseconds(30))
-        #expect(fixture.output.streamError as? Errno == .timedOut)
+        #expect(fixture.output.streamErrno == .timedOut)
     }
 
     @Test func `no timer outlives the streams`() throws {

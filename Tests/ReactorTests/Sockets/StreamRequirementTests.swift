@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorCoreFoundation
 import SystemPackage
 import Testing
 
@@ -17,7 +18,9 @@ import Testing
             for stream in fixture.streams {
                 stream.open()
                 #expect(stream.streamStatus == .error)
-                #expect(stream.streamError as? StreamRequirementError == .securityUnavailable(Self.tls))
+                #expect(
+                    stream.streamError as? StreamRequirementError
+                        == .securityUnavailable(level: Self.tls.rawValue))
                 #expect(stream.property(forKey: .socketSecurityLevelKey) as? String == Self.tls.rawValue)
             }
             #expect(fixture.output.write([1]) == 0 && fixture.input.read(upTo: 1).isEmpty)
@@ -40,7 +43,9 @@ import Testing
             #expect(fixture.output.write([5]) == 0)
             #expect(fixture.input.read(upTo: 10) == [])
             for stream in fixture.streams {
-                #expect(stream.streamError as? StreamRequirementError == .securityUnavailable(Self.tls))
+                #expect(
+                    stream.streamError as? StreamRequirementError
+                        == .securityUnavailable(level: Self.tls.rawValue))
                 #expect(!stream.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey))
             }
             RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
@@ -118,7 +123,7 @@ import Testing
         for value in none { #expect(try Self.failure(ofAskingFor: value) == nil) }
         for level in [Level.ssLv2, .ssLv3, .tlSv1, .negotiatedSSL] {
             for value in [level, level.rawValue, ["kCFStreamSSLLevel": level]] as [Any] {
-                #expect(try Self.failure(ofAskingFor: value) == .securityUnavailable(level))
+                #expect(try Self.failure(ofAskingFor: value) == .securityUnavailable(level: level.rawValue))
             }
         }
         let unknown: [Any] = [

@@ -2,17 +2,17 @@ import Testing
 
 @testable import Reactor
 
-@Suite struct SocketChannelTests {
+@Suite struct SocketConnectionTests {
     @Test(arguments: [true, false])
     func `a half that is closed before it has begun to open holds nothing`(isInput: Bool) throws {
-        let channel = SocketChannel(connectingTo: .address(.ipv4Loopback(port: 1)))
-        let half: SocketChannel.Half = isInput ? .input : .output
+        let connection = SocketConnection(connectingTo: .address(.ipv4Loopback(port: 1)))
+        let half: SocketConnection.Half = isInput ? .input : .output
         weak var engine: StreamEngine?
         do {
-            let opening = StreamEngine(isInput ? SocketInput(channel) : SocketOutput(channel))
+            let opening = StreamEngine(isInput ? SocketInput(connection) : SocketOutput(connection))
             engine = opening
-            for half in [SocketChannel.Half.input, .output] { channel.close(half) }
-            channel.open(half, for: opening)
+            for half in [SocketConnection.Half.input, .output] { connection.close(half) }
+            connection.open(half, for: opening)
         }
         #expect(engine == nil)
     }

@@ -2,20 +2,20 @@ import Testing
 
 @testable import Reactor
 
-@Suite struct AcceptPauseTests {
+@Suite struct AcceptBackoffTests {
     @Test
     func `pauses double from ten milliseconds up to a third of a second, and begin anew after a success`() {
-        var pause = AcceptPause()
-        let lengths = (0..<8).map { _ in pause.next() }
+        var backoff = AcceptBackoff()
+        let lengths = (0..<8).map { _ in backoff.next() }
         #expect(lengths == [10, 20, 40, 80, 160, 320, 320, 320].map { .milliseconds($0) })
-        pause.reset()
-        #expect(pause.next() == .milliseconds(10))
+        backoff.reset()
+        #expect(backoff.next() == .milliseconds(10))
     }
 
     @Test func `a fault is told of at once, and then at most once a second`() {
-        var pause = AcceptPause()
+        var backoff = AcceptBackoff()
         let start = Deadline(uptimeNanoseconds: 5)
-        let told = [0, 999, 1000, 1999].map { pause.tells(at: start + .milliseconds($0)) }
+        let told = [0, 999, 1000, 1999].map { backoff.reports(at: start + .milliseconds($0)) }
         #expect(told == [true, false, true, false])
     }
 }

@@ -5,15 +5,15 @@ import Testing
 @testable import Reactor
 
 /// Several addresses, of which one may answer.
-@Suite struct SocketRaceTests {
+@Suite struct HappyEyeballsTests {
     /// What comes of connecting to one of `addresses`, and how long it took.
     private func outcome(
         of addresses: [SocketAddress], within patience: Duration = RunLoop.testPatience
     ) -> (peer: SocketAddress?, error: Errno?, time: Duration) {
         var outcome: SocketConnector.Outcome?
         let begin = Deadline.now
-        let race = SocketRace(until: begin.advanced(by: patience)) { outcome = $0 }
-        race.run(to: addresses)
+        let race = HappyEyeballs(until: begin.advanced(by: patience)) { outcome = $0 }
+        race.connect(to: addresses)
         while outcome == nil, RunLoop.current.run(mode: .default, before: .minutesAway) {}
         // Nothing is left to be done.
         #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
@@ -55,8 +55,8 @@ import Testing
         try await onItsOwnThread {
             let silent = try FullServer(.path)
             var outcome: SocketConnector.Outcome?
-            let race = SocketRace(until: .minutesAway) { outcome = $0 }
-            race.run(to: [silent.address, try refusingAddress(), try refusingAddress(.ipv6)])
+            let race = HappyEyeballs(until: .minutesAway) { outcome = $0 }
+            race.connect(to: [silent.address, try refusingAddress(), try refusingAddress(.ipv6)])
             RunLoop.current.run(in: .default, until: .after(milliseconds: 5))
             #expect(outcome == nil)
             silent.acceptOne()
@@ -86,9 +86,9 @@ import Testing
     @Test func `ending a race whose listener is full leaves no timer`() async throws {
         try await onItsOwnThread {
             let full = try FullServer(.path)
-            let race = SocketRace(until: .minutesAway) { _ in Issue.record("it had ended") }
-            race.run(to: [full.address])
-            race.end()
+            let race = HappyEyeballs(until: .minutesAway) { _ in Issue.record("it had ended") }
+            race.connect(to: [full.address])
+            race.cancel()
             #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
         }
     }
@@ -98,9 +98,11 @@ import Testing
             let (silent, server) = (try FullServer(), try SocketServer())
             func once(_ way: Int) throws {
                 var outcome: SocketConnector.Outcome?
-                let race = SocketRace(until: .after(milliseconds: way == 1 ? 300 : 100_000)) { outcome = $0 }
-                race.run(to: [silent.address] + (way == 0 ? [server.address] : [silent.address]))
-                if way == 2 { race.end() }
+                let race = HappyEyeballs(until: .after(milliseconds: way == 1 ? 300 : 100_000)) {
+                    outcome = $0
+                }
+                race.connect(to: [silent.address] + (way == 0 ? [server.address] : [silent.address]))
+                if way == 2 { race.cancel() }
                 while outcome == nil, RunLoop.current.run(mode: .default, before: .minutesAway) {}
                 // The outcome is dropped, and its socket with it.
             }
