@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct AcceptBackoffTests {
     @Test
-    func `pauses double from ten milliseconds up to a third of a second, and begin anew after a success`() {
+    func `delays double from 10 to 320 ms, and start again after a success`() {
         var backoff = AcceptBackoff()
         let lengths = (0..<8).map { _ in backoff.next() }
         #expect(lengths == [10, 20, 40, 80, 160, 320, 320, 320].map { .milliseconds($0) })
@@ -12,10 +12,10 @@ import Testing
         #expect(backoff.next() == .milliseconds(10))
     }
 
-    @Test func `a fault is told of at once, and then at most once a second`() {
+    @Test func `a fault is reported at once, and then at most once a second`() {
         var backoff = AcceptBackoff()
         let start = Deadline(uptimeNanoseconds: 5)
-        let told = [0, 999, 1000, 1999].map { backoff.reports(at: start + .milliseconds($0)) }
-        #expect(told == [true, false, true, false])
+        let reports = [0, 999, 1000, 1999].map { backoff.reports(at: start + .milliseconds($0)) }
+        #expect(reports == [true, false, true, false])
     }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct SocketConnectionTests {
     @Test(arguments: [true, false])
-    func `a half that is closed before it has begun to open holds nothing`(isInput: Bool) throws {
+    func `a half that is closed before it opens retains nothing`(isInput: Bool) throws {
         let connection = SocketConnection(connectingTo: .address(.ipv4Loopback(port: 1)))
         let half: SocketConnection.Half = isInput ? .input : .output
         weak var engine: StreamEngine?
@@ -17,14 +17,14 @@ import Testing
         #expect(engine == nil)
     }
 
-    @Test func `given up before it has begun, an attempt does not begin`() throws {
+    @Test func `an attempt that was cancelled does not start`() throws {
         let server = try SocketServer()
         let connector = SocketConnector(to: .address(server.address), timeout: .seconds(100)) { _ in
-            Issue.record("nobody wants to know")
+            Issue.record("the completion was called after cancel()")
         }
         connector.cancel()
         connector.start()
         try waitForStreamsThread()
-        #expect(!server.hasGuest)
+        #expect(!server.hasPendingConnection)
     }
 }

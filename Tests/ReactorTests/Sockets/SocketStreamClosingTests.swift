@@ -8,7 +8,7 @@ import Testing
         .openCompleted, .hasBytesAvailable, .hasSpaceAvailable, .errorOccurred, .endEncountered,
     ]
 
-    /// Has `peer` do what brings `event` to a stream.
+    /// Makes `peer` cause `event`.
     private func provoke(_ event: Stream.Event, by peer: SocketPeer) {
         switch event {
         case .hasBytesAvailable: peer.send([1])
@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], events)
-    func `closing both halves in any callout ends the telling and the loop`(
+    func `closing both halves in any callback ends events and the loop`(
         origin: SocketOrigin, event: Stream.Event
     ) async throws {
         // A peer that ends a Unix-domain connection without an unread byte is no fault.
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], events)
-    func `closing one half in any callout leaves the other as it is`(
+    func `closing one half in any callback does not affect the other`(
         origin: SocketOrigin, event: Stream.Event
     ) async throws {
         if event == .errorOccurred, origin != .ipv4 { return }
@@ -78,7 +78,8 @@ import Testing
         }
     }
 
-    @Test func `what one callout closes is not told in the same pass, nor to a new socket of that number`()
+    @Test
+    func `a stream closed in another's callback delivers nothing, nor does a new socket with its number`()
         async throws
     {
         try await onItsOwnThread {

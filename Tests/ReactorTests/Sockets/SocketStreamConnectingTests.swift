@@ -3,10 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Connections that do not come about.
+/// Connections that fail.
 @Suite struct SocketStreamConnectingTests {
     @Test(arguments: AddressKind.allCases)
-    func `a refusal is told on the halves that were opened, once, and on the other when it is`(
+    func `a refusal is delivered once to each half that is opened`(
         kind: AddressKind
     )
         async throws
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func `a name that nobody knows is the resolver's error, on both halves`() async throws {
+    @Test func `an unknown host is a resolver error of both halves`() async throws {
         try await onItsOwnThread {
             let recorders = [Recorder(), Recorder()]
             let pair = Stream.connection(toHost: "nobody.invalid", port: 80)
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func `a name that nobody knows is an error of blocking use, too`() {
+    @Test func `an unknown host is an error of a blocking read`() {
         let pair = Stream.connection(toHost: "", port: 80)
         pair.output.open()
         #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamStatus == .error)
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `time is up for a connection that does not come`(isScheduled: Bool) async throws {
+    func `connecting fails after the timeout`(isScheduled: Bool) async throws {
         try await onItsOwnThread {
             let (server, recorder) = (try FullServer(), Recorder())
             let pair = Stream.connection(to: server.address)
@@ -74,8 +74,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `of two halves that connect, one may be closed and the other goes on`(closesInput: Bool) async throws
-    {
+    func `one half may be closed while connecting, and the other continues`(closesInput: Bool) async throws {
         try await onItsOwnThread {
             let (server, loop) = (try FullServer(.path), RunLoop.current)
             let pair = Stream.connection(to: server.address)
@@ -96,7 +95,7 @@ import Testing
         }
     }
 
-    @Test func `closing both halves while they connect ends the loop, and nothing is told`() async throws {
+    @Test func `closing both halves while connecting ends the loop without events`() async throws {
         try await onItsOwnThread {
             let (server, recorder) = (try FullServer(), Recorder())
             let pair = Stream.connection(to: server.address)
@@ -109,7 +108,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 2])
-    func `a stream that is let go of while it connects is gone`(opened: Int) async throws {
+    func `releasing the streams while connecting releases everything`(opened: Int) async throws {
         try await onItsOwnThread {
             let server = try FullServer()
             weak var (known, other, connection): (AnyObject?, AnyObject?, AnyObject?)

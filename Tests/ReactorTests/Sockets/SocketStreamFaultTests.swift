@@ -9,7 +9,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.host, .ipv4, .ipv6])
-    func `a reset is told on both halves, once, after the bytes that came before it`(origin: SocketOrigin)
+    func `a reset is delivered once to both halves, after the bytes before it`(origin: SocketOrigin)
         async throws
     {
         try await onItsOwnThread {
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], [true, false])
-    func `a peer that goes while bytes wait for it is a fault of both halves`(
+    func `a peer that closes with bytes pending is an error of both halves`(
         origin: SocketOrigin, opensInput: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.path, .abstract, .descriptor], [true, false])
-    func `what had come before a write failed is read before the fault is told`(
+    func `bytes that arrived before a write failed are read before the error`(
         origin: SocketOrigin, isScheduled: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -91,7 +91,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a fault that a read finds without a loop is one of the other half`(origin: SocketOrigin) throws {
+    func `a fault that a blocking read finds is also the other half's`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         try fixture.openBoth()
         // A peer with unread bytes goes: a reset, in all families.
@@ -103,7 +103,7 @@ import Testing
         #expect(isGone(fixture.output.streamError) && fixture.output.streamStatus == .error)
     }
 
-    @Test func `a descriptor that is no socket, or closed, is a fault at the first byte`() async throws {
+    @Test func `a descriptor that is not an open socket fails at the first byte`() async throws {
         try await onItsOwnThread {
             let pipe = try FileDescriptor.pipe()
             let cases = [
@@ -122,7 +122,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a client that is turned away in its error callout may try again there`(waits: Bool) async throws {
+    func `a client may connect again in its error callback`(waits: Bool) async throws {
         try await onItsOwnThread {
             let (refusing, server, recorder) = (try refusingAddress(), try SocketServer(), Recorder())
             var pair = Stream.connection(to: refusing)

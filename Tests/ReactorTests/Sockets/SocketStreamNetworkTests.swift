@@ -3,10 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// What networks do: each test has one of its own, in a process of its own.
+/// Behaviour of networks: each test has a network and a process of its own.
 @Suite(.enabled(if: OwnNetwork.isAllowed, "network namespaces are root's"))
 struct SocketStreamNetworkTests {
-    @Test func `a network that is not there is told on both halves`() async {
+    @Test func `an unreachable network is an error of both halves`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
@@ -24,9 +24,9 @@ struct SocketStreamNetworkTests {
         }
     }
 
-    /// The kernel gives a connecting socket the very port that it connects to, if nobody listens there and it has no
+    /// The kernel gives a connecting socket the very port that it connects to, if there is no listener and it has no
     /// other.
-    @Test func `a socket that meets itself is refused`() async {
+    @Test func `a socket that connects to itself is refused`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
@@ -39,7 +39,7 @@ struct SocketStreamNetworkTests {
         }
     }
 
-    @Test func `what the network loses comes late, and in order`() async {
+    @Test func `lost packets arrive late and in order`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
@@ -66,7 +66,7 @@ struct SocketStreamNetworkTests {
         }
     }
 
-    @Test func `a peer that the network has swallowed is told of when time is up`() async {
+    @Test func `an unreachable peer is an error after the timeout`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()

@@ -3,10 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// What concerns a whole process happens in one of its own.
+/// Tests in a process of their own.
 @Suite struct SocketStreamProcessTests {
     @Test(arguments: SocketOrigin.allCases)
-    func `a peer that has gone is an error, not a signal`(origin: SocketOrigin) async {
+    func `writing to a closed connection fails without raising SIGPIPE`(origin: SocketOrigin) async {
         await #expect(processExitsWith: .success) { [origin] in
             signal(SIGPIPE, SIG_DFL)
             try onAThread {
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `a connection for which there is no descriptor fails, and the next one comes when there is`()
+    @Test func `connecting fails without a free descriptor, and succeeds once there is one`()
         async
     {
         await #expect(processExitsWith: .success) {
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `a thousand connections that come and go leave nothing`() async {
+    @Test func `a thousand connections leave no descriptors or threads behind`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 func once(_ origin: SocketOrigin, _ way: Int) throws {
@@ -93,8 +93,8 @@ import Testing
         }
     }
 
-    /// What waits for the acknowledgement of the last bytes must leave the error to the reader, which has it once.
-    @Test func `a peer that resets the connection after the output was shut down is an error for the reader`()
+    /// Waiting for the last acknowledgement must not consume the error, which the kernel reports once.
+    @Test func `a reset after the output was shut down is an error of the input`()
         async
     {
         await #expect(processExitsWith: .success) {
@@ -115,9 +115,9 @@ import Testing
         }
     }
 
-    /// With few descriptors left the sender has one of its own, and its loop none to wait with.
+    /// With few descriptors left the sender gets one of its own, but its loop cannot register it.
     @Test(arguments: 0..<6)
-    func `buffered bytes are sent though descriptors are short`(spare: Int) async {
+    func `buffered bytes are sent when no descriptor is free`(spare: Int) async {
         await #expect(processExitsWith: .success) { [spare] in
             try onAThread {
                 let (peer, other) = try SocketPeer.pair()

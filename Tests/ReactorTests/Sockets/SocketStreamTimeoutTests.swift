@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct SocketStreamTimeoutTests {
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `when nothing has moved for long enough, both halves are told so`(
+    func `an idle connection fails both halves`(
         origin: SocketOrigin, isSetBefore: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test func `a byte that comes, and one that goes, is noted`() async throws {
+    @Test func `received and sent bytes count as activity`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try SocketFixture(), Recorder())
             #expect(fixture.output.setProperty(Duration.seconds(10_000), forKey: .socketIdleTimeoutKey))
@@ -48,7 +48,8 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `what had come before time was up is read before that is told`(origin: SocketOrigin) async throws {
+    func `bytes that arrived before the timeout are read before the error`(origin: SocketOrigin) async throws
+    {
         try await onItsOwnThread {
             let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
             fixture.input.start(reader)
@@ -68,7 +69,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `when the peer does not read for long enough, both halves are told so`(origin: SocketOrigin)
+    func `a peer that does not read fails both halves after the write timeout`(origin: SocketOrigin)
         async throws
     {
         try await onItsOwnThread {
@@ -89,7 +90,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a thread that waits without a loop is told as well`(origin: SocketOrigin) throws {
+    func `a timeout ends a blocking read or write`(origin: SocketOrigin) throws {
         var fixture = try SocketFixture(origin)
         #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketIdleTimeoutKey))
         try fixture.openBoth()
@@ -104,7 +105,7 @@ import Testing
         #expect(fixture.output.streamErrno == .timedOut)
     }
 
-    @Test func `a timeout that is taken back is none`() async throws {
+    @Test func `a timeout that was removed does not expire`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try SocketFixture(), Recorder())
             for key in [Stream.PropertyKey.socketIdleTimeoutKey, .socketWriteTimeoutKey] {
@@ -131,7 +132,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a peer that stops reading once more is found again`(origin: SocketOrigin) throws {
+    func `the write timeout applies again when the peer stops again`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin, isNarrow: true)
         func setTimeout(_ timeout: Duration) {
             #expect(fixture.output.setProperty(timeout, forKey: .socketWriteTimeoutKey))
