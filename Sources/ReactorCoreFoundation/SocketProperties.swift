@@ -1,19 +1,21 @@
 public import Reactor
 
-// Cocoa's types of socket properties. The library knows their values by name. It has neither TLS nor SOCKS: a stream that
-// requires one of them does not open.
+// Cocoa's types of socket properties. The library knows their values by name. It has neither TLS nor SOCKS: a
+// stream that requires one of them does not open.
 
 extension Reactor.Stream.PropertyKey {
-    /// A ``StreamSocketSecurityLevel``, or its name; reading it returns the name. Shared by both streams of a connection.
+    /// A ``StreamSocketSecurityLevel``, or its name; reading it returns the name. Shared by both streams of a
+    /// connection.
     ///
-    /// Streams with any level but ``StreamSocketSecurityLevel/none``, the default, do not open; set on open streams, it
-    /// ends both with `StreamRequirementError.securityUnavailable`.
+    /// Streams with any level but ``StreamSocketSecurityLevel/none``, the default, do not open; set on open
+    /// streams, it ends both with `StreamRequirementError.securityUnavailable`.
     public static let socketSecurityLevelKey = Self("kCFStreamPropertySocketSecurityLevel")
 
-    /// A dictionary with keys of ``StreamSOCKSProxyConfiguration``; nil for no proxy. Set before opening; cannot be read.
+    /// A dictionary with keys of ``StreamSOCKSProxyConfiguration``; nil for no proxy. Set before opening;
+    /// cannot be read.
     ///
-    /// Streams with a proxy do not open: they fail with `StreamRequirementError.proxyUnavailable` instead of connecting
-    /// directly.
+    /// Streams with a proxy do not open: they fail with `StreamRequirementError.proxyUnavailable` instead of
+    /// connecting directly.
     public static let socksProxyConfigurationKey = Self("kCFStreamPropertySOCKSProxy")
 
     /// A ``StreamNetworkServiceTypeValue``, or its name; reading it returns the name. Nil by default.
@@ -22,7 +24,8 @@ extension Reactor.Stream.PropertyKey {
 
 /// The protection of a socket stream's bytes: the values of `Stream.PropertyKey.socketSecurityLevelKey`.
 ///
-/// TLS is not supported. A stream with a level other than ``none`` fails; it never sends or reads plain bytes instead.
+/// TLS is not supported. A stream with a level other than ``none`` fails; it never sends or reads plain bytes
+/// instead.
 public struct StreamSocketSecurityLevel: RawRepresentable, Hashable, Sendable {
     /// Cocoa's name of the level.
     public let rawValue: String
@@ -78,8 +81,9 @@ public struct StreamSOCKSProxyVersion: RawRepresentable, Hashable, Sendable {
 
 /// The kind of traffic of a socket stream: the values of `Stream.PropertyKey.networkServiceType`.
 ///
-/// The socket's packets are marked with a differentiated services code point according to RFC 4594 (ip(7), `IP_TOS`;
-/// ipv6(7), `IPV6_TCLASS`), which routers and the kernel's queues may honour. No effect on Unix-domain sockets.
+/// The socket's packets are marked with a differentiated services code point according to RFC 4594 (ip(7),
+/// `IP_TOS`; ipv6(7), `IPV6_TCLASS`), which routers and the kernel's queues may honour. No effect on
+/// Unix-domain sockets.
 public struct StreamNetworkServiceTypeValue: RawRepresentable, Hashable, Sendable {
     /// Cocoa's name of the value.
     public let rawValue: String

@@ -1,5 +1,6 @@
 import ExampleSupport
 import Reactor
+import SystemPackage
 
 /// Accepts connections on the loop of the thread that it is made on, and serves them there.
 ///

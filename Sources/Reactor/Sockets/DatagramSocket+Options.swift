@@ -5,21 +5,23 @@ public import SystemPackage
 extension DatagramSocket {
     /// The options of a datagram socket; socket(7).
     public struct Options: Sendable, Hashable {
-        /// The limit of the bytes of a datagram that are delivered. The default, 65,536, suits everything that UDP carries;
-        /// a lower limit takes less memory. The buffer has room for up to sixteen datagrams, in at most a megabyte, of
-        /// which only the pages that datagrams have filled take memory.
+        /// The limit of the bytes of a datagram that are delivered. The default, 65,536, suits everything
+        /// that UDP carries; a lower limit takes less memory. The buffer has room for up to sixteen
+        /// datagrams, in at most a megabyte, of which only the pages that datagrams have filled take memory.
         public var datagramLimit = 65_536
-        /// Whether other sockets that also set this may be bound to the same address and port, such as several receivers of
-        /// one multicast group (`SO_REUSEADDR`).
+        /// Whether other sockets that also set this may be bound to the same address and port, such as
+        /// several receivers of one multicast group (`SO_REUSEADDR`).
         public var reusesAddress = false
-        /// Whether other sockets of the same user that also set this may be bound to the same address and port; the kernel
-        /// distributes the senders among them (`SO_REUSEPORT`).
+        /// Whether other sockets of the same user that also set this may be bound to the same address and
+        /// port; the kernel distributes the senders among them (`SO_REUSEPORT`).
         public var reusesPort = false
         /// Whether sending to broadcast addresses is allowed (`SO_BROADCAST`).
         public var allowsBroadcast = false
-        /// Whether an IPv6 socket excludes IPv4 (`IPV6_V6ONLY`); nil for the system's default, which mostly is no.
+        /// Whether an IPv6 socket excludes IPv4 (`IPV6_V6ONLY`); nil for the system's default, which mostly
+        /// is no.
         public var isIPv6Only: Bool?
-        /// The size of the kernel's receive buffer in bytes (`SO_RCVBUF`), a hint; nil for the kernel's choice.
+        /// The size of the kernel's receive buffer in bytes (`SO_RCVBUF`), a hint; nil for the kernel's
+        /// choice.
         public var receiveBufferSize: Int?
         /// The size of the kernel's send buffer in bytes (`SO_SNDBUF`), a hint; nil for the kernel's choice.
         public var sendBufferSize: Int?
@@ -69,10 +71,12 @@ extension DatagramSocket {
         try changeMembership(of: group, on: interface, joins: false)
     }
 
-    /// Sets the interface that multicast is sent by; ``NetworkInterface/any``, the default, for the kernel's choice.
+    /// Sets the interface that multicast is sent by; ``NetworkInterface/any``, the default, for the kernel's
+    /// choice.
     ///
-    /// - Throws: `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such interface,
-    ///   `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
+    /// - Throws: `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such
+    ///   interface, `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the
+    ///   socket is closed.
     public func setMulticastInterface(_ interface: NetworkInterface) throws(Errno) {
         let descriptor = try ipDescriptor
         try SystemCall.make {
@@ -80,15 +84,17 @@ extension DatagramSocket {
         }
     }
 
-    /// Sets whether multicast is also delivered to sockets of this machine that have joined the group. True by default.
+    /// Sets whether multicast is also delivered to sockets of this machine that have joined the group. True
+    /// by default.
     ///
-    /// - Throws: `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
+    /// - Throws: `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the
+    ///   socket is closed.
     public func setMulticastLoop(_ isLoopedBack: Bool) throws(Errno) {
         try setMulticastOption(ipv4: IP_MULTICAST_LOOP, ipv6: IPV6_MULTICAST_LOOP, isLoopedBack ? 1 : 0)
     }
 
-    /// Sets the time to live of multicast: 0 stays on this machine, 1, the default, on the link, and each router on the way
-    /// takes one more.
+    /// Sets the time to live of multicast: 0 stays on this machine, 1, the default, on the link, and each
+    /// router on the way takes one more.
     ///
     /// - Throws: As ``setMulticastLoop(_:)``.
     public func setMulticastTimeToLive(_ hops: UInt8) throws(Errno) {

@@ -14,15 +14,16 @@ public import SystemPackage
 /// try RunLoop.current.add(server, forMode: .default)
 /// ```
 ///
-/// A pass of the loop receives up to sixteen datagrams with one system call, into a buffer that is reused, and delivers
-/// them one by one as borrowed bytes. The closures are called and released on the loop's thread, and may capture anything.
-/// They may close the socket: no closure is called after that, and datagrams that were received are dropped. They are
-/// never called inside themselves, even if the loop runs nested; the remaining datagrams wait. If the socket leaves its
-/// mode meanwhile, they are delivered in the next mode that it is in.
+/// A pass of the loop receives up to sixteen datagrams with one system call, into a buffer that is reused,
+/// and delivers them one by one as borrowed bytes. The closures are called and released on the loop's thread,
+/// and may capture anything. They may close the socket: no closure is called after that, and datagrams that
+/// were received are dropped. They are never called inside themselves, even if the loop runs nested; the
+/// remaining datagrams wait. If the socket leaves its mode meanwhile, they are delivered in the next mode
+/// that it is in.
 ///
-/// The loop keeps the socket alive until it is closed. A socket in no loop is closed when the last reference to it is
-/// released, and the end of a loop's thread closes the sockets in that loop. A socket and its loop belong to one thread;
-/// every method traps on another.
+/// The loop keeps the socket alive until it is closed. A socket in no loop is closed when the last reference
+/// to it is released, and the end of a loop's thread closes the sockets in that loop. A socket and its loop
+/// belong to one thread; every method traps on another.
 ///
 /// See udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
 public final class DatagramSocket: EventSource {
@@ -40,8 +41,8 @@ public final class DatagramSocket: EventSource {
     public enum Event: Sendable, Hashable {
         /// There is room again after a ``DatagramSocket/send(_:to:)`` that found none.
         case hasSpaceAvailable
-        /// The kernel has reported an error, such as `Errno.connectionRefused` if no socket receives at the connected
-        /// address. The socket goes on.
+        /// The kernel has reported an error, such as `Errno.connectionRefused` if no socket receives at the
+        /// connected address. The socket goes on.
         case errorOccurred(IOError)
     }
 
@@ -70,8 +71,8 @@ public final class DatagramSocket: EventSource {
     /// Creates a socket that receives what is sent to `address`.
     ///
     /// - Parameters:
-    ///   - address: The kernel chooses the port if it is 0; see ``localAddress``. The file that a Unix-domain path creates
-    ///     is removed when the socket is closed. An existing file is not replaced.
+    ///   - address: The kernel chooses the port if it is 0; see ``localAddress``. The file that a Unix-domain
+    ///     path creates is removed when the socket is closed. An existing file is not replaced.
     ///   - options: Options to set before binding.
     ///   - receive: Called for each datagram.
     ///   - events: Called when there is room again, and for errors that no call has returned.
@@ -89,13 +90,14 @@ public final class DatagramSocket: EventSource {
     ///
     /// - Parameters:
     ///   - peer: The address that ``send(_:)`` sends to.
-    ///   - address: The socket's own address; nil for the kernel's choice. A Unix-domain socket without an address receives
-    ///     no answers; with ``SocketAddress/unixUnnamed`` the kernel chooses one.
+    ///   - address: The socket's own address; nil for the kernel's choice. A Unix-domain socket without an
+    ///     address receives no answers; with ``SocketAddress/unixUnnamed`` the kernel chooses one.
     ///   - options: Options to set before binding.
     ///   - receive: Called for each datagram.
     ///   - events: Called when there is room again, and for errors that no call has returned.
-    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or connect(2): `Errno.networkUnreachable`,
-    ///   `Errno.connectionRefused` (Unix-domain), `Errno.noSuchFileOrDirectory`, …
+    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or connect(2):
+    ///   `Errno.networkUnreachable`, `Errno.connectionRefused` (Unix-domain), `Errno.noSuchFileOrDirectory`,
+    ///   …
     public convenience init(
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil, options: Options = Options(),
         receive: @escaping Receiver, events: @escaping EventHandler
@@ -114,8 +116,8 @@ public final class DatagramSocket: EventSource {
     ///   - options: Options to set.
     ///   - receive: Called for each datagram.
     ///   - events: Called when there is room again, and for errors that no call has returned.
-    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.protocolWrongTypeForSocket` for a
-    ///   socket that is not a datagram socket.
+    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or
+    ///   `Errno.protocolWrongTypeForSocket` for a socket that is not a datagram socket.
     public convenience init(
         descriptor: FileDescriptor, options: Options = Options(), receive: @escaping Receiver,
         events: @escaping EventHandler
@@ -183,8 +185,8 @@ public final class DatagramSocket: EventSource {
         get throws(Errno) { try SocketAddress.peer(of: openDescriptor) }
     }
 
-    /// Removes the socket from its loop, closes it, and releases its closures. No closure is called after this. The file of
-    /// a Unix-domain path is removed.
+    /// Removes the socket from its loop, closes it, and releases its closures. No closure is called after
+    /// this. The file of a Unix-domain path is removed.
     public func close() {
         end()
         release()
@@ -266,19 +268,20 @@ extension DatagramSocket {
     ///
     /// - Returns: Whether the kernel has accepted it. If its buffer is full, it has not, and
     ///   ``Event/hasSpaceAvailable`` is delivered once there is room, while the socket is in a loop.
-    /// - Throws: An error of sendto(2): `Errno.messageTooLong`, `Errno.networkUnreachable`, `Errno.permissionDenied` for a
-    ///   broadcast without ``Options/allowsBroadcast``, `Errno.badFileDescriptor` once the socket is closed. On a
-    ///   connected socket also the error that an earlier datagram has caused; then this one was not sent.
-    ///   `Errno.resourceTemporarilyUnavailable` if a Unix-domain receiver that the socket is not connected to has no room:
-    ///   the kernel does not report when it has.
+    /// - Throws: An error of sendto(2): `Errno.messageTooLong`, `Errno.networkUnreachable`,
+    ///   `Errno.permissionDenied` for a broadcast without ``Options/allowsBroadcast``,
+    ///   `Errno.badFileDescriptor` once the socket is closed. On a connected socket also the error that an
+    ///   earlier datagram has caused; then this one was not sent. `Errno.resourceTemporarilyUnavailable` if a
+    ///   Unix-domain receiver that the socket is not connected to has no room: the kernel does not report
+    ///   when it has.
     public func send(_ bytes: RawSpan, to address: SocketAddress) throws(Errno) -> Bool {
         try send(bytes, toward: address)
     }
 
     /// Sends a datagram to the connected address, like ``send(_:to:)``.
     ///
-    /// - Throws: `Errno.addressRequired` or `Errno.socketNotConnected` if the socket is not connected, or an error of
-    ///   ``send(_:to:)``.
+    /// - Throws: `Errno.addressRequired` or `Errno.socketNotConnected` if the socket is not connected, or an
+    ///   error of ``send(_:to:)``.
     public func send(_ bytes: RawSpan) throws(Errno) -> Bool { try send(bytes, toward: nil) }
 
     /// Sends a datagram to `address`, like ``send(_:to:)``.
@@ -314,12 +317,12 @@ extension DatagramSocket {
 
 // MARK: - Receiving
 
-/// Datagrams that were received with one system call, to be delivered one by one. The buffer is reused: receiving
-/// allocates nothing.
+/// Datagrams that were received with one system call, to be delivered one by one. The buffer is reused:
+/// receiving allocates nothing.
 @safe
 private final class DatagramBatch {
-    /// The limit of datagrams that one system call receives. Measured: with sixteen, each costs a quarter less than alone;
-    /// more gain little, and delay the loop's other items.
+    /// The limit of datagrams that one system call receives. Measured: with sixteen, each costs a quarter
+    /// less than alone; more gain little, and delay the loop's other items.
     private static let capacity = 16
     /// The limit of the buffer in bytes, unless a single datagram needs more.
     private static let memoryLimit = 1 << 20

@@ -69,8 +69,8 @@ extension DescriptorHolder {
     /// Whether received bytes are unread (`FIONREAD`, tcp(7)).
     var hasUnreadBytes: Bool { queuedByteCount(UInt(FIONREAD)) > 0 }
 
-    /// The number of sent bytes that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)). 0 for sockets other than TCP's,
-    /// whose bytes are in the peer's queue as soon as they are sent.
+    /// The number of sent bytes that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)). 0 for sockets other
+    /// than TCP's, whose bytes are in the peer's queue as soon as they are sent.
     var unacknowledgedByteCount: Int {
         let count = queuedByteCount(UInt(TIOCOUTQ))
         return count > 0 && isTCP ? count : 0

@@ -4,11 +4,13 @@ import SystemPackage
 
 /// Closes a connection after its output has arrived.
 ///
-/// close(2) of a TCP socket resets the connection if there is unread input, or if input arrives later, and the kernel then
-/// discards unsent output. So the socket is shut down for writing first. Input is read and dropped until the peer closes
-/// too, or has acknowledged everything and is silent. Confined to the streams thread's loop.
+/// close(2) of a TCP socket resets the connection if there is unread input, or if input arrives later, and
+/// the kernel then discards unsent output. So the socket is shut down for writing first. Input is read and
+/// dropped until the peer closes too, or has acknowledged everything and is silent. Confined to the streams
+/// thread's loop.
 final class GracefulClose {
-    /// How long a silent peer that has acknowledged everything may stay open: as long as nginx's lingering_timeout.
+    /// How long a silent peer that has acknowledged everything may stay open: as long as nginx's
+    /// lingering_timeout.
     private static let quietTimeout: Duration = .seconds(5)
     /// No event reports an acknowledgement: the socket is polled at growing intervals up to this one.
     private static let longestInterval: Duration = .milliseconds(100)
@@ -44,8 +46,9 @@ final class GracefulClose {
         socket.unacknowledgedByteCount > 0 || socket.hasUnreadBytes && socket.hasSent
     }
 
-    /// Closes the socket of `holder` through a duplicate of its descriptor, or through the descriptor itself if there is no
-    /// other. If another thread still uses it then, only the input that has arrived is read and dropped.
+    /// Closes the socket of `holder` through a duplicate of its descriptor, or through the descriptor itself
+    /// if there is no other. If another thread still uses it then, only the input that has arrived is read
+    /// and dropped.
     static func begin(for holder: DescriptorHolder, stallTimeout: Duration?, engine: StreamEngine?) {
         if let own = holder.duplicate() ?? holder.move() {
             return begin(own, stallTimeout: stallTimeout, engine: engine)

@@ -12,18 +12,21 @@ public import SystemPackage
 /// print("listening on \(listener.localAddress)")
 /// ```
 ///
-/// Any stream socket works: TCP over IPv4 or IPv6, Unix-domain with a path or an abstract name, or an inherited one. The
-/// socket listens as soon as the listener is created. Connections are accepted while the loop runs in one of the
-/// listener's modes, a bounded number in each pass, so that other items get their turn. The others wait in the kernel's
-/// backlog: to stop accepting for a while, remove the listener from its modes.
+/// Any stream socket works: TCP over IPv4 or IPv6, Unix-domain with a path or an abstract name, or an
+/// inherited one. The socket listens as soon as the listener is created. Connections are accepted while the
+/// loop runs in one of the listener's modes, a bounded number in each pass, so that other items get their
+/// turn. The others wait in the kernel's backlog: to stop accepting for a while, remove the listener from its
+/// modes.
 ///
-/// The handler is called and released on the loop's thread, and may capture anything. It may close the listener. It is
-/// never called inside itself, even if the loop runs nested. The loop keeps the listener alive until it is closed. A
-/// listener in no loop is closed when the last reference to it is released, and the end of a loop's thread closes the
-/// listeners in that loop. A listener and its loop belong to one thread; every method traps on another.
+/// The handler is called and released on the loop's thread, and may capture anything. It may close the
+/// listener. It is never called inside itself, even if the loop runs nested. The loop keeps the listener
+/// alive until it is closed. A listener in no loop is closed when the last reference to it is released, and
+/// the end of a loop's thread closes the listeners in that loop. A listener and its loop belong to one
+/// thread; every method traps on another.
 ///
-/// A pending connection that is lost before it is accepted is skipped. When the process has no descriptor left, or the
-/// kernel no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts. Clients stay in the backlog.
+/// A pending connection that is lost before it is accepted is skipped. When the process has no descriptor
+/// left, or the kernel no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts.
+/// Clients stay in the backlog.
 ///
 /// To serve one port on several threads, create a listener for each with ``Options/reusesPort``.
 ///
@@ -33,7 +36,8 @@ public final class Listener: EventSource {
     public struct Connection {
         /// The stream from the peer. Neither opened nor scheduled yet.
         public let input: InputStream
-        /// The stream to the peer. Neither opened nor scheduled yet. Closing both streams closes the connection.
+        /// The stream to the peer. Neither opened nor scheduled yet. Closing both streams closes the
+        /// connection.
         public let output: OutputStream
         /// The peer's address; ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
         public let peer: SocketAddress
@@ -45,7 +49,8 @@ public final class Listener: EventSource {
     /// Receives the reason for a back-off.
     public typealias FaultHandler = (Listener, IOError) -> Void
 
-    /// The limit of connections that one pass accepts: about half a millisecond's work if streams are opened for each.
+    /// The limit of connections that one pass accepts: about half a millisecond's work if streams are opened
+    /// for each.
     static let connectionsPerPass = 32
 
     /// The listener's address, as completed by the kernel: with the port that it has chosen.
@@ -62,13 +67,14 @@ public final class Listener: EventSource {
     /// Listens at `address`.
     ///
     /// - Parameters:
-    ///   - address: The kernel chooses the port if it is 0. A Unix-domain path is created, in place of one that a server
-    ///     has left behind, and removed when the listener is closed.
+    ///   - address: The kernel chooses the port if it is 0. A Unix-domain path is created, in place of one
+    ///     that a server has left behind, and removed when the listener is closed.
     ///   - options: Options to set before listening.
     ///   - handler: Called for each connection.
     ///   - faults: Called with the reason when the listener backs off, at most once a second.
-    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2): `Errno.addressInUse` if a
-    ///   server listens there or the path is not a socket's, `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
+    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2):
+    ///   `Errno.addressInUse` if a server listens there or the path is not a socket's,
+    ///   `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
     public convenience init(
         _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler,
         faults: @escaping FaultHandler
@@ -79,15 +85,16 @@ public final class Listener: EventSource {
         try self.init(socket, handler, faults)
     }
 
-    /// Takes ownership of a socket that listens already, such as one inherited by socket activation (sd_listen_fds(3)).
+    /// Takes ownership of a socket that listens already, such as one inherited by socket activation
+    /// (sd_listen_fds(3)).
     ///
     /// - Parameters:
-    ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options, which
-    ///     accepted connections inherit, stay as they are, and so does the file of a Unix-domain path.
+    ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options,
+    ///     which accepted connections inherit, stay as they are, and so does the file of a Unix-domain path.
     ///   - handler: Called for each connection.
     ///   - faults: Called with the reason when the listener backs off, at most once a second.
-    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket
-    ///   that does not listen.
+    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument`
+    ///   for a socket that does not listen.
     public convenience init(
         descriptor: FileDescriptor, handler: @escaping Handler, faults: @escaping FaultHandler
     ) throws(IOError) {
@@ -114,17 +121,18 @@ public final class Listener: EventSource {
     /// The listening socket, until the listener is closed.
     package var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
 
-    /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`, `Errno.tooManyOpenFilesInSystem`,
-    /// `Errno.noMemory`, …
+    /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`,
+    /// `Errno.tooManyOpenFilesInSystem`, `Errno.noMemory`, …
     public var fault: IOError? {
         loop?.assertCurrent()
         return backoffReason
     }
 
-    /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after this.
+    /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after
+    /// this.
     ///
-    /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain path is removed,
-    /// unless another one has replaced it.
+    /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain
+    /// path is removed, unless another one has replaced it.
     public func close() {
         end()
         release()
@@ -132,9 +140,9 @@ public final class Listener: EventSource {
 
     /// Accepts the connections in the backlog, calling the handler for each, and then closes the listener.
     ///
-    /// No client that the kernel has accepted, and that may have sent a request, is disconnected. The handler is called,
-    /// whatever the mode, before this returns; or, if this is called by the handler, after that returns. At most as many
-    /// connections are accepted as the backlog can hold.
+    /// No client that the kernel has accepted, and that may have sent a request, is disconnected. The handler
+    /// is called, whatever the mode, before this returns; or, if this is called by the handler, after that
+    /// returns. At most as many connections are accepted as the backlog can hold.
     public func drain() {
         isDraining = true
         end()
@@ -220,20 +228,20 @@ extension Listener {
     public struct Options: Sendable, Hashable {
         /// The limit of pending connections; listen(2). The kernel caps it at `net.core.somaxconn`.
         public var backlog: Int
-        /// Whether the address may be bound while connections of an earlier server are in TIME_WAIT (`SO_REUSEADDR`), so
-        /// that a server can restart at once. IP only.
+        /// Whether the address may be bound while connections of an earlier server are in TIME_WAIT
+        /// (`SO_REUSEADDR`), so that a server can restart at once. IP only.
         public var reusesAddress: Bool
-        /// Whether other listeners of the same user that also set this may listen at the same address and port; the kernel
-        /// distributes the connections among them (`SO_REUSEPORT`).
+        /// Whether other listeners of the same user that also set this may listen at the same address and
+        /// port; the kernel distributes the connections among them (`SO_REUSEPORT`).
         public var reusesPort: Bool
         /// Whether an IPv6 listener rejects connections over IPv4 (`IPV6_V6ONLY`). If false, a listener at
         /// ``SocketAddress/ipv6Any(port:)`` accepts both, whatever the system's default is.
         public var isIPv6Only: Bool
-        /// Whether accepted connections send small writes at once instead of collecting them (`TCP_NODELAY`). If false, a
-        /// message of more than one write may wait up to 40 ms for the peer's acknowledgement.
+        /// Whether accepted connections send small writes at once instead of collecting them (`TCP_NODELAY`).
+        /// If false, a message of more than one write may wait up to 40 ms for the peer's acknowledgement.
         public var noDelay: Bool
-        /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the process's
-        /// umask(2) leaves.
+        /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the
+        /// process's umask(2) leaves.
         public var permissions: FilePermissions?
 
         /// Creates options.

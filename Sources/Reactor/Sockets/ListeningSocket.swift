@@ -49,7 +49,8 @@ struct ListeningSocket: ~Copyable {
         self.owned = owned
     }
 
-    /// Removes the file first, while the socket still listens: otherwise another server could already have taken the path.
+    /// Removes the file first, while the socket still listens: otherwise another server could already have
+    /// taken the path.
     deinit { file?.remove() }
 
     var descriptor: FileDescriptor { FileDescriptor(rawValue: owned.number) }
@@ -76,8 +77,8 @@ struct ListeningSocket: ~Copyable {
     }
 }
 
-/// The errors of accept(2) that concern only the pending connection: those in its manual page, and those that firewalls
-/// and protocols add.
+/// The errors of accept(2) that concern only the pending connection: those in its manual page, and those that
+/// firewalls and protocols add.
 private let connectionErrors: Set<CInt> = [
     ECONNABORTED, ECONNRESET, EPROTO, EPERM, ETIMEDOUT, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
     ENONET, ENOPROTOOPT, EOPNOTSUPP, ENOSR, ESOCKTNOSUPPORT, EPROTONOSUPPORT,
@@ -101,8 +102,8 @@ extension FileDescriptor {
 
     /// Binds to a Unix-domain path and listens. Replaces the socket file of a server that no longer runs.
     ///
-    /// Between bind(2) and listen(2) a socket looks like that of a server that no longer runs. So listeners in one folder
-    /// take turns.
+    /// Between bind(2) and listen(2) a socket looks like that of a server that no longer runs. So listeners
+    /// in one folder take turns.
     fileprivate func listen(
         atPath path: FilePath, _ address: SocketAddress, _ options: Listener.Options
     ) throws(Errno) -> SocketFile? {
@@ -144,7 +145,8 @@ struct SocketFile {
 
     var isSocket: Bool { status.st_mode & S_IFMT == S_IFSOCK }
 
-    /// Removes the file, unless another one has replaced it. In a child of fork(2) the file is the parent's, and stays.
+    /// Removes the file, unless another one has replaced it. In a child of fork(2) the file is the parent's,
+    /// and stays.
     func remove() {
         guard forks == Fork.count, let current = path.status else { return }
         guard current.st_dev == status.st_dev, current.st_ino == status.st_ino else { return }
@@ -182,8 +184,8 @@ extension SocketAddress {
 private let lockTimeout = Duration.seconds(1)
 private let lockRetryMicroseconds: UInt32 = 500
 
-/// Locks a folder (flock(2)), which leaves no file behind. The lock ends with the descriptor. Nil if the folder cannot be
-/// opened; after ``lockTimeout`` the descriptor is returned without the lock.
+/// Locks a folder (flock(2)), which leaves no file behind. The lock ends with the descriptor. Nil if the
+/// folder cannot be opened; after ``lockTimeout`` the descriptor is returned without the lock.
 private func lockFolder(_ path: FilePath) -> OwnedDescriptor? {
     let path = path.isEmpty ? FilePath(".") : path
     let number = unsafe path.withPlatformString { unsafe open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }

@@ -4,9 +4,9 @@ public import SystemPackage
 
 /// Resolves the names of hosts and services without blocking the run loop.
 ///
-/// It calls getaddrinfo(3), so it gives the same answers as other programs on the machine: from hosts(5), DNS, and the
-/// other services in nsswitch.conf(5). Up to eight lookups run concurrently on queues of the resolver; further ones wait.
-/// The addresses are in the order of RFC 6724, in which to try them.
+/// It calls getaddrinfo(3), so it gives the same answers as other programs on the machine: from hosts(5),
+/// DNS, and the other services in nsswitch.conf(5). Up to eight lookups run concurrently on queues of the
+/// resolver; further ones wait. The addresses are in the order of RFC 6724, in which to try them.
 ///
 /// ```swift
 /// Resolver.resolve(host: "localhost", port: 80) { answer in
@@ -32,17 +32,18 @@ public enum Resolver {
 
     /// Resolves the addresses of `host` for the calling thread's loop.
     ///
-    /// The lookup continues until its completion has been called, also if it is not retained. If the loop's thread ends
-    /// before, the completion is released without having been called.
+    /// The lookup continues until its completion has been called, also if it is not retained. If the loop's
+    /// thread ends before, the completion is released without having been called.
     ///
     /// - Parameters:
-    ///   - host: A name or a numeric address: `example.org`, `127.0.0.1`, `::1`, `fe80::1%eth0`. A numeric address needs
-    ///     no thread.
+    ///   - host: A name or a numeric address: `example.org`, `127.0.0.1`, `::1`, `fe80::1%eth0`. A numeric
+    ///     address needs no thread.
     ///   - port: The port of the addresses.
     ///   - family: The family of the addresses; any by default.
-    ///   - modes: The modes of the loop in which the completion is called. The lookup keeps them non-empty until then.
-    ///   - completion: Called once on the loop's thread, after this method has returned, and released there. It may
-    ///     capture anything, and may run the loop.
+    ///   - modes: The modes of the loop in which the completion is called. The lookup keeps them non-empty
+    ///     until then.
+    ///   - completion: Called once on the loop's thread, after this method has returned, and released there.
+    ///     It may capture anything, and may run the loop.
     /// - Returns: The lookup, which ``Lookup/cancel()`` ends.
     /// - Precondition: `modes` is not empty.
     @discardableResult
@@ -130,11 +131,12 @@ extension Resolver {
             }
         }
 
-        /// Cancels the lookup and releases its completion. Has no effect once the completion was called. Any thread.
+        /// Cancels the lookup and releases its completion. Has no effect once the completion was called. Any
+        /// thread.
         ///
-        /// If this is called on the loop's thread, the completion is not called afterwards. If it is called on another
-        /// thread, the completion may just be running. A call of getaddrinfo(3) that has begun continues in the
-        /// background, and its answer is discarded.
+        /// If this is called on the loop's thread, the completion is not called afterwards. If it is called
+        /// on another thread, the completion may just be running. A call of getaddrinfo(3) that has begun
+        /// continues in the background, and its answer is discarded.
         public func cancel() { _ = end() }
 
         private func deliver() {

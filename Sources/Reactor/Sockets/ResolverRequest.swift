@@ -30,8 +30,9 @@ struct ResolverQuery: Sendable {
         if case .name(let name) = service, name.isEmpty || name.utf8.contains(0) {
             return failure(.unknownService)
         }
-        // AI_ADDRCONFIG spares the queries for families of which the machine has no address. It does not count loopback
-        // addresses, though: so it is not used for localhost, and a name that is not found is looked up without it.
+        // AI_ADDRCONFIG spares the queries for families of which the machine has no address. It does not
+        // count loopback addresses, though: so it is not used for localhost, and a name that is not found is
+        // looked up without it.
         guard family == .unspecified, !isLocalHost else { return resolve(flags: 0) }
         let answer = resolve(flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer else { return answer }
@@ -111,9 +112,9 @@ final class ResolverRequest: Sendable {
 final class ResolverQueue: Sendable {
     /// The number of concurrent lookups.
     ///
-    /// A lookup whose server is silent takes many seconds (resolv.conf(5): five for each try). The width is more than
-    /// work for the processor would need, so that a few slow lookups do not delay the quick ones, but small enough that a
-    /// burst of names does not take a thread for each.
+    /// A lookup whose server is silent takes many seconds (resolv.conf(5): five for each try). The width is
+    /// more than work for the processor would need, so that a few slow lookups do not delay the quick ones,
+    /// but small enough that a burst of names does not take a thread for each.
     static let width = 8
 
     static let shared = ResolverQueue(width: width)
@@ -125,8 +126,8 @@ final class ResolverQueue: Sendable {
 
     private let state: Mutex<State>
 
-    /// Dispatch starts a thread for a serial queue at once. The blocks of a concurrent queue get one for each processor,
-    /// and further ones only after a second.
+    /// Dispatch starts a thread for a serial queue at once. The blocks of a concurrent queue get one for each
+    /// processor, and further ones only after a second.
     init(width: Int) {
         state = Mutex(State(idleQueues: (1...width).map { DispatchQueue(label: "Resolver \($0)") }))
     }

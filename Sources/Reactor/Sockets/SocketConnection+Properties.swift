@@ -38,7 +38,8 @@ struct SocketWaits {
 
 /// The options of a pair of socket streams.
 struct SocketOptions {
-    /// How long resolving and connecting may take: less than the kernel's two minutes of SYN retries, as in BSD.
+    /// How long resolving and connecting may take: less than the kernel's two minutes of SYN retries, as in
+    /// BSD.
     var connectTimeout: Duration = .seconds(75)
     var idleTimeout: Duration?
     var writeTimeout: Duration?
@@ -123,8 +124,8 @@ struct SocketServiceType {
     }
 }
 
-/// The name that a property's value stands for: a string, Foundation's too, or a value with a string as its raw value,
-/// boxed or not.
+/// The name that a property's value stands for: a string, Foundation's too, or a value with a string as its
+/// raw value, boxed or not.
 func propertyName(_ value: Any?) -> String? {
     value as? String ?? (value as? any RawRepresentable)?.rawValue as? String
 }
@@ -167,8 +168,8 @@ struct SocketRequirements {
         return isProxied ? .proxyUnavailable : nil
     }
 
-    /// The security level that a property's value requires: a name, as a string or in a type of its own, boxed, or in a
-    /// dictionary of settings. An unknown value requires security.
+    /// The security level that a property's value requires: a name, as a string or in a type of its own,
+    /// boxed, or in a dictionary of settings. An unknown value requires security.
     static func securityLevel(_ value: Any?) -> String {
         guard let value else { return noSecurity }
         if let name = propertyName(value) { return name }
@@ -188,7 +189,8 @@ extension SocketConnection {
     /// Why neither half opens or moves another byte.
     var refusal: StreamRequirementError? { state.withLock { $0.refusal } }
 
-    /// Whether an open half has a ``refusal``. That came with a fault, and checking for the fault first spares the lock.
+    /// Whether an open half has a ``refusal``. That came with a fault, and checking for the fault first
+    /// spares the lock.
     var isRefused: Bool { fault != nil && refusal != nil }
 
     /// Changes the requirements. A connection that cannot meet them, and exists or is being made, fails.

@@ -148,7 +148,8 @@ final class SocketConnection: Sendable {
         closeSocket(closing)
     }
 
-    /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to send.
+    /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to
+    /// send.
     private func closeSocket(_ closing: Closing) {
         // In a child of fork(2) the connection is the parent's, and must not be shut down.
         let isOwned = holder.closesWhenDone && fault == nil && forks == Fork.count
@@ -191,7 +192,8 @@ final class SocketConnection: Sendable {
 
     // MARK: Faults
 
-    /// Records why the connection has failed, and notifies the other half; or both, if neither half found out.
+    /// Records why the connection has failed, and notifies the other half; or both, if neither half found
+    /// out.
     func fail(_ error: Errno, on half: Half?) {
         let waits = state.withLock { state -> SocketWaits? in
             guard state.fault == nil else { return nil }
@@ -249,8 +251,8 @@ final class SocketConnection: Sendable {
 }
 
 extension SocketConnection.State {
-    /// Closes a half. The output's engine and write buffer stay until the socket is closed too: one is notified of lost
-    /// bytes, and the other may still have to send some.
+    /// Closes a half. The output's engine and write buffer stay until the socket is closed too: one is
+    /// notified of lost bytes, and the other may still have to send some.
     fileprivate mutating func close(
         _ half: SocketConnection.Half, _ bufferSlot: borrowing WriteBufferSlot
     ) -> SocketConnection.Closing {

@@ -9,7 +9,8 @@ struct ConnectedSocket: Sendable {
     let peer: SocketAddress
 }
 
-/// An attempt to connect to a host or an address: resolves the name, then tries the addresses on the streams thread.
+/// An attempt to connect to a host or an address: resolves the name, then tries the addresses on the streams
+/// thread.
 final class SocketConnector: Sendable {
     typealias Outcome = Result<ConnectedSocket, any Error>
 
@@ -106,12 +107,13 @@ final class SocketConnector: Sendable {
 
 /// Connects to the first of several addresses that answers (RFC 8305, "Happy Eyeballs").
 ///
-/// Attempts start one after another: each a moment after the one before, or as soon as that one has failed. The first
-/// that succeeds ends the others. Confined to the loop that it is created on.
+/// Attempts start one after another: each a moment after the one before, or as soon as that one has failed.
+/// The first that succeeds ends the others. Confined to the loop that it is created on.
 final class HappyEyeballs {
     /// RFC 8305's Connection Attempt Delay.
     private static let attemptDelay: Duration = .milliseconds(250)
-    /// The kernel reports no room in a Unix-domain listener's queue, so it is polled: rarely enough to cost nothing.
+    /// The kernel reports no room in a Unix-domain listener's queue, so it is polled: rarely enough to cost
+    /// nothing.
     private static let retryDelay: Duration = .milliseconds(10)
 
     private let completion: (SocketConnector.Outcome) -> Void
@@ -203,7 +205,8 @@ final class HappyEyeballs {
         guard let peer = try? SocketAddress.peer(of: descriptor) else {
             return failed(socket, .socketNotConnected)
         }
-        // The kernel may choose the unused local port that is being connected to: then the socket is its own peer.
+        // The kernel may choose the unused local port that is being connected to: then the socket is its own
+        // peer.
         if peer.port != nil, peer == (try? SocketAddress.local(of: descriptor)) {
             return failed(socket, .connectionRefused)
         }
@@ -217,7 +220,8 @@ final class HappyEyeballs {
     }
 }
 
-/// A socket that is being connected. Releasing the attempt closes the socket, unless the connection owns it by then.
+/// A socket that is being connected. Releasing the attempt closes the socket, unless the connection owns it
+/// by then.
 private final class Attempt {
     let socket: DescriptorHolder
     private(set) var source: DescriptorSource!
@@ -235,13 +239,14 @@ private final class Attempt {
 }
 
 extension [SocketAddress] {
-    /// The addresses in the order in which to try them: families alternate, so that a family without a route delays only
-    /// every other attempt (RFC 8305, section 4).
+    /// The addresses in the order in which to try them: families alternate, so that a family without a route
+    /// delays only every other attempt (RFC 8305, section 4).
     ///
-    /// The family of the first address comes first. Addresses of one family keep their order, which the resolver
-    /// provides according to RFC 6724.
+    /// The family of the first address comes first. Addresses of one family keep their order, which the
+    /// resolver provides according to RFC 6724.
     ///
-    /// - Parameter firstCount: The number of addresses of the first family that come before one of another family.
+    /// - Parameter firstCount: The number of addresses of the first family that come before one of another
+    ///   family.
     public func interleavingFamilies(firstCount: Int = 1) -> [SocketAddress] {
         guard let family = first?.family else { return [] }
         var preferred = filter { $0.family == family }[...]

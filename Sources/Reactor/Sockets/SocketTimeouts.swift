@@ -1,11 +1,11 @@
 import Glibc
 import Synchronization
 
-/// Fails a connection that has been idle for too long, or whose peer has accepted no byte for too long. Its timer is on
-/// the streams thread, so it fires whatever the streams' loops do.
+/// Fails a connection that has been idle for too long, or whose peer has accepted no byte for too long. Its
+/// timer is on the streams thread, so it fires whatever the streams' loops do.
 ///
-/// Moving a byte does not touch the timer, which computes its next date when it fires. For the write timeout the timer is
-/// armed only when a write starts to wait for the peer.
+/// Moving a byte does not touch the timer, which computes its next date when it fires. For the write timeout
+/// the timer is armed only when a write starts to wait for the peer.
 final class SocketTimeouts: Sendable {
     /// When a byte was last received or sent, in nanoseconds of the monotonic clock.
     let lastActivity = Atomic<Int64>(0)

@@ -3,15 +3,17 @@ public import SystemPackage
 extension Stream {
     /// Creates two streams that share a connection to a host, given by name or as a numeric address.
     ///
-    /// Opening either stream resolves the name (getaddrinfo(3)) and tries the addresses, a quarter of a second after one
-    /// another and alternating between families, until one answers (RFC 8305). None of this blocks the loop's thread.
-    /// Meanwhile the status is ``Status/opening``. Only a stream that was opened delivers ``Event/openCompleted`` or
-    /// ``Event/errorOccurred``; one that is opened once the connection exists is open at once. Opening fails with a
-    /// ``ResolverError`` if the name cannot be resolved, and otherwise with an ``IOError``: that of the last address if
-    /// none answers, or `Errno.timedOut` after the ``connectTimeout``.
+    /// Opening either stream resolves the name (getaddrinfo(3)) and tries the addresses, a quarter of a
+    /// second after one another and alternating between families, until one answers (RFC 8305). None of this
+    /// blocks the loop's thread. Meanwhile the status is ``Status/opening``. Only a stream that was opened
+    /// delivers ``Event/openCompleted`` or ``Event/errorOccurred``; one that is opened once the connection
+    /// exists is open at once. Opening fails with a ``ResolverError`` if the name cannot be resolved, and
+    /// otherwise with an ``IOError``: that of the last address if none answers, or `Errno.timedOut` after the
+    /// ``connectTimeout``.
     ///
-    /// The connection ends when both streams are closed; ``OutputStream/shutDown()`` ends one direction. A fault that one
-    /// stream finds is also a fault of the other, which may read the bytes that arrived before.
+    /// The connection ends when both streams are closed; ``OutputStream/shutDown()`` ends one direction. A
+    /// fault that one stream finds is also a fault of the other, which may read the bytes that arrived
+    /// before.
     public static func connection(
         toHost host: String, port: UInt16
     ) -> (input: InputStream, output: OutputStream) {
@@ -29,7 +31,8 @@ extension Stream {
     /// The socket's file status flags do not matter, and stay as they are.
     /// - Parameters:
     ///   - descriptor: A connected socket.
-    ///   - closeWhenDone: Whether closing both streams closes it; see also ``PropertyKey/shouldCloseNativeSocketKey``.
+    ///   - closeWhenDone: Whether closing both streams closes it; see also
+    ///     ``PropertyKey/shouldCloseNativeSocketKey``.
     /// - Precondition: `descriptor` is not negative.
     public static func connection(
         descriptor: FileDescriptor, closeWhenDone: Bool = false
@@ -73,7 +76,8 @@ extension Stream {
 
 /// Typed forms of the socket properties. Both halves of a pair share them.
 extension Stream {
-    /// The socket's descriptor; nil before there is one and after it was closed. The stream owns it: do not close it.
+    /// The socket's descriptor; nil before there is one and after it was closed. The stream owns it: do not
+    /// close it.
     public var socketDescriptor: FileDescriptor? { property(forKey: .socketDescriptorKey) as? FileDescriptor }
 
     /// The socket's own address, from getsockname(2); nil before there is a socket.
@@ -100,7 +104,8 @@ extension Stream {
         set { setOption(newValue, forKey: .socketIdleTimeoutKey) }
     }
 
-    /// How long the peer may accept none of the bytes that wait for it before both halves fail with `Errno.timedOut`.
+    /// How long the peer may accept none of the bytes that wait for it before both halves fail with
+    /// `Errno.timedOut`.
     ///
     /// The failure comes up to a quarter of the timeout later. Nil, the default, disables the timeout.
     /// - Precondition: Set to nil or a positive duration, on a socket stream.
@@ -118,7 +123,8 @@ extension Stream {
         set { setOption(newValue, forKey: .socketNoDelayKey) }
     }
 
-    /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`, socket(7)).
+    /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`,
+    /// socket(7)).
     ///
     /// The probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
     /// - Precondition: Set on a socket stream.
@@ -138,7 +144,8 @@ extension Stream {
 // MARK: - Property keys
 
 extension Stream.PropertyKey {
-    /// A `Bool`: whether the socket is closed with the second stream. True by default for a connection to a host.
+    /// A `Bool`: whether the socket is closed with the second stream. True by default for a connection to a
+    /// host.
     public static let shouldCloseNativeSocketKey = Self("kCFStreamPropertyShouldCloseNativeSocket")
 
     /// A `String`: the host's name, or its address; nil while unknown.
@@ -172,7 +179,8 @@ extension Stream.PropertyKey {
     public static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
 }
 
-// Cocoa's keys of what this library does not support, or supports in ReactorFoundation only, where they are public.
+// Cocoa's keys of what this library does not support, or supports in ReactorFoundation only, where they are
+// public.
 extension Stream.PropertyKey {
     static let securityLevel = Self("kCFStreamPropertySocketSecurityLevel")
     static let securitySettings = Self("kCFStreamPropertySSLSettings")

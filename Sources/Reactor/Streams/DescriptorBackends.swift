@@ -5,13 +5,13 @@ import SystemPackage
 
 /// Reads a pipe, FIFO, terminal or other device that epoll(7) watches.
 ///
-/// A read blocks in poll(2), which closing the stream can end, and not in read(2). The exception is a blocking descriptor
-/// without `RWF_NOWAIT` whose bytes another reader takes after poll(2) has found them.
+/// A read blocks in poll(2), which closing the stream can end, and not in read(2). The exception is a
+/// blocking descriptor without `RWF_NOWAIT` whose bytes another reader takes after poll(2) has found them.
 final class DescriptorInput: InputBackend {
     private let holder: DescriptorHolder
     private let waiting = DescriptorWait()
-    /// Whether a read may be tried without poll(2): the descriptor is non-blocking, or the kernel supports `RWF_NOWAIT`
-    /// for it, as it does for pipes since Linux 6.5.
+    /// Whether a read may be tried without poll(2): the descriptor is non-blocking, or the kernel supports
+    /// `RWF_NOWAIT` for it, as it does for pipes since Linux 6.5.
     private let canTry = Atomic(true)
     private let isNonBlocking: Bool
 
@@ -78,9 +78,9 @@ final class DescriptorInput: InputBackend {
 
 /// Writes a pipe, FIFO, terminal or other device that epoll(7) watches.
 ///
-/// A blocking descriptor is opened again as non-blocking, because `O_NONBLOCK` is shared with every user of the open
-/// file. If that fails, each write is limited to what poll(2) guarantees, and can still block when another writer fills
-/// the pipe in between.
+/// A blocking descriptor is opened again as non-blocking, because `O_NONBLOCK` is shared with every user of
+/// the open file. If that fails, each write is limited to what poll(2) guarantees, and can still block when
+/// another writer fills the pipe in between.
 final class DescriptorOutput: KernelOutput {
     private let given: DescriptorHolder
     let target: DescriptorHolder

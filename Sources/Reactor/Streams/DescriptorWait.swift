@@ -1,7 +1,8 @@
 import Glibc
 import SystemPackage
 
-/// Waits for a descriptor in a way that another thread can end: with poll(2) on the descriptor and on an eventfd(2).
+/// Waits for a descriptor in a way that another thread can end: with poll(2) on the descriptor and on an
+/// eventfd(2).
 ///
 /// Each half of a connection has its own, so that closing one half does not end the waits of the other.
 final class DescriptorWait: Sendable {

@@ -4,7 +4,8 @@ import SystemPackage
 
 /// An output whose kernel buffer can fill up: a socket, pipe or terminal.
 ///
-/// Without a write buffer, `write` blocks only if the kernel takes no byte. With one, it blocks only off a run loop.
+/// Without a write buffer, `write` blocks only if the kernel takes no byte. With one, it blocks only off a
+/// run loop.
 protocol KernelOutput: OutputBackend {
     /// The descriptor that the bytes are sent to.
     var target: DescriptorHolder { get }
@@ -52,7 +53,8 @@ extension KernelOutput {
     }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
-        // The buffer is read once: closing the stream removes it, and later bytes must not overtake its bytes.
+        // The buffer is read once: closing the stream removes it, and later bytes must not overtake its
+        // bytes.
         let buffer = buffer
         while true {
             if let fault { throw fault }

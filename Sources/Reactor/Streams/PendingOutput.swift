@@ -2,8 +2,8 @@ import CReactorLinux
 import Glibc
 import Synchronization
 
-/// Output that was accepted but not sent when `write` or `close` returned. The process waits for it at exit, for up to
-/// ``exitPatience``.
+/// Output that was accepted but not sent when `write` or `close` returned. The process waits for it at exit,
+/// for up to ``exitPatience``.
 ///
 /// Uses atexit(3): `exit` and a return from main wait, `_exit` and signals do not.
 enum PendingOutput {
@@ -12,15 +12,16 @@ enum PendingOutput {
 
     private struct State {
         var count = 0
-        /// Identifies the process that the count belongs to: a child of fork(2) does not send its parent's output.
+        /// Identifies the process that the count belongs to: a child of fork(2) does not send its parent's
+        /// output.
         var forks = Fork.count
     }
 
     private static let state = Mutex(State())
     private static let changed = Condition()
     private static let exiting = Atomic(false)
-    /// The last process that had pending output. A child of fork(2) that had none must not take the locks, which a thread
-    /// of its parent may have held.
+    /// The last process that had pending output. A child of fork(2) that had none must not take the locks,
+    /// which a thread of its parent may have held.
     private static let owner = Atomic<UInt32>(0)
 
     /// Registers with atexit(3), once.

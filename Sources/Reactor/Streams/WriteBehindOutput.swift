@@ -4,12 +4,13 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// A file that is written on a Dispatch queue, so that a slow disk does not block the loop. The number of bytes that wait
-/// to be written is bounded.
+/// A file that is written on a Dispatch queue, so that a slow disk does not block the loop. The number of
+/// bytes that wait to be written is bounded.
 ///
 /// Without a loop the calling thread writes, so that a full disk is an error of the write itself.
 final class WriteBehindOutput: OutputBackend {
-    /// The limit of accepted bytes that are not written yet: enough for a disk to be busy while the loop produces more.
+    /// The limit of accepted bytes that are not written yet: enough for a disk to be busy while the loop
+    /// produces more.
     static let byteLimit = 262_144
 
     private struct State {
@@ -21,7 +22,8 @@ final class WriteBehindOutput: OutputBackend {
         var writingCount = 0
         var isWriting = false
         var fault: Errno?
-        /// Whether no more bytes are accepted. Those that were accepted are written before the file is closed.
+        /// Whether no more bytes are accepted. Those that were accepted are written before the file is
+        /// closed.
         var isClosed = false
         /// The final offset, once closed.
         var lastOffset: Int?
@@ -74,7 +76,8 @@ final class WriteBehindOutput: OutputBackend {
         }
     }
 
-    /// Accepts as many bytes as there is room for; nil if there is none. Throws `canceled` once the stream is closed.
+    /// Accepts as many bytes as there is room for; nil if there is none. Throws `canceled` once the stream is
+    /// closed.
     private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer? {
         let result = state.withLock { state -> Result<(count: Int, isFirst: Bool), Errno>? in
             if let fault = state.fault { return .failure(fault) }

@@ -24,7 +24,8 @@ final class WriteBufferSender {
         expectProgress()
     }
 
-    /// Registers the descriptor. If the kernel has no memory or descriptors for that, sends what it can and tries again.
+    /// Registers the descriptor. If the kernel has no memory or descriptors for that, sends what it can and
+    /// tries again.
     private func watch() {
         guard !hasEnded, let source else { return }
         do throws(Errno) { try RunLoop.current.add(source, forMode: .default) } catch {

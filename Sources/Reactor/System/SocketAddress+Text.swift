@@ -1,14 +1,14 @@
 import Glibc
 
-// Numeric IP addresses, as in RFC 4291, RFC 4007 (scopes) and RFC 5952. Unix-domain names have a prefix, and %XX for bytes
-// that cannot be printed.
+// Numeric IP addresses, as in RFC 4291, RFC 4007 (scopes) and RFC 5952. Unix-domain names have a prefix, and
+// %XX for bytes that cannot be printed.
 
 extension SocketAddress {
     /// Parses an address in the form of ``description``: `127.0.0.1:80`, `[::1]:80`, `[fe80::1%eth0]:80`,
     /// `unix:/run/a.sock`, `unix-abstract:name`.
     ///
-    /// Nil for anything else, such as a host name, a port above 65535, or an interface that this machine does not have. A
-    /// scope may be the name of an interface or its number.
+    /// Nil for anything else, such as a host name, a port above 65535, or an interface that this machine does
+    /// not have. A scope may be the name of an interface or its number.
     public init?(_ text: String) {
         if let path = text.dropping(prefix: "unix:") {
             self.init(unixText: path, isAbstract: false)
@@ -25,7 +25,8 @@ extension SocketAddress {
         }
     }
 
-    /// Parses an IP address without a port: `127.0.0.1`, `::1`, `[::1]`, `fe80::1%eth0`. Nil for anything else.
+    /// Parses an IP address without a port: `127.0.0.1`, `::1`, `[::1]`, `fe80::1%eth0`. Nil for anything
+    /// else.
     public init?(_ host: String, port: UInt16) {
         var text = host[...]
         let isBracketed = text.first == "["
@@ -67,10 +68,11 @@ extension SocketAddress {
 }
 
 extension SocketAddress: CustomStringConvertible {
-    /// The address as text, which ``init(_:)`` parses, except for the flow information of IPv6 and for other families.
+    /// The address as text, which ``init(_:)`` parses, except for the flow information of IPv6 and for other
+    /// families.
     ///
-    /// `127.0.0.1:80`, `[fe80::1%eth0]:80`, `unix:/run/a.sock`, `unix-abstract:name`, and `unix:` for a socket without a
-    /// name. Control bytes, `%`, and bytes that are not UTF-8 become %XX.
+    /// `127.0.0.1:80`, `[fe80::1%eth0]:80`, `unix:/run/a.sock`, `unix-abstract:name`, and `unix:` for a
+    /// socket without a name. Control bytes, `%`, and bytes that are not UTF-8 become %XX.
     public var description: String {
         switch storage {
         case .ipv4(_, let port): "\(host!):\(port)"

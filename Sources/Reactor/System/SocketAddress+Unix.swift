@@ -46,8 +46,8 @@ extension SocketAddress {
         self.init(.unix(unixPath))
     }
 
-    /// Creates an abstract Unix-domain address: a name of any bytes, which is not in the file system and is released when
-    /// the socket is closed.
+    /// Creates an abstract Unix-domain address: a name of any bytes, which is not in the file system and is
+    /// released when the socket is closed.
     ///
     /// - Throws: ``UnixNameError`` for a name that is empty or longer than ``unixNameLimit``.
     public init(unixAbstractName name: some Sequence<UInt8>) throws(UnixNameError) {

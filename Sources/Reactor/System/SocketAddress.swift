@@ -2,8 +2,8 @@ import Glibc
 
 /// The address of a socket: IPv4, IPv6, Unix-domain, or of any other family that the kernel has.
 ///
-/// IP addresses need no allocation. Two addresses are equal if all their parts are. Ports and numbers are in the host's
-/// byte order.
+/// IP addresses need no allocation. Two addresses are equal if all their parts are. Ports and numbers are in
+/// the host's byte order.
 ///
 /// ```swift
 /// let server = SocketAddress("[::1]:8080")
@@ -55,10 +55,12 @@ public struct SocketAddress: Sendable, Hashable {
     /// 0.0.0.0, for binding to all IPv4 addresses of this machine.
     public static func ipv4Any(port: UInt16) -> SocketAddress { ipv4(0, port: port) }
 
-    /// ::, for binding to all IPv6 addresses of this machine, and to its IPv4 addresses unless the socket excludes them.
+    /// ::, for binding to all IPv6 addresses of this machine, and to its IPv4 addresses unless the socket
+    /// excludes them.
     public static func ipv6Any(port: UInt16) -> SocketAddress { ipv6(0, port: port) }
 
-    /// The address of a Unix-domain socket without a name. Binding to it lets the kernel choose an abstract name; unix(7).
+    /// The address of a Unix-domain socket without a name. Binding to it lets the kernel choose an abstract
+    /// name; unix(7).
     public static let unixUnnamed = SocketAddress(.unix([]))
 }
 
