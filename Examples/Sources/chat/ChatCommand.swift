@@ -34,7 +34,7 @@ struct ChatCommand: ParsableCommand {
         let listener = try Listener(address) { _, connection in
             room.welcome(connection)
         } faults: { _, error in
-            try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
+            _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
         }
         try RunLoop.main.add(listener, forMode: .common)
         try Interruption {

@@ -25,7 +25,7 @@ final class EchoServer {
         let listener = try Listener(address, options: .init(reusesPort: isShared)) { [self] _, connection in
             serve(connection)
         } faults: { _, error in
-            try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
+            _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
         }
         try RunLoop.current.add(listener, forMode: .common)
         try Interruption { [self] in end() }
