@@ -65,6 +65,7 @@ let package = Package(
             dependencies: [
                 "CReactorLinux",
                 "Reactor",
+                "ReactorCoreFoundation",
                 "ReactorTestSupport",
                 "main-loop-probe",
                 system,

@@ -7,7 +7,7 @@ final class Client: StreamDelegate {
     private let request: String
 
     init(host: String, port: UInt16, request: String) {
-        (input, output) = Stream.socketPair(toHost: host, port: port)
+        (input, output) = Stream.connection(toHost: host, port: port)
         self.request = request
         input.connectTimeout = .seconds(10)
         input.idleTimeout = .seconds(30)

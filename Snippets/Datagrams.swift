@@ -9,6 +9,8 @@ let socket = try DatagramSocket(boundTo: .ipv6Any(port: 7010)) { socket, bytes, 
     } catch {
         print("cannot answer \(sender): \(error)")
     }
+} events: { _, event in
+    if case .errorOccurred(let error) = event { print(error) }
 }
 try RunLoop.current.add(socket, forMode: .default)
 RunLoop.current.run(in: .default)

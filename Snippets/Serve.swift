@@ -38,6 +38,8 @@ final class Server {
         let listener = try Listener(address) { _, connection in
             let session = Session(connection, of: self)
             self.sessions[ObjectIdentifier(session)] = session
+        } faults: { _, error in
+            print(error)
         }
         try RunLoop.current.add(listener, forMode: .common)
     }

@@ -124,7 +124,3 @@ ssize_t reactor_send(int descriptor, const void *bytes, size_t count) {
     while (sent < 0 && errno == EINTR);
     return sent < 0 ? -errno : sent;
 }
-
-int reactor_accept(int listener, void *peer, unsigned *length) {
-    return accept4(listener, peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-}

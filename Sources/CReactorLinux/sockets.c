@@ -1,12 +1,140 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <linux/tcp.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+
+_Static_assert(sizeof(struct sockaddr_storage) == sizeof((struct reactor_address){0}.storage), "an address fits");
+
+// MARK: Addresses
+
+struct reactor_address reactor_address_ipv4(uint32_t address, uint16_t port) {
+    struct reactor_address result = {.length = sizeof(struct sockaddr_in)};
+    struct sockaddr_in *raw = (struct sockaddr_in *)result.storage;
+    raw->sin_family = AF_INET;
+    raw->sin_port = htons(port);
+    raw->sin_addr.s_addr = htonl(address);
+    return result;
+}
+
+struct reactor_address reactor_address_ipv6(struct reactor_ip parts) {
+    struct reactor_address result = {.length = sizeof(struct sockaddr_in6)};
+    struct sockaddr_in6 *raw = (struct sockaddr_in6 *)result.storage;
+    raw->sin6_family = AF_INET6;
+    raw->sin6_port = htons(parts.port);
+    raw->sin6_flowinfo = htonl(parts.flow);
+    raw->sin6_scope_id = parts.scope;
+    uint64_t words[2] = {htobe64(parts.high), htobe64(parts.low)};
+    memcpy(&raw->sin6_addr, words, sizeof words);
+    return result;
+}
+
+struct reactor_address reactor_address_make(uint16_t family, const void *bytes, size_t count) {
+    struct reactor_address result = {.length = (int)(sizeof family + count)};
+    memcpy(result.storage, &family, sizeof family);
+    if (count > 0) memcpy((char *)result.storage + sizeof family, bytes, count);
+    return result;
+}
+
+uint16_t reactor_address_family(struct reactor_address address) {
+    return ((const struct sockaddr *)address.storage)->sa_family;
+}
+
+struct reactor_ip reactor_address_ip(struct reactor_address address) {
+    if (reactor_address_family(address) == AF_INET) {
+        const struct sockaddr_in *raw = (const struct sockaddr_in *)address.storage;
+        return (struct reactor_ip){.low = ntohl(raw->sin_addr.s_addr), .port = ntohs(raw->sin_port)};
+    }
+    const struct sockaddr_in6 *raw = (const struct sockaddr_in6 *)address.storage;
+    uint64_t words[2];
+    memcpy(words, &raw->sin6_addr, sizeof words);
+    return (struct reactor_ip){
+        .high = be64toh(words[0]),
+        .low = be64toh(words[1]),
+        .scope = raw->sin6_scope_id,
+        .flow = ntohl(raw->sin6_flowinfo),
+        .port = ntohs(raw->sin6_port),
+    };
+}
+
+// MARK: Calls
+
+struct reactor_address reactor_local_address(int descriptor) {
+    struct reactor_address result = {0};
+    socklen_t length = sizeof result.storage;
+    int code = getsockname(descriptor, (struct sockaddr *)result.storage, &length);
+    result.length = code == 0 ? (int)length : -1;
+    return result;
+}
+
+struct reactor_address reactor_peer_address(int descriptor) {
+    struct reactor_address result = {0};
+    socklen_t length = sizeof result.storage;
+    int code = getpeername(descriptor, (struct sockaddr *)result.storage, &length);
+    result.length = code == 0 ? (int)length : -1;
+    return result;
+}
+
+int reactor_bind(int descriptor, struct reactor_address address) {
+    return bind(descriptor, (const struct sockaddr *)address.storage, (socklen_t)address.length);
+}
+
+int reactor_connect(int descriptor, struct reactor_address address) {
+    return connect(descriptor, (const struct sockaddr *)address.storage, (socklen_t)address.length);
+}
+
+struct reactor_accepted reactor_accept(int listener) {
+    struct reactor_accepted result = {0};
+    socklen_t length = sizeof result.peer.storage;
+    struct sockaddr *peer = (struct sockaddr *)result.peer.storage;
+    result.descriptor = accept4(listener, peer, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    result.peer.length = (int)length;
+    return result;
+}
+
+int reactor_option(int descriptor, int level, int name) {
+    int value = 0;
+    socklen_t length = sizeof value;
+    return getsockopt(descriptor, level, name, &value, &length) == 0 ? value : -1;
+}
+
+int reactor_set_option(int descriptor, int level, int name, int value) {
+    return setsockopt(descriptor, level, name, &value, sizeof value);
+}
+
+int reactor_queued_bytes(int descriptor, unsigned long request) {
+    int count = 0;
+    return ioctl(descriptor, request, &count) == 0 ? count : -1;
+}
+
+struct reactor_addresses reactor_resolve(const char *host, const char *service, int flags, int family, int type) {
+    struct addrinfo hints = {.ai_flags = flags, .ai_family = family, .ai_socktype = type};
+    struct addrinfo *list = NULL;
+    struct reactor_addresses result = {0};
+    result.code = getaddrinfo(host, service, &hints, &list);
+    result.system_error = errno;
+    if (result.code != 0) return result;
+    size_t capacity = 0;
+    for (struct addrinfo *entry = list; entry; entry = entry->ai_next) capacity++;
+    result.addresses = calloc(capacity, sizeof *result.addresses);
+    for (struct addrinfo *entry = list; entry && result.addresses; entry = entry->ai_next) {
+        struct reactor_address *address = &result.addresses[result.count];
+        if (!entry->ai_addr || entry->ai_addrlen > sizeof address->storage) continue;
+        memcpy(address->storage, entry->ai_addr, entry->ai_addrlen);
+        address->length = (int)entry->ai_addrlen;
+        result.count++;
+    }
+    if (!result.addresses) result.code = EAI_MEMORY;
+    freeaddrinfo(list);
+    return result;
+}
 
 bool reactor_has_sent(int descriptor) {
     struct tcp_info information = {0};
@@ -15,8 +143,9 @@ bool reactor_has_sent(int descriptor) {
     return information.tcpi_bytes_acked > 1; // the first is the connection's own
 }
 
-// One block of memory for the headers, and one for the bytes. The kernel writes only where datagrams come in: of the
-// second block, what no datagram has reached takes no memory.
+// MARK: Datagrams
+
+// The bytes are one block, of which only the pages that datagrams have filled take memory.
 struct reactor_datagrams {
     unsigned capacity;
     size_t limit;
@@ -61,25 +190,31 @@ void reactor_datagrams_free(struct reactor_datagrams *batch) {
 int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor) {
     for (unsigned index = 0; index < batch->capacity; index++)
         batch->headers[index].msg_hdr.msg_namelen = sizeof *batch->senders;
-    // With MSG_TRUNC the lengths told are those that the datagrams had, not those that fitted.
+    // With MSG_TRUNC msg_len is the whole length of the datagram, not what fitted.
     return recvmmsg(descriptor, batch->headers, batch->capacity, MSG_DONTWAIT | MSG_TRUNC, NULL);
 }
 
 struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *batch, unsigned index) {
     const struct mmsghdr *header = &batch->headers[index];
     size_t length = header->msg_len;
-    return (struct reactor_datagram){
+    struct reactor_datagram result = {
         .bytes = batch->places[index].iov_base,
         .count = length < batch->limit ? length : batch->limit,
         .length = length,
-        .sender = &batch->senders[index],
-        .sender_length = header->msg_hdr.msg_namelen,
+        .sender.length = (int)header->msg_hdr.msg_namelen,
     };
+    memcpy(result.sender.storage, &batch->senders[index], sizeof result.sender.storage);
+    return result;
 }
 
-int reactor_multicast_membership(int descriptor, bool join, const void *group, size_t length, unsigned interface) {
-    struct group_req request = {.gr_interface = interface};
-    memcpy(&request.gr_group, group, length < sizeof request.gr_group ? length : sizeof request.gr_group);
+ssize_t reactor_send_datagram(int descriptor, const void *bytes, size_t count, struct reactor_address address) {
+    const struct sockaddr *peer = address.length > 0 ? (const struct sockaddr *)address.storage : NULL;
+    return sendto(descriptor, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL, peer, (socklen_t)address.length);
+}
+
+int reactor_multicast_membership(int descriptor, bool join, struct reactor_address group, unsigned interface) {
+    struct group_req request = {.gr_interface = interface, };
+    memcpy(&request.gr_group, group.storage, sizeof group.storage);
     int level = request.gr_group.ss_family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
     return setsockopt(descriptor, level, join ? MCAST_JOIN_GROUP : MCAST_LEAVE_GROUP, &request, sizeof request);
 }

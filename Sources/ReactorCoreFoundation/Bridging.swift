@@ -45,22 +45,22 @@ extension Reactor.RunLoop.Mode: CFStringBridgeable {
     public init(_ rawValue: CFString) { self.init(rawValue as String) }
 }
 
-extension Reactor.StreamSocketSecurityLevel: CFStringBridgeable {
+extension StreamSocketSecurityLevel: CFStringBridgeable {
     /// The level called `rawValue`.
     public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
 }
 
-extension Reactor.StreamSOCKSProxyConfiguration: CFStringBridgeable {
+extension StreamSOCKSProxyConfiguration: CFStringBridgeable {
     /// The key called `rawValue`.
     public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
 }
 
-extension Reactor.StreamSOCKSProxyVersion: CFStringBridgeable {
+extension StreamSOCKSProxyVersion: CFStringBridgeable {
     /// The version called `rawValue`.
     public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
 }
 
-extension Reactor.StreamNetworkServiceTypeValue: CFStringBridgeable {
+extension StreamNetworkServiceTypeValue: CFStringBridgeable {
     /// The service called `rawValue`.
     public init(rawValue: CFString) { self.init(rawValue: rawValue as String) }
 }

@@ -69,7 +69,7 @@ public func CFStreamCreatePairWithSocketToHost(
     guard let port = UInt16(exactly: port) else {
         preconditionFailure("CFStreamCreatePairWithSocketToHost: a port must be in 0...65535.")
     }
-    unsafe store(CFReadStream.socketPair(toHost: host as String, port: port), in: readStream, writeStream)
+    unsafe store(CFReadStream.connection(toHost: host as String, port: port), in: readStream, writeStream)
 }
 
 /// Makes a pair over a connected socket. Closing both streams leaves the socket open unless
@@ -80,7 +80,7 @@ public func CFStreamCreatePairWithSocket(
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
     unsafe store(
-        CFReadStream.socketPair(descriptor: FileDescriptor(rawValue: socket)), in: readStream, writeStream)
+        CFReadStream.connection(descriptor: FileDescriptor(rawValue: socket)), in: readStream, writeStream)
 }
 
 /// `Stream.getBoundStreams(withBufferSize:inputStream:outputStream:)`.

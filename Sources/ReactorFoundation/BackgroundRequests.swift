@@ -103,7 +103,7 @@ final class BackgroundRead: StreamDelegate {
         case .hasBytesAvailable: read()
         case .endEncountered: end { request.post([NSFileHandleNotificationDataItem: bytes]) }
         case .errorOccurred:
-            end { request.post(aStream.streamError as? Errno ?? .ioError, bytes: bytes) }
+            end { request.post((aStream.streamError as? IOError)?.errno ?? .ioError, bytes: bytes) }
         default: break
         }
     }
@@ -168,7 +168,7 @@ enum BackgroundWait {
             if request.isOpen { request.post() }
             return
         }
-        let connection = reactor_accept(descriptor.number, nil, nil)
+        let connection = reactor_accept(descriptor.number).descriptor
         let code = Errno(rawValue: errno)
         if connection < 0, [.resourceTemporarilyUnavailable, .interrupted, .connectionAbort].contains(code) {
             return

@@ -13,6 +13,17 @@ extension Errno: @retroactive CustomNSError {
     public var errorCode: Int { Int(rawValue) }
 }
 
+extension IOError: CustomNSError {
+    /// `NSPOSIXErrorDomain`, as in Cocoa.
+    public static var errorDomain: String { NSPOSIXErrorDomain }
+
+    /// The errno value.
+    public var errorCode: Int { errno.errorCode }
+
+    /// The description.
+    public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: description] }
+}
+
 extension ResolverError: CustomNSError {
     /// `kCFErrorDomainCFNetwork`, as in Cocoa.
     public static var errorDomain: String { "kCFErrorDomainCFNetwork" }
@@ -22,7 +33,7 @@ extension ResolverError: CustomNSError {
 
     /// The getaddrinfo(3) code, under Cocoa's key for it, and the description.
     public var errorUserInfo: [String: Any] {
-        ["kCFGetAddrInfoFailureKey": Int(code), NSLocalizedDescriptionKey: description]
+        ["kCFGetAddrInfoFailureKey": Int(code.rawValue), NSLocalizedDescriptionKey: description]
     }
 }
 

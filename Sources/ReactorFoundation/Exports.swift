@@ -17,10 +17,10 @@ public typealias OutputStream = Reactor.OutputStream
 /// A receiver of stream events. Replaces Foundation's type.
 public typealias StreamDelegate = Reactor.StreamDelegate
 /// The security level of a socket stream. Replaces Foundation's type.
-public typealias StreamSocketSecurityLevel = Reactor.StreamSocketSecurityLevel
+public typealias StreamSocketSecurityLevel = ReactorCoreFoundation.StreamSocketSecurityLevel
 /// The keys of a SOCKS proxy's configuration. Replaces Foundation's type.
-public typealias StreamSOCKSProxyConfiguration = Reactor.StreamSOCKSProxyConfiguration
+public typealias StreamSOCKSProxyConfiguration = ReactorCoreFoundation.StreamSOCKSProxyConfiguration
 /// The version of the SOCKS protocol. Replaces Foundation's type.
-public typealias StreamSOCKSProxyVersion = Reactor.StreamSOCKSProxyVersion
+public typealias StreamSOCKSProxyVersion = ReactorCoreFoundation.StreamSOCKSProxyVersion
 /// The service type of a socket stream. Replaces Foundation's type.
-public typealias StreamNetworkServiceTypeValue = Reactor.StreamNetworkServiceTypeValue
+public typealias StreamNetworkServiceTypeValue = ReactorCoreFoundation.StreamNetworkServiceTypeValue

@@ -101,6 +101,7 @@ extension Reactor.InputStream {
 
 extension Reactor.OutputStream {
     fileprivate func writeAll(_ data: Data) throws -> Int {
+        guard streamStatus != .notOpen else { throw Errno.badFileDescriptor }
         let count = write([UInt8](data))
         guard count == data.count else {
             throw streamError ?? (streamStatus == .atEnd ? Errno.noSpace : .badFileDescriptor)

@@ -156,7 +156,7 @@ struct ForkedChild {
 /// A child closes a stream whose accepted bytes the parent has still to send.
 @MainActor func inheritedStreamsInChild() throws {
     let (peer, number) = try narrowPair()
-    let (input, output) = Stream.socketPair(
+    let (input, output) = Stream.connection(
         descriptor: FileDescriptor(rawValue: number), closeWhenDone: true)
     output.writeBufferSize = 65_536
     for stream in [input, output] {
@@ -180,8 +180,14 @@ struct ForkedChild {
     let folder = "/tmp/reactor-probe-\(getpid())"
     guard mkdir(folder, 0o700) == 0 else { throw Errno(rawValue: errno) }
     let paths = [folder + "/listener", folder + "/datagrams"]
-    let listener = try Listener(SocketAddress(unixPath: paths[0])) { _, _ in }
-    let socket = try DatagramSocket(boundTo: SocketAddress(unixPath: paths[1])) { _, _, _ in }
+    let listener = try Listener(SocketAddress(unixPath: paths[0])) { _, _ in
+    } faults: {
+        print($1)
+    }
+    let socket = try DatagramSocket(boundTo: SocketAddress(unixPath: paths[1])) { _, _, _ in
+    } events: {
+        print($1)
+    }
     print(
         "closed:",
         ForkedChild.ending {

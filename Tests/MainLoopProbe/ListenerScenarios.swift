@@ -4,18 +4,19 @@ import SystemPackage
 
 // MARK: Listeners, where descriptors run out, or many are needed
 
-/// With no descriptor left for a connection, the listener pauses without a spin, says why, and goes on when
-/// there are some.
+/// With no descriptor left for a connection, the listener backs off without spinning, reports why, and continues
+/// when there are some.
 @MainActor func outOfDescriptorsForConnections() throws {
     let loop = RunLoop.main
     var (connections, faults) = (0, 0)
     let limit = descriptorLimit
-    let listener = try Listener(.ipv4Loopback(port: 0)) { listener, error in
-        faults += 1
-        print(error == .tooManyOpenFiles, listener.fault == error)
-    } handler: { listener, _ in
+    let listener = try Listener(.ipv4Loopback(port: 0)) { listener, _ in
         connections += 1
         if connections == 3 { listener.close() }
+    } faults: { listener, error in
+        faults += 1
+        print(
+            error == IOError(.accept, "\(listener.localAddress)", .tooManyOpenFiles), listener.fault == error)
     }
     try loop.add(listener, forMode: .custom)
     loop.run(mode: .custom, before: .distantPast)
@@ -33,17 +34,17 @@ import SystemPackage
     withExtendedLifetime(clients) {}
 }
 
-/// Taken out of its mode and closed while it pauses.
-@MainActor func leavingWhilePausing() throws {
+/// Removed from its mode, and closed, while it backs off.
+@MainActor func leavingDuringBackoff() throws {
     let loop = RunLoop.main
     let limit = descriptorLimit
     for isClosed in [false, true] {
         var connections = 0
         let listener = try Listener(.ipv4Loopback(port: 0)) { listener, _ in
-            if isClosed { listener.close() } else { loop.remove(listener, forMode: .custom) }
-        } handler: { listener, _ in
             connections += 1
             listener.close()
+        } faults: { listener, _ in
+            if isClosed { listener.close() } else { loop.remove(listener, forMode: .custom) }
         }
         try loop.add(listener, forMode: .custom)
         loop.run(mode: .custom, before: .distantPast)
@@ -57,7 +58,7 @@ import SystemPackage
     }
 }
 
-/// A socket that listens no longer, because somebody has shut it down, is a fault and no spin.
+/// A socket that was shut down, and so no longer listens, is a fault and does not make the loop spin.
 @MainActor func shutDownListener() throws {
     let loop = RunLoop.main
     var number: CInt = -1
@@ -65,9 +66,9 @@ import SystemPackage
         number = candidate
         break
     }
-    let listener = try Listener(.ipv4Loopback(port: 0)) { _, error in
-        print(error == .invalidArgument)
-    } handler: { _, _ in
+    let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
+    } faults: { _, error in
+        print(error.errno == .invalidArgument)
     }
     try loop.add(listener, forMode: .custom)
     shutdown(number, CInt(SHUT_RDWR))

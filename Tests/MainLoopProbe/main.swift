@@ -18,7 +18,7 @@ let scenarios: [String: () throws -> Void] = [
     "a refused descriptor": refusedDescriptor,
     "threads leave no descriptors": threadsLeaveNoDescriptors,
     "out of descriptors for connections": outOfDescriptorsForConnections,
-    "leaving while pausing": leavingWhilePausing,
+    "leaving during a back-off": leavingDuringBackoff,
     "a listener that is shut down": shutDownListener,
     "many clients": manyClients,
     "loops in a child": loopsInChild,

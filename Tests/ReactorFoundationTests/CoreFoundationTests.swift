@@ -99,7 +99,7 @@ private final class EventRecorder: StreamDelegate, Sendable {
     }
 
     @Test func `a property accepts objects as values`() {
-        let input = Stream.socketPair(to: .ipv4Loopback(port: 9)).input
+        let input = Stream.connection(to: .ipv4Loopback(port: 9)).input
         let closes = kCFStreamPropertyShouldCloseNativeSocket as Stream.PropertyKey
         #expect(input.setProperty(kCFBooleanFalse, forKey: closes))
         #expect(input.property(forKey: closes) as? Bool == false)

@@ -100,7 +100,7 @@ extension FileHandle {
             let listener = FileHandle(fileDescriptor: dup(port.socket), closeOnDealloc: true)
             port.invalidate()
             let address = try SocketAddress.local(of: FileDescriptor(rawValue: listener.fileDescriptor))
-            let client = Stream.socketPair(to: .ipv4Loopback(port: address.port ?? 0))
+            let client = Stream.connection(to: .ipv4Loopback(port: address.port ?? 0))
             client.output.open()
             let userInfo = userInfoPosted(of: .NSFileHandleConnectionAccepted, from: listener) {
                 listener.acceptConnectionInBackgroundAndNotify()

@@ -44,7 +44,9 @@ import Testing
         }
         let missing = InputStream(fileAtPath: "/nowhere/at/all")!
         missing.open()
-        #expect(throws: Errno.noSuchFileOrDirectory) { try JSONSerialization.jsonObject(with: missing) }
+        #expect(throws: IOError(.open, "/nowhere/at/all", .noSuchFileOrDirectory)) {
+            try JSONSerialization.jsonObject(with: missing)
+        }
         var byte: UInt8 = 0
         let full = OutputStream(toBuffer: &byte, capacity: 1)
         full.open()

@@ -10,7 +10,7 @@ import Testing
     private func stream(with value: Any?, forKey key: Stream.PropertyKey = .socketSecurityLevelKey)
         -> InputStream
     {
-        let pair = Stream.socketPair(to: .ipv4Loopback(port: 9))
+        let pair = Stream.connection(to: .ipv4Loopback(port: 9))
         #expect(pair.output.setProperty(value, forKey: key))
         return pair.input
     }
@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test func `a network service type may be a value, a string or an object`() {
-        let pair = Stream.socketPair(to: .ipv4Loopback(port: 9))
+        let pair = Stream.connection(to: .ipv4Loopback(port: 9))
         let voice = StreamNetworkServiceTypeValue.voice
         for value in [voice, voice.rawValue as NSString, voice as AnyObject] as [Any] {
             #expect(pair.input.setProperty(value, forKey: .networkServiceType))

@@ -92,7 +92,7 @@ import Testing
         #expect((input.streamError as NSError?)?.domain == NSPOSIXErrorDomain)
         let error = try #require(input.streamError)
         #expect(error.localizedDescription.contains("No such file"))
-        #expect((error as? Errno) == .noSuchFileOrDirectory)
+        #expect((error as? IOError)?.errno == .noSuchFileOrDirectory)
     }
 
     @Test func `an unknown host fails in the CFNetwork domain`() async throws {

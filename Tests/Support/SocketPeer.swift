@@ -2,14 +2,14 @@ package import Glibc
 package import Reactor
 package import SystemPackage
 
-/// A socket by plain system calls, which wait: mostly the other end of a connection.
+/// A socket that is used with blocking system calls: mostly the peer of a connection.
 package final class SocketPeer: Sendable {
     package let descriptor: FileDescriptor
     private let isClosed = Shared(false)
 
     package init(_ number: CInt) {
         descriptor = FileDescriptor(rawValue: number)
-        // What never comes fails a test, and does not hold it up for good.
+        // A missing byte fails the test instead of blocking it forever.
         var patience = timeval(tv_sec: 300, tv_usec: 0)
         setsockopt(number, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(number, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
@@ -23,13 +23,13 @@ package final class SocketPeer: Sendable {
         self.init(try SystemCall.make { socket(family, CInt(type.rawValue | flags), 0) })
     }
 
-    /// A client's end; the kernel lets it in, as long as there is room in the backlog.
+    /// A client. The kernel connects it if there is room in the backlog.
     package convenience init(connectedTo address: SocketAddress, isBlocking: Bool = true) throws(Errno) {
         try self.init(family: CInt(address.family.rawValue), isBlocking: isBlocking)
         try connect(to: address)
     }
 
-    /// A server's end, which accepts nothing before it is asked to.
+    /// A server, which accepts connections in ``accept()`` only.
     package convenience init(listeningAt address: SocketAddress, backlog: CInt = 64) throws(Errno) {
         try self.init(family: CInt(address.family.rawValue))
         try bind(to: address)
@@ -62,7 +62,7 @@ package final class SocketPeer: Sendable {
 
     package var number: CInt { descriptor.rawValue }
 
-    /// Sends all of `bytes`; false if they cannot be.
+    /// Sends all of `bytes`; false if that fails.
     @discardableResult
     package func send(_ bytes: [UInt8], flags: CInt = 0) -> Bool {
         var rest = bytes[...]
@@ -75,7 +75,7 @@ package final class SocketPeer: Sendable {
         return true
     }
 
-    /// What comes next, of `count` bytes at most; nothing at the end, nil if there is a fault.
+    /// The next bytes, up to `count`; none at the end, nil after an error.
     package func receive(upTo count: Int) -> [UInt8]? {
         var result = -1
         let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
@@ -85,7 +85,7 @@ package final class SocketPeer: Sendable {
         return result < 0 ? nil : bytes
     }
 
-    /// What is there already, of `count` bytes at most.
+    /// The available bytes, up to `count`.
     package func receiveNow(upTo count: Int) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
             filled = max(recv(number, buffer.baseAddress, count, CInt(MSG_DONTWAIT)), 0)
@@ -101,7 +101,7 @@ package final class SocketPeer: Sendable {
         return bytes
     }
 
-    /// Everything up to the end, `size` bytes at a time; nil if it is not the end that comes.
+    /// Everything up to the end, `size` bytes at a time; nil after an error.
     package func receiveToEnd(by size: Int = 65_536) -> [UInt8]? {
         var bytes: [UInt8] = []
         while let more = receive(upTo: size) {
@@ -111,7 +111,7 @@ package final class SocketPeer: Sendable {
         return nil
     }
 
-    /// Says that nothing more will come.
+    /// Ends the output.
     package func shutDown() { Glibc.shutdown(number, CInt(SHUT_WR)) }
 
     package func close() {
@@ -122,14 +122,14 @@ package final class SocketPeer: Sendable {
         if !wasClosed { try? descriptor.close() }
     }
 
-    /// Ends the connection with what is left undone: the other end has a fault.
+    /// Resets the connection.
     package func reset() {
         var abrupt = linger(l_onoff: 1, l_linger: 0)
         setsockopt(number, SOL_SOCKET, SO_LINGER, &abrupt, socklen_t(MemoryLayout<linger>.size))
         close()
     }
 
-    /// Has the kernel keep little for this socket, so that it is soon full.
+    /// Makes the kernel's buffers of this socket small.
     package func narrow() { Self.narrow(number) }
 
     package static func narrow(_ number: CInt) {

@@ -8,10 +8,12 @@ final class Server {
     private var connections: [ObjectIdentifier: Connection] = [:]
 
     /// Listens at `port` of the loopback address, or any free one if that is zero; returns which.
-    func start(at port: UInt16) throws(Errno) -> UInt16 {
+    func start(at port: UInt16) throws -> UInt16 {
         let listener = try Listener(.ipv4Loopback(port: port)) { [self] _, streams in
             let connection = Connection(streams, of: self)
             connections[ObjectIdentifier(connection)] = connection
+        } faults: { _, error in
+            print(error)
         }
         try RunLoop.current.add(listener, forMode: .default)
         return listener.localAddress.port ?? 0

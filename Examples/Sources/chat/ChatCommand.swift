@@ -31,7 +31,11 @@ struct ChatCommand: ParsableCommand {
     func run() throws {
         guard let address = SocketAddress(host, port: port) else { return }
         let room = Room(patience: .seconds(patience))
-        let listener = try Listener(address) { _, connection in room.welcome(connection) }
+        let listener = try Listener(address) { _, connection in
+            room.welcome(connection)
+        } faults: { _, error in
+            _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
+        }
         try RunLoop.main.add(listener, forMode: .common)
         try Interruption {
             listener.close()

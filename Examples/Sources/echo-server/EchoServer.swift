@@ -1,5 +1,6 @@
 import ExampleSupport
 import Reactor
+import SystemPackage
 
 /// Accepts connections on the loop of the thread that it is made on, and serves them there.
 ///
@@ -23,6 +24,8 @@ final class EchoServer {
         self.patience = patience
         let listener = try Listener(address, options: .init(reusesPort: isShared)) { [self] _, connection in
             serve(connection)
+        } faults: { _, error in
+            _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
         }
         try RunLoop.current.add(listener, forMode: .common)
         try Interruption { [self] in end() }

@@ -24,7 +24,7 @@ final class LinePrinter: Sendable {
         /// Writes all that is in the buffer; why not, if that cannot be done.
         mutating func flush() -> Errno? {
             defer { buffer.removeAll(keepingCapacity: true) }
-            return stream.write(buffer) == buffer.count ? nil : stream.streamError as? Errno
+            return stream.write(buffer) == buffer.count ? nil : (stream.streamError as? IOError)?.errno
         }
     }
 

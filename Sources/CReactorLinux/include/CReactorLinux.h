@@ -118,38 +118,91 @@ ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
 /// send(2) that neither blocks nor raises SIGPIPE; minus errno in place of -1.
 ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
 
-/// Whether bytes have been sent by a connection, as far as the kernel can tell.
+// MARK: Sockets
+
+/// A socket address (sockaddr(3type)) by value. `length` is -1, and errno set, where a call has failed to get one.
+struct reactor_address {
+    uint64_t storage[16]; // a sockaddr_storage
+    int length;
+};
+
+/// The parts of an IP address in the host's byte order. An IPv4 address is the low 32 bits.
+struct reactor_ip {
+    uint64_t high, low;
+    uint32_t scope, flow;
+    uint16_t port;
+};
+
+struct reactor_address reactor_address_ipv4(uint32_t address, uint16_t port);
+struct reactor_address reactor_address_ipv6(struct reactor_ip parts);
+/// An address from the bytes that follow its family. At most 126 of them.
+struct reactor_address reactor_address_make(uint16_t family, const void *bytes, size_t count);
+/// The family of an address that is not too short for one.
+uint16_t reactor_address_family(struct reactor_address address);
+/// The parts of an IPv4 or IPv6 address that is not too short for its family.
+struct reactor_ip reactor_address_ip(struct reactor_address address);
+
+/// getsockname(2).
+struct reactor_address reactor_local_address(int descriptor);
+/// getpeername(2).
+struct reactor_address reactor_peer_address(int descriptor);
+/// bind(2): 0, or -1 with errno.
+int reactor_bind(int descriptor, struct reactor_address address);
+/// connect(2): 0, or -1 with errno.
+int reactor_connect(int descriptor, struct reactor_address address);
+/// getsockopt(2) of an option whose value is a nonnegative number; -1 with errno.
+int reactor_option(int descriptor, int level, int name);
+/// setsockopt(2) of an option whose value is a number: 0, or -1 with errno.
+int reactor_set_option(int descriptor, int level, int name, int value);
+/// The number of bytes that ioctl(2) reports for `request` (FIONREAD, SIOCOUTQ); -1 with errno.
+int reactor_queued_bytes(int descriptor, unsigned long request);
+/// Whether a connection has sent bytes; true where the kernel cannot tell.
 bool reactor_has_sent(int descriptor);
-/// Accepts a connection that waits at `listener`: its descriptor, which neither blocks nor is inherited by other
-/// programs (accept4(2)), and who it is from. -1 with errno.
-int reactor_accept(int listener, void *peer, unsigned *length);
+
+struct reactor_accepted {
+    int descriptor;
+    struct reactor_address peer;
+};
+/// Accepts a pending connection as non-blocking and close-on-exec (accept4(2)). Descriptor -1 with errno.
+struct reactor_accepted reactor_accept(int listener);
+
+/// The answer of getaddrinfo(3): `addresses` is for the caller to free(3).
+struct reactor_addresses {
+    struct reactor_address *addresses;
+    size_t count;
+    /// 0, or an EAI_ code.
+    int code;
+    /// errno where the code is EAI_SYSTEM.
+    int system_error;
+};
+struct reactor_addresses reactor_resolve(const char *host, const char *service, int flags, int family, int type);
 
 // MARK: Datagrams
 
-/// Room for a number of datagrams that are read with one system call.
+/// A buffer for datagrams that are received with one system call.
 struct reactor_datagrams;
 
-/// A datagram that has been read: `count` bytes of the `length` that it had, and the sockaddr of who sent it (of no
-/// bytes: of nobody with a name).
+/// A received datagram: the first `count` of its `length` bytes, and its sender (of length 0 for a socket without a name).
 struct reactor_datagram {
     const void *bytes;
     size_t count;
     size_t length;
-    const void *sender;
-    size_t sender_length;
+    struct reactor_address sender;
 };
 
-/// Makes room for `capacity` datagrams of `limit` bytes each. NULL when there is no memory.
+/// Makes a buffer for `capacity` datagrams of `limit` bytes each. NULL when there is no memory.
 struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit);
 void reactor_datagrams_free(struct reactor_datagrams *batch);
-/// Reads what has come in, without waiting (recvmmsg(2)): how many, or -1 with errno. Ends what was read before.
+/// Receives pending datagrams without blocking (recvmmsg(2)): how many, or -1 with errno. Replaces the previous ones.
 int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor);
-/// One of those that have been read, until more are.
+/// A received datagram, valid until the next call that receives.
 struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *batch, unsigned index);
+/// sendto(2) without blocking and without SIGPIPE; to the connected peer if the address has no length. -1 with errno.
+ssize_t reactor_send_datagram(int descriptor, const void *bytes, size_t count, struct reactor_address address);
 
-/// Joins or leaves the multicast group of a sockaddr on an interface; zero: the kernel's choice. 0, or -1 with errno.
-int reactor_multicast_membership(int descriptor, bool join, const void *group, size_t length, unsigned interface);
-/// Sets the interface that multicast goes out by; zero: the kernel's choice. 0, or -1 with errno.
+/// Joins or leaves a multicast group on an interface; the kernel's choice for 0. 0, or -1 with errno.
+int reactor_multicast_membership(int descriptor, bool join, struct reactor_address group, unsigned interface);
+/// Sets the interface that multicast is sent by; the kernel's choice for 0. 0, or -1 with errno.
 int reactor_multicast_interface(int descriptor, int family, unsigned interface);
 
 // MARK: Scanning

@@ -1,73 +1,130 @@
+import CReactorLinux
 import Glibc
-import SystemPackage
+public import SystemPackage
 
 extension DatagramSocket {
-    /// What is set when a socket is made; socket(7).
+    /// The options of a datagram socket; socket(7).
     public struct Options: Sendable, Hashable {
-        /// The most bytes of a datagram that are kept. The default, 65,536, keeps all that UDP carries; less
-        /// takes less memory. There is room for up to sixteen datagrams, in a megabyte or less, of which only
-        /// what datagrams have filled is really taken.
+        /// The limit of the bytes of a datagram that are delivered. The default, 65,536, suits everything
+        /// that UDP carries; a lower limit takes less memory. The buffer has room for up to sixteen
+        /// datagrams, in at most a megabyte, of which only the pages that datagrams have filled take memory.
         public var datagramLimit = 65_536
-        /// Whether other sockets that say the same may be bound to the same address and port, as those that listen
-        /// to one multicast group do (`SO_REUSEADDR`).
+        /// Whether other sockets that also set this may be bound to the same address and port, such as
+        /// several receivers of one multicast group (`SO_REUSEADDR`).
         public var reusesAddress = false
-        /// Whether other sockets of this user that say the same may be bound to the same address and port, and the
-        /// kernel shares the senders out among them (`SO_REUSEPORT`).
+        /// Whether other sockets of the same user that also set this may be bound to the same address and
+        /// port; the kernel distributes the senders among them (`SO_REUSEPORT`).
         public var reusesPort = false
-        /// Whether it may send to broadcast addresses (`SO_BROADCAST`).
+        /// Whether sending to broadcast addresses is allowed (`SO_BROADCAST`).
         public var allowsBroadcast = false
-        /// Whether an IPv6 socket has nothing to do with IPv4 (`IPV6_V6ONLY`); nil leaves it as the system has
-        /// it, which mostly is no.
+        /// Whether an IPv6 socket excludes IPv4 (`IPV6_V6ONLY`); nil for the system's default, which mostly
+        /// is no.
         public var isIPv6Only: Bool?
-        /// How many bytes the kernel keeps of what has come in (`SO_RCVBUF`); nil for its own choice. It takes
-        /// this as a hint.
+        /// The size of the kernel's receive buffer in bytes (`SO_RCVBUF`), a hint; nil for the kernel's
+        /// choice.
         public var receiveBufferSize: Int?
-        /// How many bytes the kernel keeps of what is to go out (`SO_SNDBUF`); nil for its own choice. It takes
-        /// this as a hint.
+        /// The size of the kernel's send buffer in bytes (`SO_SNDBUF`), a hint; nil for the kernel's choice.
         public var sendBufferSize: Int?
 
-        /// Makes options with the defaults.
+        /// Creates options with the defaults.
         public init() {}
+
+        /// Throws if `socket` is not a datagram socket.
+        func apply(to socket: FileDescriptor, _ family: SocketAddress.Family) throws(Errno) {
+            guard try socket.option(SOL_SOCKET, SO_TYPE) == CInt(SOCK_DGRAM.rawValue) else {
+                throw .protocolWrongTypeForSocket
+            }
+            if reusesAddress { try socket.setOption(SOL_SOCKET, SO_REUSEADDR, 1) }
+            if reusesPort { try socket.setOption(SOL_SOCKET, SO_REUSEPORT, 1) }
+            if allowsBroadcast { try socket.setOption(SOL_SOCKET, SO_BROADCAST, 1) }
+            if let isIPv6Only, family == .ipv6 {
+                try socket.setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, isIPv6Only ? 1 : 0)
+            }
+            if let size = receiveBufferSize {
+                try socket.setOption(SOL_SOCKET, SO_RCVBUF, CInt(clamping: size))
+            }
+            if let size = sendBufferSize { try socket.setOption(SOL_SOCKET, SO_SNDBUF, CInt(clamping: size)) }
+        }
     }
 }
 
-extension FileDescriptor {
-    /// A new socket of that family, which neither blocks nor is inherited by other programs.
-    static func datagramSocket(_ family: SocketAddress.Family) throws(Errno) -> FileDescriptor {
-        let type = SOCK_DGRAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue
-        return FileDescriptor(
-            rawValue: try SystemCall.make { socket(CInt(family.rawValue), CInt(type), 0) })
+// MARK: - Multicast
+
+extension DatagramSocket {
+    /// Joins a multicast group, so that datagrams sent to it are received too; ip(7), ipv6(7).
+    ///
+    /// - Parameters:
+    ///   - group: A multicast address; its port is ignored.
+    ///   - interface: The interface to receive on; ``NetworkInterface/any`` for the kernel's choice.
+    /// - Throws: `Errno.invalidArgument` if the address is not a multicast address or of another family,
+    ///   `Errno.addressInUse` if the group was joined already, `Errno.operationNotSupportedByDevice`, or
+    ///   `Errno.badFileDescriptor` once the socket is closed.
+    public func join(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(Errno) {
+        try changeMembership(of: group, on: interface, joins: true)
     }
 
-    /// Sets what is asked for, if this is a datagram socket.
-    func prepareForDatagrams(
-        _ options: DatagramSocket.Options, _ family: SocketAddress.Family
+    /// Leaves a multicast group.
+    ///
+    /// - Throws: `Errno.addressNotAvailable` if the group was not joined on that interface, or an error of
+    ///   ``join(_:on:)``.
+    public func leave(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(Errno) {
+        try changeMembership(of: group, on: interface, joins: false)
+    }
+
+    /// Sets the interface that multicast is sent by; ``NetworkInterface/any``, the default, for the kernel's
+    /// choice.
+    ///
+    /// - Throws: `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such
+    ///   interface, `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the
+    ///   socket is closed.
+    public func setMulticastInterface(_ interface: NetworkInterface) throws(Errno) {
+        let descriptor = try ipDescriptor
+        try SystemCall.make {
+            reactor_multicast_interface(descriptor.rawValue, CInt(family.rawValue), interface.index)
+        }
+    }
+
+    /// Sets whether multicast is also delivered to sockets of this machine that have joined the group. True
+    /// by default.
+    ///
+    /// - Throws: `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the
+    ///   socket is closed.
+    public func setMulticastLoop(_ isLoopedBack: Bool) throws(Errno) {
+        try setMulticastOption(ipv4: IP_MULTICAST_LOOP, ipv6: IPV6_MULTICAST_LOOP, isLoopedBack ? 1 : 0)
+    }
+
+    /// Sets the time to live of multicast: 0 stays on this machine, 1, the default, on the link, and each
+    /// router on the way takes one more.
+    ///
+    /// - Throws: As ``setMulticastLoop(_:)``.
+    public func setMulticastTimeToLive(_ hops: UInt8) throws(Errno) {
+        try setMulticastOption(ipv4: IP_MULTICAST_TTL, ipv6: IPV6_MULTICAST_HOPS, CInt(hops))
+    }
+
+    private func changeMembership(
+        of group: SocketAddress, on interface: NetworkInterface, joins: Bool
     ) throws(Errno) {
-        guard try option(SOL_SOCKET, SO_TYPE) == CInt(SOCK_DGRAM.rawValue) else {
-            throw .protocolWrongTypeForSocket
+        let descriptor = try ipDescriptor
+        guard group.isMulticast else { throw .invalidArgument }
+        try SystemCall.make {
+            reactor_multicast_membership(descriptor.rawValue, joins, group.raw, interface.index)
         }
-        if options.reusesAddress { try setOption(SOL_SOCKET, SO_REUSEADDR, 1) }
-        if options.reusesPort { try setOption(SOL_SOCKET, SO_REUSEPORT, 1) }
-        if options.allowsBroadcast { try setOption(SOL_SOCKET, SO_BROADCAST, 1) }
-        if let isIPv6Only = options.isIPv6Only, family == .ipv6 {
-            try setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, isIPv6Only ? 1 : 0)
-        }
-        if let size = options.receiveBufferSize { try setOption(SOL_SOCKET, SO_RCVBUF, CInt(clamping: size)) }
-        if let size = options.sendBufferSize { try setOption(SOL_SOCKET, SO_SNDBUF, CInt(clamping: size)) }
     }
 
-    /// An option that is a number; getsockopt(2).
-    func option(_ level: CInt, _ name: CInt) throws(Errno) -> CInt {
-        var value: CInt = 0
-        var size = socklen_t(MemoryLayout<CInt>.size)
-        try SystemCall.make { unsafe getsockopt(rawValue, level, name, &value, &size) }
-        return value
+    private func setMulticastOption(ipv4: CInt, ipv6: CInt, _ value: CInt) throws(Errno) {
+        let descriptor = try ipDescriptor
+        if family == .ipv6 {
+            try descriptor.setOption(CInt(IPPROTO_IPV6), ipv6, value)
+        } else {
+            try descriptor.setOption(CInt(IPPROTO_IP), ipv4, value)
+        }
     }
 
-    /// Sets an option that is a number; setsockopt(2).
-    func setOption(_ level: CInt, _ name: CInt, _ value: CInt) throws(Errno) {
-        var value = value
-        let size = socklen_t(MemoryLayout<CInt>.size)
-        try SystemCall.make { unsafe setsockopt(rawValue, level, name, &value, size) }
+    private var ipDescriptor: FileDescriptor {
+        get throws(Errno) {
+            let descriptor = try openDescriptor
+            guard family == .ipv4 || family == .ipv6 else { throw .invalidArgument }
+            return descriptor
+        }
     }
 }

@@ -1,53 +1,60 @@
+import CReactorLinux
 import Glibc
 public import SystemPackage
 
-/// A UDP or Unix-domain datagram socket, whose datagrams are handed to a closure on a run loop's thread.
+/// A UDP or Unix-domain datagram socket that delivers datagrams to a closure on a run loop's thread.
 ///
 /// ```swift
 /// let server = try DatagramSocket(boundTo: .ipv6Any(port: 7)) { socket, bytes, datagram in
 ///     guard let sender = datagram.sender else { return }
 ///     _ = try? socket.send(bytes, to: sender)
+/// } events: { _, event in
+///     print(event)
 /// }
 /// try RunLoop.current.add(server, forMode: .default)
 /// ```
 ///
-/// In a pass of the loop up to sixteen datagrams are read with one system call, into memory that is used again,
-/// and delivered one by one, as borrowed bytes. The closure is not called again within its own callout, however
-/// deep the loop nests; those behind it wait. It may close the socket: no callout begins after that, and what
-/// has been read is dropped. Taken out of a mode meanwhile, the socket delivers them when it is in one that runs.
+/// A pass of the loop receives up to sixteen datagrams with one system call, into a buffer that is reused,
+/// and delivers them one by one as borrowed bytes. The closures are called and released on the loop's thread,
+/// and may capture anything. They may close the socket: no closure is called after that, and datagrams that
+/// were received are dropped. They are never called inside themselves, even if the loop runs nested; the
+/// remaining datagrams wait. If the socket leaves its mode meanwhile, they are delivered in the next mode
+/// that it is in.
 ///
-/// The closures may capture what they like: they are called and destroyed on the loop's thread. A socket that is
-/// in a loop lives until it is closed, whether anybody holds it or not; one that is in none is closed with its
-/// last owner. When the loop's thread ends, its sockets are closed. A socket and its loop belong to one thread;
-/// every method traps on another.
+/// The loop keeps the socket alive until it is closed. A socket in no loop is closed when the last reference
+/// to it is released, and the end of a loop's thread closes the sockets in that loop. A socket and its loop
+/// belong to one thread; every method traps on another.
 ///
-/// It stands on udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
+/// See udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
 public final class DatagramSocket: EventSource {
-    /// What a datagram comes with.
+    /// What is known of a datagram besides its bytes.
     public struct Datagram: Sendable, Hashable {
-        /// Who sent it; nil for a Unix-domain socket without a name.
+        /// The sender's address; nil for a Unix-domain socket without a name.
         public let sender: SocketAddress?
-        /// How many bytes it had, of which ``Options/datagramLimit`` have been kept.
+        /// The length of the datagram, of which ``Options/datagramLimit`` bytes are delivered.
         public let byteCount: Int
-        /// Whether it had more bytes than were kept.
+        /// Whether it is longer than that.
         public let isTruncated: Bool
     }
 
-    /// What happens besides datagrams.
+    /// An event other than a datagram.
     public enum Event: Sendable, Hashable {
         /// There is room again after a ``DatagramSocket/send(_:to:)`` that found none.
         case hasSpaceAvailable
-        /// The kernel has told of an error, such as `Errno.connectionRefused` when nobody is where the socket is
-        /// connected to. The socket goes on.
-        case errorOccurred(Errno)
+        /// The kernel has reported an error, such as `Errno.connectionRefused` if no socket receives at the
+        /// connected address. The socket goes on.
+        case errorOccurred(IOError)
     }
 
     /// Receives a datagram's bytes, borrowed until it returns.
     public typealias Receiver = (DatagramSocket, RawSpan, Datagram) -> Void
 
+    /// Receives an event.
+    public typealias EventHandler = (DatagramSocket, Event) -> Void
+
     private struct Handlers {
-        let event: (DatagramSocket, Event) -> Void
         let receive: Receiver
+        let event: EventHandler
     }
 
     let family: SocketAddress.Family
@@ -57,76 +64,92 @@ public final class DatagramSocket: EventSource {
     private var batch: DatagramBatch?
     /// Whether a send has found no room.
     private var wantsSpace = false
-    /// Set when the socket leaves a mode: what has been read and not delivered stays for the next one.
+    /// Set when the socket leaves a mode: the remaining datagrams stay for the next one.
     private var isInterrupted = false
-    private var boundPath: BoundPath?
+    private var file: SocketFile?
 
-    /// Makes a socket that receives what is sent to `address`.
+    /// Creates a socket that receives what is sent to `address`.
     ///
     /// - Parameters:
-    ///   - address: With port zero the kernel chooses one; ``localAddress`` tells. The file that a Unix-domain
-    ///     path makes is removed when the socket is closed, but if it is in the way it is the caller's to remove.
-    ///   - options: What to set before.
-    ///   - events: Called when there is room again, and for errors that no call is to blame for.
+    ///   - address: The kernel chooses the port if it is 0; see ``localAddress``. The file that a Unix-domain
+    ///     path creates is removed when the socket is closed. An existing file is not replaced.
+    ///   - options: Options to set before binding.
     ///   - receive: Called for each datagram.
-    /// - Throws: What socket(2), setsockopt(2) and bind(2) do: `Errno.addressInUse`,
+    ///   - events: Called when there is room again, and for errors that no call has returned.
+    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2) or bind(2): `Errno.addressInUse`,
     ///   `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
     public convenience init(
-        boundTo address: SocketAddress, options: Options = Options(),
-        events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
-    ) throws(Errno) {
-        try self.init(.datagramSocket(address.family), options, Handlers(event: events, receive: receive))
+        boundTo address: SocketAddress, options: Options = Options(), receive: @escaping Receiver,
+        events: @escaping EventHandler
+    ) throws(IOError) {
+        try self.init(address.family, options, Handlers(receive: receive, event: events), for: .bind, address)
         try bind(to: address)
     }
 
-    /// Makes a socket that sends to `peer`, and receives from nobody else.
+    /// Creates a socket that sends to `peer`, and receives only from there.
     ///
     /// - Parameters:
-    ///   - peer: Where ``send(_:)`` sends to.
-    ///   - address: Where the socket itself is; nil to have the kernel choose. A Unix-domain socket that nothing
-    ///     is chosen for has no name, and so gets no answers; ``SocketAddress/unixUnnamed`` has one chosen.
-    ///   - options: What to set before.
-    ///   - events: Called when there is room again, and for errors that no call is to blame for.
+    ///   - peer: The address that ``send(_:)`` sends to.
+    ///   - address: The socket's own address; nil for the kernel's choice. A Unix-domain socket without an
+    ///     address receives no answers; with ``SocketAddress/unixUnnamed`` the kernel chooses one.
+    ///   - options: Options to set before binding.
     ///   - receive: Called for each datagram.
-    /// - Throws: What socket(2), setsockopt(2), bind(2) and connect(2) do: `Errno.networkUnreachable`,
-    ///   `Errno.connectionRefused` (Unix-domain), `Errno.noSuchFileOrDirectory`, …
+    ///   - events: Called when there is room again, and for errors that no call has returned.
+    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or connect(2):
+    ///   `Errno.networkUnreachable`, `Errno.connectionRefused` (Unix-domain), `Errno.noSuchFileOrDirectory`,
+    ///   …
     public convenience init(
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil, options: Options = Options(),
-        events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
-    ) throws(Errno) {
-        try self.init(.datagramSocket(peer.family), options, Handlers(event: events, receive: receive))
+        receive: @escaping Receiver, events: @escaping EventHandler
+    ) throws(IOError) {
+        try self.init(peer.family, options, Handlers(receive: receive, event: events), for: .connect, peer)
         if let address { try bind(to: address) }
-        try FileDescriptor(rawValue: number).connect(to: peer)
+        try attempt(.connect, "\(peer)") { () throws(Errno) in
+            try FileDescriptor(rawValue: number).connect(to: peer)
+        }
     }
 
-    /// Takes over a datagram socket that exists: one of a pair, or one that was inherited.
+    /// Takes ownership of an existing datagram socket, such as one of a pair or an inherited one.
     ///
     /// - Parameters:
-    ///   - descriptor: Belongs to this from now on: it is closed even if this fails. It may be a blocking
-    ///     one.
-    ///   - options: What to set.
-    ///   - events: Called when there is room again, and for errors that no call is to blame for.
+    ///   - descriptor: The socket, which is closed even if this fails. It may be blocking.
+    ///   - options: Options to set.
     ///   - receive: Called for each datagram.
-    /// - Throws: `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.protocolWrongTypeForSocket` for a socket
-    ///   of another kind.
+    ///   - events: Called when there is room again, and for errors that no call has returned.
+    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or
+    ///   `Errno.protocolWrongTypeForSocket` for a socket that is not a datagram socket.
     public convenience init(
-        descriptor: FileDescriptor, options: Options = Options(),
-        events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
-    ) throws(Errno) {
-        try self.init(descriptor, options, Handlers(event: events, receive: receive))
+        descriptor: FileDescriptor, options: Options = Options(), receive: @escaping Receiver,
+        events: @escaping EventHandler
+    ) throws(IOError) {
+        let subject = "descriptor \(descriptor.rawValue)"
+        try self.init(descriptor, options, Handlers(receive: receive, event: events), for: .bind, subject)
     }
 
-    /// Takes `descriptor` over, and closes it if this fails.
-    private init(_ descriptor: FileDescriptor, _ options: Options, _ handlers: Handlers) throws(Errno) {
-        precondition(options.datagramLimit > 0, "a datagram socket needs room for at least one byte")
+    private convenience init(
+        _ family: SocketAddress.Family, _ options: Options, _ handlers: Handlers,
+        for operation: IOError.Operation, _ address: SocketAddress
+    ) throws(IOError) {
+        let descriptor = try attempt(operation, "\(address)") { () throws(Errno) in
+            try FileDescriptor.socket(family, SOCK_DGRAM)
+        }
+        try self.init(descriptor, options, handlers, for: operation, "\(address)")
+    }
+
+    /// Takes ownership of `descriptor`, and closes it if this fails.
+    private init(
+        _ descriptor: FileDescriptor, _ options: Options, _ handlers: Handlers,
+        for operation: IOError.Operation, _ subject: @autoclosure () -> String
+    ) throws(IOError) {
+        precondition(options.datagramLimit > 0, "DatagramSocket.Options.datagramLimit must be positive.")
         datagramLimit = options.datagramLimit
         do throws(Errno) {
             family = try SocketAddress.local(of: descriptor).family
-            try descriptor.prepareForDatagrams(options, family)
+            try options.apply(to: descriptor, family)
             try SystemCall.make { fcntl(descriptor.rawValue, F_SETFD, FD_CLOEXEC) }
         } catch {
             _ = Glibc.close(descriptor.rawValue)
-            throw error
+            throw IOError(operation, subject(), error)
         }
         self.handlers = handlers
         super.init(descriptor.rawValue, for: .readable)
@@ -134,34 +157,36 @@ public final class DatagramSocket: EventSource {
 
     deinit { release() }
 
-    private func bind(to address: SocketAddress) throws(Errno) {
-        try FileDescriptor(rawValue: number).bind(to: address)
-        boundPath = address.unixPath.flatMap { BoundPath($0) }
+    private func bind(to address: SocketAddress) throws(IOError) {
+        try attempt(.bind, "\(address)") { () throws(Errno) in
+            try FileDescriptor(rawValue: number).bind(to: address)
+        }
+        file = address.unixPath.flatMap { SocketFile($0) }
     }
 
     // MARK: Its state
 
-    /// The descriptor, for what this has no name for. It stays the socket's: do not close it.
+    /// The descriptor, for options that this type does not offer. The socket owns it: do not close it.
     ///
     /// - Throws: `Errno.badFileDescriptor` once the socket is closed.
     public var descriptor: FileDescriptor { get throws(Errno) { try openDescriptor } }
 
-    /// Where the socket is, as the kernel has completed it; getsockname(2).
+    /// The socket's own address, as completed by the kernel; getsockname(2).
     ///
     /// - Throws: `Errno.badFileDescriptor` once the socket is closed.
     public var localAddress: SocketAddress {
         get throws(Errno) { try SocketAddress.local(of: openDescriptor) }
     }
 
-    /// Where the socket is connected to; getpeername(2).
+    /// The address that the socket is connected to; getpeername(2).
     ///
     /// - Throws: `Errno.socketNotConnected`; `Errno.badFileDescriptor` once the socket is closed.
     public var peerAddress: SocketAddress {
         get throws(Errno) { try SocketAddress.peer(of: openDescriptor) }
     }
 
-    /// Takes the socket out of its loop for good, closes it, and releases its closures. No callout begins after
-    /// this. The file of a Unix-domain path that it was bound to is removed.
+    /// Removes the socket from its loop, closes it, and releases its closures. No closure is called after
+    /// this. The file of a Unix-domain path is removed.
     public func close() {
         end()
         release()
@@ -178,13 +203,12 @@ public final class DatagramSocket: EventSource {
     private func release() {
         guard let dropped = handlers.take() else { return }
         _ = Glibc.close(number)
-        boundPath?.remove()
+        file?.remove()
         withExtendedLifetime(dropped) {}
     }
 
     // MARK: On the loop's thread
 
-    /// Makes room for what will be received.
     override func prepareToJoin() throws(Errno) {
         if batch == nil { batch = try DatagramBatch(datagramLimit: datagramLimit) }
     }
@@ -196,12 +220,12 @@ public final class DatagramSocket: EventSource {
     override func serve(_ readiness: Readiness) {
         isHandled = deliver(readiness)
         guard isValid else { return }
-        // If the kernel has no memory for it, this is tried again after the next callout.
+        // Where the kernel has no memory for it, the next pass tries again.
         try? updateInterest()
         if let batch, !batch.isEmpty { raise() }
     }
 
-    /// Delivers what has come in, and tells of room. Returns whether a handler was called.
+    /// Delivers datagrams and events. Returns whether a closure was called.
     private func deliver(_ readiness: Readiness) -> Bool {
         guard let batch, let handlers else { return false }
         isInterrupted = false
@@ -212,7 +236,7 @@ public final class DatagramSocket: EventSource {
             }
         } catch {
             isHandled = true
-            handlers.event(self, .errorOccurred(error))
+            handlers.event(self, .errorOccurred(IOError(.receive, subject, error)))
         }
         while isValid, !isInterrupted, !batch.isEmpty {
             isHandled = true
@@ -226,14 +250,117 @@ public final class DatagramSocket: EventSource {
         return isHandled
     }
 
-    /// Has the kernel tell of datagrams, and of room after a send has found none.
+    /// The peer's address, or the socket's own if it is not connected.
+    private var subject: String {
+        let address = (try? peerAddress) ?? (try? localAddress)
+        return address.map { "\($0)" } ?? "descriptor \(number)"
+    }
+
     private func updateInterest() throws(Errno) {
         try setInterest(wantsSpace ? [.readable, .writable] : .readable)
     }
+}
 
-    /// Has ``Event/hasSpaceAvailable`` delivered when there is room.
-    func awaitSpace() throws(Errno) {
-        wantsSpace = true
-        try updateInterest()
+// MARK: - Sending
+
+extension DatagramSocket {
+    /// Sends a datagram to `address` without blocking; sendto(2).
+    ///
+    /// - Returns: Whether the kernel has accepted it. If its buffer is full, it has not, and
+    ///   ``Event/hasSpaceAvailable`` is delivered once there is room, while the socket is in a loop.
+    /// - Throws: An error of sendto(2): `Errno.messageTooLong`, `Errno.networkUnreachable`,
+    ///   `Errno.permissionDenied` for a broadcast without ``Options/allowsBroadcast``,
+    ///   `Errno.badFileDescriptor` once the socket is closed. On a connected socket also the error that an
+    ///   earlier datagram has caused; then this one was not sent. `Errno.resourceTemporarilyUnavailable` if a
+    ///   Unix-domain receiver that the socket is not connected to has no room: the kernel does not report
+    ///   when it has.
+    public func send(_ bytes: RawSpan, to address: SocketAddress) throws(Errno) -> Bool {
+        try send(bytes, toward: address)
+    }
+
+    /// Sends a datagram to the connected address, like ``send(_:to:)``.
+    ///
+    /// - Throws: `Errno.addressRequired` or `Errno.socketNotConnected` if the socket is not connected, or an
+    ///   error of ``send(_:to:)``.
+    public func send(_ bytes: RawSpan) throws(Errno) -> Bool { try send(bytes, toward: nil) }
+
+    /// Sends a datagram to `address`, like ``send(_:to:)``.
+    public func send(_ bytes: [UInt8], to address: SocketAddress) throws(Errno) -> Bool {
+        try unsafe send(bytes.span.bytes, toward: address)
+    }
+
+    /// Sends a datagram to the connected address, like ``send(_:)``.
+    public func send(_ bytes: [UInt8]) throws(Errno) -> Bool {
+        try unsafe send(bytes.span.bytes, toward: nil)
+    }
+
+    private func send(_ bytes: RawSpan, toward address: SocketAddress?) throws(Errno) -> Bool {
+        let number = try openDescriptor.rawValue
+        let raw = address?.raw ?? reactor_address()
+        do throws(Errno) {
+            try unsafe bytes.withUnsafeBytes { (bytes) throws(Errno) in
+                _ = try SystemCall.make {
+                    unsafe reactor_send_datagram(number, bytes.baseAddress, bytes.count, raw)
+                }
+            }
+            return true
+        } catch .resourceTemporarilyUnavailable {
+            // If this socket is writable, it is the Unix-domain receiver that is full.
+            let isWritable = (try? SystemCall.poll(number, for: POLLOUT)) ?? 0 != 0
+            if isWritable, address?.family == .unix { throw .resourceTemporarilyUnavailable }
+            wantsSpace = true
+            try updateInterest()
+            return false
+        }
+    }
+}
+
+// MARK: - Receiving
+
+/// Datagrams that were received with one system call, to be delivered one by one. The buffer is reused:
+/// receiving allocates nothing.
+@safe
+private final class DatagramBatch {
+    /// The limit of datagrams that one system call receives. Measured: with sixteen, each costs a quarter
+    /// less than alone; more gain little, and delay the loop's other items.
+    private static let capacity = 16
+    /// The limit of the buffer in bytes, unless a single datagram needs more.
+    private static let memoryLimit = 1 << 20
+
+    private let storage: OpaquePointer
+    private var next: UInt32 = 0
+    private var count: UInt32 = 0
+
+    init(datagramLimit: Int) throws(Errno) {
+        let capacity = min(Self.capacity, max(1, Self.memoryLimit / datagramLimit))
+        guard let storage = unsafe reactor_datagrams_make(UInt32(capacity), datagramLimit) else {
+            throw .noMemory
+        }
+        unsafe self.storage = storage
+    }
+
+    deinit { unsafe reactor_datagrams_free(storage) }
+
+    var isEmpty: Bool { next == count }
+
+    /// Receives pending datagrams; false if there are none.
+    func receive(from descriptor: FileDescriptor) throws(Errno) -> Bool {
+        do throws(Errno) {
+            (next, count) = (0, 0)
+            count = UInt32(
+                try SystemCall.make { unsafe reactor_datagrams_receive(storage, descriptor.rawValue) })
+            return count > 0
+        } catch .resourceTemporarilyUnavailable {
+            return false
+        }
+    }
+
+    /// Calls `body` with the next datagram and its bytes.
+    func takeNext(_ body: (RawSpan, DatagramSocket.Datagram) -> Void) {
+        let raw = unsafe reactor_datagrams_at(storage, next)
+        next += 1
+        let datagram = unsafe DatagramSocket.Datagram(
+            sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length)
+        unsafe body(UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes, datagram)
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 import SystemPackage
 
 extension DescriptorHolder {
-    /// How many bytes the socket takes now (send(2)); none if it has no room.
+    /// Sends as many bytes as the socket has room for (send(2)); returns 0 if it has none.
     func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
         let count = try use { (number) throws(Errno) in
             unsafe reactor_send(number, bytes.baseAddress, bytes.count)
@@ -11,7 +11,7 @@ extension DescriptorHolder {
         return try Self.count(count) ?? 0
     }
 
-    /// How many bytes the socket has (recv(2)), 0 at its end; nil if there are none now.
+    /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
     func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
         let count = try use { (number) throws(Errno) in
             unsafe reactor_receive(number, buffer.baseAddress, buffer.count)
@@ -19,7 +19,7 @@ extension DescriptorHolder {
         return try Self.count(count)
     }
 
-    /// What a call has moved that returns a negative error number; nil if it would have had to wait.
+    /// The result of a call that returns a negative error number; nil if the call would have blocked.
     @inline(__always)
     private static func count(_ result: Int) throws(Errno) -> Int? {
         if result >= 0 { return result }
@@ -28,14 +28,13 @@ extension DescriptorHolder {
         throw error
     }
 
-    /// What reading and dropping has come to.
     enum DiscardedInput {
         case open
         case atEnd
         case failed(Errno)
     }
 
-    /// Reads and drops what has come, but no more than a pass of the loop should take.
+    /// Reads and drops pending input, up to a megabyte: other items of the loop get their turn.
     func discardInput() -> DiscardedInput {
         unsafe withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { buffer in
             do throws(Errno) {
@@ -50,7 +49,7 @@ extension DescriptorHolder {
         }
     }
 
-    /// Ends the sending of bytes, or both directions (shutdown(2)).
+    /// Shuts the socket down in one direction or in both (shutdown(2)).
     func shutDown(_ direction: Int = SHUT_WR) throws(Errno) {
         _ = try use { (number) throws(Errno) in
             try SystemCall.make { Glibc.shutdown(number, CInt(direction)) }
@@ -58,41 +57,69 @@ extension DescriptorHolder {
     }
 }
 
-// MARK: - What the kernel says of a socket
+// MARK: - The socket's state
 
 extension DescriptorHolder {
-    /// The socket's error that no call has returned yet (`SO_ERROR`, socket(7)), which is cleared by asking.
+    /// The pending error (`SO_ERROR`, socket(7)). Getting it clears it.
     var socketError: Errno? {
         let code = option(SO_ERROR) ?? 0
         return code == 0 ? nil : Errno(rawValue: code)
     }
 
-    /// Whether the kernel keeps bytes that have come (`FIONREAD`, tcp(7)).
-    var hasUnreadBytes: Bool { byteCount(UInt(FIONREAD)) > 0 }
+    /// Whether received bytes are unread (`FIONREAD`, tcp(7)).
+    var hasUnreadBytes: Bool { queuedByteCount(UInt(FIONREAD)) > 0 }
 
-    /// How many bytes the peer has not acknowledged (`SIOCOUTQ`, tcp(7)). None for other sockets than TCP's, whose bytes
-    /// are the peer's as soon as they are sent.
-    var unsentByteCount: Int {
-        let count = byteCount(UInt(TIOCOUTQ))
+    /// The number of sent bytes that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)). 0 for sockets other
+    /// than TCP's, whose bytes are in the peer's queue as soon as they are sent.
+    var unacknowledgedByteCount: Int {
+        let count = queuedByteCount(UInt(TIOCOUTQ))
         return count > 0 && isTCP ? count : 0
     }
 
-    /// Whether the kernel may reset the connection, as it does with all but Unix-domain ones.
+    /// Whether the kernel may reset the connection: it may reset all but Unix-domain ones.
     var isTCP: Bool { option(SO_DOMAIN).map { $0 != AF_UNIX } ?? false }
 
-    /// Whether anything was sent to the peer.
+    /// Whether bytes were sent to the peer.
     var hasSent: Bool { (try? use { (number) throws(Errno) in reactor_has_sent(number) }) ?? false }
 
     private func option(_ name: CInt) -> CInt? {
         try? use { (number) throws(Errno) in try FileDescriptor(rawValue: number).option(SOL_SOCKET, name) }
     }
 
-    private func byteCount(_ request: UInt) -> Int {
+    private func queuedByteCount(_ request: UInt) -> Int {
         let count = try? use { (number) throws(Errno) in
-            var count: CInt = 0
-            try SystemCall.make { unsafe ioctl(number, request, &count) }
-            return Int(count)
+            try SystemCall.make { reactor_queued_bytes(number, request) }
         }
-        return count ?? 0
+        return Int(count ?? 0)
+    }
+}
+
+// MARK: - Calls
+
+extension FileDescriptor {
+    /// Creates a non-blocking socket that is closed on exec (socket(2)).
+    static func socket(
+        _ family: SocketAddress.Family, _ type: __socket_type
+    ) throws(Errno) -> FileDescriptor {
+        let type = CInt(type.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+        return FileDescriptor(rawValue: try SystemCall.make { Glibc.socket(CInt(family.rawValue), type, 0) })
+    }
+
+    func bind(to address: SocketAddress) throws(Errno) {
+        try SystemCall.make { reactor_bind(rawValue, address.raw) }
+    }
+
+    func connect(to address: SocketAddress) throws(Errno) {
+        try SystemCall.make { reactor_connect(rawValue, address.raw) }
+    }
+
+    /// The value of a numeric option (getsockopt(2)).
+    func option(_ level: CInt, _ name: CInt) throws(Errno) -> CInt {
+        try SystemCall.make { reactor_option(rawValue, level, name) }
+    }
+
+    /// Sets a numeric option (setsockopt(2)).
+    func setOption(_ level: CInt, _ name: CInt, _ value: CInt) throws(Errno) {
+        try SystemCall.make { reactor_set_option(rawValue, level, name, value) }
     }
 }

@@ -2,29 +2,30 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// Closes a connection so that what was written to it arrives.
+/// Closes a connection after its output has arrived.
 ///
-/// close(2) of a TCP socket with unread input, or input that comes later, resets the connection, and the kernel drops
-/// what it has not sent yet. So the socket is shut down for writing first, and what the peer still sends is read and
-/// dropped, until the peer has closed too or has acknowledged everything and says no more. Confined to the streams
+/// close(2) of a TCP socket resets the connection if there is unread input, or if input arrives later, and
+/// the kernel then discards unsent output. So the socket is shut down for writing first. Input is read and
+/// dropped until the peer closes too, or has acknowledged everything and is silent. Confined to the streams
 /// thread's loop.
 final class GracefulClose {
-    /// How long a peer that has everything, and does not close, is read: as long as nginx's lingering_timeout.
+    /// How long a silent peer that has acknowledged everything may stay open: as long as nginx's
+    /// lingering_timeout.
     private static let quietTimeout: Duration = .seconds(5)
-    /// Nothing reports an acknowledgement: the socket is asked at growing intervals up to this.
+    /// No event reports an acknowledgement: the socket is polled at growing intervals up to this one.
     private static let longestInterval: Duration = .milliseconds(100)
 
-    /// The connection's socket, by a descriptor of its own.
+    /// The connection's socket, with a descriptor that nothing else uses.
     private let socket: DescriptorHolder
-    /// Whether input is read and dropped until the peer has closed too.
+    /// Whether to read and drop input until the peer closes too.
     private let readsInput: Bool
     private let engine: StreamEngine?
-    /// How long the peer may take no byte.
+    /// How long the peer may accept no byte.
     private let stallTimeout: Duration
     private var source: DescriptorSource?
     private var timer: Timer?
     private var interval: Duration = .milliseconds(1)
-    private var unsent: Int
+    private var unacknowledged: Int
     private var lastProgress = Deadline.now
     private var isAtEnd = false
     private var isWatched = false
@@ -37,16 +38,17 @@ final class GracefulClose {
         self.readsInput = readsInput
         self.stallTimeout = stallTimeout ?? WriteBuffer.defaultStallTimeout
         self.engine = engine
-        unsent = socket.unsentByteCount
+        unacknowledged = socket.unacknowledgedByteCount
     }
 
     /// Whether close(2) alone could lose bytes.
     static func isNeeded(for socket: DescriptorHolder) -> Bool {
-        socket.unsentByteCount > 0 || socket.hasUnreadBytes && socket.hasSent
+        socket.unacknowledgedByteCount > 0 || socket.hasUnreadBytes && socket.hasSent
     }
 
-    /// Closes the socket of `holder`, by another descriptor or by that itself if no other can be had. If a thread is
-    /// still using it then, what has come is read and dropped at least.
+    /// Closes the socket of `holder` through a duplicate of its descriptor, or through the descriptor itself
+    /// if there is no other. If another thread still uses it then, only the input that has arrived is read
+    /// and dropped.
     static func begin(for holder: DescriptorHolder, stallTimeout: Duration?, engine: StreamEngine?) {
         if let own = holder.duplicate() ?? holder.move() {
             return begin(own, stallTimeout: stallTimeout, engine: engine)
@@ -55,20 +57,20 @@ final class GracefulClose {
         _ = holder.discardInput()
     }
 
-    /// Closes the socket on the streams thread, or here if there is nothing to wait for.
+    /// Closes the socket on the streams thread, or at once if there is nothing to wait for.
     ///
     /// - Parameters:
     ///   - socket: A descriptor that nothing else uses.
-    ///   - engine: The stream that learns, by its status, of bytes that are lost.
+    ///   - engine: The engine whose stream fails if bytes are lost.
     static func begin(_ socket: DescriptorHolder, stallTimeout: Duration?, engine: StreamEngine?) {
-        // A Unix-domain peer has what was sent to it; it only must not find unread input.
+        // A Unix-domain peer has everything that was sent. Only unread input would reset its connection.
         let isTCP = socket.isTCP
         try? socket.shutDown(isTCP ? SHUT_WR : SHUT_RDWR)
         guard case .open = socket.discardInput(), isTCP else { return socket.close() }
         start(socket, readsInput: true, stallTimeout, engine)
     }
 
-    /// Delays process exit until the peer has acknowledged what was sent before shutdown(2).
+    /// Delays process exit until the peer has acknowledged the bytes that were sent before shutdown(2).
     ///
     /// - Parameter socket: A descriptor that nothing else uses.
     static func awaitAcknowledgement(
@@ -93,7 +95,7 @@ final class GracefulClose {
                 self.read()
             }
             self.source = source
-            // Without a registration the socket is read whenever it is checked.
+            // If it cannot be registered, the socket is read at each check.
             isWatched = (try? RunLoop.current.add(source, forMode: .default)) != nil
         }
         check()
@@ -104,7 +106,7 @@ final class GracefulClose {
         case .open: break
         case .failed(let error): fail(error)
         case .atEnd:
-            // The kernel would report the end again and again.
+            // Level-triggered: the kernel would go on reporting the end.
             source?.cancel()
             isAtEnd = true
             check()
@@ -113,14 +115,14 @@ final class GracefulClose {
 
     private func check() {
         guard !hasEnded else { return }
-        // While the stream still reads, an error is for it to collect: asking for it would clear it.
+        // Getting SO_ERROR clears it, and the stream may still be reading.
         if readsInput, let error = socket.socketError { return fail(error) }
         if !readsInput, socket.events(among: 0) & CInt(POLLERR | POLLHUP) != 0 { return end() }
-        // Nothing else reads any more, and unread input would reset the connection.
+        // At exit nothing else reads, and unread input would reset the connection.
         if PendingOutput.isExiting { _ = socket.discardInput() }
         if readsInput, !isWatched, !isAtEnd, case .atEnd = socket.discardInput() { isAtEnd = true }
-        let (now, left) = (Deadline.now, socket.unsentByteCount)
-        if left < unsent { (unsent, lastProgress) = (left, now) }
+        let (now, left) = (Deadline.now, socket.unacknowledgedByteCount)
+        if left < unacknowledged { (unacknowledged, lastProgress) = (left, now) }
         let stall = lastProgress.duration(to: now)
         if left == 0, isAtEnd || !readsInput || PendingOutput.isExiting || stall >= Self.quietTimeout {
             return end()
@@ -132,8 +134,8 @@ final class GracefulClose {
     }
 
     private func fail(_ error: Errno) {
-        // The last acknowledgement may have come since the last check.
-        if min(unsent, socket.unsentByteCount) > 0 { engine?.noteLostBytes(error) }
+        // The last acknowledgement may have arrived since the last check.
+        if min(unacknowledged, socket.unacknowledgedByteCount) > 0 { engine?.noteLostBytes(error) }
         end()
     }
 

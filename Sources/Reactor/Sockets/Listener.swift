@@ -1,138 +1,148 @@
 public import SystemPackage
 
-/// Accepts connections on a run loop's thread, and hands each over as a pair of streams.
+/// Accepts connections on a run loop's thread, and delivers each as a pair of streams.
 ///
 /// ```swift
 /// let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
 ///     sessions.insert(Session(connection.input, connection.output))
+/// } faults: { _, error in
+///     print(error)  // accept at [::]:7: Too many open files
 /// }
 /// try RunLoop.current.add(listener, forMode: .common)
 /// print("listening on \(listener.localAddress)")
 /// ```
 ///
-/// Any stream socket will do: TCP over IPv4 or IPv6, Unix-domain by path or by abstract name, and one that
-/// was inherited. It listens from when it is made, and accepts while the loop that it was added to runs in
-/// one of its modes: up to ``connectionsPerPass`` in a pass, so that others get their turn. Those that it
-/// does not accept yet wait in the kernel's backlog: take the listener out of its modes to have a server
-/// catch its breath.
+/// Any stream socket works: TCP over IPv4 or IPv6, Unix-domain with a path or an abstract name, or an
+/// inherited one. The socket listens as soon as the listener is created. Connections are accepted while the
+/// loop runs in one of the listener's modes, a bounded number in each pass, so that other items get their
+/// turn. The others wait in the kernel's backlog: to stop accepting for a while, remove the listener from its
+/// modes.
 ///
-/// The closure is not called again within its own callout, however deep the loop nests. It may close the
-/// listener. It may capture what it likes: it is called and destroyed on the loop's thread. A listener that
-/// is in a loop lives until it is closed, whether anybody holds it or not; one that is in none is closed with
-/// its last owner. When the loop's thread ends, its listeners are closed. A listener and its loop belong to
-/// one thread; every method traps on another.
+/// The handler is called and released on the loop's thread, and may capture anything. It may close the
+/// listener. It is never called inside itself, even if the loop runs nested. The loop keeps the listener
+/// alive until it is closed. A listener in no loop is closed when the last reference to it is released, and
+/// the end of a loop's thread closes the listeners in that loop. A listener and its loop belong to one
+/// thread; every method traps on another.
 ///
-/// A connection that is gone before it could be accepted is passed over. When the process has no descriptor
-/// left for one, or the kernel no memory, accepting pauses, for 10 ms at first and never more than 0.32 s:
-/// nobody is turned away, and nothing spins.
+/// A pending connection that is lost before it is accepted is skipped. When the process has no descriptor
+/// left, or the kernel no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts.
+/// Clients stay in the backlog.
 ///
-/// To serve one port on several threads, give each its own listener, with ``Options/reusesPort``.
+/// To serve one port on several threads, create a listener for each with ``Options/reusesPort``.
 ///
-/// It stands on socket(7), accept4(2), tcp(7) and unix(7).
+/// See socket(7), accept4(2), tcp(7) and unix(7).
 public final class Listener: EventSource {
-    /// A connection that has been accepted.
+    /// An accepted connection.
     public struct Connection {
-        /// What the peer sends. Neither opened nor scheduled yet.
+        /// The stream from the peer. Neither opened nor scheduled yet.
         public let input: InputStream
-        /// What the peer gets. Neither opened nor scheduled yet. The connection is closed with the second of
-        /// the two.
+        /// The stream to the peer. Neither opened nor scheduled yet. Closing both streams closes the
+        /// connection.
         public let output: OutputStream
-        /// Who it is from; ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
+        /// The peer's address; ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
         public let peer: SocketAddress
     }
 
-    /// Receives a connection. One whose streams are let go of is closed.
+    /// Receives a connection. Releasing its streams closes it.
     public typealias Handler = (Listener, Connection) -> Void
 
-    /// The most connections that are accepted in one pass of the loop: with streams opened for each, about
-    /// half a millisecond's work.
-    public static let connectionsPerPass = 32
+    /// Receives the reason for a back-off.
+    public typealias FaultHandler = (Listener, IOError) -> Void
 
-    /// Where the listener is, as the kernel has completed it: with the port that it chose.
+    /// The limit of connections that one pass accepts: about half a millisecond's work if streams are opened
+    /// for each.
+    static let connectionsPerPass = 32
+
+    /// The listener's address, as completed by the kernel: with the port that it has chosen.
     public let localAddress: SocketAddress
 
-    /// Why accepting pauses, while it does, and what ends that.
-    private var pauseReason: Errno?
+    /// The reason for the back-off, while it lasts, and the timer that ends it.
+    private var backoffReason: IOError?
     private var timer: Timer?
-    private var pause = AcceptPause()
+    private var backoff = AcceptBackoff()
     private var socket: ListeningSocket?
-    private var handlers: (fault: (Listener, Errno) -> Void, connection: Handler)?
+    private var handlers: (connection: Handler, fault: FaultHandler)?
     private var isDraining = false
 
     /// Listens at `address`.
     ///
     /// - Parameters:
-    ///   - address: With port zero the kernel chooses one. A Unix-domain path is made, in place of one that a
-    ///     server has left behind, and removed when the listener is closed.
-    ///   - options: What to set before.
-    ///   - faults: Called when accepting has to pause, with the reason, at most once a second.
+    ///   - address: The kernel chooses the port if it is 0. A Unix-domain path is created, in place of one
+    ///     that a server has left behind, and removed when the listener is closed.
+    ///   - options: Options to set before listening.
     ///   - handler: Called for each connection.
-    /// - Throws: What socket(2), setsockopt(2), bind(2) and listen(2) do: `Errno.addressInUse` if somebody
-    ///   listens there, or the path is no socket's; `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
+    ///   - faults: Called with the reason when the listener backs off, at most once a second.
+    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2):
+    ///   `Errno.addressInUse` if a server listens there or the path is not a socket's,
+    ///   `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
     public convenience init(
-        _ address: SocketAddress, options: Options = Options(),
-        faults: @escaping (Listener, Errno) -> Void = { _, _ in }, handler: @escaping Handler
-    ) throws(Errno) {
-        try self.init(ListeningSocket(address, options), faults, handler)
+        _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler,
+        faults: @escaping FaultHandler
+    ) throws(IOError) {
+        let socket = try attempt(.listen, "\(address)") { () throws(Errno) in
+            try ListeningSocket(address, options)
+        }
+        try self.init(socket, handler, faults)
     }
 
-    /// Takes over a socket that listens already: one that was inherited, as with socket activation
+    /// Takes ownership of a socket that listens already, such as one inherited by socket activation
     /// (sd_listen_fds(3)).
     ///
     /// - Parameters:
-    ///   - descriptor: Belongs to this from now on: it is closed even if this fails. It is made non-blocking.
-    ///     Its options, which accepted connections inherit, stay as they are, and so does the file of a
-    ///     Unix-domain path.
-    ///   - faults: Called when accepting has to pause, with the reason, at most once a second.
+    ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options,
+    ///     which accepted connections inherit, stay as they are, and so does the file of a Unix-domain path.
     ///   - handler: Called for each connection.
-    /// - Throws: `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket that
-    ///   does not listen.
+    ///   - faults: Called with the reason when the listener backs off, at most once a second.
+    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument`
+    ///   for a socket that does not listen.
     public convenience init(
-        descriptor: FileDescriptor,
-        faults: @escaping (Listener, Errno) -> Void = { _, _ in }, handler: @escaping Handler
-    ) throws(Errno) {
-        try self.init(ListeningSocket(descriptor), faults, handler)
+        descriptor: FileDescriptor, handler: @escaping Handler, faults: @escaping FaultHandler
+    ) throws(IOError) {
+        let socket = try attempt(.listen, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
+            try ListeningSocket(descriptor)
+        }
+        try self.init(socket, handler, faults)
     }
 
     private init(
-        _ socket: consuming ListeningSocket, _ faults: @escaping (Listener, Errno) -> Void,
-        _ handler: @escaping Handler
-    ) throws(Errno) {
-        localAddress = try socket.localAddress
+        _ socket: consuming ListeningSocket, _ handler: @escaping Handler, _ faults: @escaping FaultHandler
+    ) throws(IOError) {
         let number = socket.descriptor.rawValue
+        do throws(Errno) { localAddress = try socket.localAddress } catch {
+            throw IOError(.listen, "descriptor \(number)", error)
+        }
         self.socket = consume socket
-        handlers = (faults, handler)
+        handlers = (handler, faults)
         super.init(number, for: .readable)
     }
 
     deinit { release() }
 
-    /// The socket that listens, for as long as the listener is not closed.
+    /// The listening socket, until the listener is closed.
     package var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
 
-    /// Why accepting pauses, if it does: `Errno.tooManyOpenFiles`, `Errno.tooManyOpenFilesInSystem`,
-    /// `Errno.noMemory`, …
-    public var fault: Errno? {
+    /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`,
+    /// `Errno.tooManyOpenFilesInSystem`, `Errno.noMemory`, …
+    public var fault: IOError? {
         loop?.assertCurrent()
-        return pauseReason
+        return backoffReason
     }
 
-    /// Takes the listener out of its loop for good, closes it, and releases its closures. No callout begins
-    /// after this.
+    /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after
+    /// this.
     ///
-    /// Clients whose connections wait in the backlog are turned away: a server that ends in an orderly way
-    /// calls ``drain()``. The file of a Unix-domain path is removed, unless another has taken its place.
+    /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain
+    /// path is removed, unless another one has replaced it.
     public func close() {
         end()
         release()
     }
 
-    /// Accepts what waits in the backlog, with a callout for each, and then closes the listener.
+    /// Accepts the connections in the backlog, calling the handler for each, and then closes the listener.
     ///
-    /// That is for a server that ends: no client is turned away that has been let in by the kernel, and has
-    /// perhaps sent a request already. The callouts are made, in whatever mode, before this returns; called
-    /// inside the listener's own callout, once that returns. As many as the backlog may hold are accepted,
-    /// not those that keep coming.
+    /// No client that the kernel has accepted, and that may have sent a request, is disconnected. The handler
+    /// is called, whatever the mode, before this returns; or, if this is called by the handler, after that
+    /// returns. At most as many connections are accepted as the backlog can hold.
     public func drain() {
         isDraining = true
         end()
@@ -141,60 +151,61 @@ public final class Listener: EventSource {
     private func release() {
         let dropped = handlers.take()
         socket = nil
-        endPause()
+        endBackoff()
         withExtendedLifetime(dropped) {}
     }
 
     // MARK: Accepting
 
-    /// Accepts what waits, as many connections as a pass may take.
     override func serve(_ readiness: Readiness) {
         accept(Self.connectionsPerPass) { isInRunningMode }
     }
 
-    /// The kernel keeps one connection more than it was told.
     override func ended() {
+        // The kernel's queue holds one connection more than the backlog.
         if isDraining { accept((socket?.backlog ?? 0) + 1) { true } }
         release()
     }
 
-    /// Accepts up to `most` connections, as long as `goesOn` says so after each.
-    private func accept(_ most: Int, while goesOn: () -> Bool) {
-        for _ in 0..<most {
+    /// Accepts up to `limit` connections, while `goesOn` is true after each.
+    private func accept(_ limit: Int, while goesOn: () -> Bool) {
+        for _ in 0..<limit {
             switch socket?.accept() {
             case .connection(let descriptor, let peer):
-                pause.reset()
-                let (input, output) = Stream.socketPair(descriptor: descriptor, closeWhenDone: true)
+                backoff.reset()
+                let (input, output) = Stream.connection(accepted: descriptor, from: peer)
                 handlers?.connection(self, Connection(input: input, output: output, peer: peer))
                 guard goesOn() else { return }
             case .lost: continue
-            case .fault(let error): return pauseAccepting(for: error)
+            case .fault(let error): return backOff(IOError(.accept, "\(localAddress)", error))
             case nil, .some(.none): return
             }
         }
     }
 
-    // MARK: Pausing
+    // MARK: Backing off
 
-    /// Has nothing accepted for a while: the connection stays in the backlog, and so the socket readable.
-    private func pauseAccepting(for error: Errno) {
-        pauseReason = error
+    /// Accepts nothing for a while. The socket stays readable, so it is not watched meanwhile.
+    private func backOff(_ error: IOError) {
+        backoffReason = error
         if let loop, !isDraining {
             try? setInterest([])
             let modes = Array(membership.registrationModes(common: loop.commonModes).members)
-            timer = loop.perform(after: pause.next(), inModes: modes) { [weak self] in self?.resume() }
+            timer = loop.perform(after: backoff.next(), inModes: modes) { [weak self] in self?.resume() }
         }
-        if pause.tells(at: .now) { handlers?.fault(self, error) }
+        if backoff.reports(at: .now) { handlers?.fault(self, error) }
     }
 
     private func resume() {
-        endPause()
-        // Without memory for the registration, this is tried again like the rest.
-        do throws(Errno) { try setInterest(.readable) } catch { pauseAccepting(for: error) }
+        endBackoff()
+        // Without memory to register the socket, the listener backs off again.
+        do throws(Errno) { try setInterest(.readable) } catch {
+            backOff(IOError(.accept, "\(localAddress)", error))
+        }
     }
 
-    private func endPause() {
-        pauseReason = nil
+    private func endBackoff() {
+        backoffReason = nil
         timer?.invalidate()
         timer = nil
     }
@@ -206,8 +217,75 @@ public final class Listener: EventSource {
     override func left(_ mode: RunLoop.Mode) {
         if let loop {
             if let timer { loop.remove(timer, forMode: mode) }
-        } else if pauseReason != nil {
+        } else if backoffReason != nil {
             resume()
         }
+    }
+}
+
+extension Listener {
+    /// The options of a listener's socket.
+    public struct Options: Sendable, Hashable {
+        /// The limit of pending connections; listen(2). The kernel caps it at `net.core.somaxconn`.
+        public var backlog: Int
+        /// Whether the address may be bound while connections of an earlier server are in TIME_WAIT
+        /// (`SO_REUSEADDR`), so that a server can restart at once. IP only.
+        public var reusesAddress: Bool
+        /// Whether other listeners of the same user that also set this may listen at the same address and
+        /// port; the kernel distributes the connections among them (`SO_REUSEPORT`).
+        public var reusesPort: Bool
+        /// Whether an IPv6 listener rejects connections over IPv4 (`IPV6_V6ONLY`). If false, a listener at
+        /// ``SocketAddress/ipv6Any(port:)`` accepts both, whatever the system's default is.
+        public var isIPv6Only: Bool
+        /// Whether accepted connections send small writes at once instead of collecting them (`TCP_NODELAY`).
+        /// If false, a message of more than one write may wait up to 40 ms for the peer's acknowledgement.
+        public var noDelay: Bool
+        /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the
+        /// process's umask(2) leaves.
+        public var permissions: FilePermissions?
+
+        /// Creates options.
+        public init(
+            backlog: Int = 4096, reusesAddress: Bool = true, reusesPort: Bool = false,
+            isIPv6Only: Bool = false, noDelay: Bool = true, permissions: FilePermissions? = nil
+        ) {
+            self.backlog = backlog
+            self.reusesAddress = reusesAddress
+            self.reusesPort = reusesPort
+            self.isIPv6Only = isIPv6Only
+            self.noDelay = noDelay
+            self.permissions = permissions
+        }
+    }
+}
+
+/// How long accepting backs off after a fault, and when to report one. Pure: reads no clock.
+struct AcceptBackoff {
+    /// Descriptors are mostly free again soon, and a try costs microseconds.
+    private static let shortest = Duration.milliseconds(10)
+    /// A client hardly notices a third of a second beside the wait for a free descriptor.
+    private static let longest = Duration.milliseconds(320)
+    /// Long enough that a log line per report isn't a flood.
+    private static let reportInterval = Duration.seconds(1)
+
+    private var upcoming = shortest
+    private var lastReport = Deadline.distantPast
+
+    /// The next delay: twice as long as the one before, up to a limit.
+    mutating func next() -> Duration {
+        defer { upcoming = min(upcoming * 2, Self.longest) }
+        return upcoming
+    }
+
+    /// Called after a connection was accepted.
+    mutating func reset() { upcoming = Self.shortest }
+
+    /// Whether to report a fault at `now`.
+    mutating func reports(at now: Deadline) -> Bool {
+        guard lastReport == .distantPast || lastReport.advanced(by: Self.reportInterval) <= now else {
+            return false
+        }
+        lastReport = now
+        return true
     }
 }

@@ -2,32 +2,30 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// A socket that listens. Its end closes it, and removes the file that it has made.
+/// A listening socket. Its deinit closes it and removes the file that it has created.
 struct ListeningSocket: ~Copyable {
-    /// What came of trying to accept a connection.
+    /// The result of one attempt to accept a connection.
     enum Accepted {
         case connection(FileDescriptor, SocketAddress)
-        /// None waits.
+        /// No connection is pending.
         case none
-        /// One has been lost before it could be accepted.
+        /// A pending connection was lost.
         case lost
-        /// None can be accepted now.
+        /// No connection can be accepted now.
         case fault(Errno)
     }
 
     private let owned: OwnedDescriptor
-    private let file: BoundPath?
-    /// The most connections that may wait at a time.
+    private let file: SocketFile?
+    /// The limit of pending connections.
     let backlog: Int
 
     /// Listens at `address`.
     init(_ address: SocketAddress, _ options: Listener.Options) throws(Errno) {
-        let type = SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue
-        let owned = OwnedDescriptor(
-            try SystemCall.make { socket(CInt(address.family.rawValue), CInt(type), 0) })
+        let owned = OwnedDescriptor(try FileDescriptor.socket(address.family, SOCK_STREAM).rawValue)
         let descriptor = FileDescriptor(rawValue: owned.number)
         try descriptor.prepareToListen(options, address.family)
-        var file: BoundPath?
+        var file: SocketFile?
         if let path = address.unixPath {
             file = try descriptor.listen(atPath: path, address, options)
         } else {
@@ -39,7 +37,7 @@ struct ListeningSocket: ~Copyable {
         self.owned = owned
     }
 
-    /// Takes over a socket that listens already, and closes it if this fails.
+    /// Takes ownership of a socket that listens already, and closes it if this fails.
     init(_ descriptor: FileDescriptor) throws(Errno) {
         let owned = OwnedDescriptor(descriptor.rawValue)
         guard try descriptor.option(SOL_SOCKET, SO_ACCEPTCONN) != 0 else { throw .invalidArgument }
@@ -51,7 +49,8 @@ struct ListeningSocket: ~Copyable {
         self.owned = owned
     }
 
-    /// The file first, while the socket still listens: nobody takes the place of a server that is alive.
+    /// Removes the file first, while the socket still listens: otherwise another server could already have
+    /// taken the path.
     deinit { file?.remove() }
 
     var descriptor: FileDescriptor { FileDescriptor(rawValue: owned.number) }
@@ -60,27 +59,30 @@ struct ListeningSocket: ~Copyable {
         get throws(Errno) { try SocketAddress.local(of: descriptor) }
     }
 
-    /// Accepts one connection, without waiting.
+    /// Accepts one connection without blocking.
     func accept() -> Accepted {
-        var raw = sockaddr_storage()
-        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        var accepted = reactor_accepted()
         do throws(Errno) {
-            let number = try SystemCall.make { unsafe reactor_accept(owned.number, &raw, &length) }
-            return .connection(FileDescriptor(rawValue: number), Self.address(raw, length))
+            try SystemCall.make {
+                accepted = reactor_accept(owned.number)
+                return accepted.descriptor
+            }
+            let descriptor = FileDescriptor(rawValue: accepted.descriptor)
+            return .connection(descriptor, SocketAddress(accepted.peer) ?? .unspecified)
         } catch .resourceTemporarilyUnavailable {
             return .none
         } catch {
-            return faultsOfConnection.contains(error.rawValue) ? .lost : .fault(error)
+            return connectionErrors.contains(error.rawValue) ? .lost : .fault(error)
         }
-    }
-
-    private static func address(_ raw: sockaddr_storage, _ length: socklen_t) -> SocketAddress {
-        let address = unsafe withUnsafeBytes(of: raw) {
-            unsafe SocketAddress(UnsafeRawBufferPointer(rebasing: $0.prefix(Int(length))).bytes)
-        }
-        return address ?? SocketAddress(.other(.unspecified, []))
     }
 }
+
+/// The errors of accept(2) that concern only the pending connection: those in its manual page, and those that
+/// firewalls and protocols add.
+private let connectionErrors: Set<CInt> = [
+    ECONNABORTED, ECONNRESET, EPROTO, EPERM, ETIMEDOUT, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
+    ENONET, ENOPROTOOPT, EOPNOTSUPP, ENOSR, ESOCKTNOSUPPORT, EPROTONOSUPPORT,
+]
 
 extension FileDescriptor {
     fileprivate func prepareToListen(
@@ -89,28 +91,108 @@ extension FileDescriptor {
         if options.reusesPort { try setOption(SOL_SOCKET, SO_REUSEPORT, 1) }
         guard family == .ipv4 || family == .ipv6 else { return }
         if options.reusesAddress { try setOption(SOL_SOCKET, SO_REUSEADDR, 1) }
-        // Inherited by what is accepted: one call for all connections.
-        if options.sendsAtOnce { try setOption(CInt(IPPROTO_TCP), TCP_NODELAY, 1) }
+        // Accepted sockets inherit it, which saves a call for each.
+        if options.noDelay { try setOption(CInt(IPPROTO_TCP), TCP_NODELAY, 1) }
         if family == .ipv6 { try setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, options.isIPv6Only ? 1 : 0) }
     }
 
-    func bind(to address: SocketAddress) throws(Errno) {
-        try SystemCall.make { unsafe address.withSockAddr { unsafe Glibc.bind(rawValue, $0, $1) } }
-    }
-
-    func connect(to address: SocketAddress) throws(Errno) {
-        try SystemCall.make { unsafe address.withSockAddr { unsafe Glibc.connect(rawValue, $0, $1) } }
-    }
-
-    func listen(_ options: Listener.Options) throws(Errno) {
+    fileprivate func listen(_ options: Listener.Options) throws(Errno) {
         try SystemCall.make { Glibc.listen(rawValue, CInt(clamping: max(options.backlog, 0))) }
+    }
+
+    /// Binds to a Unix-domain path and listens. Replaces the socket file of a server that no longer runs.
+    ///
+    /// Between bind(2) and listen(2) a socket looks like that of a server that no longer runs. So listeners
+    /// in one folder take turns.
+    fileprivate func listen(
+        atPath path: FilePath, _ address: SocketAddress, _ options: Listener.Options
+    ) throws(Errno) -> SocketFile? {
+        let lock = lockFolder(path.removingLastComponent())
+        return try withExtendedLifetime(lock) { () throws(Errno) in
+            do throws(Errno) { try bind(to: address) } catch .addressInUse {
+                guard let file = SocketFile(path), file.isSocket, address.refusesConnections else {
+                    throw .addressInUse
+                }
+                file.remove()
+                try bind(to: address)
+            }
+            let file = SocketFile(path)
+            do throws(Errno) {
+                if let permissions = options.permissions { try path.setPermissions(permissions) }
+                try listen(options)
+            } catch {
+                file?.remove()
+                throw error
+            }
+            return file
+        }
     }
 }
 
-/// What accept(2) says when the one connection is lost, and the next may be a good one: what its manual page
-/// lists, and what a firewall or a protocol's own limits may say.
-private let faultsOfConnection: Set<CInt> = [
-    ECONNABORTED, ECONNRESET, EPROTO, EPERM, ETIMEDOUT, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
-    ENONET,
-    ENOPROTOOPT, EOPNOTSUPP, ENOSR, ESOCKTNOSUPPORT, EPROTONOSUPPORT,
-]
+// MARK: - Unix-domain paths
+
+/// The file that binding a Unix-domain socket has created, which is removed when the socket is closed.
+struct SocketFile {
+    private let path: FilePath
+    private let status: Glibc.stat
+    private let process = ProcessIdentity.current
+
+    /// Nil if there is no file at `path`.
+    init?(_ path: FilePath) {
+        guard let status = path.status else { return nil }
+        (self.path, self.status) = (path, status)
+    }
+
+    var isSocket: Bool { status.st_mode & S_IFMT == S_IFSOCK }
+
+    /// Removes the file, unless another one has replaced it. In a child of fork(2) the file is the parent's,
+    /// and stays.
+    func remove() {
+        guard process.isCurrent, let current = path.status else { return }
+        guard current.st_dev == status.st_dev, current.st_ino == status.st_ino else { return }
+        _ = unsafe path.withPlatformString { unsafe unlink($0) }
+    }
+}
+
+extension FilePath {
+    /// lstat(2).
+    fileprivate var status: Glibc.stat? {
+        var status = Glibc.stat()
+        let code = unsafe withPlatformString { unsafe lstat($0, &status) }
+        return code == 0 ? status : nil
+    }
+
+    fileprivate func setPermissions(_ permissions: FilePermissions) throws(Errno) {
+        try SystemCall.make { unsafe withPlatformString { unsafe chmod($0, permissions.rawValue) } }
+    }
+}
+
+extension SocketAddress {
+    /// Whether no server listens at this Unix-domain address. False if that cannot be found out.
+    fileprivate var refusesConnections: Bool {
+        do throws(Errno) {
+            let probe = OwnedDescriptor(try FileDescriptor.socket(.unix, SOCK_STREAM).rawValue)
+            try FileDescriptor(rawValue: probe.number).connect(to: self)
+            return false
+        } catch {
+            return error == .connectionRefused
+        }
+    }
+}
+
+/// Longer than a listener needs the lock: after that, other software holds it.
+private let lockTimeout = Duration.seconds(1)
+private let lockRetryMicroseconds: UInt32 = 500
+
+/// Locks a folder (flock(2)), which leaves no file behind. The lock ends with the descriptor. Nil if the
+/// folder cannot be opened; after ``lockTimeout`` the descriptor is returned without the lock.
+private func lockFolder(_ path: FilePath) -> OwnedDescriptor? {
+    let path = path.isEmpty ? FilePath(".") : path
+    let number = unsafe path.withPlatformString { unsafe open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    guard number >= 0 else { return nil }
+    let end = Deadline.now.advanced(by: lockTimeout)
+    while flock(number, LOCK_EX | LOCK_NB) == -1, errno == EWOULDBLOCK || errno == EINTR, .now < end {
+        usleep(lockRetryMicroseconds)
+    }
+    return OwnedDescriptor(number)
+}

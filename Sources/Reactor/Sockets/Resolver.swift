@@ -1,21 +1,25 @@
-/// Finds the addresses of hosts and services by their names, while the run loop goes on.
+import Glibc
+import Synchronization
+public import SystemPackage
+
+/// Resolves the names of hosts and services without blocking the run loop.
 ///
-/// It stands on getaddrinfo(3), and so answers as all programs of the machine do: hosts(5), DNS, and whatever
-/// else nsswitch.conf(5) names. Up to eight lookups go on side by side, on queues of the resolver's own; more
-/// wait for one of them to end. Answers are in the order of RFC 6724: to be tried one after the other.
+/// It calls getaddrinfo(3), so it gives the same answers as other programs on the machine: from hosts(5),
+/// DNS, and the other services in nsswitch.conf(5). Up to eight lookups run concurrently on queues of the
+/// resolver; further ones wait. The addresses are in the order of RFC 6724, in which to try them.
 ///
 /// ```swift
 /// Resolver.resolve(host: "localhost", port: 80) { answer in
 ///     switch answer {
 ///     case .success(let addresses): print(addresses)
-///     case .failure(let error): print("localhost: \(error)")
+///     case .failure(let error): print(error)  // resolve localhost: Name or service not known
 ///     }
 ///     RunLoop.current.stop()
 /// }
 /// RunLoop.current.run(in: .default)
 /// ```
 public enum Resolver {
-    /// What a service's name is looked up for: services(5) has some for one of the two only.
+    /// The transport that a service is for: services(5) lists some services for one of the two only.
     public enum Transport: Sendable, Hashable {
         /// TCP.
         case stream
@@ -23,24 +27,25 @@ public enum Resolver {
         case datagram
     }
 
-    /// What a completion receives: at least one address, or why there is none.
+    /// The result of a lookup: at least one address, or an error.
     public typealias Answer = Result<[SocketAddress], ResolverError>
 
-    /// Looks up the addresses of `host`, with a port that is known, for the calling thread's loop.
+    /// Resolves the addresses of `host` for the calling thread's loop.
     ///
-    /// The lookup lives until its completion has been called, whether anybody holds it or not. If the loop's
-    /// thread ends before, the closure is let go of without having been called.
+    /// The lookup continues until its completion has been called, also if it is not retained. If the loop's
+    /// thread ends before, the completion is released without having been called.
     ///
     /// - Parameters:
-    ///   - host: A name, or numbers: `example.org`, `127.0.0.1`, `::1`, `fe80::1%eth0`. Numbers take no thread.
+    ///   - host: A name or a numeric address: `example.org`, `127.0.0.1`, `::1`, `fe80::1%eth0`. A numeric
+    ///     address needs no thread.
     ///   - port: The port of the addresses.
-    ///   - family: The kind of addresses; any unless one is named.
-    ///   - modes: In which modes of the loop the completion is called. They are kept from being empty until
-    ///     then.
-    ///   - completion: Called on the loop's thread, once, and not before this has returned; let go of there, too.
-    ///     It may capture what it likes, and may run the loop.
-    /// - Returns: The lookup: ``Lookup/cancel()`` ends it.
-    /// - Precondition: At least one mode.
+    ///   - family: The family of the addresses; any by default.
+    ///   - modes: The modes of the loop in which the completion is called. The lookup keeps them non-empty
+    ///     until then.
+    ///   - completion: Called once on the loop's thread, after this method has returned, and released there.
+    ///     It may capture anything, and may run the loop.
+    /// - Returns: The lookup, which ``Lookup/cancel()`` ends.
+    /// - Precondition: `modes` is not empty.
     @discardableResult
     public static func resolve(
         host: String, port: UInt16, family: SocketAddress.Family = .unspecified,
@@ -50,17 +55,17 @@ public enum Resolver {
         return Lookup(query, on: .current, modes, completion: completion)
     }
 
-    /// Looks up the addresses of `host`, and the port of `service`, for the calling thread's loop.
+    /// Resolves the addresses of `host` and the port of `service` for the calling thread's loop.
     ///
     /// The other parameters are those of ``resolve(host:port:family:inModes:completion:)``.
     ///
     /// - Parameters:
-    ///   - host: A name, or numbers.
-    ///   - service: The name of a service, such as `https`, or a port in decimal digits.
-    ///   - transport: What the service is looked up for.
-    ///   - family: The kind of addresses.
-    ///   - modes: In which modes of the loop the completion is called.
-    ///   - completion: Called on the loop's thread, once.
+    ///   - host: A name or a numeric address.
+    ///   - service: The name of a service, such as `https`, or a decimal port number.
+    ///   - transport: The transport that the service is for.
+    ///   - family: The family of the addresses.
+    ///   - modes: The modes of the loop in which the completion is called.
+    ///   - completion: Called once on the loop's thread.
     /// - Returns: The lookup.
     @discardableResult
     public static func resolve(
@@ -72,18 +77,135 @@ public enum Resolver {
         return Lookup(query, on: .current, modes, completion: completion)
     }
 
-    /// Looks up the addresses of `host` for whoever it is: `completion` is called on any thread, once, and not
-    /// before this has returned unless that thread is another.
+    /// Resolves the addresses of `host` without a loop. `completion` is called once, on another thread.
     static func resolveOnAnyThread(
         host: String, port: UInt16, completion: @escaping @Sendable (Answer) -> Void
     ) -> ResolverRequest {
         let request = ResolverRequest(
             ResolverQuery(host: host, service: .port(port)), completion: completion)
         if let answer = request.query.numericAnswer {
-            DispatchWorkers.run { request.give(.success(answer)) }
+            DispatchWorkers.run { request.finish(.success(answer)) }
         } else {
             ResolverQueue.shared.add(request)
         }
         return request
     }
+}
+
+extension Resolver {
+    /// A lookup in progress, whose answer a run loop receives.
+    public final class Lookup: Sendable {
+        private struct State {
+            var completion: LoopOwned<(Answer) -> Void>?
+            /// Keeps the modes non-empty, and delivers the answer.
+            var source: RunLoop.Source?
+            var request: ResolverRequest?
+            var answer: Answer?
+        }
+
+        private let state: Mutex<State>
+
+        init(
+            _ query: ResolverQuery, on loop: RunLoop, _ modes: [RunLoop.Mode],
+            completion: @escaping (Answer) -> Void
+        ) {
+            precondition(
+                !modes.isEmpty, "Resolver.resolve needs at least one mode in which to deliver the answer.")
+            state = Mutex(State(completion: LoopOwned(completion, on: loop)))
+            // Cancelled by the end of the loop's thread, or by the end of this lookup.
+            let source = RunLoop.Source(
+                cancelled: { _, _ in self.cancel() }, perform: { self.deliver() })
+            let request = ResolverRequest(query) { answer in
+                self.state.withLock { $0.answer = answer }
+                source.signal()
+                loop.wakeUp()
+            }
+            state.withLock { ($0.source, $0.request) = (source, request) }
+            for mode in modes { loop.add(source, forMode: mode) }
+            if !source.isInLoop {
+                cancel()  // The loop's thread is ending.
+            } else if let answer = query.numericAnswer {
+                request.finish(.success(answer))
+            } else {
+                ResolverQueue.shared.add(request)
+            }
+        }
+
+        /// Cancels the lookup and releases its completion. Has no effect once the completion was called. Any
+        /// thread.
+        ///
+        /// If this is called on the loop's thread, the completion is not called afterwards. If it is called
+        /// on another thread, the completion may just be running. A call of getaddrinfo(3) that has begun
+        /// continues in the background, and its answer is discarded.
+        public func cancel() { _ = end() }
+
+        private func deliver() {
+            let ended = end()
+            if let completion = ended.completion, let answer = ended.answer { completion.value(answer) }
+        }
+
+        /// Takes the state, so that it is used once. The closure is released outside the lock.
+        private func end() -> State {
+            let ended = state.withLock { state in
+                let ended = state
+                state = State()
+                return ended
+            }
+            ended.request?.cancel()
+            ended.source?.invalidate()
+            return ended
+        }
+    }
+}
+
+// MARK: - Errors
+
+/// A failed lookup: what could not be resolved, and why (getaddrinfo(3)).
+public struct ResolverError: Error, Sendable, Hashable {
+    /// A result code of getaddrinfo(3).
+    public struct Code: RawRepresentable, Sendable, Hashable {
+        /// The value, such as `EAI_NONAME`.
+        public let rawValue: CInt
+
+        /// The code of that value.
+        public init(rawValue: CInt) { self.rawValue = rawValue }
+
+        /// The name is unknown, or has no address of the requested family.
+        public static let unknownName = Code(rawValue: EAI_NONAME)
+        /// The service has no port for the transport.
+        public static let unknownService = Code(rawValue: EAI_SERVICE)
+        /// No server has answered; a later lookup may succeed.
+        public static let temporaryFailure = Code(rawValue: EAI_AGAIN)
+        /// A server has refused to answer.
+        public static let permanentFailure = Code(rawValue: EAI_FAIL)
+        /// A system call has failed; see ``ResolverError/errno``.
+        public static let systemError = Code(rawValue: EAI_SYSTEM)
+        /// The name is known but has no address.
+        public static let noAddress = Code(rawValue: -5)  // EAI_NODATA, which Swift's Glibc module lacks
+        /// The name has addresses, but none of the requested family.
+        public static let noAddressInFamily = Code(rawValue: -9)  // EAI_ADDRFAMILY, which it lacks too
+    }
+
+    /// Why the lookup failed.
+    public let code: Code
+    /// The host, or the host and the service, that could not be resolved.
+    public let subject: String
+    /// The error of the system call, if the code is ``Code/systemError``.
+    public let errno: Errno?
+
+    init(_ code: Code, _ subject: String, errno: Errno? = nil) {
+        self.code = code
+        self.subject = subject
+        self.errno = errno
+    }
+}
+
+extension ResolverError: CustomStringConvertible {
+    /// A line such as `resolve example.org: Name or service not known`.
+    public var description: String { "resolve \(subject): \(errno?.description ?? code.description)" }
+}
+
+extension ResolverError.Code: CustomStringConvertible {
+    /// The text of gai_strerror(3).
+    public var description: String { unsafe String(cString: gai_strerror(rawValue)) }
 }

@@ -1,37 +1,155 @@
+import CReactorLinux
+import Dispatch
+import Glibc
 import Synchronization
+import SystemPackage
 
-/// A lookup whose answer may come on any thread.
+/// The arguments of a call to getaddrinfo(3).
+struct ResolverQuery: Sendable {
+    enum Service: Sendable {
+        case port(UInt16)
+        case name(String)
+    }
+
+    let host: String
+    let service: Service
+    var transport = Resolver.Transport.stream
+    var family = SocketAddress.Family.unspecified
+
+    /// The answer for a numeric address and port, which takes no lookup.
+    var numericAnswer: [SocketAddress]? {
+        guard case .port(let port) = service, let address = SocketAddress(host, port: port),
+            family == .unspecified || family == address.family
+        else { return nil }
+        return [address]
+    }
+
+    /// Resolves the query on the calling thread, blocking it.
+    func resolve() -> Resolver.Answer {
+        guard !host.isEmpty, !host.utf8.contains(0) else { return failure(.unknownName) }
+        if case .name(let name) = service, name.isEmpty || name.utf8.contains(0) {
+            return failure(.unknownService)
+        }
+        // AI_ADDRCONFIG spares the queries for families of which the machine has no address. It does not
+        // count loopback addresses, though: so it is not used for localhost, and a name that is not found is
+        // looked up without it.
+        guard family == .unspecified, !isLocalHost else { return resolve(flags: 0) }
+        let answer = resolve(flags: AI_ADDRCONFIG)
+        guard case .failure(let error) = answer else { return answer }
+        let isRepeated = [.unknownName, .noAddress, .noAddressInFamily].contains(error.code)
+        return isRepeated ? resolve(flags: 0) : answer
+    }
+
+    /// Whether the name is reserved for this machine (RFC 6761).
+    private var isLocalHost: Bool {
+        let name = host.lowercased()
+        return ["localhost", "localhost."].contains { name == $0 || name.hasSuffix("." + $0) }
+    }
+
+    private func resolve(flags: CInt) -> Resolver.Answer {
+        let (name, serviceFlags): (String, CInt) =
+            switch service {
+            case .port(let port): ("\(port)", AI_NUMERICSERV)
+            case .name(let name): (name, 0)
+            }
+        let type = CInt((transport == .stream ? SOCK_STREAM : SOCK_DGRAM).rawValue)
+        let answer = unsafe reactor_resolve(
+            host, name, flags | serviceFlags, CInt(family.rawValue), type)
+        defer { unsafe free(answer.addresses) }
+        guard unsafe answer.code == 0 else {
+            return failure(.init(rawValue: unsafe answer.code), unsafe Errno(rawValue: answer.system_error))
+        }
+        let list = unsafe UnsafeBufferPointer(start: answer.addresses, count: answer.count)
+        let found = unsafe list.compactMap { SocketAddress($0) }
+        // A hosts file may list an address twice.
+        var addresses: [SocketAddress] = []
+        for address in found where !addresses.contains(address) { addresses.append(address) }
+        return .success(addresses)
+    }
+
+    private func failure(_ code: ResolverError.Code, _ error: Errno? = nil) -> Resolver.Answer {
+        var subject = host
+        if case .name(let name) = service { subject += ", service \(name)" }
+        return .failure(ResolverError(code, subject, errno: code == .systemError ? error : nil))
+    }
+}
+
+/// A lookup whose answer may arrive on any thread.
 final class ResolverRequest: Sendable {
-    typealias Answer = Result<[SocketAddress], ResolverError>
-
-    /// In a box of its own, as a ``Callback`` is.
+    /// Boxed for the same reason as a ``Callback``.
     private struct Completion: Sendable {
-        let closure: @Sendable (Answer) -> Void
+        let closure: @Sendable (Resolver.Answer) -> Void
     }
 
     let query: ResolverQuery
-    /// Nil once it has been called, or will not be.
+    /// Nil once it was called or cancelled.
     private let completion: Mutex<Completion?>
 
-    init(_ query: ResolverQuery, completion: @escaping @Sendable (Answer) -> Void) {
+    init(_ query: ResolverQuery, completion: @escaping @Sendable (Resolver.Answer) -> Void) {
         self.query = query
         self.completion = Mutex(Completion(closure: completion))
     }
 
-    /// Asks, unless nobody wants to know any longer.
-    func carryOut() {
+    /// Resolves the query on the calling thread, unless it was cancelled.
+    func resolve() {
         guard completion.withLock({ $0 != nil }) else { return }
-        give(query.ask())
+        finish(query.resolve())
     }
 
-    func give(_ answer: Answer) {
+    func finish(_ answer: Resolver.Answer) {
         let completion = completion.withLock { $0.take() }
         completion?.closure(answer)
     }
 
-    /// Lets go of the completion. It is not called after this, though on another thread a call may be under way.
+    /// Releases the completion. It is not called after this, though another thread may just be calling it.
     func cancel() {
         let dropped = completion.withLock { $0.take() }
         withExtendedLifetime(dropped) {}
+    }
+}
+
+/// Performs lookups, each of which blocks a thread, a few at a time.
+final class ResolverQueue: Sendable {
+    /// The number of concurrent lookups.
+    ///
+    /// A lookup whose server is silent takes many seconds (resolv.conf(5): five for each try). The width is
+    /// more than work for the processor would need, so that a few slow lookups do not delay the quick ones,
+    /// but small enough that a burst of names does not take a thread for each.
+    static let width = 8
+
+    static let shared = ResolverQueue(width: width)
+
+    private struct State {
+        var pending: [ResolverRequest] = []
+        var idleQueues: [DispatchQueue]
+    }
+
+    private let state: Mutex<State>
+
+    /// Dispatch starts a thread for a serial queue at once. The blocks of a concurrent queue get one for each
+    /// processor, and further ones only after a second.
+    init(width: Int) {
+        state = Mutex(State(idleQueues: (1...width).map { DispatchQueue(label: "Resolver \($0)") }))
+    }
+
+    /// Adds a request; requests begin in order.
+    func add(_ request: ResolverRequest) {
+        let queue = state.withLock { state in
+            state.pending.append(request)
+            return state.idleQueues.popLast()
+        }
+        if let queue { DispatchWorkers.run(on: queue) { self.drain(on: queue) } }
+    }
+
+    private func drain(on queue: DispatchQueue) {
+        while let request = next(for: queue) { request.resolve() }
+    }
+
+    private func next(for queue: DispatchQueue) -> ResolverRequest? {
+        state.withLock { state in
+            guard state.pending.isEmpty else { return state.pending.removeFirst() }
+            state.idleQueues.append(queue)
+            return nil
+        }
     }
 }

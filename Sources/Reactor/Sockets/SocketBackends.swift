@@ -1,128 +1,136 @@
 import Glibc
 import SystemPackage
 
-/// The half of a socket that is read.
+/// The half of a connection that is read.
 final class SocketInput: InputBackend {
-    let channel: SocketChannel
+    let connection: SocketConnection
 
-    init(_ channel: SocketChannel) { self.channel = channel }
+    init(_ connection: SocketConnection) { self.connection = connection }
 
-    private var holder: DescriptorHolder { channel.holder }
+    private var holder: DescriptorHolder { connection.holder }
 
     var descriptor: DescriptorHolder? { holder }
 
-    var refusal: (any Error)? { channel.refusal }
+    var refusal: (any Error)? { connection.refusal }
 
     var readinessSource: ReadinessSource { .kernel }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
-        channel.open(.input, for: engine)
+        connection.open(.input, for: engine)
         return self
     }
 
-    func progress() -> Availability { channel.progress }
+    func progress() -> Availability { connection.progress }
 
-    func waitUntilOpen() { channel.waitUntilOpen(.input) }
+    func waitUntilOpen() { connection.waitUntilOpen(.input) }
 
-    func close() throws(Errno) { channel.close(.input) }
+    func close() throws(Errno) { connection.close(.input) }
 
-    func isReady() -> Bool { channel.fault != nil || holder.isReady(for: CInt(POLLIN)) }
+    func isReady() -> Bool { connection.fault != nil || holder.isReady(for: CInt(POLLIN)) }
 
-    /// The kernel tells of bytes; a fault lies behind those that came before it.
+    /// The kernel reports bytes; a fault is reported after the bytes that arrived before it.
     func prepare() -> Availability {
-        guard let fault = channel.faultForReading, !holder.hasUnreadBytes else { return .waiting }
+        guard let fault = connection.faultForReading, !holder.hasUnreadBytes else { return .waiting }
         return .failed(fault)
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
         while true {
-            if channel.isRefused { throw .protocolNotSupported }
+            if connection.isRefused { throw .protocolNotSupported }
             let count: Int?
-            do throws(Errno) { count = try unsafe channel.receive(into: buffer) } catch {
-                channel.fail(error, on: .input)
-                throw channel.fault ?? error
+            do throws(Errno) { count = try unsafe connection.receive(into: buffer) } catch {
+                connection.fail(error, on: .input)
+                throw connection.fault ?? error
             }
             if let count, count > 0 {
-                channel.noteActivity()
-                if channel.faultForReading != nil, !holder.hasUnreadBytes { channel.notify(.input) }
+                connection.noteActivity()
+                if connection.faultForReading != nil, !holder.hasUnreadBytes { connection.notify(.input) }
                 return Transfer(count: count)
             }
-            if let fault = channel.fault { throw fault }
+            if let fault = connection.fault { throw fault }
             if count == 0 { return Transfer(count: 0, isAtEnd: true) }
-            try channel.wait(for: CInt(POLLIN), .input)
+            try connection.wait(for: CInt(POLLIN), .input)
         }
     }
 
-    func property(_ key: Stream.PropertyKey) -> Any? { channel.property(key) }
+    func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
 
-    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { channel.setProperty(value, key) }
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
+
+    var failedOperation: IOError.Operation { connection.failedOperation(of: .input) }
+
+    var subject: String { connection.subject }
 }
 
-/// The half of a socket that is written.
+/// The half of a connection that is written.
 final class SocketOutput: KernelOutput {
-    private let channel: SocketChannel
+    private let connection: SocketConnection
 
-    init(_ channel: SocketChannel) { self.channel = channel }
+    init(_ connection: SocketConnection) { self.connection = connection }
 
-    var target: DescriptorHolder { channel.holder }
+    var target: DescriptorHolder { connection.holder }
 
-    var refusal: (any Error)? { channel.refusal }
+    var refusal: (any Error)? { connection.refusal }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
-        channel.open(.output, for: engine)
+        connection.open(.output, for: engine)
         return self
     }
 
-    func progress() -> Availability { channel.progress }
+    func progress() -> Availability { connection.progress }
 
-    func waitUntilOpen() { channel.waitUntilOpen(.output) }
+    func waitUntilOpen() { connection.waitUntilOpen(.output) }
 
-    func close() throws(Errno) { channel.close(.output) }
+    func close() throws(Errno) { connection.close(.output) }
 
     // MARK: Writing
 
-    var buffer: WriteBuffer? { channel.bufferSlot.buffer }
+    var buffer: WriteBuffer? { connection.bufferSlot.buffer }
 
-    var fault: Errno? { channel.fault }
+    var fault: Errno? { connection.fault }
 
     func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
         do throws(Errno) {
-            let sent = try unsafe channel.send(bytes)
-            channel.noteSent(sent, isBlocked: sent < bytes.count)
+            let sent = try unsafe connection.send(bytes)
+            connection.noteSent(sent, isBlocked: sent < bytes.count)
             return sent
         } catch {
-            channel.fail(error, on: .output)
-            throw channel.fault ?? error
+            connection.fail(error, on: .output)
+            throw connection.fault ?? error
         }
     }
 
-    func noteFull() { channel.noteSent(0, isBlocked: true) }
+    func noteFull() { connection.noteSent(0, isBlocked: true) }
 
     func checkPeer() throws(Errno) {
         guard let error = target.socketError else { return }
-        channel.fail(error, on: .output)
-        throw channel.fault ?? error
+        connection.fail(error, on: .output)
+        throw connection.fault ?? error
     }
 
-    func waitForRoom() throws(Errno) { try channel.wait(for: CInt(POLLOUT), .output) }
+    func waitForRoom() throws(Errno) { try connection.wait(for: CInt(POLLOUT), .output) }
 
-    /// Sends what is buffered, and then tells the peer that nothing more will come.
+    /// Shuts the socket down for writing, after the buffered bytes.
     func shutDown() throws(Errno) {
         if let fault { throw fault }
         guard buffer?.finish(.shutDown) != true else { return }
-        try channel.holder.shutDown()
-        channel.awaitAcknowledgement()
+        try target.shutDown()
+        connection.awaitAcknowledgement()
     }
 
     // MARK: Properties
 
-    func property(_ key: Stream.PropertyKey) -> Any? { channel.property(key) }
+    func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
 
-    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { channel.setProperty(value, key) }
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
+
+    var failedOperation: IOError.Operation { connection.failedOperation(of: .output) }
+
+    var subject: String { connection.subject }
 }
 
-extension SocketChannel {
-    /// How the bytes of a write buffer are sent, also when this is closed.
+extension SocketConnection {
+    /// Sends the bytes of a write buffer, also after the connection was closed.
     var bufferTransport: WriteBuffer.Transport {
         unsafe WriteBuffer.Transport(
             send: { (socket, bytes) throws(Errno) in try unsafe socket.send(bytes) },

@@ -1,15 +1,15 @@
 import Glibc
 import Synchronization
 
-/// Ends a connection on which nothing has moved for too long, or whose peer takes too long to read. On the
-/// sockets' own thread, so that it does not matter which loop the streams are on, or in which mode that runs.
+/// Fails a connection that has been idle for too long, or whose peer has accepted no byte for too long. Its
+/// timer is on the streams thread, so it fires whatever the streams' loops do.
 ///
-/// A byte that moves does not touch the timer, which computes its next date when it fires. For the write timeout it is
-/// armed only when the peer begins to keep a byte waiting.
+/// Moving a byte does not touch the timer, which computes its next date when it fires. For the write timeout
+/// the timer is armed only when a write starts to wait for the peer.
 final class SocketTimeouts: Sendable {
-    /// When a byte last came or went, in nanoseconds of the monotonic clock.
+    /// When a byte was last received or sent, in nanoseconds of the monotonic clock.
     let lastActivity = Atomic<Int64>(0)
-    /// Since when the peer has kept a byte waiting; zero while it does not.
+    /// Since when a byte has waited for the peer; 0 while none does.
     let blockedSince = Atomic<Int64>(0)
     let timer = Mutex<Timer?>(nil)
 }
@@ -19,7 +19,7 @@ extension SocketTimeouts {
 
     fileprivate func noteActivity() { lastActivity.store(Self.now, ordering: .relaxed) }
 
-    /// Returns whether the peer only now begins to keep a byte waiting.
+    /// Returns whether a byte has started to wait for the peer.
     fileprivate func noteSent(_ count: Int, isBlocked: Bool) -> Bool {
         if count > 0 { noteActivity() }
         guard isBlocked else {
@@ -31,14 +31,14 @@ extension SocketTimeouts {
         return before == 0
     }
 
-    /// Clears ``blockedSince`` if the peer has made room; `hasRoom` finds out. A write that is blocked meanwhile counts.
+    /// Clears ``blockedSince`` if `hasRoom` finds room, unless another write was blocked meanwhile.
     fileprivate func noteRoom(if hasRoom: () -> Bool) {
         let before = blockedSince.load(ordering: .relaxed)
         guard before > 0, hasRoom() else { return }
         _ = blockedSince.compareExchange(expected: before, desired: 0, ordering: .relaxed)
     }
 
-    /// Exchanges the timer for another one.
+    /// Invalidates the timer and replaces it.
     fileprivate func replaceTimer(by timer: Timer?) {
         let old = self.timer.withLock { old in
             defer { old = timer }
@@ -47,8 +47,7 @@ extension SocketTimeouts {
         old?.invalidate()
     }
 
-    /// Has the timer fire as early as a timeout may be over. Follows each change of what ``nextCheck(_:)`` computes that
-    /// makes it earlier.
+    /// Moves the timer to ``nextCheck(_:)`` if that is earlier.
     fileprivate func arm(_ options: SocketOptions) {
         timer.withLock { timer in
             let next = nextCheck(options)
@@ -56,8 +55,8 @@ extension SocketTimeouts {
         }
     }
 
-    /// Whether one of the options' times is over.
-    fileprivate func isOver(_ options: SocketOptions) -> Bool {
+    /// Whether a timeout has expired.
+    fileprivate func hasExpired(_ options: SocketOptions) -> Bool {
         let (now, blockedSince) = (Self.now, self.blockedSince.load(ordering: .relaxed))
         let idleSince = lastActivity.load(ordering: .relaxed)
         if let idle = options.idleTimeout, now - idleSince >= idle.wholeNanoseconds { return true }
@@ -65,7 +64,7 @@ extension SocketTimeouts {
         return now - blockedSince >= timeout.wholeNanoseconds
     }
 
-    /// When a timeout may be over at the earliest, as things are; the distant future if none can be.
+    /// The earliest time at which a timeout may expire; the distant future if none can.
     fileprivate func nextCheck(_ options: SocketOptions) -> Deadline {
         var next = Int64.max
         if let idle = options.idleTimeout {
@@ -79,7 +78,7 @@ extension SocketTimeouts {
     }
 }
 
-extension SocketChannel {
+extension SocketConnection {
     func noteActivity() {
         if isTimed.load(ordering: .relaxed) { timeouts?.noteActivity() }
     }
@@ -93,9 +92,9 @@ extension SocketChannel {
 
     var timeouts: SocketTimeouts? { state.withLock { $0.details.timeouts } }
 
-    /// Begins to keep the time, anew if need be, from when the connection is there.
-    func keepTime() {
-        guard let (options, timeouts) = state.withLock({ $0.beginKeepingTime() }) else { return }
+    /// Starts the timeouts, or restarts them after a change, once the connection is established.
+    func startTimeouts() {
+        guard let (options, timeouts) = state.withLock({ $0.prepareTimeouts() }) else { return }
         let isNeeded = options.idleTimeout != nil || options.writeTimeout != nil
         isTimed.store(isNeeded, ordering: .relaxed)
         guard isNeeded else { return timeouts.replaceTimer(by: nil) }
@@ -110,14 +109,14 @@ extension SocketChannel {
         loop.add(timer, forMode: .default)
     }
 
-    func stopKeepingTime() { timeouts?.replaceTimer(by: nil) }
+    func stopTimeouts() { timeouts?.replaceTimer(by: nil) }
 
     private func check(_ timer: Timer) {
         let (options, timeouts) = state.withLock { ($0.details.options, $0.details.timeouts) }
         guard let timeouts else { return }
-        // A peer that has made room keeps no byte waiting: it is the client that does not write.
+        // With room in the kernel no byte waits for the peer: then the client has not written.
         timeouts.noteRoom { (bufferSlot.buffer?.isEmpty ?? true) && holder.isReady(for: CInt(POLLOUT)) }
-        if timeouts.isOver(options) {
+        if timeouts.hasExpired(options) {
             timer.invalidate()
             fail(.timedOut, on: nil)
         } else {
@@ -127,12 +126,10 @@ extension SocketChannel {
     }
 }
 
-extension SocketChannel.State {
-    /// The options, and where the time is kept; nil if there is no connection to keep it of, or nobody has ever asked.
-    fileprivate mutating func beginKeepingTime() -> (SocketOptions, SocketTimeouts)? {
-        guard case .own(let details) = box, case .ready = progress, !isClosed else {
-            return nil
-        }
+extension SocketConnection.State {
+    /// The options and the timeouts; nil without a connection, or if there has never been a timeout.
+    fileprivate mutating func prepareTimeouts() -> (SocketOptions, SocketTimeouts)? {
+        guard case .custom(let details) = detailsBox, case .ready = progress, !isClosed else { return nil }
         let options = details.options
         if let timeouts = details.timeouts { return (options, timeouts) }
         guard options.idleTimeout != nil || options.writeTimeout != nil else { return nil }

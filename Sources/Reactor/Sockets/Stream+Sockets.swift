@@ -1,58 +1,189 @@
 public import SystemPackage
 
 extension Stream {
-    /// Makes two streams that share a socket to be connected to a host: by name, or by an address as text.
+    /// Creates two streams that share a connection to a host, given by name or as a numeric address.
     ///
-    /// Nothing happens before one of them is opened. Then the name is looked up (getaddrinfo(3)) and its addresses
-    /// are tried, a quarter of a second one after another and families in turns, until one answers (RFC 8305); all
-    /// off the loop's thread. Meanwhile the status is ``Status/opening``. Each half tells of its opening, or of its
-    /// fault, if it was opened itself; one that is opened later is open at once. Opening fails with a
-    /// ``ResolverError`` if the name is not known, with the last address's `Errno` if none answers, and with
-    /// `Errno.timedOut` when ``PropertyKey/socketConnectTimeoutKey`` has passed.
+    /// Opening either stream resolves the name (getaddrinfo(3)) and tries the addresses, a quarter of a
+    /// second after one another and alternating between families, until one answers (RFC 8305). None of this
+    /// blocks the loop's thread. Meanwhile the status is ``Status/opening``. Only a stream that was opened
+    /// delivers ``Event/openCompleted`` or ``Event/errorOccurred``; one that is opened once the connection
+    /// exists is open at once. Opening fails with a ``ResolverError`` if the name cannot be resolved, and
+    /// otherwise with an ``IOError``: that of the last address if none answers, or `Errno.timedOut` after the
+    /// ``connectTimeout``.
     ///
-    /// The connection ends, and the peer is told so, when both halves are closed; ``OutputStream/shutDown()`` ends
-    /// one direction. A fault that one half finds is a fault of the other too, which may first read what had come
+    /// The connection ends when both streams are closed; ``OutputStream/shutDown()`` ends one direction. A
+    /// fault that one stream finds is also a fault of the other, which may read the bytes that arrived
     /// before.
-    public static func socketPair(
+    public static func connection(
         toHost host: String, port: UInt16
     ) -> (input: InputStream, output: OutputStream) {
-        pair(SocketChannel(connectingTo: .host(host, port: port)))
+        streams(of: SocketConnection(connectingTo: .host(host, port: port)))
     }
 
-    /// As ``socketPair(toHost:port:)``, to an address that is known: of IPv4, IPv6, or a Unix-domain socket.
-    public static func socketPair(to address: SocketAddress) -> (input: InputStream, output: OutputStream) {
-        pair(SocketChannel(connectingTo: .address(address)))
+    /// Creates two streams that share a connection to an IPv4, IPv6 or Unix-domain address. Otherwise like
+    /// ``connection(toHost:port:)``.
+    public static func connection(to address: SocketAddress) -> (input: InputStream, output: OutputStream) {
+        streams(of: SocketConnection(connectingTo: .address(address)))
     }
 
-    /// Makes two streams that share a connected stream socket, which is open when ``open()`` returns.
+    /// Creates two streams that share a connected stream socket. They are open when ``open()`` returns.
     ///
-    /// Its file status flags stay as they are: reading and writing do not depend on them.
+    /// The socket's file status flags do not matter, and stay as they are.
     /// - Parameters:
-    ///   - descriptor: A connected socket; both halves use it.
-    ///   - closeWhenDone: Whether it is closed with the second half; ``PropertyKey/shouldCloseNativeSocketKey``
-    ///     can change that.
+    ///   - descriptor: A connected socket.
+    ///   - closeWhenDone: Whether closing both streams closes it; see also
+    ///     ``PropertyKey/shouldCloseNativeSocketKey``.
     /// - Precondition: `descriptor` is not negative.
-    public static func socketPair(
+    public static func connection(
         descriptor: FileDescriptor, closeWhenDone: Bool = false
     ) -> (input: InputStream, output: OutputStream) {
-        precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
-        return pair(SocketChannel(DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)))
+        precondition(
+            descriptor.rawValue >= 0,
+            "Stream.connection(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
+        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
+        return streams(of: SocketConnection(holder))
     }
 
-    private static func pair(_ channel: SocketChannel) -> (input: InputStream, output: OutputStream) {
-        (InputStream(backend: SocketInput(channel)), OutputStream(backend: SocketOutput(channel)))
+    /// Creates two streams that own an accepted connection.
+    static func connection(
+        accepted descriptor: FileDescriptor, from peer: SocketAddress
+    ) -> (input: InputStream, output: OutputStream) {
+        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: true)
+        return streams(of: SocketConnection(holder, peer: peer))
     }
 
-    /// As ``socketPair(toHost:port:)``, in Cocoa's spelling: what a pointer is nil for is not handed out.
+    private static func streams(of connection: SocketConnection) -> (InputStream, OutputStream) {
+        (InputStream(backend: SocketInput(connection)), OutputStream(backend: SocketOutput(connection)))
+    }
+
+    /// Cocoa's form of ``connection(toHost:port:)``. A nil pointer receives no stream.
     ///
-    /// - Precondition: `port` is between 0 and 65,535.
+    /// - Precondition: `port` is in 0...65535.
     public class func getStreamsToHost(
         withName hostname: String, port: Int, inputStream: UnsafeMutablePointer<InputStream?>?,
         outputStream: UnsafeMutablePointer<OutputStream?>?
     ) {
-        guard let port = UInt16(exactly: port) else { preconditionFailure("a port is between 0 and 65535") }
-        let pair = socketPair(toHost: hostname, port: port)
-        unsafe inputStream?.pointee = pair.input
-        unsafe outputStream?.pointee = pair.output
+        guard let port = UInt16(exactly: port) else {
+            preconditionFailure("Stream.getStreamsToHost needs a port in 0...65535, not \(port).")
+        }
+        let streams = connection(toHost: hostname, port: port)
+        unsafe inputStream?.pointee = streams.input
+        unsafe outputStream?.pointee = streams.output
     }
+}
+
+// MARK: - Typed properties
+
+/// Typed forms of the socket properties. Both halves of a pair share them.
+extension Stream {
+    /// The socket's descriptor; nil before there is one and after it was closed. The stream owns it: do not
+    /// close it.
+    public var socketDescriptor: FileDescriptor? { property(forKey: .socketDescriptorKey) as? FileDescriptor }
+
+    /// The socket's own address, from getsockname(2); nil before there is a socket.
+    public var localAddress: SocketAddress? { property(forKey: .socketLocalAddressKey) as? SocketAddress }
+
+    /// The peer's address; nil before it is known.
+    public var remoteAddress: SocketAddress? { property(forKey: .socketRemoteAddressKey) as? SocketAddress }
+
+    /// How long name resolution and connecting may take together before opening fails with `Errno.timedOut`.
+    ///
+    /// 75 seconds by default; nil for a stream that is not a socket's.
+    /// - Precondition: Set to a positive duration, before the pair is opened, on a socket stream.
+    public var connectTimeout: Duration? {
+        get { property(forKey: .socketConnectTimeoutKey) as? Duration }
+        set { setOption(newValue, forKey: .socketConnectTimeoutKey) }
+    }
+
+    /// How long the connection may be idle in both directions before both halves fail with `Errno.timedOut`.
+    ///
+    /// Bytes that arrived before are delivered first. Nil, the default, disables the timeout.
+    /// - Precondition: Set to nil or a positive duration, on a socket stream.
+    public var idleTimeout: Duration? {
+        get { property(forKey: .socketIdleTimeoutKey) as? Duration }
+        set { setOption(newValue, forKey: .socketIdleTimeoutKey) }
+    }
+
+    /// How long the peer may accept none of the bytes that wait for it before both halves fail with
+    /// `Errno.timedOut`.
+    ///
+    /// The failure comes up to a quarter of the timeout later. Nil, the default, disables the timeout.
+    /// - Precondition: Set to nil or a positive duration, on a socket stream.
+    public var writeTimeout: Duration? {
+        get { property(forKey: .socketWriteTimeoutKey) as? Duration }
+        set { setOption(newValue, forKey: .socketWriteTimeoutKey) }
+    }
+
+    /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)).
+    ///
+    /// No effect on a Unix-domain socket.
+    /// - Precondition: Set on a socket stream.
+    public var noDelay: Bool {
+        get { property(forKey: .socketNoDelayKey) as? Bool ?? false }
+        set { setOption(newValue, forKey: .socketNoDelayKey) }
+    }
+
+    /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`,
+    /// socket(7)).
+    ///
+    /// The probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
+    /// - Precondition: Set on a socket stream.
+    public var keepAlive: Bool {
+        get { property(forKey: .socketKeepAliveKey) as? Bool ?? false }
+        set { setOption(newValue, forKey: .socketKeepAliveKey) }
+    }
+
+    private func setOption(_ value: Any?, forKey key: PropertyKey) {
+        precondition(
+            setProperty(value, forKey: key),
+            "\(key.rawValue) cannot be \(value ?? "nil") here: is the stream a socket's, a timeout positive, a connect "
+                + "timeout set before the stream is opened?")
+    }
+}
+
+// MARK: - Property keys
+
+extension Stream.PropertyKey {
+    /// A `Bool`: whether the socket is closed with the second stream. True by default for a connection to a
+    /// host.
+    public static let shouldCloseNativeSocketKey = Self("kCFStreamPropertyShouldCloseNativeSocket")
+
+    /// A `String`: the host's name, or its address; nil while unknown.
+    public static let socketRemoteHostNameKey = Self("kCFStreamPropertySocketRemoteHostName")
+
+    /// An `Int`: the peer's port; nil while unknown.
+    public static let socketRemotePortNumberKey = Self("kCFStreamPropertySocketRemotePortNumber")
+
+    /// A `FileDescriptor`: ``Stream/socketDescriptor``.
+    public static let socketDescriptorKey = Self("ReactorSocketDescriptor")
+
+    /// A ``SocketAddress``: ``Stream/remoteAddress``.
+    public static let socketRemoteAddressKey = Self("ReactorSocketRemoteAddress")
+
+    /// A ``SocketAddress``: ``Stream/localAddress``.
+    public static let socketLocalAddressKey = Self("ReactorSocketLocalAddress")
+
+    /// A `Duration`: ``Stream/connectTimeout``.
+    public static let socketConnectTimeoutKey = Self("ReactorSocketConnectTimeout")
+
+    /// A `Duration`: ``Stream/idleTimeout``.
+    public static let socketIdleTimeoutKey = Self("ReactorSocketIdleTimeout")
+
+    /// A `Duration`: ``Stream/writeTimeout``.
+    public static let socketWriteTimeoutKey = Self("ReactorSocketWriteTimeout")
+
+    /// A `Bool`: ``Stream/noDelay``.
+    public static let socketNoDelayKey = Self("ReactorSocketNoDelay")
+
+    /// A `Bool`: ``Stream/keepAlive``.
+    public static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
+}
+
+// Cocoa's keys of what this library does not support, or supports in ReactorFoundation only, where they are
+// public.
+extension Stream.PropertyKey {
+    static let securityLevel = Self("kCFStreamPropertySocketSecurityLevel")
+    static let securitySettings = Self("kCFStreamPropertySSLSettings")
+    static let socksProxy = Self("kCFStreamPropertySOCKSProxy")
+    static let serviceType = Self("kCFStreamNetworkServiceType")
 }

@@ -3,14 +3,14 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// A pipe, FIFO, terminal or other device that epoll(7) watches, to be read.
+/// Reads a pipe, FIFO, terminal or other device that epoll(7) watches.
 ///
-/// A read waits in poll(2), where closing the stream can end it, and not in read(2); unless the descriptor is blocking,
-/// the kernel knows no `RWF_NOWAIT` for it, and another reader takes what poll(2) has found.
+/// A read blocks in poll(2), which closing the stream can end, and not in read(2). The exception is a
+/// blocking descriptor without `RWF_NOWAIT` whose bytes another reader takes after poll(2) has found them.
 final class DescriptorInput: InputBackend {
     private let holder: DescriptorHolder
     private let waiting = DescriptorWait()
-    /// Whether a read may be tried without asking poll(2) first: the descriptor is non-blocking, or the kernel takes
+    /// Whether a read may be tried without poll(2): the descriptor is non-blocking, or the kernel supports
     /// `RWF_NOWAIT` for it, as it does for pipes since Linux 6.5.
     private let canTry = Atomic(true)
     private let isNonBlocking: Bool
@@ -29,12 +29,12 @@ final class DescriptorInput: InputBackend {
 
     func isReady() -> Bool { holder.isReady(for: CInt(POLLIN)) }
 
-    /// The kernel tells.
+    /// The kernel reports readiness.
     func prepare() -> Availability { .waiting }
 
     func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
-        // The descriptor is not closed under the call: closing the stream takes the engine's lock first.
+        // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.
         return try unsafe attempt(holder.number, buffer)
     }
 
@@ -48,7 +48,7 @@ final class DescriptorInput: InputBackend {
         }
     }
 
-    /// Nil if there is nothing to read, or nothing that can be read without waiting first.
+    /// Nil if no bytes are available, or none can be read before poll(2) reports them.
     private func attempt(
         _ number: CInt, _ buffer: UnsafeMutableRawBufferPointer
     ) throws(Errno) -> Transfer? {
@@ -57,7 +57,7 @@ final class DescriptorInput: InputBackend {
         return Transfer(count: count, isAtEnd: count == 0)
     }
 
-    /// Nil if there is nothing to read, or nothing that can be read without waiting first.
+    /// Nil if no bytes are available, or none can be read before poll(2) reports them.
     private func read(_ number: CInt, _ buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
         do throws(Errno) {
             guard !isNonBlocking, canTry.load(ordering: .relaxed) else {
@@ -76,28 +76,28 @@ final class DescriptorInput: InputBackend {
     }
 }
 
-/// A pipe, FIFO, terminal or other device that epoll(7) watches, to be written.
+/// Writes a pipe, FIFO, terminal or other device that epoll(7) watches.
 ///
-/// A blocking descriptor is opened again as non-blocking, because `O_NONBLOCK` is shared with every user of the open
-/// file. If that fails, each write is limited to what poll(2) guarantees, and can still block when another writer fills
-/// the pipe in between.
+/// A blocking descriptor is opened again as non-blocking, because `O_NONBLOCK` is shared with every user of
+/// the open file. If that fails, each write is limited to what poll(2) guarantees, and can still block when
+/// another writer fills the pipe in between.
 final class DescriptorOutput: KernelOutput {
     private let given: DescriptorHolder
     let target: DescriptorHolder
     private let waiting = DescriptorWait()
-    /// The most that one write(2) may try; without limit for a non-blocking descriptor.
-    private let mostBytes: Int
+    /// The limit of one write(2); none for a non-blocking descriptor.
+    private let writeLimit: Int
     private let slot = WriteBufferSlot()
 
     init(_ given: DescriptorHolder) {
         self.given = given
         if given.isNonBlocking {
-            (target, mostBytes) = (given, .max)
+            (target, writeLimit) = (given, .max)
         } else if let own = given.reopenedForWriting() {
-            (target, mostBytes) = (own, .max)
+            (target, writeLimit) = (own, .max)
         } else {
-            // For a pipe POSIX promises that much; for a terminal or a device it promises nothing.
-            (target, mostBytes) = (given, given.isPipe ? Int(PIPE_BUF) : 1)
+            // POSIX guarantees PIPE_BUF bytes for a pipe, and nothing for a terminal or a device.
+            (target, writeLimit) = (given, given.isPipe ? Int(PIPE_BUF) : 1)
         }
     }
 
@@ -121,8 +121,8 @@ final class DescriptorOutput: KernelOutput {
 
     func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
         try target.use { (number) throws(Errno) in
-            if mostBytes != .max, !target.isReady(for: CInt(POLLOUT)) { return 0 }
-            return try unsafe Self.write(bytes.prefix(mostBytes), to: number)
+            if writeLimit != .max, !target.isReady(for: CInt(POLLOUT)) { return 0 }
+            return try unsafe Self.write(bytes.prefix(writeLimit), to: number)
         }
     }
 
@@ -154,8 +154,8 @@ final class DescriptorOutput: KernelOutput {
     func property(_ key: Stream.PropertyKey) -> Any? { key == .writeBufferSizeKey ? slot.limit : nil }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        // A sender of the buffer's bytes could wait in write(2) for a descriptor that blocks.
-        guard key == .writeBufferSizeKey, mostBytes == .max, let size = nonNegativeInteger(value) else {
+        // With a blocking descriptor the buffer's sender could block in write(2).
+        guard key == .writeBufferSizeKey, writeLimit == .max, let size = nonNegativeInteger(value) else {
             return false
         }
         slot.setLimit(size) { Self.transport }

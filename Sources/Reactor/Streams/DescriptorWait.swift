@@ -1,24 +1,25 @@
 import Glibc
 import SystemPackage
 
-/// A wait for a descriptor that another thread can end: poll(2) on the descriptor and on an event counter.
+/// Waits for a descriptor in a way that another thread can end: with poll(2) on the descriptor and on an
+/// eventfd(2).
 ///
-/// Each half of a stream has its own, so that closing one does not disturb the other. Ending is final.
+/// Each half of a connection has its own, so that closing one half does not end the waits of the other.
 final class DescriptorWait: Sendable {
     private struct State {
         var hasEnded = false
-        /// Made by the first thread that has to wait; most streams never need one.
+        /// Created by the first thread that has to wait; most streams never need one.
         var counter: EventCounter?
     }
 
-    /// How often a wait looks whether it has ended when no descriptor is left for the counter, in milliseconds.
+    /// The interval in milliseconds of checking for the end if no descriptor is left for a counter.
     private static let lookInterval: CInt = 20
 
     private let state = Mutex(State())
 
     private var hasEnded: Bool { state.withLock { $0.hasEnded } }
 
-    /// Ends the wait that is under way, and all later ones.
+    /// Ends the current wait and all later ones.
     func end() {
         let counter = state.withLock { state in
             state.hasEnded = true

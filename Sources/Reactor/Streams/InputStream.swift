@@ -33,11 +33,11 @@ open class InputStream: Stream {
 
     /// A stream of the file at `path`: regular, FIFO, terminal or device. It is opened by ``Stream/open()``,
     /// which fails if it is missing, a directory, or not to be read.
-    public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path))) }
+    public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path)), subject: "\(path)") }
 
     /// As ``init(path:)``; never nil, optional as in Cocoa.
     public init?(fileAtPath path: String) {
-        super.init(StreamEngine(UnopenedFile(reading: FilePath(path))))
+        super.init(StreamEngine(UnopenedFile(reading: FilePath(path))), subject: path)
     }
 
     /// A stream of what can be read from `descriptor`: a pipe, a socket, a terminal, a redirected file.
@@ -50,9 +50,11 @@ open class InputStream: Stream {
     ///   - closeWhenDone: Whether closing the stream, or letting go of it, closes the descriptor.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
-        precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
+        precondition(
+            descriptor.rawValue >= 0,
+            "InputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(reading: holder)))
+        super.init(StreamEngine(UnopenedFile(reading: holder)), subject: "descriptor \(descriptor.rawValue)")
     }
 
     /// Whether there are bytes to read, or the end to be found, without waiting.

@@ -4,18 +4,19 @@ import SystemPackage
 
 /// An output whose kernel buffer can fill up: a socket, pipe or terminal.
 ///
-/// Without a write buffer, `write` blocks only if the kernel takes no byte. With one, it blocks only off a run loop.
+/// Without a write buffer, `write` blocks only if the kernel takes no byte. With one, it blocks only off a
+/// run loop.
 protocol KernelOutput: OutputBackend {
-    /// What the bytes are sent to.
+    /// The descriptor that the bytes are sent to.
     var target: DescriptorHolder { get }
     var buffer: WriteBuffer? { get }
-    /// Why nothing more can be sent.
+    /// Why no more bytes can be sent.
     var fault: Errno? { get }
-    /// How many bytes the kernel takes now; 0 if it has no room.
+    /// Sends as many bytes as the kernel has room for, and returns how many; 0 if it has none.
     func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int
-    /// Takes note that the kernel has no room.
+    /// Called when the kernel has no room.
     func noteFull()
-    /// Throws what a write would, where poll(2) says that there is an error.
+    /// Called when poll(2) reports an error: throws what a write would throw.
     func checkPeer() throws(Errno)
     /// Waits until the kernel has room, or there is a fault; throws `canceled` once the stream is closed.
     func waitForRoom() throws(Errno)
@@ -52,7 +53,8 @@ extension KernelOutput {
     }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
-        // The same one to the end: closing the stream takes it away, and the kernel must not get bytes ahead of it.
+        // The buffer is read once: closing the stream removes it, and later bytes must not overtake its
+        // bytes.
         let buffer = buffer
         while true {
             if let fault { throw fault }
@@ -122,7 +124,7 @@ struct WriteBufferSlot: ~Copyable, Sendable {
         }
     }
 
-    /// Releases the engine, and the buffer, which goes on by itself if it has bytes.
+    /// Releases the engine, and returns the buffer, which continues by itself if it has bytes.
     func close() -> WriteBuffer? {
         isTaken.store(false, ordering: .releasing)
         let (buffer, engine) = contents.withLock { ($0.buffer.take(), $0.engine.take()) }

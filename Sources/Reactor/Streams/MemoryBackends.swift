@@ -1,45 +1,48 @@
 import Synchronization
 import SystemPackage
 
-/// Bytes in memory, to be read.
+/// Reads a copy of bytes in memory.
 @safe
 final class MemoryInput: InputBackend {
-    /// Allocated once and never moved: `getBuffer` hands out pointers into it.
+    /// Allocated once and never moved, because `getBuffer` returns pointers into it.
     ///
-    /// `nonisolated(unsafe)` is right because the memory is written before anybody else knows of it, and only
-    /// read then.
-    private nonisolated(unsafe) let bytes: UnsafeMutableRawBufferPointer
-    private let consumed = Mutex(0)
+    /// `nonisolated(unsafe)` is correct: the memory is written in the initialiser only.
+    private nonisolated(unsafe) let start: UnsafeMutableRawPointer
+    private let byteCount: Int
+    private let readCount = Mutex(0)
 
     init(_ bytes: some Collection<UInt8>) {
-        unsafe self.bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
-        unsafe self.bytes.copyBytes(from: bytes)
+        byteCount = bytes.count
+        unsafe start = .allocate(byteCount: byteCount, alignment: 1)
+        unsafe UnsafeMutableRawBufferPointer(start: start, count: byteCount).copyBytes(from: bytes)
     }
 
-    deinit { unsafe bytes.deallocate() }
+    deinit { unsafe start.deallocate() }
 
-    func isReady() -> Bool { consumed.withLock { unsafe $0 < bytes.count } }
+    func isReady() -> Bool { readCount.withLock { $0 < byteCount } }
 
-    var isAtEndWhenOpened: Bool { unsafe bytes.isEmpty }
+    var isAtEndWhenOpened: Bool { byteCount == 0 }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
-        consumed.withLock { consumed in
-            let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[consumed...].prefix(buffer.count))
-            unsafe buffer.copyMemory(from: rest)
-            consumed += rest.count
-            return Transfer(count: rest.count, isAtEnd: unsafe consumed == bytes.count)
-        }
+        let (bytes, isLast) = unsafe take(limit: buffer.count)
+        unsafe buffer.copyMemory(from: bytes)
+        return Transfer(count: bytes.count, isAtEnd: isLast)
     }
 
-    func takeBuffer() -> UnsafeRawBufferPointer? {
-        unsafe consumed.withLock { consumed in
-            defer { consumed = unsafe bytes.count }
-            return unsafe UnsafeRawBufferPointer(rebasing: bytes[consumed...])
+    func takeBuffer() -> UnsafeRawBufferPointer? { unsafe take(limit: byteCount).bytes }
+
+    /// The next bytes, up to `limit`, which count as read.
+    private func take(limit: Int) -> (bytes: UnsafeRawBufferPointer, isLast: Bool) {
+        unsafe readCount.withLock { readCount in
+            let count = min(limit, byteCount - readCount)
+            defer { readCount += count }
+            let bytes = unsafe UnsafeRawBufferPointer(start: start + readCount, count: count)
+            return unsafe (bytes, readCount + count == byteCount)
         }
     }
 }
 
-/// Memory that grows with what is written.
+/// Memory that grows with the bytes that are written.
 final class MemoryOutput: OutputBackend {
     private let bytes = Mutex<[UInt8]>([])
 
@@ -55,26 +58,30 @@ final class MemoryOutput: OutputBackend {
     }
 }
 
-/// Somebody else's memory, which is full one day.
+/// A caller-owned buffer of fixed capacity.
 @safe
 final class BufferOutput: OutputBackend {
-    /// `nonisolated(unsafe)` is right because the memory is only written while `used` is locked; that nobody
-    /// else uses it meanwhile is what the caller has promised.
+    /// `nonisolated(unsafe)` is correct: the memory is only written while `used` is locked. The caller
+    /// guarantees that nothing else uses it meanwhile.
     private nonisolated(unsafe) let buffer: UnsafeMutableRawBufferPointer
+    private let capacity: Int
     private let used = Mutex(0)
 
-    init(_ buffer: UnsafeMutableRawBufferPointer) { unsafe self.buffer = buffer }
+    init(_ buffer: UnsafeMutableRawBufferPointer) {
+        unsafe self.buffer = buffer
+        capacity = buffer.count
+    }
 
-    func isReady() -> Bool { used.withLock { unsafe $0 < buffer.count } }
+    func isReady() -> Bool { used.withLock { $0 < capacity } }
 
-    var isAtEndWhenOpened: Bool { unsafe buffer.isEmpty }
+    var isAtEndWhenOpened: Bool { capacity == 0 }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
         used.withLock { used in
-            let fitting = unsafe UnsafeRawBufferPointer(rebasing: bytes.prefix(buffer.count - used))
-            unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[used...]).copyMemory(from: fitting)
-            used += fitting.count
-            return unsafe Transfer(count: fitting.count, isAtEnd: used == buffer.count)
+            let count = min(bytes.count, capacity - used)
+            unsafe buffer[used...].copyBytes(from: bytes.prefix(count))
+            used += count
+            return Transfer(count: count, isAtEnd: used == capacity)
         }
     }
 }

@@ -18,8 +18,8 @@ extension OutputStream {
     /// Writes all of `bytes`, waiting for room as often as it takes. With a ``writeBufferSize`` on a run loop it does not
     /// wait, and writes as many as there is room for.
     ///
-    /// - Returns: How many bytes were accepted: fewer than all if the stream is full, is not open, or has failed
-    ///   meanwhile.
+    /// - Returns: How many bytes were accepted: fewer than all if the stream is full, has failed, or is closed.
+    /// - Precondition: ``Stream/open()`` was called. (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
     @discardableResult
     public func write(_ bytes: [UInt8]) -> Int {
         unsafe bytes.withUnsafeBytes { unsafe writeAll($0) }
@@ -37,7 +37,12 @@ extension OutputStream {
         while written < bytes.count, let start = bytes.baseAddress {
             let next = unsafe (start + written).assumingMemoryBound(to: UInt8.self)
             let count = unsafe write(next, maxLength: bytes.count - written)
-            guard count > 0 else { break }
+            guard count > 0 else {
+                precondition(
+                    count == 0 || streamStatus != .notOpen,
+                    "OutputStream.write was called before open(), so none of its bytes would be written.")
+                break
+            }
             written += count
         }
         return written

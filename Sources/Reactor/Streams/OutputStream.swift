@@ -36,12 +36,12 @@ open class OutputStream: Stream {
     ///
     /// - Parameter append: Whether to write behind what is there; else a regular file is emptied.
     public init(path: FilePath, append: Bool = false) {
-        super.init(StreamEngine(UnopenedFile(writing: path, append: append)))
+        super.init(StreamEngine(UnopenedFile(writing: path, append: append)), subject: "\(path)")
     }
 
     /// As ``init(path:append:)``; never nil, optional as in Cocoa.
     public init?(toFileAtPath path: String, append shouldAppend: Bool) {
-        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend)))
+        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend)), subject: path)
     }
 
     /// A stream into `descriptor`: a pipe, a socket, a terminal, a redirected file, whose file status flags
@@ -52,9 +52,11 @@ open class OutputStream: Stream {
     ///   - closeWhenDone: Whether closing the stream, or letting go of it, closes the descriptor.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
-        precondition(descriptor.rawValue >= 0, "a stream needs an open descriptor")
+        precondition(
+            descriptor.rawValue >= 0,
+            "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(writing: holder)))
+        super.init(StreamEngine(UnopenedFile(writing: holder)), subject: "descriptor \(descriptor.rawValue)")
     }
 
     /// Whether there is room to write without waiting.

@@ -2,31 +2,31 @@ import CReactorLinux
 import Glibc
 import Synchronization
 
-/// Output that was accepted but not sent when `write` or `close` returned. The process waits for it at exit, for up to
-/// ``exitPatience``.
+/// Output that was accepted but not sent when `write` or `close` returned. The process waits for it at exit,
+/// for up to ``exitPatience``.
 ///
-/// It stands on atexit(3), so it holds for `exit` and a return from main, and not for `_exit` or a signal.
+/// Uses atexit(3): `exit` and a return from main wait, `_exit` and signals do not.
 enum PendingOutput {
     /// How long the exit waits: enough for a slow peer, short enough for a person at a terminal.
     private static let exitPatience: Duration = .seconds(5)
 
     private struct State {
         var count = 0
-        /// The process that the count is of: a child of fork(2) has no thread that would send its parent's output.
+        /// The process that the count belongs to: a child of fork(2) does not send its parent's output.
         var process = ProcessIdentity.current
     }
 
     private static let state = Mutex(State())
     private static let changed = Condition()
     private static let exiting = Atomic(false)
-    /// The last process that had such output. A child of fork(2) that had none must not take the locks: a thread of
-    /// its parent may have held them.
+    /// The last process that had pending output. A child of fork(2) that had none must not take the locks,
+    /// which a thread of its parent may have held.
     private static let owner = Atomic<UInt32>(0)
 
     /// Registers with atexit(3), once.
     private static let isRegistered: Bool = atexit { PendingOutput.waitAtExit() } == 0
 
-    /// Whether the process waits to exit, so that nothing need be waited for beyond what was written.
+    /// Whether the process is waiting to exit: then only written bytes are worth waiting for.
     static var isExiting: Bool { exiting.load(ordering: .relaxed) }
 
     static func begin() {

@@ -1,4 +1,5 @@
 public import Dispatch
+import SystemPackage
 
 /// Is told what happens on a stream, on the thread of a run loop that the stream is scheduled on, or on its queue.
 public protocol StreamDelegate: AnyObject {
@@ -30,9 +31,12 @@ extension StreamDelegate {
 /// there is none.
 open class Stream {
     let engine: StreamEngine
+    /// The path or descriptor that the stream was created for, as its errors name it; nil where the backend knows.
+    private let subject: String?
 
-    init(_ engine: StreamEngine) {
+    init(_ engine: StreamEngine, subject: String? = nil) {
         self.engine = engine
+        self.subject = subject
         engine.serve(self)
     }
 
@@ -76,9 +80,13 @@ open class Stream {
     /// What the stream is doing.
     open var streamStatus: Status { engine.status }
 
-    /// Why the stream failed: an `Errno`, or for sockets a ``ResolverError`` or a ``StreamRequirementError``; nil unless
-    /// the status is ``Status/error``.
-    open var streamError: (any Error)? { engine.error }
+    /// Why the stream failed: an ``IOError``, or for sockets a ``ResolverError`` or a ``StreamRequirementError``. Nil
+    /// unless the status is ``Status/error``.
+    open var streamError: (any Error)? {
+        guard let error = engine.error, let errno = error as? Errno else { return engine.error }
+        let backend = engine.backend
+        return IOError(backend.failedOperation, subject ?? backend.subject, errno)
+    }
 
     /// Has the delegate told of events on `aRunLoop`'s thread while it runs in `mode`; any number of loops
     /// and modes.

@@ -25,6 +25,10 @@ protocol StreamBackend: AnyObject, Sendable {
     var descriptor: DescriptorHolder? { get }
     /// Why no more bytes may be moved, whatever error a call has ended with because of that.
     var refusal: (any Error)? { get }
+    /// What has failed, if the stream has.
+    var failedOperation: IOError.Operation { get }
+    /// What it has failed on, as an error names it.
+    var subject: String { get }
     /// Whether a read or a write would not wait, asking the kernel if need be; true as well if only trying
     /// would tell.
     func isReady() -> Bool
@@ -107,6 +111,8 @@ extension StreamBackend {
     func close() throws(Errno) {}
     var descriptor: DescriptorHolder? { nil }
     var refusal: (any Error)? { nil }
+    var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }
+    var subject: String { "memory" }
     func prepare() -> Availability { isReady() ? .ready : .waiting }
     func property(_ key: Stream.PropertyKey) -> Any? { nil }
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }

@@ -44,6 +44,8 @@ final class UnopenedFile: StreamBackend {
 
     func isReady() -> Bool { false }
 
+    var failedOperation: IOError.Operation { .open }
+
     func close() throws(Errno) { holder.close() }
 
     // MARK: Opening
@@ -73,8 +75,8 @@ final class UnopenedFile: StreamBackend {
     private func backend(for kind: FileKind) throws(Errno) -> any StreamBackend {
         switch kind {
         case .watchable: isWritten ? DescriptorOutput(holder) : DescriptorInput(holder)
-        case .socket where isWritten: SocketOutput(SocketChannel(holder, only: .output))
-        case .socket: SocketInput(SocketChannel(holder, only: .input))
+        case .socket where isWritten: SocketOutput(SocketConnection(holder, only: .output))
+        case .socket: SocketInput(SocketConnection(holder, only: .input))
         case .regular, .unwatchable:
             isWritten ? WriteBehindOutput(holder) : try ReadAheadInput(holder, isSeekable: kind == .regular)
         }

@@ -4,29 +4,31 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// A file that is written on a Dispatch queue, behind a loop that has something else to do: a bounded number
-/// of bytes.
+/// A file that is written on a Dispatch queue, so that a slow disk does not block the loop. The number of
+/// bytes that wait to be written is bounded.
 ///
-/// Without a loop it is written where it is asked to be, so that a full disk is an error of the write itself.
+/// Without a loop the calling thread writes, so that a full disk is an error of the write itself.
 final class WriteBehindOutput: OutputBackend {
-    /// The most bytes that are taken and not yet written.
-    static let mostBytes = 262_144
+    /// The limit of accepted bytes that are not written yet: enough for a disk to be busy while the loop
+    /// produces more.
+    static let byteLimit = 262_144
 
     private struct State {
-        /// Who is told of room, and of faults; nil unless open.
+        /// Refreshed when there is room, and after faults; nil unless open.
         var engine: StreamEngine?
         var waiting: [UInt8] = []
         var spare: [UInt8] = []
-        /// How many bytes the writer has in hand.
-        var inHand = 0
+        /// The number of bytes that the writer is writing.
+        var writingCount = 0
         var isWriting = false
         var fault: Errno?
-        /// Whether no more bytes are accepted: those that were are written before the file is closed.
+        /// Whether no more bytes are accepted. Those that were accepted are written before the file is
+        /// closed.
         var isClosed = false
-        /// Once closed, where writing has stopped.
+        /// The final offset, once closed.
         var lastOffset: Int?
 
-        var room: Int { WriteBehindOutput.mostBytes - waiting.count - inHand }
+        var room: Int { WriteBehindOutput.byteLimit - waiting.count - writingCount }
     }
 
     private let holder: DescriptorHolder
@@ -52,7 +54,7 @@ final class WriteBehindOutput: OutputBackend {
 
     func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
 
-    /// What was accepted and could not be written is a fault of the stream, whether or not more is written.
+    /// Accepted bytes that could not be written are a fault of the stream, also if nothing more is written.
     func prepare() -> Availability {
         state.withLock { state in
             if let fault = state.fault { return .failed(fault) }
@@ -74,7 +76,8 @@ final class WriteBehindOutput: OutputBackend {
         }
     }
 
-    /// Accepts as many bytes as there is room for; nil if there is none. Throws `canceled` once the stream is closed.
+    /// Accepts as many bytes as there is room for; nil if there is none. Throws `canceled` once the stream is
+    /// closed.
     private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer? {
         let result = state.withLock { state -> Result<(count: Int, isFirst: Bool), Errno>? in
             if let fault = state.fault { return .failure(fault) }
@@ -94,7 +97,7 @@ final class WriteBehindOutput: OutputBackend {
         return Transfer(count: count)
     }
 
-    /// Writes until nothing is waiting, or the file fails.
+    /// Writes until no bytes wait, or the file fails.
     private func drain() {
         while let batch = nextBatch() {
             let result = unsafe batch.withUnsafeBytes { bytes in
@@ -102,7 +105,7 @@ final class WriteBehindOutput: OutputBackend {
             }
             let engine = state.withLock { state in
                 state.spare = batch
-                state.inHand = 0
+                state.writingCount = 0
                 if case .failure(let fault) = result { state.fault = fault }
                 return state.engine
             }
@@ -130,7 +133,7 @@ final class WriteBehindOutput: OutputBackend {
             state.spare = []
             batch.removeAll(keepingCapacity: true)
             swap(&batch, &state.waiting)
-            state.inHand = batch.count
+            state.writingCount = batch.count
             return batch
         }
     }
@@ -154,7 +157,7 @@ final class WriteBehindOutput: OutputBackend {
         key == .fileCurrentOffsetKey ? offset ?? state.withLock { $0.lastOffset } : nil
     }
 
-    /// Where the next byte is written; nil once closed.
+    /// The offset of the next write; nil once closed.
     private var offset: Int? {
         writer.wait()
         return try? holder.seek(to: 0, from: SEEK_CUR)

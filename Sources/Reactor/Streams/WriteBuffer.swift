@@ -3,11 +3,11 @@ import SystemPackage
 
 /// What `write` has accepted beyond what the kernel took, for a stream that asked for a write buffer.
 ///
-/// The bytes are sent from the streams thread, so they move whatever the stream's loop does: while it runs in another
-/// mode, after the stream was removed from it or closed, and while the process exits.
+/// The bytes are sent from the streams thread, so they move whatever the stream's loop does: while it runs in
+/// another mode, after the stream was removed from it or closed, and while the process exits.
 final class WriteBuffer: Sendable {
-    /// How the bytes get to the kernel, and what else learns how that went. No function is called with a lock held but
-    /// `send`, which takes none.
+    /// Functions that send the bytes and observe the result. Only `send` is called with a lock held, and
+    /// takes none.
     @safe
     struct Transport: Sendable {
         /// Sends bytes to a descriptor, and returns how many it took; 0 if it has no room.
@@ -84,7 +84,8 @@ final class WriteBuffer: Sendable {
     /// Whether a write would be accepted at least in part, or fail.
     var hasRoom: Bool { state.withLock { $0.queue.count < $0.limit || $0.isOver } }
 
-    /// Whether the delegate may be told of room. If not, the engine is notified when it may.
+    /// Whether there is enough room to deliver `hasSpaceAvailable`. If not, the engine is refreshed when
+    /// there is.
     func requestRoom() -> Room {
         state.withLock { state in
             if state.isAtLowWaterMark { return .found }
@@ -131,8 +132,8 @@ final class WriteBuffer: Sendable {
     /// Throws if nothing is accepted any more.
     func checkOpen() throws(Errno) { try state.withLock { (state) throws(Errno) in try state.checkOpen() } }
 
-    /// Appends what there is room for. Nil if that is nothing, or if a sender is not in the expected state: with one at
-    /// work the bytes are its own, and without one this makes the caller start it.
+    /// Appends what there is room for. Nil if that is nothing, or if a sender is not in the expected state:
+    /// with one at work the bytes are its own, and without one this makes the caller start it.
     private func append(_ bytes: UnsafeRawBufferPointer, whileSending: Bool) throws(Errno) -> Int? {
         try state.withLock { (state) throws(Errno) -> Int? in
             try state.checkOpen()
@@ -245,8 +246,8 @@ extension WriteBuffer.State {
     /// Whether a write would fail.
     fileprivate var isOver: Bool { isClosed || fault != nil }
 
-    /// Whether no more than a quarter is used: low enough that a delegate is not called for every few bytes and has
-    /// room for a whole piece, high enough that the sender does not run out of bytes meanwhile.
+    /// Whether no more than a quarter is used: low enough that a delegate is not called for every few bytes
+    /// and has room for a whole piece, high enough that the sender does not run out of bytes meanwhile.
     fileprivate var isAtLowWaterMark: Bool { queue.count <= limit / 4 || isOver }
 
     fileprivate func checkOpen() throws(Errno) {

@@ -1,8 +1,8 @@
 import SystemPackage
 
-/// Sends the bytes of a write buffer, as the descriptor has room. Confined to the streams thread's loop.
+/// Sends the bytes of a write buffer when the descriptor has room. Confined to the streams thread's loop.
 ///
-/// It has a descriptor of its own, so it does not matter when the stream's is closed or its number used again.
+/// It has a descriptor of its own, so the stream's may be closed and its number reused meanwhile.
 final class WriteBufferSender {
     private let buffer: WriteBuffer
     private let descriptor: DescriptorHolder
@@ -10,7 +10,7 @@ final class WriteBufferSender {
     private var stallTimer: Timer?
     private var hasEnded = false
 
-    /// - Parameter descriptor: The sender's own, which it closes.
+    /// - Parameter descriptor: A descriptor that nothing else uses, which the sender closes.
     init(_ buffer: WriteBuffer, _ descriptor: DescriptorHolder) {
         self.buffer = buffer
         self.descriptor = descriptor
@@ -24,7 +24,8 @@ final class WriteBufferSender {
         expectProgress()
     }
 
-    /// Registers the descriptor; where the kernel refuses, for want of descriptors or memory, tries it without, and again.
+    /// Registers the descriptor. If the kernel has no memory or descriptors for that, sends what it can and
+    /// tries again.
     private func watch() {
         guard !hasEnded, let source else { return }
         do throws(Errno) { try RunLoop.current.add(source, forMode: .default) } catch {
@@ -33,10 +34,10 @@ final class WriteBufferSender {
         }
     }
 
-    /// As rare as costs nothing, and soon enough for a peer that waits.
+    /// 20 ms: rare enough to cost nothing, and short for a peer that waits.
     private static let retryInterval: Duration = .milliseconds(20)
 
-    /// Begins to measure how long the peer takes no byte, if that is limited.
+    /// Restarts the stall timer, if there is a timeout.
     func expectProgress() {
         guard !hasEnded, let timeout = buffer.stallTimeout else { return }
         stallTimer?.invalidate()

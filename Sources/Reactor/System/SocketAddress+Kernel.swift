@@ -1,151 +1,134 @@
+import CReactorLinux
 public import Glibc
 public import SystemPackage
 
 // The kernel's form: sockaddr(3type), with the family first and the rest in network byte order.
 
 extension SocketAddress {
-    /// Reads an address in the kernel's form: as many bytes of it as the kernel said there are.
+    /// Reads a `sockaddr` of as many bytes as the kernel reported.
     ///
-    /// Nil for what is too short for its family, and for more than a `sockaddr_storage` has.
+    /// Nil if there are too few bytes for the family, or more than a `sockaddr_storage` has.
     public init?(_ bytes: RawSpan) {
-        guard let family = bytes.first(into: sa_family_t()),
-            bytes.byteCount <= MemoryLayout<sockaddr_storage>.size
-        else { return nil }
-        switch CInt(family) {
-        case AF_INET:
-            guard let raw = bytes.first(into: sockaddr_in()) else { return nil }
-            self = .ipv4(UInt32(bigEndian: raw.sin_addr.s_addr), port: UInt16(bigEndian: raw.sin_port))
-        case AF_INET6:
-            guard let raw = bytes.first(into: sockaddr_in6()) else { return nil }
-            self = unsafe .ipv6(
-                UInt128(bigEndian: unsafeBitCast(raw.sin6_addr, to: UInt128.self)),
-                port: UInt16(bigEndian: raw.sin6_port), scope: raw.sin6_scope_id,
-                flowInformation: UInt32(bigEndian: raw.sin6_flowinfo))
-        case AF_UNIX:
-            self.init(unixName: bytes.bytesAfterFamily)
-        default:
-            self.init(.other(Family(rawValue: family), bytes.bytesAfterFamily))
+        let familySize = MemoryLayout<sa_family_t>.size
+        guard bytes.byteCount >= familySize, bytes.byteCount <= MemoryLayout<sockaddr_storage>.size else {
+            return nil
         }
+        let raw = unsafe bytes.withUnsafeBytes { bytes in
+            unsafe reactor_address_make(
+                bytes.loadUnaligned(as: sa_family_t.self), bytes.baseAddress! + familySize,
+                bytes.count - familySize)
+        }
+        self.init(raw)
     }
 
-    /// A path ends at its first zero byte, if there is one; an abstract name has as many bytes as there are.
-    private init(unixName name: [UInt8]) {
-        let isAbstract = name.first == 0 && name.count > 1
-        self.init(.unix(isAbstract ? name : Array(name.prefix { $0 != 0 })))
-    }
-
-    /// Reads an address in the kernel's form. Nil for what is too short for its family.
+    /// Reads a `sockaddr`. Nil if `length` is too short for its family.
     ///
     /// - Parameters:
-    ///   - address: Points to at least `length` bytes, which are read before this returns.
-    ///   - length: How many bytes the address has, as the kernel said.
+    ///   - address: A pointer to at least `length` bytes, which are copied.
+    ///   - length: The length that the kernel reported.
     public init?(_ address: UnsafePointer<sockaddr>, length: socklen_t) {
         let bytes = unsafe UnsafeRawBufferPointer(start: address, count: Int(length))
         self.init(unsafe bytes.bytes)
     }
 
-    /// Calls `body` with the address in the kernel's form, and its length in bytes.
+    /// Nil if the address is too short for its family.
+    init?(_ raw: reactor_address) {
+        let length = Int(raw.length)
+        guard length >= MemoryLayout<sa_family_t>.size else { return nil }
+        let family = reactor_address_family(raw)
+        switch CInt(family) {
+        case AF_INET:
+            guard length >= MemoryLayout<sockaddr_in>.size else { return nil }
+            let ip = reactor_address_ip(raw)
+            self = .ipv4(UInt32(truncatingIfNeeded: ip.low), port: ip.port)
+        case AF_INET6:
+            guard length >= MemoryLayout<sockaddr_in6>.size else { return nil }
+            let ip = reactor_address_ip(raw)
+            self = .ipv6(
+                UInt128(ip.high) << 64 | UInt128(ip.low), port: ip.port, scope: ip.scope,
+                flowInformation: ip.flow)
+        case AF_UNIX: self.init(unixName: raw.bytesAfterFamily)
+        default: self.init(.other(Family(rawValue: family), raw.bytesAfterFamily))
+        }
+    }
+
+    /// A path ends at its first zero byte, if it has one. An abstract name may contain zero bytes.
+    private init(unixName name: [UInt8]) {
+        let isAbstract = name.first == 0 && name.count > 1
+        self.init(.unix(isAbstract ? name : Array(name.prefix { $0 != 0 })))
+    }
+
+    /// The address by value, for the functions in CReactorLinux.
+    var raw: reactor_address {
+        switch storage {
+        case .ipv4(let address, let port): return reactor_address_ipv4(address, port)
+        case .ipv6(let address, let port, let scope, let flow):
+            let (high, low) = (UInt64(truncatingIfNeeded: address >> 64), UInt64(truncatingIfNeeded: address))
+            return reactor_address_ipv6(
+                reactor_ip(high: high, low: low, scope: scope, flow: flow, port: port))
+        case .unix(let name):
+            // A path that fills sun_path, which other programs may bind to, has no zero byte after it.
+            let isPath = unixPathBytes != nil && name.count <= Self.unixNameLimit
+            return Self.raw(.unix, isPath ? name + [0] : name)
+        case .other(let family, let bytes): return Self.raw(family, bytes)
+        }
+    }
+
+    private static func raw(_ family: Family, _ bytes: [UInt8]) -> reactor_address {
+        unsafe bytes.withUnsafeBytes {
+            unsafe reactor_address_make(family.rawValue, $0.baseAddress, $0.count)
+        }
+    }
+
+    /// Calls `body` with the address as a `sockaddr` and its length in bytes.
     ///
     /// The pointer is valid until `body` returns.
     public func withSockAddr<Result, Failure: Error>(
         _ body: (UnsafePointer<sockaddr>, socklen_t) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        switch storage {
-        case .ipv4(let address, let port):
-            var raw = sockaddr_in()
-            raw.sin_family = sa_family_t(AF_INET)
-            raw.sin_port = port.bigEndian
-            raw.sin_addr.s_addr = address.bigEndian
-            return try unsafe Self.lend(&raw, MemoryLayout.size(ofValue: raw), body)
-        case .ipv6(let address, let port, let scope, let flow):
-            var raw = sockaddr_in6()
-            raw.sin6_family = sa_family_t(AF_INET6)
-            raw.sin6_port = port.bigEndian
-            raw.sin6_flowinfo = flow.bigEndian
-            raw.sin6_addr = unsafe unsafeBitCast(address.bigEndian, to: in6_addr.self)
-            raw.sin6_scope_id = scope
-            return try unsafe Self.lend(&raw, MemoryLayout.size(ofValue: raw), body)
-        case .unix(let name):
-            // A path of all 108 bytes, which other programs may make, has no zero after it.
-            let isPath = unixPathBytes != nil && name.count <= Self.longestUnixName
-            return try unsafe Self.lend(.unix, name, isPath ? name.count + 1 : name.count, body)
-        case .other(let family, let bytes):
-            return try unsafe Self.lend(family, bytes, bytes.count, body)
+        let raw = raw
+        return try unsafe withUnsafePointer(to: raw.storage) { (storage) throws(Failure) -> Result in
+            let address = unsafe UnsafeRawPointer(storage).assumingMemoryBound(to: sockaddr.self)
+            return try unsafe body(address, socklen_t(raw.length))
         }
-    }
-
-    private static func lend<Raw, Result, Failure: Error>(
-        _ raw: inout Raw, _ length: Int,
-        _ body: (UnsafePointer<sockaddr>, socklen_t) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        try unsafe withUnsafePointer(to: &raw) { (raw) throws(Failure) -> Result in
-            try unsafe body(UnsafeRawPointer(raw).assumingMemoryBound(to: sockaddr.self), socklen_t(length))
-        }
-    }
-
-    /// Lends a family and the bytes after it, of which there are never more than fit.
-    private static func lend<Result, Failure: Error>(
-        _ family: Family, _ bytes: [UInt8], _ count: Int,
-        _ body: (UnsafePointer<sockaddr>, socklen_t) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        var raw = sockaddr_storage()
-        let offset = MemoryLayout<sa_family_t>.size
-        unsafe withUnsafeMutableBytes(of: &raw) { raw in
-            unsafe raw.storeBytes(of: family.rawValue, as: sa_family_t.self)
-            for (index, byte) in bytes.enumerated() { unsafe raw[offset + index] = byte }
-        }
-        return try unsafe lend(&raw, offset + count, body)
     }
 }
 
-// MARK: - What a socket tells
+extension reactor_address {
+    fileprivate var bytesAfterFamily: [UInt8] {
+        unsafe withUnsafeBytes(of: storage) {
+            unsafe Array($0.prefix(Int(length)).dropFirst(MemoryLayout<sa_family_t>.size))
+        }
+    }
+}
+
+// MARK: - The addresses of a socket
 
 extension SocketAddress {
-    /// The address that `socket` is bound to, as the kernel has completed it; getsockname(2).
+    /// The address that `socket` is bound to, as completed by the kernel; getsockname(2).
     ///
     /// - Throws: `Errno.badFileDescriptor`, or `Errno.notSocket`.
     public static func local(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
-        try unsafe filled { unsafe getsockname(socket.rawValue, $0, $1) }
+        var raw = reactor_address()
+        try SystemCall.make {
+            raw = reactor_local_address(socket.rawValue)
+            return raw.length
+        }
+        return SocketAddress(raw) ?? .unspecified
     }
 
     /// The address that `socket` is connected to; getpeername(2).
     ///
     /// - Throws: `Errno.socketNotConnected`; `Errno.badFileDescriptor`, or `Errno.notSocket`.
     public static func peer(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
-        try unsafe filled { unsafe getpeername(socket.rawValue, $0, $1) }
-    }
-
-    /// The address that `call`, which is repeated when a signal interrupts it, writes where it is told.
-    private static func filled(
-        by call: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> CInt
-    ) throws(Errno) -> SocketAddress {
-        var raw = sockaddr_storage()
-        return try unsafe withUnsafeMutablePointer(to: &raw) { (raw) throws(Errno) -> SocketAddress in
-            let address = unsafe UnsafeMutableRawPointer(raw).assumingMemoryBound(to: sockaddr.self)
-            var length = socklen_t()
-            try SystemCall.make {
-                length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-                return unsafe call(address, &length)
-            }
-            return unsafe SocketAddress(address, length: length) ?? SocketAddress(.other(.unspecified, []))
+        var raw = reactor_address()
+        try SystemCall.make {
+            raw = reactor_peer_address(socket.rawValue)
+            return raw.length
         }
-    }
-}
-
-extension RawSpan {
-    /// The first bytes, wherever they lie, as a plain value of the kernel's; nil if there are too few.
-    fileprivate func first<Value>(into value: Value) -> Value? {
-        var value = value
-        guard byteCount >= MemoryLayout<Value>.size else { return nil }
-        unsafe withUnsafeMutableBytes(of: &value) { target in
-            unsafe withUnsafeBytes {
-                unsafe target.copyMemory(from: .init(rebasing: $0.prefix(target.count)))
-            }
-        }
-        return value
+        return SocketAddress(raw) ?? .unspecified
     }
 
-    fileprivate var bytesAfterFamily: [UInt8] {
-        unsafe withUnsafeBytes { unsafe Array($0.dropFirst(MemoryLayout<sa_family_t>.size)) }
-    }
+    /// The address of a peer for which the kernel reports none.
+    static let unspecified = SocketAddress(.other(.unspecified, []))
 }

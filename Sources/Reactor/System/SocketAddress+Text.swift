@@ -1,14 +1,14 @@
 import Glibc
 
-// IP addresses in numbers, as in RFC 4291, RFC 4007 (scopes) and RFC 5952; paths and abstract names with a word before
-// them, and with what cannot be printed as %XX.
+// Numeric IP addresses, as in RFC 4291, RFC 4007 (scopes) and RFC 5952. Unix-domain names have a prefix, and
+// %XX for bytes that cannot be printed.
 
 extension SocketAddress {
-    /// Reads an address from what ``description`` writes: `127.0.0.1:80`, `[::1]:80`, `[fe80::1%eth0]:80`,
+    /// Parses an address in the form of ``description``: `127.0.0.1:80`, `[::1]:80`, `[fe80::1%eth0]:80`,
     /// `unix:/run/a.sock`, `unix-abstract:name`.
     ///
-    /// Nil for anything else: for a host's name, a port beyond 65535, an interface that this machine does not
-    /// have. A scope may be an interface's name or its number.
+    /// Nil for anything else, such as a host name, a port above 65535, or an interface that this machine does
+    /// not have. A scope may be the name of an interface or its number.
     public init?(_ text: String) {
         if let path = text.dropping(prefix: "unix:") {
             self.init(unixText: path, isAbstract: false)
@@ -19,13 +19,14 @@ extension SocketAddress {
                 let port = UInt16(digits: text[text.index(after: colon)...])
             else { return nil }
             let host = text[..<colon]
-            // Without brackets an IPv6 address's own last group would be taken for the port.
+            // Without brackets, the last group of an IPv6 address would be parsed as the port.
             guard host.first == "[" || !host.contains(":") else { return nil }
             self.init(String(host), port: port)
         }
     }
 
-    /// Reads an IP address without a port: `127.0.0.1`, `::1`, `[::1]`, `fe80::1%eth0`. Nil for anything else.
+    /// Parses an IP address without a port: `127.0.0.1`, `::1`, `[::1]`, `fe80::1%eth0`. Nil for anything
+    /// else.
     public init?(_ host: String, port: UInt16) {
         var text = host[...]
         let isBracketed = text.first == "["
@@ -48,14 +49,14 @@ extension SocketAddress {
         if bytes.isEmpty, !isAbstract {
             self = .unixUnnamed
         } else {
-            guard !bytes.isEmpty, bytes.count <= Self.longestUnixName, isAbstract || !bytes.contains(0) else {
+            guard !bytes.isEmpty, bytes.count <= Self.unixNameLimit, isAbstract || !bytes.contains(0) else {
                 return nil
             }
             self.init(.unix(isAbstract ? [0] + bytes : bytes))
         }
     }
 
-    /// An IP address in numbers, without its port and brackets: `127.0.0.1`, `fe80::1%eth0`.
+    /// The numeric IP address without its port and brackets: `127.0.0.1`, `fe80::1%eth0`.
     public var host: String? {
         switch storage {
         case .ipv4(let address, _): address.ipv4Text
@@ -67,11 +68,11 @@ extension SocketAddress {
 }
 
 extension SocketAddress: CustomStringConvertible {
-    /// The address as text, which ``init(_:)`` reads again, but for an IPv6 address's flow information and for
-    /// other families.
+    /// The address as text, which ``init(_:)`` parses, except for the flow information of IPv6 and for other
+    /// families.
     ///
-    /// `127.0.0.1:80`, `[fe80::1%eth0]:80`, `unix:/run/a.sock`, `unix-abstract:name`, and `unix:` for a socket
-    /// without a name. Control bytes, `%`, and bytes that are not UTF-8 are written as %XX.
+    /// `127.0.0.1:80`, `[fe80::1%eth0]:80`, `unix:/run/a.sock`, `unix-abstract:name`, and `unix:` for a
+    /// socket without a name. Control bytes, `%`, and bytes that are not UTF-8 become %XX.
     public var description: String {
         switch storage {
         case .ipv4(_, let port): "\(host!):\(port)"
@@ -86,7 +87,7 @@ extension SocketAddress: CustomStringConvertible {
 // MARK: - Numbers
 
 extension UInt16 {
-    /// Reads decimal digits and nothing else: `UInt16(_:)` takes a sign too.
+    /// Parses decimal digits only: `UInt16(_:)` accepts a sign too.
     fileprivate init?(digits: Substring) {
         guard digits.utf8.allSatisfy(isDigit) else { return nil }
         self.init(digits)
@@ -100,7 +101,7 @@ extension UInt32 {
         self.init(bigEndian: bytes.s_addr)
     }
 
-    /// Reads a percent sign with an interface's name, or its number, after it; or nothing, which is zero.
+    /// Parses a percent sign and the name or number of an interface; 0 if the text is empty.
     fileprivate init?(scope text: Substring) {
         guard !text.isEmpty else {
             self = 0

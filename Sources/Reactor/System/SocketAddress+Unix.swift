@@ -1,38 +1,38 @@
 public import SystemPackage
 
 extension SocketAddress {
-    /// Why a name cannot be that of a Unix-domain socket; unix(7).
+    /// Why a name is not valid for a Unix-domain socket; unix(7).
     public enum UnixNameError: Error, Sendable, Hashable, CustomStringConvertible {
-        /// It has no bytes.
+        /// The name is empty.
         case empty
-        /// It has more bytes than the kernel keeps.
+        /// The name is longer than ``SocketAddress/unixNameLimit``.
         case tooLong(byteCount: Int)
-        /// It is a path with a zero byte, which would end it.
+        /// The name is a path that contains a zero byte.
         case containsZero
 
-        /// What is wrong, in words.
+        /// The reason.
         public var description: String {
             switch self {
             case .empty: "the name of a Unix-domain socket is empty"
             case .tooLong(let count):
-                "the name of a Unix-domain socket has \(count) bytes, and may have \(SocketAddress.longestUnixName)"
+                "the name of a Unix-domain socket has \(count) bytes; the limit is \(SocketAddress.unixNameLimit)"
             case .containsZero: "the path of a Unix-domain socket contains a zero byte"
             }
         }
     }
 
-    /// The most bytes of a path or an abstract name: `sun_path` has 108, of which one is a zero.
-    public static let longestUnixName = 107
+    /// The limit of the bytes of a path or an abstract name: `sun_path` has 108, of which one is zero.
+    public static let unixNameLimit = 107
 
-    /// Makes the address of the Unix-domain socket at `unixPath`, in the file system.
+    /// Creates the address of a Unix-domain socket in the file system.
     ///
-    /// - Throws: ``UnixNameError`` for a path that is empty, longer than ``longestUnixName``, or has a zero
-    ///   byte in it.
+    /// - Throws: ``UnixNameError`` for a path that is empty, longer than ``unixNameLimit``, or contains a
+    ///   zero byte.
     public init(unixPath: String) throws(UnixNameError) { try self.init(unixPath: Array(unixPath.utf8)) }
 
-    /// Makes the address of the Unix-domain socket at `unixPath`, in the file system.
+    /// Creates the address of a Unix-domain socket in the file system.
     ///
-    /// - Throws: ``UnixNameError`` for a path that is empty or longer than ``longestUnixName``.
+    /// - Throws: ``UnixNameError`` for a path that is empty or longer than ``unixNameLimit``.
     public init(unixPath: FilePath) throws(UnixNameError) {
         let bytes = unsafe unixPath.withPlatformString { path in
             unsafe UnsafeBufferPointer(start: path, count: unixPath.length).map { UInt8(bitPattern: $0) }
@@ -46,27 +46,23 @@ extension SocketAddress {
         self.init(.unix(unixPath))
     }
 
-    /// Makes an abstract Unix-domain address: a name of any bytes, which is in no file system, and which is
-    /// free again when its socket is closed.
+    /// Creates an abstract Unix-domain address: a name of any bytes, which is not in the file system and is
+    /// released when the socket is closed.
     ///
-    /// - Throws: ``UnixNameError`` for a name that is empty or longer than ``longestUnixName``.
+    /// - Throws: ``UnixNameError`` for a name that is empty or longer than ``unixNameLimit``.
     public init(unixAbstractName name: some Sequence<UInt8>) throws(UnixNameError) {
         let name = Array(name)
         try Self.checkUnixName(name)
         self.init(.unix([0] + name))
     }
 
-    /// The path of a Unix-domain address that has one.
+    /// The path of a Unix-domain address; nil if it has none.
     public var unixPath: FilePath? {
         guard let bytes = unixPathBytes else { return nil }
-        return unsafe (bytes + [0]).withUnsafeBufferPointer { bytes in
-            unsafe bytes.withMemoryRebound(to: CInterop.PlatformChar.self) { path in
-                unsafe FilePath(platformString: path.baseAddress!)
-            }
-        }
+        return unsafe FilePath(platformString: bytes.map { CInterop.PlatformChar(bitPattern: $0) } + [0])
     }
 
-    /// The name, without the zero byte before it, of an abstract Unix-domain address.
+    /// The name of an abstract Unix-domain address, without the zero byte before it; nil if it has none.
     public var unixAbstractName: [UInt8]? {
         guard case .unix(let bytes) = storage, bytes.first == 0 else { return nil }
         return Array(bytes.dropFirst())
@@ -79,6 +75,6 @@ extension SocketAddress {
 
     private static func checkUnixName(_ name: [UInt8]) throws(UnixNameError) {
         guard !name.isEmpty else { throw .empty }
-        guard name.count <= longestUnixName else { throw .tooLong(byteCount: name.count) }
+        guard name.count <= unixNameLimit else { throw .tooLong(byteCount: name.count) }
     }
 }

@@ -12,22 +12,27 @@ final class PortReceiver: Sendable {
     private let queue = ReceiveQueue()
 
     /// Listens at `address`.
-    convenience init(at address: SocketAddress) throws(Errno) {
-        try self.init { (handler) throws(Errno) in try Listener(address, handler: handler) }
+    convenience init(at address: SocketAddress) throws {
+        try self.init { handler in try Listener(address, handler: handler, faults: Self.retry) }
     }
 
     /// Takes ownership of a listening socket.
-    convenience init(_ descriptor: FileDescriptor) throws(Errno) {
-        try self.init { (handler) throws(Errno) in try Listener(descriptor: descriptor, handler: handler) }
+    convenience init(_ descriptor: FileDescriptor) throws {
+        try self.init { handler in
+            try Listener(descriptor: descriptor, handler: handler, faults: Self.retry)
+        }
     }
 
+    /// A port has no means to report a fault. The listener tries again by itself, and senders wait meanwhile.
+    private static func retry(_ listener: Listener, _ error: IOError) {}
+
     private init(
-        _ listen: @escaping @Sendable (@escaping Listener.Handler) throws(Errno) -> Listener
-    ) throws(Errno) {
+        _ listen: @escaping @Sendable (@escaping Listener.Handler) throws -> Listener
+    ) throws {
         loop = try ResidentThread.ports.runLoop()
         let server = PortServer(loop, queue)
         self.server = server
-        (address, descriptor) = try loop.performAndWait { () throws(Errno) in
+        (address, descriptor) = try loop.performAndWait {
             let listener = try listen { _, connection in server.accept(connection) }
             try server.open(listener)
             return (listener.localAddress, listener.descriptor.rawValue)

@@ -108,10 +108,8 @@ private final class ConnectedSocket {
         let type = signature.kind.type | CInt(SOCK_CLOEXEC.rawValue) | CInt(SOCK_NONBLOCK.rawValue)
         number = Glibc.socket(CInt(signature.address.family.rawValue), type, signature.kind.transport)
         guard number >= 0, connects(to: signature.address, before: deadline) else { return nil }
-        var yes: CInt = 1
         if signature.address.port != nil {
-            _ = unsafe setsockopt(
-                number, CInt(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<CInt>.size))
+            _ = reactor_set_option(number, CInt(IPPROTO_TCP), TCP_NODELAY, 1)
         }
     }
 
@@ -125,9 +123,7 @@ private final class ConnectedSocket {
         }
         guard code != 0 else { return true }
         guard code == EINPROGRESS, wait(for: POLLOUT, until: deadline) else { return false }
-        var error: CInt = 0
-        var size = socklen_t(MemoryLayout<CInt>.size)
-        return unsafe getsockopt(number, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0
+        return reactor_option(number, SOL_SOCKET, SO_ERROR) == 0
     }
 
     /// Whether the peer has neither closed nor reset the connection. Discards data that the peer has sent.

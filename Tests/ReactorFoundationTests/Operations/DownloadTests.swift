@@ -58,7 +58,7 @@ import Testing
             let download = Downloader(port: address.port ?? 0, path: "/")
             OperationQueue().addOperations([download], waitUntilFinished: true)
             guard case .failure(let error) = download.result else { fatalError("The download did not fail.") }
-            #expect(error as? Errno == .connectionRefused)
+            #expect((error as? IOError)?.errno == .connectionRefused)
         }
     }
 }

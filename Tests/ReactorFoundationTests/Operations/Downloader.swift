@@ -1,5 +1,6 @@
 import Reactor
 import ReactorFoundation
+import ReactorTestSupport
 
 /// An HTTP/1.0 download, written the way Cocoa code writes it.
 ///
@@ -28,7 +29,7 @@ final class Downloader: RunLoopOperation, StreamDelegate, @unchecked Sendable {
 
     override func operationDidStart() {
         request = Data("GET \(path) HTTP/1.0\r\n\r\n".utf8)
-        let pair = Stream.socketPair(toHost: "127.0.0.1", port: port)
+        let pair = Stream.connection(toHost: "127.0.0.1", port: port)
         (input, output) = (pair.input, pair.output)
         for stream in [pair.input, pair.output] as [Stream] {
             stream.delegate = self

@@ -19,8 +19,7 @@ import Testing
         ("Aabcd", 1, "Aabcd"), ("AaBb", 1, "AaBb"), ("ABCabc", 2, "ABaCbc"), ("ABCabc", 9, "ABCabc"),
         ("ABab", 0, "AaBb"), ("ABab", -5, "AaBb"), ("AB.a", 1, "A.Ba"),
     ])
-    func `the families take turns, and each keeps its order`(letters: String, firstCount: Int, wanted: String)
-    {
+    func `families alternate, and each keeps its order`(letters: String, firstCount: Int, wanted: String) {
         #expect(addresses(letters).interleavingFamilies(firstCount: firstCount) == addresses(wanted))
     }
 }

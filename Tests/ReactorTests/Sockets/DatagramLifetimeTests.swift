@@ -3,9 +3,9 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Closing, removing, dropping and nesting, in and out of callouts.
+/// Closing, removing, releasing and nesting, inside and outside of handlers.
 @Suite struct DatagramLifetimeTests {
-    @Test func `closing in its own callout drops what was read, and keeps the closure until it returns`()
+    @Test func `closing in the handler drops received datagrams, and keeps the closure until it returns`()
         async throws
     {
         try await onItsOwnThread {
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func `of two that are ready, one that the other's callout closes is not called`() async throws {
+    @Test func `of two ready sockets, one that the other's handler closes is not called`() async throws {
         try await onItsOwnThread {
             var sockets: [DatagramSocket] = []
             var calls = 0
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func `a socket made in the callout that closes others gets no event of theirs`() async throws {
+    @Test func `a socket created in the handler that closes others gets no event of theirs`() async throws {
         try await onItsOwnThread {
             let strangers = Inflow()
             var sockets: [DatagramSocket] = []
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test func `a callout that runs the loop is not nested in itself, and those behind it follow in order`()
+    @Test func `a handler that runs the loop is not called inside itself, and datagrams stay in order`()
         async throws
     {
         try await onItsOwnThread {
@@ -92,7 +92,7 @@ import Testing
         }
     }
 
-    @Test func `taken out of its mode by its own callout, it delivers what was read in the next`()
+    @Test func `a socket that its handler removes delivers the rest in its next mode`()
         async throws
     {
         try await onItsOwnThread {
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func `a socket that everybody else has dropped goes on for as long as it is in a mode`()
+    @Test func `the loop retains a socket while it is in a mode`()
         async throws
     {
         try await onItsOwnThread {
@@ -145,7 +145,7 @@ import Testing
         }
     }
 
-    @Test func `one that is in no loop is closed with its last owner`() async throws {
+    @Test func `a socket in no loop is closed when it is released`() async throws {
         try await onItsOwnThread {
             let freed = Shared(false)
             let path = freshPath()
@@ -162,8 +162,7 @@ import Testing
         }
     }
 
-    @Test func `the end of the loop's thread closes its sockets, and lets go of their closures there`() throws
-    {
+    @Test func `the end of the loop's thread closes its sockets and releases their closures there`() throws {
         let path = freshPath()
         let freedOn = Shared<UInt>(0)
         let home = Shared<UInt>(0)
@@ -184,7 +183,7 @@ import Testing
         #expect(!exists(path))
     }
 
-    @Test func `a closed socket says so`() async throws {
+    @Test func `the methods of a closed socket throw`() async throws {
         try await onItsOwnThread {
             let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
             let address = try socket.localAddress
@@ -203,7 +202,7 @@ import Testing
         }
     }
 
-    @Test func `a path is removed with its socket, unless another has taken its place`() async throws {
+    @Test func `closing removes the socket's file, unless another one has replaced it`() async throws {
         try await onItsOwnThread {
             let path = freshPath()
             let address = try SocketAddress(unixPath: path)
@@ -221,7 +220,7 @@ import Testing
         }
     }
 
-    @Test func `thousands of sockets come and go`() async throws {
+    @Test func `thousands of sockets can be opened and closed`() async throws {
         try await onItsOwnThread {
             let live = Shared(0)
             for _ in 0..<2000 {
@@ -238,7 +237,7 @@ import Testing
         }
     }
 
-    @Test func `a socket is used on its loop's thread`() async {
+    @Test func `using a socket on another thread traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try await onItsOwnThread {
                 let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }

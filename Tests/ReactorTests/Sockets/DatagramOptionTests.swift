@@ -7,7 +7,7 @@ import Testing
 @Suite struct DatagramOptionTests {
     typealias Options = DatagramSocket.Options
 
-    @Test func `an address is shared by sockets that all say so`() async throws {
+    @Test func `sockets share an address if all of them set the option`() async throws {
         try await onItsOwnThread {
             for option in [\Options.reusesAddress, \.reusesPort] {
                 var options = Options()
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test func `options are set as asked for, and otherwise left`() async throws {
+    @Test func `only the given options are set`() async throws {
         try await onItsOwnThread {
             var options = Options()
             options.isIPv6Only = true
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `an IPv6 socket hears IPv4 too, unless it is told otherwise`() async throws {
+    @Test func `an IPv6 socket receives IPv4 unless isIPv6Only is set`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             var options = Options()
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test func `a broadcast has to be allowed`() async throws {
+    @Test func `a broadcast requires allowsBroadcast`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             let server = try inflow.socket(at: .ipv4Any(port: 0))
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func `a group is heard from joining it to leaving it`() async throws {
+    @Test func `a group's datagrams arrive between join and leave`() async throws {
         try await onItsOwnThread {
             let loopback = try #require(NetworkInterface(named: "lo"))
             let inflow = Inflow()
@@ -96,9 +96,9 @@ import Testing
         }
     }
 
-    @Test func `what goes to groups is looped back unless it shall not be`() async throws {
+    @Test func `multicast is looped back unless that is disabled`() async throws {
         try await onItsOwnThread {
-            // The loopback interface brings back everything: what the kernel was told is all there is to see.
+            // The loopback interface loops everything back, so only the option itself can be checked.
             let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
             for isLoopedBack in [false, true] {
                 try socket.setMulticastLoop(isLoopedBack)
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func `an IPv6 group is joined and left`() async throws {
+    @Test func `an IPv6 group can be joined and left`() async throws {
         try await onItsOwnThread {
             let loopback = try #require(NetworkInterface(named: "lo"))
             let socket = try DatagramSocket(boundTo: .ipv6Any(port: 0)) { _, _, _ in }
@@ -127,7 +127,7 @@ import Testing
         }
     }
 
-    @Test func `groups and options that cannot be are errors of the call`() async throws {
+    @Test func `invalid groups and options throw`() async throws {
         try await onItsOwnThread {
             let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
             let nowhere = NetworkInterface(index: 4_000_000)
@@ -148,12 +148,12 @@ import Testing
         }
     }
 
-    @Test func `a socket without room for a byte is a mistake`() async {
+    @Test func `a datagram limit of 0 traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             var options = Options()
             options.datagramLimit = 0
             _ = try DatagramSocket(boundTo: .unixUnnamed, options: options) { _, _, _ in }
         }
-        #expect(result.message.contains("room for at least one byte"))
+        #expect(result.message.contains("datagramLimit must be positive"))
     }
 }

@@ -3,14 +3,12 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Buffers that are full, and errors that come back.
+/// Full buffers, and errors of earlier datagrams.
 @Suite struct DatagramSendingTests {
-    @Test func `a send that finds no room is told of it, once, when there is`() async throws {
+    @Test func `a send without room delivers hasSpaceAvailable once`() async throws {
         try await onItsOwnThread {
             var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) }) {
-                _, _, _ in
-            }
+            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
             defer { try? other.close() }
             try RunLoop.current.add(socket, forMode: .default)
             var sent = 0
@@ -29,16 +27,17 @@ import Testing
         }
     }
 
-    @Test func `a socket that is full still receives, and may be closed when it is told of room`()
+    @Test func `a full socket still receives, and may be closed by its event handler`()
         async throws
     {
         try await onItsOwnThread {
             let inflow = Inflow()
-            let (socket, other) = try DatagramSocket.pair(
-                events: { socket, event in
-                    inflow.events.append(event)
-                    socket.close()
-                }, receive: { _, bytes, datagram in inflow.note(bytes, datagram) })
+            let (socket, other) = try DatagramSocket.pair { _, bytes, datagram in
+                inflow.note(bytes, datagram)
+            } events: { socket, event in
+                inflow.events.append(event)
+                socket.close()
+            }
             defer { try? other.close() }
             try RunLoop.current.add(socket, forMode: .default)
             while try socket.send("x") {}
@@ -54,12 +53,10 @@ import Testing
         }
     }
 
-    @Test func `room that was asked for before it joined the loop is told of`() async throws {
+    @Test func `a send without room before joining a loop delivers hasSpaceAvailable there`() async throws {
         try await onItsOwnThread {
             var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) }) {
-                _, _, _ in
-            }
+            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
             defer { try? other.close() }
             while try socket.send("x") {}
             #expect(other.readOne() != nil)
@@ -73,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func `of a receiver that the socket is not connected to, no room is an error`() async throws {
+    @Test func `a full Unix-domain receiver is an error if the socket is not connected to it`() async throws {
         try await onItsOwnThread {
             let full = try DatagramSocket(boundTo: DatagramKind.path.freshAddress()) { _, _, _ in }
             let inflow = Inflow()
@@ -89,21 +86,21 @@ import Testing
         }
     }
 
-    @Test func `that nobody is there is told, and the socket goes on`() async throws {
+    @Test func `a refused datagram delivers an error, and the socket continues`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
-            // It hears only itself: to others it is as if nobody had its port.
+            // It is connected to itself, so the kernel refuses datagrams from others.
             let deaf = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
             let number = try deaf.descriptor.rawValue
             let address = try deaf.localAddress
             try SystemCall.make { address.withSockAddr { connect(number, $0, $1) } }
             let socket = try DatagramSocket(
-                connectedTo: address, events: { _, event in inflow.events.append(event) },
-                receive: { _, bytes, datagram in inflow.note(bytes, datagram) })
+                connectedTo: address, receive: { _, bytes, datagram in inflow.note(bytes, datagram) },
+                events: { _, event in inflow.events.append(event) })
             try RunLoop.current.add(socket, forMode: .default)
             #expect(try socket.send("x"))
             runLoop { !inflow.events.isEmpty }
-            #expect(inflow.events == [.errorOccurred(.connectionRefused)])
+            #expect(inflow.events == [.errorOccurred(IOError(.receive, "\(address)", .connectionRefused))])
             #expect(socket.isValid)
             // Now it hears this socket alone.
             let peer = try socket.localAddress
@@ -116,12 +113,10 @@ import Testing
         }
     }
 
-    @Test func `a pair whose other end is gone is quiet, and sending says so`() async throws {
+    @Test func `a pair whose other end is closed delivers nothing, and sending fails`() async throws {
         try await onItsOwnThread {
             var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) }) {
-                _, _, _ in
-            }
+            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
             try RunLoop.current.add(socket, forMode: .default)
             try other.close()
             #expect(RunLoop.current.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)
@@ -140,7 +135,7 @@ import Testing
         }
     }
 
-    @Test func `an error of an earlier datagram may be the next send's, which has then sent nothing`()
+    @Test func `a send may throw the error of an earlier datagram without sending`()
         async throws
     {
         try await onItsOwnThread {
@@ -153,11 +148,11 @@ import Testing
             #expect(poll(&request, 1, -1) == 1)
             #expect(throws: Errno.connectionRefused) { try socket.send("y") }
             #expect(try socket.send("z"))
-            deaf.close()  // until here, or its port might be somebody's who listens
+            deaf.close()  // not before, because another test could then receive at its port
         }
     }
 
-    @Test func `a datagram without an address, or too long, is an error of the call`() async throws {
+    @Test func `sending without an address, or too many bytes, throws`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             let socket = try inflow.socket(at: .ipv4Loopback(port: 0))

@@ -5,8 +5,7 @@ import Testing
 
 @Suite struct DatagramSocketTests {
     @Test(arguments: DatagramKind.allCases)
-    func `a datagram comes with its sender's address, which can be answered`(kind: DatagramKind) async throws
-    {
+    func `a datagram has its sender's address, which can be replied to`(kind: DatagramKind) async throws {
         try await onItsOwnThread {
             let (asked, answered) = (Inflow(), Inflow())
             let server = try asked.socket(at: kind.freshAddress()) { socket in
@@ -29,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func `datagrams come whole, in order, and an empty one is one too`() async throws {
+    @Test func `datagrams arrive whole and in order, empty ones included`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             let server = try inflow.socket(at: .ipv4Loopback(port: 0))
@@ -45,7 +44,7 @@ import Testing
     }
 
     @Test(arguments: [DatagramKind.ipv4, .path])
-    func `one that is longer than the limit is cut, and tells how long it was`(kind: DatagramKind)
+    func `a datagram longer than the limit is truncated, and states its length`(kind: DatagramKind)
         async throws
     {
         try await onItsOwnThread {
@@ -63,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `a pass delivers up to sixteen, and the next ones the others`() async throws {
+    @Test func `a pass delivers up to sixteen datagrams`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             let server = try inflow.socket(at: .ipv4Loopback(port: 0))
@@ -80,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func `a limit beyond a batch's memory leaves room for one datagram at a time`() async throws {
+    @Test func `a limit above the buffer's size receives one datagram at a time`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             var options = DatagramSocket.Options()
@@ -96,7 +95,7 @@ import Testing
         }
     }
 
-    @Test func `who has no name is nobody`() async throws {
+    @Test func `a sender without a name is nil`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             let server = try inflow.socket(at: DatagramKind.path.freshAddress())
@@ -107,7 +106,7 @@ import Testing
         }
     }
 
-    @Test func `a connected socket hears its peer and nobody else`() async throws {
+    @Test func `a connected socket receives from its peer only`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             let (peer, stranger) = (try inflow.silent(), try inflow.silent())
@@ -123,7 +122,7 @@ import Testing
         }
     }
 
-    @Test func `what comes in waits for a mode that the socket is in`() async throws {
+    @Test func `datagrams wait for a mode that the socket is in`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let inflow = Inflow()
@@ -141,7 +140,7 @@ import Testing
         }
     }
 
-    @Test func `one of a pair can be taken over`() async throws {
+    @Test func `a socket of a pair can be adopted`() async throws {
         try await onItsOwnThread {
             let inflow = Inflow()
             let (socket, other) = try DatagramSocket.pair { _, bytes, datagram in inflow.note(bytes, datagram)
@@ -155,7 +154,7 @@ import Testing
         }
     }
 
-    @Test func `what is no datagram socket is refused, and closed`() throws {
+    @Test func `a descriptor that is not a datagram socket is refused and closed`() throws {
         let (reader, writer) = try Channel.socketPair.open()
         defer { try? writer.close() }
         #expect(throws: Errno(rawValue: EPROTOTYPE)) {

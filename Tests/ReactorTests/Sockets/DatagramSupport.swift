@@ -30,23 +30,23 @@ private let lastPath = Atomic(0)
 
 func exists(_ path: FilePath) -> Bool { access(path.string, F_OK) == 0 }
 
-/// What came in, in order.
+/// The received datagrams, in order.
 final class Inflow {
     var texts: [String] = []
     var datagrams: [DatagramSocket.Datagram] = []
     var events: [DatagramSocket.Event] = []
 
-    /// A socket at `address`, in the default mode, which notes what it receives and then calls `body`.
+    /// A socket at `address`, in the default mode, that records what it receives and then calls `body`.
     func socket(
         at address: SocketAddress, _ options: DatagramSocket.Options = .init(),
         _ body: @escaping (DatagramSocket) -> Void = { _ in }
     ) throws -> DatagramSocket {
         let socket = try DatagramSocket(
-            boundTo: address, options: options, events: { _, event in self.events.append(event) },
+            boundTo: address, options: options,
             receive: { socket, bytes, datagram in
                 self.note(bytes, datagram)
                 body(socket)
-            })
+            }, events: { _, event in self.events.append(event) })
         try RunLoop.current.add(socket, forMode: .default)
         return socket
     }
@@ -56,7 +56,7 @@ final class Inflow {
         datagrams.append(datagram)
     }
 
-    /// Runs the loop until `count` datagrams have come in.
+    /// Runs the loop until `count` datagrams were received.
     func wait(for count: Int) { runLoop { texts.count >= count } }
 }
 
@@ -65,7 +65,7 @@ func runLoop(until condition: () -> Bool) {
     while !condition(), RunLoop.current.run(mode: .default, before: .minutesAway) {}
 }
 
-/// A socket, in no loop, that does nothing with what it receives.
+/// A socket in no loop that ignores what it receives.
 func sender(to address: SocketAddress) throws -> DatagramSocket {
     try DatagramSocket(connectedTo: address) { _, _, _ in }
 }
@@ -79,10 +79,10 @@ extension DatagramSocket {
 
     /// The two ends of a Unix-domain pair.
     static func pair(
-        events: @escaping (DatagramSocket, Event) -> Void = { _, _ in }, receive: @escaping Receiver
+        receive: @escaping Receiver = { _, _, _ in }, events: @escaping EventHandler = failOnEvent
     ) throws -> (DatagramSocket, other: FileDescriptor) {
         let (one, other) = try Channel.datagrams.open()
-        return (try DatagramSocket(descriptor: one, events: events, receive: receive), other)
+        return (try DatagramSocket(descriptor: one, receive: receive, events: events), other)
     }
 }
 

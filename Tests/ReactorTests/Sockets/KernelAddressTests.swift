@@ -3,7 +3,7 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Addresses as the kernel has them: of sockets, and in its own form.
+/// The addresses of sockets, and `sockaddr`s.
 @Suite struct KernelAddressTests {
     @Test(arguments: [
         SocketAddress.ipv4(0x0102_0304, port: 0x0506),
@@ -17,7 +17,7 @@ import Testing
         address([16, 0, 1, 2, 3])!,
         address([0, 0])!,
     ])
-    func `the kernel's form is read as it was written`(address: SocketAddress) {
+    func `an address survives its conversion to a sockaddr`(address: SocketAddress) {
         let (again, fromBytes) = address.withSockAddr { pointer, length in
             (
                 SocketAddress(pointer, length: length),
@@ -29,21 +29,21 @@ import Testing
     }
 
     @Test(arguments: [[1, 0] + Array(repeating: 0x78, count: 108), [16, 0, 1, 2, 3], [0, 0]] as [[UInt8]])
-    func `what nothing else can write is written as it was read`(bytes: [UInt8]) {
+    func `a sockaddr of an unusual form survives its conversion`(bytes: [UInt8]) {
         let again = address(bytes[...])?.withSockAddr { pointer, length in
             Array(UnsafeRawBufferPointer(start: pointer, count: Int(length)))
         }
         #expect(again == bytes)
     }
 
-    @Test func `ports and addresses are in network order in the kernel's form`() {
+    @Test func `a sockaddr has ports and addresses in network order`() {
         let bytes = SocketAddress.ipv4(0x0102_0304, port: 0x0506).withSockAddr { pointer, length in
             Array(UnsafeRawBufferPointer(start: pointer, count: Int(length))[2..<8])
         }
         #expect(bytes == [5, 6, 1, 2, 3, 4])
     }
 
-    @Test func `a path takes a zero byte at its end, an abstract name just its bytes`() throws {
+    @Test func `a path has a zero byte at its end, an abstract name has not`() throws {
         let path = try SocketAddress(unixPath: "abc").withSockAddr { $1 }
         let name = try SocketAddress(unixAbstractName: "abc".utf8).withSockAddr { $1 }
         #expect(path == 2 + 3 + 1)
@@ -51,7 +51,7 @@ import Testing
         #expect(SocketAddress.unixUnnamed.withSockAddr { $1 } == 2)
     }
 
-    @Test func `what is too short or too long is no address`() {
+    @Test func `a sockaddr that is too short or too long is nil`() {
         let bytes = [UInt8](repeating: 0, count: 200)
         for count in [0, 1, 129, 200] { #expect(address(bytes.prefix(count)) == nil) }
         for (family, size) in [(AF_INET, 16), (AF_INET6, 28)] {
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `a socket tells its own address and its peer's`() throws {
+    @Test func `a socket has its own address and its peer's`() throws {
         let (server, client) = (
             try SocketPeer(family: AF_INET, SOCK_DGRAM), try SocketPeer(family: AF_INET, SOCK_DGRAM)
         )
@@ -75,13 +75,13 @@ import Testing
         #expect(try SocketAddress.peer(of: client.descriptor) == address)
     }
 
-    @Test func `an IPv6 socket tells its own address`() throws {
+    @Test func `an IPv6 socket has its own address`() throws {
         let socket = try SocketPeer(family: AF_INET6, SOCK_DGRAM)
         try socket.bind(to: .ipv6Loopback(port: 0))
         #expect(try SocketAddress.local(of: socket.descriptor).ipv6 == 1)
     }
 
-    @Test func `Unix-domain sockets tell paths, abstract names and nothing`() throws {
+    @Test func `Unix-domain sockets have paths, abstract names or no name`() throws {
         let folder = TemporaryFolder()
         let path = folder.path("socket")
         let (server, client) = (
@@ -97,7 +97,7 @@ import Testing
         #expect(try SocketAddress.peer(of: client.descriptor).unixPath == FilePath(path))
     }
 
-    @Test func `the longest paths are bound to, and told`() throws {
+    @Test func `the longest paths can be bound to and read back`() throws {
         let folder = TemporaryFolder()
         let path = (folder.path.string + "/").padded(to: 107)
         let socket = try SocketPeer(family: AF_UNIX, SOCK_DGRAM)
@@ -105,7 +105,7 @@ import Testing
         #expect(try SocketAddress.local(of: socket.descriptor) == SocketAddress(unixPath: path))
     }
 
-    @Test func `an address of another family is kept as it is`() throws {
+    @Test func `an address of another family keeps its bytes`() throws {
         let socket = try SocketPeer(family: AF_NETLINK, SOCK_DGRAM)
         let address = try SocketAddress.local(of: socket.descriptor)
         #expect(address.family.rawValue == UInt16(AF_NETLINK))
@@ -113,7 +113,7 @@ import Testing
         #expect(address.port == nil)
     }
 
-    @Test func `what is not a socket has no address`() throws {
+    @Test func `a descriptor that is not a socket has no address`() throws {
         let pipe = try TestPipe()
         #expect(throws: Errno.notSocket) { try SocketAddress.local(of: pipe.readEnd) }
         #expect(throws: Errno.badFileDescriptor) { try SocketAddress.peer(of: FileDescriptor(rawValue: -1)) }

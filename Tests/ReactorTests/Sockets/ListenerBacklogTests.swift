@@ -3,12 +3,12 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Those that wait to be accepted: when there are many, when they have gone, and when the server ends.
+/// Pending connections: many of them, lost ones, and those at the end of a server.
 @Suite struct ListenerBacklogTests {
     @Test(arguments: [false, true])
-    func `draining accepts all that wait, and then closes`(isInLoop: Bool) async throws {
+    func `draining accepts all pending connections and then closes`(isInLoop: Bool) async throws {
         try await onItsOwnThread {
-            let count = 3 * Listener.connectionsPerPass
+            let count = 3 * connectionsPerPass
             let freed = Shared(false)
             var (calls, callsAfter) = (0, 0)
             let listener = try addListener(canary: AtEnd { freed.value = true }) { _, _ in calls += 1 }
@@ -27,9 +27,9 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `draining in its own callout is done when that returns`(isNested: Bool) async throws {
+    func `draining in the handler starts when the handler returns`(isNested: Bool) async throws {
         try await onItsOwnThread {
-            let count = 2 * Listener.connectionsPerPass
+            let count = 2 * connectionsPerPass
             var (calls, depth) = (0, 0)
             let listener = try addListener { listener, _ in
                 calls += 1
@@ -52,7 +52,7 @@ import Testing
         }
     }
 
-    @Test func `closed while it drains, it makes no further callout`() async throws {
+    @Test func `closing while draining ends the callbacks`() async throws {
         try await onItsOwnThread {
             var calls = 0
             let listener = try addListener { listener, _ in
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    @Test func `a connection that was reset before it could be accepted does not keep others from it`()
+    @Test func `a connection reset before it is accepted does not affect others`()
         async throws
     {
         try await onItsOwnThread {
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test func `two loops that share a port both get connections, and together all`() async throws {
+    @Test func `two loops that share a port get all connections between them`() async throws {
         try await onItsOwnThread {
             let count = 200
             let (counts, arrived) = (Shared([0, 0]), Countdown(count))
@@ -109,12 +109,12 @@ import Testing
         }
     }
 
-    @Test func `without reusesPort a shared port is refused`() throws {
+    @Test func `without reusesPort a port cannot be shared`() throws {
         let first = try Listener(.ownLoopback, options: .init(reusesPort: true)) { _, _ in }
         #expect(throws: Errno.addressInUse) { try Listener(first.localAddress) { _, _ in } }
     }
 
-    @Test func `beyond the backlog the kernel lets nobody in, until some have been accepted`() async throws {
+    @Test func `clients beyond the backlog wait until others are accepted`() async throws {
         try await onItsOwnThread {
             var calls = 0
             let listener = try Listener(.unixUnnamed, options: .init(backlog: 1)) { _, _ in calls += 1 }

@@ -3,7 +3,7 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Listeners on sockets that were made elsewhere.
+/// Listeners that adopt an existing socket.
 @Suite struct ListenerDescriptorTests {
     /// A blocking socket, bound to loopback.
     private func makeSocket(listens: Bool = true) throws -> FileDescriptor {
@@ -13,7 +13,7 @@ import Testing
         return try socket.descriptor.duplicate()
     }
 
-    @Test func `a socket that listens already is taken over, and never blocks the loop`() async throws {
+    @Test func `a listening socket can be adopted, and never blocks the loop`() async throws {
         let descriptor = try makeSocket()
         let address = try SocketAddress.local(of: descriptor)
         try await onItsOwnThread {
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func `a socket that was inherited is not passed on to children`() throws {
+    @Test func `adopted sockets are close-on-exec`() throws {
         let descriptor = try makeSocket()
         #expect(fcntl(descriptor.rawValue, F_SETFD, 0) == 0)
         let listener = try Listener(descriptor: descriptor) { _, _ in }
@@ -42,7 +42,7 @@ import Testing
         receiver.close()
     }
 
-    @Test func `a socket that does not listen is refused, and closed`() throws {
+    @Test func `a socket that does not listen is refused and closed`() throws {
         let descriptor = try makeSocket(listens: false)
         let address = try SocketAddress.local(of: descriptor)
         #expect(throws: Errno.invalidArgument) { try Listener(descriptor: descriptor) { _, _ in } }
@@ -56,7 +56,7 @@ import Testing
         try pipe.writeEnd.close()
     }
 
-    @Test func `the file of an inherited path stays`() throws {
+    @Test func `the file of an adopted socket is not removed`() throws {
         let folder = TemporaryFolder()
         let address = try SocketAddress(unixPath: folder.path("socket"))
         let socket = try SocketPeer(listeningAt: address)

@@ -3,9 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// What needs a process of its own: running out of descriptors, and very many clients.
+/// Tests in a process of their own: running out of descriptors, and very many clients.
 @Suite struct ListenerFaultTests {
-    @Test func `without descriptors it pauses, says so once, and loses nobody`() async throws {
+    @Test func `without descriptors a listener backs off, reports it once, and loses no client`() async throws
+    {
         let lines = try await probeMainLoop("out of descriptors for connections")
         #expect(
             lines == [
@@ -13,12 +14,12 @@ import Testing
             ])
     }
 
-    @Test func `it may be taken out of its mode, or closed, because it pauses`() async throws {
-        let lines = try await probeMainLoop("leaving while pausing")
+    @Test func `a listener may be removed or closed while it backs off`() async throws {
+        let lines = try await probeMainLoop("leaving during a back-off")
         #expect(lines == ["finished true true", "finished 1", "finished false true", "finished 0"])
     }
 
-    @Test func `a socket that somebody has shut down is a fault, and no spin`() async throws {
+    @Test func `a socket that was shut down is a fault, and the loop does not spin`() async throws {
         #expect(try await probeMainLoop("a listener that is shut down") == ["true", "calm true"])
     }
 

@@ -3,9 +3,9 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Closing, dropping and ending, in and out of callouts.
+/// Closing, releasing and ending, inside and outside of handlers.
 @Suite struct ListenerLifetimeTests {
-    @Test func `closing in its own callout ends it, and keeps the closure until it returns`() async throws {
+    @Test func `closing in the handler keeps the closure until it returns`() async throws {
         try await onItsOwnThread {
             let freed = Shared(false)
             var inside: [Bool] = []
@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test func `closed, it listens no longer, and those in the backlog are turned away`() async throws {
+    @Test func `closing disconnects the clients in the backlog`() async throws {
         try await onItsOwnThread {
             let listener = try addListener { _, _ in Issue.record("called") }
             let client = try SocketPeer(connectedTo: listener.localAddress)
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func `of two that are ready, one that the other's callout closes is not called`() async throws {
+    @Test func `of two ready sockets, one that the other's handler closes is not called`() async throws {
         try await onItsOwnThread {
             var listeners: [Listener] = []
             var calls = 0
@@ -52,7 +52,7 @@ import Testing
         }
     }
 
-    @Test func `a number closed and used again within a pass gets no event of the old one`() async {
+    @Test func `a descriptor number reused within a pass gets no event of the closed listener`() async {
         // In a process of its own, in which no other test takes the number that is closed.
         await #expect(processExitsWith: .success) {
             let (loop, pipe) = (RunLoop.current, try TestPipe())
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test func `one that everybody else has dropped goes on for as long as it is in a mode`() async throws {
+    @Test func `the loop retains a listener while it is in a mode`() async throws {
         try await onItsOwnThread {
             let freed = Shared(false)
             var calls = 0
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func `one that was never added is closed with its last owner`() throws {
+    @Test func `a listener in no loop is closed when it is released`() throws {
         let freed = Shared(false)
         var listener: Listener? = try .init(.ownLoopback) {
             [canary = AtEnd { freed.value = true }] _, _ in
@@ -115,7 +115,8 @@ import Testing
     }
 
     @Test(arguments: [RunLoop.Mode.default, .common, .custom])
-    func `a thread that ends closes its loop's listeners and frees their closures`(mode: RunLoop.Mode) throws
+    func `the end of the loop's thread closes its listeners and releases their closures`(mode: RunLoop.Mode)
+        throws
     {
         let freed = Shared(false)
         let address = Shared<SocketAddress?>(nil)
@@ -131,7 +132,7 @@ import Testing
         #expect(isRefused(known))
     }
 
-    @Test func `a nested run does not call it again, and it goes on afterwards`() async throws {
+    @Test func `a nested run does not call the handler inside itself`() async throws {
         try await onItsOwnThread {
             var (depth, deepest, calls) = (0, 0, 0)
             let listener = try addListener { listener, _ in
@@ -150,7 +151,7 @@ import Testing
         }
     }
 
-    @Test func `closed in a nested run, it accepts no more`() async throws {
+    @Test func `a listener closed in a nested run accepts nothing more`() async throws {
         try await onItsOwnThread {
             var calls = 0
             let listener = try addListener { listener, _ in
@@ -165,7 +166,7 @@ import Testing
         }
     }
 
-    @Test func `closed while connections arrive, it makes no callout after that`() async throws {
+    @Test func `closing while connections arrive ends the callbacks`() async throws {
         try await onItsOwnThread {
             for _ in 0..<20 {
                 var (calls, isClosed) = (0, false)
@@ -187,7 +188,7 @@ import Testing
         }
     }
 
-    @Test func `another thread than the loop's traps`() async {
+    @Test func `using a listener on another thread traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let listener = try Listener(.ownLoopback) { _, _ in }
             try RunLoop.current.add(listener, forMode: .default)

@@ -4,7 +4,7 @@ import Testing
 
 /// When a listener accepts, and how many.
 @Suite struct ListenerModeTests {
-    @Test func `it accepts in its modes only; others wait in the backlog`() async throws {
+    @Test func `a listener accepts in its modes only, and connections wait in the backlog`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             var calls = 0
@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test func `in the common modes it accepts in each of them, and keeps none from being empty once closed`()
+    @Test func `a listener in the common modes accepts in each, and closing it leaves them empty`()
         async throws
     {
         try await onItsOwnThread {
@@ -43,8 +43,7 @@ import Testing
         }
     }
 
-    @Test func `taken out of its mode by a callout, it accepts no more until it is added again`() async throws
-    {
+    @Test func `a listener that its handler removes accepts nothing until it is added again`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             var calls = 0
@@ -64,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `out of all its modes it may join another loop`() async throws {
+    @Test func `a listener removed from all its modes can join another loop`() async throws {
         let calls = Shared(0)
         try await onItsOwnThread {
             let listener = try addListener { _, _ in calls.update { $0 += 1 } }
@@ -81,7 +80,7 @@ import Testing
         #expect(calls.value == 1)
     }
 
-    @Test func `a closed one is not added`() async throws {
+    @Test func `a closed listener is not added to a loop`() async throws {
         try await onItsOwnThread {
             let listener = try Listener(.ownLoopback) { _, _ in }
             listener.close()
@@ -91,9 +90,10 @@ import Testing
         }
     }
 
-    @Test func `a pass accepts a number of connections, and then others get their turn`() async throws {
+    @Test func `a pass accepts a bounded number of connections, and other items get their turn`() async throws
+    {
         try await onItsOwnThread {
-            let most = Listener.connectionsPerPass
+            let most = connectionsPerPass
             let other = try TestPipe()
             var trace: [String] = []
             let listener = try addListener { listener, _ in
@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    @Test func `accepting is handling a source, and ends an activation that asks for one`() async throws {
+    @Test func `accepting counts as handling a source`() async throws {
         try await onItsOwnThread {
             var calls = 0
             let listener = try addListener { _, _ in calls += 1 }

@@ -19,7 +19,7 @@ import Testing
         try Listener(address, options: options) { _, _ in }
     }
 
-    /// Leaves a socket's file whose server is no more.
+    /// Leaves a socket file without a server.
     private func leaveStaleFile() throws {
         try bindSocket(SOCK_STREAM)
         #expect(folder.names == ["socket"])
@@ -32,7 +32,7 @@ import Testing
         try SystemCall.make { address.withSockAddr { bind(number, $0, $1) } }
     }
 
-    @Test func `the file is there while the listener is, and gone when it is closed`() throws {
+    @Test func `the socket file exists until the listener is closed`() throws {
         let listener = try listen()
         #expect(folder.names == ["socket"])
         #expect(listener.localAddress == address)
@@ -40,12 +40,12 @@ import Testing
         #expect(folder.names == [])
     }
 
-    @Test func `the file is gone when the listener is dropped`() throws {
+    @Test func `releasing the listener removes the socket file`() throws {
         _ = try listen()
         #expect(folder.names == [])
     }
 
-    @Test func `a file that a server has left behind is replaced`() throws {
+    @Test func `a socket file without a server is replaced`() throws {
         try leaveStaleFile()
         let listener = try listen()
         _ = try SocketPeer(connectedTo: address)
@@ -54,7 +54,7 @@ import Testing
         #expect(folder.names == [])
     }
 
-    @Test func `where a server lives the address is in use, even if its backlog is full`() throws {
+    @Test func `the address of a running server is in use, even if its backlog is full`() throws {
         let living = try listen(.init(backlog: 0))
         // To ask fills the backlog.
         #expect(throws: Errno.addressInUse) { try listen() }
@@ -66,7 +66,7 @@ import Testing
         living.close()
     }
 
-    @Test func `where a socket of another kind lives the address is in use`() throws {
+    @Test func `the address of a socket of another type is in use`() throws {
         let number = try SystemCall.make { socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue), 0) }
         defer { close(number) }
         try SystemCall.make { address.withSockAddr { bind(number, $0, $1) } }
@@ -75,12 +75,12 @@ import Testing
     }
 
     @Test(arguments: ["file", "link", "folder"])
-    func `what is no socket is in use, and stays`(kind: String) throws {
+    func `a file that is not a socket stays, and its address is in use`(kind: String) throws {
         switch kind {
         case "file": close(open(path, O_CREAT | O_WRONLY, 0o600))
         case "folder": mkdir(path, 0o700)
         default:
-            // To a socket that nobody listens at: the link itself is somebody's.
+            // A link to a socket without a server: the link is not the listener's to remove.
             try leaveStaleFile()
             rename(path, folder.path("other"))
             symlink("other", path)
@@ -90,7 +90,7 @@ import Testing
         #expect(folder.names.contains("socket"))
     }
 
-    @Test func `a file that has taken the place of its own stays`() throws {
+    @Test func `closing leaves a file that has replaced the socket file`() throws {
         let first = try listen()
         unlink(path)
         let second = try listen()
@@ -101,13 +101,13 @@ import Testing
         #expect(folder.names == [])
     }
 
-    @Test func `a folder that is missing, or not to be written, is an error`() throws {
+    @Test func `a missing or read-only folder is an error`() throws {
         let missing = try SocketAddress(unixPath: folder.path("missing/socket"))
         #expect(throws: Errno.noSuchFileOrDirectory) { try Listener(missing) { _, _ in } }
     }
 
     @Test(arguments: [0o600, 0o777, 0o660])
-    func `the file's permissions are those that were asked for`(bits: FilePermissions.RawValue) throws {
+    func `the socket file has the requested permissions`(bits: FilePermissions.RawValue) throws {
         let listener = try listen(.init(permissions: FilePermissions(rawValue: bits)))
         var status = stat()
         #expect(stat(path, &status) == 0)
@@ -115,7 +115,7 @@ import Testing
         listener.close()
     }
 
-    @Test func `a name without a folder is in the current one`() async {
+    @Test func `a relative name is in the current folder`() async {
         await #expect(processExitsWith: .success) {
             let folder = TemporaryFolder()
             precondition(chdir(folder.path.string) == 0)
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func `of many that start at once at a path that was left behind, one listens`() async throws {
+    @Test func `of many listeners that start at an abandoned path, one succeeds`() async throws {
         try await onItsOwnThread {
             for _ in 0..<20 {
                 try leaveStaleFile()
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    @Test func `a folder that somebody has locked for good holds it up for no more than a while`() throws {
+    @Test func `a locked folder delays listening for a bounded time`() throws {
         let number = open(folder.path.string, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         defer { close(number) }
         #expect(flock(number, LOCK_EX) == 0)

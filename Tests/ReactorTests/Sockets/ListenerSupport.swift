@@ -4,8 +4,8 @@ import Synchronization
 import SystemPackage
 
 extension SocketAddress {
-    /// A loopback address that is nobody else's, with a port to be chosen: on 127.0.0.1 the port that one
-    /// test has closed is soon another's.
+    /// A loopback address that no other test uses, with port 0: on 127.0.0.1 the kernel soon reuses the port that one
+    /// test has closed.
     static var ownLoopback: SocketAddress {
         .ipv4(0x7f01_0000 + lastLoopback.add(1, ordering: .relaxed).newValue, port: 0)
     }
@@ -13,7 +13,7 @@ extension SocketAddress {
 
 private let lastLoopback = Atomic<UInt32>(0)
 
-/// Where a test's listener listens.
+/// The kind of address that a listener listens at.
 enum Place: CaseIterable {
     case ipv4, ipv6, path, abstract
 
@@ -27,8 +27,8 @@ enum Place: CaseIterable {
     }
 }
 
-/// Whether nobody listens at `address` any longer. A child that another test is just starting may still have
-/// the socket for a moment.
+/// Whether connections to `address` are refused. A child process that another test is starting may still have the
+/// listening socket for a moment.
 func isRefused(_ address: SocketAddress) -> Bool {
     let end = Deadline.minutesAway
     while .now < end {
@@ -39,7 +39,7 @@ func isRefused(_ address: SocketAddress) -> Bool {
     return false
 }
 
-/// Listens at `address` once whoever has closed it is really gone.
+/// Listens at `address` once it is free.
 func listenAgain(_ address: SocketAddress) -> Bool {
     let end = Deadline.minutesAway
     while .now < end {
@@ -51,7 +51,7 @@ func listenAgain(_ address: SocketAddress) -> Bool {
     return false
 }
 
-/// A listener in `mode` of this thread's loop, whose closure is all that holds `canary`.
+/// A listener in `mode` of this thread's loop, whose closure alone retains `canary`.
 func addListener(
     _ address: SocketAddress = .ownLoopback, _ mode: RunLoop.Mode = .default, canary: AtEnd? = nil,
     _ body: @escaping (Listener, Listener.Connection) -> Void

@@ -3,10 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Listening, and what is handed over.
+/// Listening, and accepted connections.
 @Suite struct ListenerTests {
     @Test(arguments: Place.allCases)
-    func `a connection is handed over as streams that carry bytes both ways`(place: Place) async throws {
+    func `an accepted connection has streams in both directions`(place: Place) async throws {
         try await onItsOwnThread {
             let folder = TemporaryFolder()
             var received: [UInt8] = []
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func `the peer's address is the client's own`() async throws {
+    @Test func `the peer's address is the client's local address`() async throws {
         try await onItsOwnThread {
             var peers: [SocketAddress] = []
             let listener = try addListener { _, connection in peers.append(connection.peer) }
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func `a Unix-domain client mostly has no name`() async throws {
+    @Test func `a Unix-domain client without a name is unnamed`() async throws {
         try await onItsOwnThread {
             var peers: [SocketAddress] = []
             let listener = try addListener(.unixUnnamed) { _, connection in peers.append(connection.peer) }
@@ -54,14 +54,14 @@ import Testing
         }
     }
 
-    @Test func `with port zero the kernel chooses one, which the listener knows`() throws {
+    @Test func `with port 0 localAddress has the port that the kernel chose`() throws {
         let listeners = try (0..<2).map { _ in try Listener(.ownLoopback) { _, _ in } }
         let ports = listeners.map(\.localAddress.port)
         #expect(ports[0] != ports[1])
         #expect(!ports.contains(0))
     }
 
-    @Test func `a connection whose streams nobody takes is closed`() async throws {
+    @Test func `a connection whose streams are released is closed`() async throws {
         try await onItsOwnThread {
             let listener = try addListener { _, _ in }
             let client = try SocketPeer(connectedTo: listener.localAddress)
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func `accepted sockets do not block, are not inherited, and send at once`() async throws {
+    @Test func `accepted sockets are non-blocking, close-on-exec and without delay`() async throws {
         try await onItsOwnThread {
             var numbers: [CInt] = []
             let listener = try addListener { _, connection in
@@ -96,7 +96,9 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `everywhere is IPv4 too, unless it is not to be`(isIPv6Only: Bool) async throws {
+    func `a listener at the IPv6 wildcard accepts IPv4 unless isIPv6Only is set`(isIPv6Only: Bool)
+        async throws
+    {
         try await onItsOwnThread {
             var peers: [SocketAddress] = []
             let listener = try Listener(.ipv6Any(port: 0), options: .init(isIPv6Only: isIPv6Only)) {
@@ -116,14 +118,14 @@ import Testing
         }
     }
 
-    @Test func `a port that somebody listens on is in use, until that one closes`() throws {
+    @Test func `a port is in use until its listener closes`() throws {
         let first = try Listener(.ownLoopback) { _, _ in }
         #expect(throws: Errno.addressInUse) { try Listener(first.localAddress) { _, _ in } }
         first.close()
         #expect(listenAgain(first.localAddress))
     }
 
-    @Test func `a server starts again at once, though connections of the last one linger`() async throws {
+    @Test func `a server can restart at once despite connections in TIME_WAIT`() async throws {
         try await onItsOwnThread {
             let listener = try addListener { _, _ in }
             let client = try SocketPeer(connectedTo: listener.localAddress)
@@ -140,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func `an address of another machine is refused`() {
+    @Test func `listening at another machine's address fails`() {
         #expect(throws: Errno.addressNotAvailable) { try Listener(.ipv4(0xc000_0201, port: 0)) { _, _ in } }
     }
 }

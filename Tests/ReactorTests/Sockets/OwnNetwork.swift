@@ -2,13 +2,13 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// A network of the calling thread's own, and of the threads that it starts afterwards: nothing but a loopback
-/// interface (network_namespaces(7)).
+/// A network of the calling thread, and of the threads that it starts afterwards, with a loopback interface only
+/// (network_namespaces(7)).
 enum OwnNetwork {
     /// Whether this process may have one.
     static let isAllowed = (try? onAThread { try enter() }) != nil
 
-    /// Leaves the process's network for a new one, for good.
+    /// Moves the calling thread to a new network.
     static func enter() throws {
         // Swift's Glibc lacks it.
         typealias Unshare = @convention(c) (CInt) -> CInt
@@ -18,7 +18,7 @@ enum OwnNetwork {
         try set(isUp: true)
     }
 
-    /// Takes the loopback interface up or down: what is sent meanwhile is lost.
+    /// Brings the loopback interface up or down. While it is down, packets are lost.
     static func set(isUp: Bool) throws {
         let descriptor = try SystemCall.make { socket(AF_INET, CInt(SOCK_DGRAM.rawValue), 0) }
         defer { close(descriptor) }
@@ -28,7 +28,7 @@ enum OwnNetwork {
         try SystemCall.make { ioctl(descriptor, UInt(SIOCSIFFLAGS), &request) }
     }
 
-    /// Has the kernel choose ports between these two.
+    /// Limits the ports that the kernel chooses from.
     static func choosePorts(_ first: UInt16, _ last: UInt16) throws {
         let path = "/proc/sys/net/ipv4/ip_local_port_range"
         let file = try FileDescriptor.open(path, .writeOnly)

@@ -3,10 +3,10 @@ import Glibc
 import Reactor
 import Testing
 
-/// Cancelling, dropping and ending, before and after the answer.
+/// Cancelling, releasing and ending, before and after the answer.
 @Suite struct ResolverLifetimeTests {
     @Test(arguments: ["127.0.0.1", "localhost"])
-    func `a lookup that is cancelled answers nothing, and lets go of its closure at once`(host: String)
+    func `cancelling a lookup releases its closure at once`(host: String)
         async throws
     {
         try await onItsOwnThread {
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `an answer that waits is not delivered after cancelling`() async throws {
+    @Test func `a pending answer is not delivered after cancelling`() async throws {
         try await onItsOwnThread {
             let lookup = Resolver.resolve(host: "127.0.0.1", port: 1) { _ in Issue.record("answered") }
             RunLoop.current.perform { lookup.cancel() }
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func `of two answers that wait, one whose lookup the other's completion cancels does not come`()
+    @Test func `a completion can cancel another lookup whose answer is pending`()
         async throws
     {
         try await onItsOwnThread {
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func `cancelled on another thread, it lets go of its closure on its own`() async throws {
+    @Test func `a lookup cancelled on another thread releases its closure on the loop's`() async throws {
         try await onItsOwnThread {
             let home = UInt(pthread_self())
             let freedOn = Shared<UInt>(0)
@@ -66,8 +66,7 @@ import Testing
         }
     }
 
-    @Test func `lookups cancelled from other threads, while answers come, answer at most once`() async throws
-    {
+    @Test func `lookups cancelled on other threads are answered at most once`() async throws {
         try await onItsOwnThread {
             let live = Shared(0)
             var calls = [Int](repeating: 0, count: 200)
@@ -90,7 +89,7 @@ import Testing
         }
     }
 
-    @Test func `a lookup that nobody holds is answered, and then lets go of all`() async throws {
+    @Test func `a lookup that is not retained is answered and then released`() async throws {
         try await onItsOwnThread {
             weak var lookup: Resolver.Lookup?
             let freed = Shared(false)
@@ -109,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func `a completion may cancel its own lookup, begin the next and run the loop`() async throws {
+    @Test func `a completion may cancel its lookup, start another and run the loop`() async throws {
         try await onItsOwnThread {
             var calls = 0
             var lookup: Resolver.Lookup?
@@ -128,7 +127,7 @@ import Testing
     }
 
     @Test(arguments: ["127.0.0.1", "localhost"])
-    func `the end of the loop's thread lets go of the closure there`(host: String) throws {
+    func `the end of the loop's thread releases the closure there`(host: String) throws {
         let freedOn = Shared<UInt>(0)
         let home = Shared<UInt>(0)
         let thread = try JoinableThread(name: "ending") {
@@ -142,7 +141,7 @@ import Testing
         #expect(freedOn.value == home.value)
     }
 
-    @Test func `a lookup begun while the loop's thread ends leaves nothing`() throws {
+    @Test func `a lookup started while the loop's thread ends leaves nothing behind`() throws {
         let freed = Shared(0)
         let thread = try JoinableThread(name: "ending") {
             let canary = AtEnd { freed.update { $0 += 1 } }

@@ -5,11 +5,11 @@ import Testing
 
 @testable import Reactor
 
-/// Lookups for any thread, and how many go on at a time.
+/// Lookups without a loop, and their concurrency.
 @Suite struct ResolverQueueTests {
     private static let query = ResolverQuery(host: "127.0.0.1", service: .port(1))
 
-    @Test func `as many lookups as the queue is wide go on together, and no more`() async throws {
+    @Test func `the width of the queue limits concurrent lookups`() async throws {
         try await onItsOwnThread {
             let queue = ResolverQueue(width: 2)
             let underWay = Shared(0)
@@ -23,7 +23,7 @@ import Testing
                     }
                     most.update { $0 = max($0, count) }
                     met.count()
-                    met.wait()  // the first two wait for each other, so both are under way
+                    met.wait()  // the first two wait for each other, so both are running
                     underWay.update { $0 -= 1 }
                     over.count()
                 }
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func `one that is cancelled while it waits is let go of then, and holds up nobody`() async throws {
+    @Test func `cancelling a pending request releases it and delays no other`() async throws {
         try await onItsOwnThread {
             let queue = ResolverQueue(width: 1)
             let (gate, over) = (DispatchSemaphore(value: 0), Countdown(1))
@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test(arguments: ["127.0.0.1", "localhost"])
-    func `for any thread the answer comes on another, once`(host: String) async throws {
+    func `a lookup without a loop is answered once, on another thread`(host: String) async throws {
         try await onItsOwnThread {
             let inside = Mutex(0)
             let answer = Answer<Resolver.Answer>()
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test func `for any thread a lookup that is cancelled before its turn answers nothing`() async throws {
+    @Test func `cancelled pending requests are not answered`() async throws {
         try await onItsOwnThread {
             let queue = ResolverQueue(width: 1)
             let (gate, over) = (DispatchSemaphore(value: 0), Countdown(1))
@@ -91,8 +91,8 @@ import Testing
         }
     }
 
-    @Test func `an error of the system's says what the system says`() {
-        let error = ResolverError(EAI_SYSTEM, systemError: .tooManyOpenFiles)
-        #expect(error.description == Errno.tooManyOpenFiles.description)
+    @Test func `a system error has the text of its errno value`() {
+        let error = ResolverError(.systemError, "example.org", errno: .tooManyOpenFiles)
+        #expect(error.description == "resolve example.org: \(Errno.tooManyOpenFiles)")
     }
 }

@@ -19,7 +19,7 @@ import Testing
         ("unix-abstract:a%00b%FF", try! SocketAddress(unixAbstractName: [0x61, 0, 0x62, 0xff])),
         ("unix:", .unixUnnamed),
     ])
-    func `what is printed is read again, and the same`(text: String, address: SocketAddress) {
+    func `an address survives its conversion to text`(text: String, address: SocketAddress) {
         #expect(SocketAddress(text) == address)
         #expect(address.description == text)
     }
@@ -35,12 +35,12 @@ import Testing
         "unix:%zz",
         "unix:" + String(repeating: "x", count: 108),
     ])
-    func `text that is no address is none`(text: String) {
+    func `text that is not an address is nil`(text: String) {
         #expect(SocketAddress(text) == nil)
         #expect(SocketAddress(text.withZeros) == nil)
     }
 
-    @Test func `a host without a port is read with or without brackets`() {
+    @Test func `a host without a port may have brackets`() {
         #expect(SocketAddress("127.0.0.1", port: 1) == .ipv4Loopback(port: 1))
         #expect(SocketAddress("::1", port: 2) == .ipv6Loopback(port: 2))
         #expect(SocketAddress("[::1]", port: 3) == .ipv6Loopback(port: 3))
@@ -53,7 +53,7 @@ import Testing
         #expect(SocketAddress.unixUnnamed.host == nil)
     }
 
-    @Test func `a scope is an interface's name, or its number`() throws {
+    @Test func `a scope is an interface's name or number`() throws {
         let loopback = try #require(NetworkInterface(named: "lo"))
         #expect(loopback.name == "lo")
         let address = SocketAddress.ipv6(0xfe80 << 112 | 1, port: 80, scope: loopback.index)
@@ -86,7 +86,7 @@ import Testing
         ("169.254.3.4", "link-local"),
         ("fe80::1", "link-local"), ("febf::1", "link-local"), ("fec0::1", ""), ("::7f00:1", ""),
     ])
-    func `an address says what it means`(host: String, meaning: String) throws {
+    func `addresses are classified`(host: String, meaning: String) throws {
         let address = try #require(SocketAddress(host, port: 9))
         #expect(address.isLoopback == (meaning == "loopback"))
         #expect(address.isAny == (meaning == "any"))
@@ -94,7 +94,7 @@ import Testing
         #expect(address.isLinkLocal == (meaning == "link-local"))
     }
 
-    @Test func `parts are told for what has them`() {
+    @Test func `an address has the parts of its family`() {
         let ipv6 = SocketAddress.ipv6(7, port: 1, scope: 2, flowInformation: 3)
         #expect(ipv6.family == .ipv6)
         #expect((ipv6.ipv6, ipv6.port, ipv6.scope, ipv6.flowInformation) == (7, 1, 2, 3))
@@ -108,7 +108,7 @@ import Testing
         #expect(!SocketAddress.unixUnnamed.isLoopback)
     }
 
-    @Test func `an address is no larger than the kernel's for IPv6`() {
+    @Test func `an address takes no more memory than a sockaddr_in6`() {
         #expect(MemoryLayout<SocketAddress>.size == MemoryLayout<sockaddr_in6>.size)
         #expect(MemoryLayout<SocketAddress?>.stride <= 32)
     }

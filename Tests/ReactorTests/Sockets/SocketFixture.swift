@@ -3,11 +3,11 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// How a pair of socket streams comes about.
+/// The origin of a pair of socket streams.
 enum SocketOrigin: String, CaseIterable, Sendable, Codable {
     case host, ipv4, ipv6, path, abstract, descriptor
 
-    /// Those that have to be connected first.
+    /// The origins that have to be connected.
     static var connected: [SocketOrigin] { allCases.filter { $0 != .descriptor } }
 
     fileprivate var addressKind: AddressKind {
@@ -20,16 +20,16 @@ enum SocketOrigin: String, CaseIterable, Sendable, Codable {
     }
 }
 
-/// A pair of socket streams, and whom they are connected with.
+/// A pair of socket streams and its peer.
 final class SocketFixture {
     let origin: SocketOrigin
     private(set) var input: InputStream!
     private(set) var output: OutputStream!
-    /// Nil for a descriptor, which is connected already.
+    /// Nil for a descriptor, which is already connected.
     let server: SocketServer?
     private var knownPeer: SocketPeer?
 
-    /// - Parameter isNarrow: Whether the kernel keeps little for both ends.
+    /// - Parameter isNarrow: Whether the kernel's buffers are small at both ends.
     init(_ origin: SocketOrigin = .ipv4, isNarrow: Bool = false) throws {
         self.origin = origin
         guard origin != .descriptor else {
@@ -37,18 +37,18 @@ final class SocketFixture {
             let (peer, other) = try SocketPeer.pair()
             if isNarrow { for number in [peer.number, other.rawValue] { SocketPeer.narrow(number) } }
             knownPeer = peer
-            (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+            (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
             return
         }
         let server = try SocketServer(origin.addressKind, isNarrow: isNarrow)
         self.server = server
         (input, output) =
             origin == .host
-            ? Stream.socketPair(toHost: "localhost", port: server.port)
-            : Stream.socketPair(to: server.address)
+            ? Stream.connection(toHost: "localhost", port: server.port)
+            : Stream.connection(to: server.address)
     }
 
-    /// Whom the streams are connected with, once one of them has been opened; waits for that.
+    /// The peer of the streams. Waits until one of them has been opened.
     var peer: SocketPeer {
         get throws {
             if let knownPeer { return knownPeer }
@@ -74,7 +74,7 @@ final class SocketFixture {
         _ = try peer
     }
 
-    /// Has the kernel keep little for the streams' own socket, which must be there.
+    /// Makes the kernel's buffers of the streams' socket small. The socket must exist.
     func narrow() throws {
         SocketPeer.narrow(
             try #require((input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue))
@@ -82,7 +82,7 @@ final class SocketFixture {
     }
 }
 
-/// How many descriptors of sockets the process has. Only of use in a process where nobody else opens any.
+/// The number of socket descriptors of the process. Only useful in a process in which no other test runs.
 func openSockets() -> Int { openPaths().count { $0.hasPrefix("socket:") } }
 
 extension FileDescriptor {
@@ -95,7 +95,7 @@ extension FileDescriptor {
 }
 
 extension OutputStream {
-    /// Writes once, as much of `bytes` as is taken; -1 for a fault.
+    /// Writes once, and returns how many of `bytes` were accepted; -1 for an error.
     func writeOnce(_ bytes: some Collection<UInt8>) -> Int {
         Array(bytes).withUnsafeBufferPointer { write($0.baseAddress!, maxLength: $0.count) }
     }

@@ -2,7 +2,7 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// Every kind of address is one for stream sockets, too.
+/// The kinds of address are the same for stream sockets.
 typealias AddressKind = DatagramKind
 
 /// A listening socket, by plain system calls.
@@ -12,7 +12,7 @@ final class SocketServer: Sendable {
 
     private var number: CInt { listening.number }
 
-    /// - Parameter isNarrow: Whether connections keep little in the kernel.
+    /// - Parameter isNarrow: Whether the kernel's buffers of connections are small.
     init(_ kind: AddressKind = .ipv4, backlog: CInt = 64, isNarrow: Bool = false) throws {
         let wanted = kind.freshAddress()
         listening = try SocketPeer(family: CInt(wanted.family.rawValue))
@@ -29,14 +29,14 @@ final class SocketServer: Sendable {
     /// Waits for the next connection.
     func accept() throws -> SocketPeer { try listening.accept() }
 
-    /// Whether somebody has connected who was not accepted yet.
-    var hasGuest: Bool {
+    /// Whether a connection is pending.
+    var hasPendingConnection: Bool {
         var request = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
         return poll(&request, 1, 0) == 1
     }
 
-    /// Has a thread that waits for a connection wait no longer.
-    func turnAway() { Glibc.shutdown(number, CInt(SHUT_RDWR)) }
+    /// Ends the wait of a thread for a connection.
+    func stopAccepting() { Glibc.shutdown(number, CInt(SHUT_RDWR)) }
 
     func stop() {
         listening.close()
@@ -44,9 +44,9 @@ final class SocketServer: Sendable {
     }
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 ///
-/// A port stays taken for as long as the process lives: nobody else can come to listen there. A path is missing.
+/// A port stays bound for as long as the process lives, so no other test can listen there. A path is missing.
 func refusingAddress(_ kind: AddressKind = .ipv4) throws -> SocketAddress {
     let wanted = kind.freshAddress()
     guard kind != .path else { return wanted }
@@ -69,7 +69,7 @@ final class SocketHost {
     }
 
     deinit {
-        server.turnAway()
+        server.stopAccepting()
         thread.join()
     }
 }

@@ -8,7 +8,7 @@ import Testing
         .openCompleted, .hasBytesAvailable, .hasSpaceAvailable, .errorOccurred, .endEncountered,
     ]
 
-    /// Has `peer` do what brings `event` to a stream.
+    /// Makes `peer` cause `event`.
     private func provoke(_ event: Stream.Event, by peer: SocketPeer) {
         switch event {
         case .hasBytesAvailable: peer.send([1])
@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], events)
-    func `closing both halves in any callout ends the telling and the loop`(
+    func `closing both halves in any callback ends events and the loop`(
         origin: SocketOrigin, event: Stream.Event
     ) async throws {
         // A peer that ends a Unix-domain connection without an unread byte is no fault.
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], events)
-    func `closing one half in any callout leaves the other as it is`(
+    func `closing one half in any callback does not affect the other`(
         origin: SocketOrigin, event: Stream.Event
     ) async throws {
         if event == .errorOccurred, origin != .ipv4 { return }
@@ -78,13 +78,14 @@ import Testing
         }
     }
 
-    @Test func `what one callout closes is not told in the same pass, nor to a new socket of that number`()
+    @Test
+    func `a stream closed in another's callback delivers nothing, nor does a new socket with its number`()
         async throws
     {
         try await onItsOwnThread {
             let recorders = [Recorder(), Recorder(), Recorder()]
             let (ends, fresh) = ([try SocketPeer.pair(), try SocketPeer.pair()], try SocketPeer.pair())
-            let pairs = ends.map { Stream.socketPair(descriptor: $0.other) }
+            let pairs = ends.map { Stream.connection(descriptor: $0.other) }
             var new: InputStream?
             for index in 0..<2 {
                 recorders[index].onEvent = { _, event in
@@ -94,7 +95,7 @@ import Testing
                     pairs[1 - index].output.open()
                     pairs[1 - index].output.close()
                     #expect(dup2(fresh.other.rawValue, number) == number)
-                    new = Stream.socketPair(descriptor: FileDescriptor(rawValue: number)).input
+                    new = Stream.connection(descriptor: FileDescriptor(rawValue: number)).input
                     new?.start(recorders[2])
                 }
                 pairs[index].input.start(recorders[index])

@@ -3,17 +3,17 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Connections that do not come about.
+/// Connections that fail.
 @Suite struct SocketStreamConnectingTests {
     @Test(arguments: AddressKind.allCases)
-    func `a refusal is told on the halves that were opened, once, and on the other when it is`(
+    func `a refusal is delivered once to each half that is opened`(
         kind: AddressKind
     )
         async throws
     {
         try await onItsOwnThread {
             let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
-            let pair = Stream.socketPair(to: try refusingAddress(kind))
+            let pair = Stream.connection(to: try refusingAddress(kind))
             let error = kind == .path ? Errno.noSuchFileOrDirectory : .connectionRefused
             pair.output.delegate = writer
             pair.output.schedule(in: loop, forMode: .default)
@@ -21,12 +21,12 @@ import Testing
             loop.serve { !reader.events.isEmpty }
             loop.poll()
             #expect(reader.events == [.errorOccurred] && writer.events.isEmpty)
-            #expect(pair.input.streamError as? Errno == error && pair.output.streamStatus == .notOpen)
+            #expect(pair.input.streamErrno == error && pair.output.streamStatus == .notOpen)
             pair.output.open()
             loop.serve { !writer.events.isEmpty }
             loop.poll()
             #expect(writer.events == [.errorOccurred] && reader.events == [.errorOccurred])
-            #expect(pair.output.streamError as? Errno == error && loop.passesInAWhile() < 10)
+            #expect(pair.output.streamErrno == error && loop.passesInAWhile() < 10)
             #expect(pair.input.read(upTo: 1).isEmpty && pair.output.writeOnce([1]) == -1)
             pair.input.close()
             pair.output.close()
@@ -34,10 +34,10 @@ import Testing
         }
     }
 
-    @Test func `a name that nobody knows is the resolver's error, on both halves`() async throws {
+    @Test func `an unknown host is a resolver error of both halves`() async throws {
         try await onItsOwnThread {
             let recorders = [Recorder(), Recorder()]
-            let pair = Stream.socketPair(toHost: "nobody.invalid", port: 80)
+            let pair = Stream.connection(toHost: "nobody.invalid", port: 80)
             pair.input.start(recorders[0])
             pair.output.start(recorders[1])
             RunLoop.current.serve { recorders.allSatisfy { !$0.events.isEmpty } }
@@ -46,18 +46,18 @@ import Testing
         }
     }
 
-    @Test func `a name that nobody knows is an error of blocking use, too`() {
-        let pair = Stream.socketPair(toHost: "", port: 80)
+    @Test func `an unknown host is an error of a blocking read`() {
+        let pair = Stream.connection(toHost: "", port: 80)
         pair.output.open()
         #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamStatus == .error)
-        #expect(pair.output.streamError as? ResolverError == .unknownName)
+        #expect((pair.output.streamError as? ResolverError)?.code == .unknownName)
     }
 
     @Test(arguments: [true, false])
-    func `time is up for a connection that does not come`(isScheduled: Bool) async throws {
+    func `connecting fails after the timeout`(isScheduled: Bool) async throws {
         try await onItsOwnThread {
             let (server, recorder) = (try FullServer(), Recorder())
-            let pair = Stream.socketPair(to: server.address)
+            let pair = Stream.connection(to: server.address)
             #expect(pair.output.setProperty(Duration.milliseconds(50), forKey: .socketConnectTimeoutKey))
             let begin = Deadline.now
             if isScheduled {
@@ -69,16 +69,15 @@ import Testing
                 #expect(pair.input.read(upTo: 1).isEmpty)
             }
             #expect(
-                pair.input.streamError as? Errno == .timedOut && Deadline.now - begin >= .milliseconds(50))
+                pair.input.streamErrno == .timedOut && Deadline.now - begin >= .milliseconds(50))
         }
     }
 
     @Test(arguments: [true, false])
-    func `of two halves that connect, one may be closed and the other goes on`(closesInput: Bool) async throws
-    {
+    func `one half may be closed while connecting, and the other continues`(closesInput: Bool) async throws {
         try await onItsOwnThread {
             let (server, loop) = (try FullServer(.path), RunLoop.current)
-            let pair = Stream.socketPair(to: server.address)
+            let pair = Stream.connection(to: server.address)
             let (closed, left): (Stream, Stream) =
                 closesInput ? (pair.input, pair.output) : (pair.output, pair.input)
             let (first, second) = (Recorder(), Recorder())
@@ -96,10 +95,10 @@ import Testing
         }
     }
 
-    @Test func `closing both halves while they connect ends the loop, and nothing is told`() async throws {
+    @Test func `closing both halves while connecting ends the loop without events`() async throws {
         try await onItsOwnThread {
             let (server, recorder) = (try FullServer(), Recorder())
-            let pair = Stream.socketPair(to: server.address)
+            let pair = Stream.connection(to: server.address)
             for stream in [pair.input, pair.output] { stream.start(recorder) }
             RunLoop.current.poll()
             for stream in [pair.input, pair.output] { stream.close() }
@@ -109,20 +108,20 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 2])
-    func `a stream that is let go of while it connects is gone`(opened: Int) async throws {
+    func `releasing the streams while connecting releases everything`(opened: Int) async throws {
         try await onItsOwnThread {
             let server = try FullServer()
-            weak var (known, other, channel): (AnyObject?, AnyObject?, AnyObject?)
+            weak var (known, other, connection): (AnyObject?, AnyObject?, AnyObject?)
             do {
-                let pair = Stream.socketPair(to: server.address)
+                let pair = Stream.connection(to: server.address)
                 (known, other) = (pair.input.internals, pair.output.internals)
-                channel = pair.input.channel
-                try #require(channel != nil)
+                connection = pair.input.sharedConnection
+                try #require(connection != nil)
                 if opened > 0 { pair.input.open() }
                 if opened > 1 { pair.output.open() }
                 pair.input.schedule(in: .current, forMode: .default)
             }
-            waitUntil { known == nil && other == nil && channel == nil }
+            waitUntil { known == nil && other == nil && connection == nil }
             #expect(RunLoop.current.run(in: .default) == .finished)
         }
     }

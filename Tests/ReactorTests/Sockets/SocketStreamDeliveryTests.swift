@@ -4,14 +4,14 @@ import ReactorTestSupport
 import SystemPackage
 import Testing
 
-/// What `write` has accepted arrives, or the stream says that it did not.
+/// Accepted bytes arrive, or the stream fails.
 @Suite struct SocketStreamDeliveryTests {
     enum Ending: CaseIterable {
         case closing, release, both
     }
 
     @Test(arguments: SocketOrigin.allCases, Ending.allCases)
-    func `buffered bytes arrive after the closing, and then the end`(origin: SocketOrigin, ending: Ending)
+    func `buffered bytes arrive after closing, followed by the end`(origin: SocketOrigin, ending: Ending)
         async throws
     {
         try await onItsOwnThread {
@@ -29,7 +29,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .descriptor])
-    func `buffered bytes move while the loop is in another mode, and when the stream has left it`(
+    func `buffered bytes are sent in other modes, and after the stream has left the loop`(
         origin: SocketOrigin
     ) async throws {
         try await onItsOwnThread {
@@ -46,9 +46,9 @@ import Testing
         }
     }
 
-    /// The kernel would reset the connection, and drop what has not been sent.
+    /// Without a graceful close the kernel would reset the connection and discard unsent bytes.
     @Test(arguments: [SocketOrigin.ipv4, .ipv6, .path], [0, 65_536])
-    func `unread input does not keep what was written from arriving`(origin: SocketOrigin, size: Int)
+    func `unread input does not discard written bytes`(origin: SocketOrigin, size: Int)
         async throws
     {
         try await onItsOwnThread {
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func `a peer that sends on after the closing still gets everything`() async throws {
+    @Test func `a peer that continues to send after closing receives everything`() async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture(.ipv4)
             try fixture.openBoth()
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func `a stream that was closed says when its bytes are lost`() async throws {
+    @Test func `a closed stream fails if its bytes are lost`() async throws {
         try await onItsOwnThread {
             for size in [0, 65_536] {
                 let fixture = try SocketFixture(.ipv4, isNarrow: true)
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test func `closing delivers everything though no descriptor is left`() async {
+    @Test func `closing delivers everything when no descriptor is free`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 let fixture = try SocketFixture(.ipv4)
@@ -131,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func `a closed stream whose peer takes nothing gives up after the write timeout`() async throws {
+    @Test func `a closed stream whose peer does not read fails after the write timeout`() async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture(.ipv4, isNarrow: true)
             try fixture.openBoth()
@@ -140,19 +140,19 @@ import Testing
             _ = fixture.output.writeOnce(pattern(3_000_000))
             fixture.closeBoth()
             waitUntil { fixture.output.streamStatus == .error }
-            #expect(fixture.output.streamError as? Errno == .timedOut)
+            #expect(fixture.output.streamErrno == .timedOut)
         }
     }
 
     @Test(arguments: [true, false])
-    func `buffered bytes for a lent descriptor arrive, whatever becomes of its number`(isPair: Bool)
+    func `buffered bytes for a borrowed descriptor arrive, even if its number is reused`(isPair: Bool)
         async throws
     {
         try await onItsOwnThread {
             let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())
             SocketPeer.narrow(other.rawValue)
             let output =
-                isPair ? Stream.socketPair(descriptor: other).output : OutputStream(descriptor: other)
+                isPair ? Stream.connection(descriptor: other).output : OutputStream(descriptor: other)
             output.writeBufferSize = 65_536
             output.schedule(in: .current, forMode: .default)
             output.open()
@@ -168,7 +168,7 @@ import Testing
         }
     }
 
-    @Test func `a flush returns when the kernel has everything, and in time otherwise`() async throws {
+    @Test func `flush returns when the kernel has everything, or at its deadline`() async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture(.descriptor, isNarrow: true)
             fixture.output.writeBufferSize = 65_536
@@ -189,7 +189,7 @@ import Testing
     }
 
     @Test(arguments: ExitingWriter.Ending.allCases, [0, 100_000])
-    func `what was written arrives though the process exits at once`(ending: ExitingWriter.Ending, size: Int)
+    func `written bytes arrive if the process exits at once`(ending: ExitingWriter.Ending, size: Int)
         async throws
     {
         let server = try SocketServer(.ipv4)
@@ -222,7 +222,7 @@ struct ExitingWriter: Codable, Sendable {
     let bufferSize: Int
 
     func run() throws {
-        let (input, output) = Stream.socketPair(to: .ipv4Loopback(port: port))
+        let (input, output) = Stream.connection(to: .ipv4Loopback(port: port))
         output.writeBufferSize = bufferSize
         for stream in [input, output] {
             stream.schedule(in: .current, forMode: .default)
@@ -245,7 +245,7 @@ struct ExitingWriter: Codable, Sendable {
 }
 
 extension SocketFixture {
-    /// Writes until nothing is accepted any more; how much was.
+    /// Writes until nothing more is accepted, and returns how much was.
     func fill() -> Int { ReactorTests.fill(output) }
 }
 

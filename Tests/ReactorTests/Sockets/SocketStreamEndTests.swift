@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct SocketStreamEndTests {
     @Test(arguments: SocketOrigin.allCases, [0, 1, 100_000])
-    func `all bytes come before the end, which is read as nothing and told once`(
+    func `all bytes arrive before the end, which is delivered once`(
         origin: SocketOrigin, count: Int
     ) async throws {
         try await onItsOwnThread {
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `without a read there is no end`(origin: SocketOrigin) async throws {
+    func `the end is not delivered before a read finds it`(origin: SocketOrigin) async throws {
         try await onItsOwnThread {
             let (fixture, recorder, loop) = (try SocketFixture(origin), Recorder(), RunLoop.current)
             fixture.input.start(recorder)
@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a peer that has said all that it will can still be written to`(origin: SocketOrigin) async throws {
+    func `a peer that has shut its output down can still be written to`(origin: SocketOrigin) async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture(origin)
             let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `shutting down ends what goes out, after what was written, and not what comes in`(
+    func `shutting down ends the output after its bytes, and not the input`(
         origin: SocketOrigin, isFull: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func `shutting down is for sockets that are open`() throws {
+    @Test func `shutDown throws unless the stream is an open socket's`() throws {
         let pair = Stream.boundPair(bufferSize: 10)
         pair.output.open()
         #expect(throws: Errno.notSocket) { try pair.output.shutDown() }
@@ -120,7 +120,7 @@ import Testing
         #expect(throws: Errno.socketNotConnected) { try fixture.output.shutDown() }
     }
 
-    @Test func `closing one half says nothing to the peer`() async throws {
+    @Test func `closing one half does not close the connection`() async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture()
             try fixture.openBoth()
@@ -134,7 +134,7 @@ import Testing
         }
     }
 
-    @Test func `an urgent byte does not disturb`() async throws {
+    @Test func `an urgent byte does not disturb the other bytes`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try SocketFixture(), Recorder())
             recorder.readsEverything()
@@ -149,7 +149,7 @@ import Testing
         }
     }
 
-    @Test func `an urgent byte alone is no event`() async throws {
+    @Test func `an urgent byte alone delivers no event`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder, loop) = (try SocketFixture(), Recorder(), RunLoop.current)
             fixture.input.start(recorder)

@@ -5,11 +5,11 @@ import Testing
 
 @Suite struct SocketStreamFaultTests {
     private func isGone(_ error: (any Error)?) -> Bool {
-        [Errno.connectionReset, .brokenPipe].contains(error as? Errno)
+        [Errno.connectionReset, .brokenPipe].contains((error as? IOError)?.errno)
     }
 
     @Test(arguments: [SocketOrigin.host, .ipv4, .ipv6])
-    func `a reset is told on both halves, once, after the bytes that came before it`(origin: SocketOrigin)
+    func `a reset is delivered once to both halves, after the bytes before it`(origin: SocketOrigin)
         async throws
     {
         try await onItsOwnThread {
@@ -30,14 +30,14 @@ import Testing
             #expect(reader.bytes == pattern(10) && loop.passesInAWhile() < 10)
             for recorder in [reader, writer] { #expect(recorder.count(.errorOccurred) == 1) }
             #expect(reader.count(.endEncountered) == 0)
-            for stream in fixture.streams { #expect(stream.streamError as? Errno == .connectionReset) }
+            for stream in fixture.streams { #expect(stream.streamErrno == .connectionReset) }
             fixture.closeBoth()
             #expect(loop.run(in: .default) == .finished)
         }
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], [true, false])
-    func `a peer that goes while bytes wait for it is a fault of both halves`(
+    func `a peer that closes with bytes pending is an error of both halves`(
         origin: SocketOrigin, opensInput: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.path, .abstract, .descriptor], [true, false])
-    func `what had come before a write failed is read before the fault is told`(
+    func `bytes that arrived before a write failed are read before the error`(
         origin: SocketOrigin, isScheduled: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -73,7 +73,7 @@ import Testing
             try fixture.peer.close()
             // A process that another test is starting has the peer's descriptor until it calls exec.
             waitUntil { fixture.output.writeOnce([1]) == -1 }
-            #expect(fixture.output.streamError as? Errno == .brokenPipe)
+            #expect(fixture.output.streamErrno == .brokenPipe)
             #expect(fixture.input.streamStatus == .open)
             guard isScheduled else {
                 #expect(fixture.input.hasBytesAvailable && fixture.input.read(upTo: 6) == pattern(6))
@@ -85,13 +85,13 @@ import Testing
             fixture.input.start(reader)
             fixture.output.start(writer)
             RunLoop.current.serve { reader.events.last == .errorOccurred && !writer.events.isEmpty }
-            #expect(reader.bytes == pattern(10) && fixture.input.streamError as? Errno == .brokenPipe)
+            #expect(reader.bytes == pattern(10) && fixture.input.streamErrno == .brokenPipe)
             #expect(writer.events == [.errorOccurred])
         }
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a fault that a read finds without a loop is one of the other half`(origin: SocketOrigin) throws {
+    func `a fault that a blocking read finds is also the other half's`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         try fixture.openBoth()
         // A peer with unread bytes goes: a reset, in all families.
@@ -103,18 +103,18 @@ import Testing
         #expect(isGone(fixture.output.streamError) && fixture.output.streamStatus == .error)
     }
 
-    @Test func `a descriptor that is no socket, or closed, is a fault at the first byte`() async throws {
+    @Test func `a descriptor that is not an open socket fails at the first byte`() async throws {
         try await onItsOwnThread {
             let pipe = try FileDescriptor.pipe()
             let cases = [
                 (pipe.readEnd, Errno.notSocket), (FileDescriptor(rawValue: 1_000_000), .badFileDescriptor),
             ]
             for (descriptor, error) in cases {
-                let pair = Stream.socketPair(descriptor: descriptor)
+                let pair = Stream.connection(descriptor: descriptor)
                 pair.input.open()
                 pair.output.open()
-                #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamError as? Errno == error)
-                #expect(pair.input.read(upTo: 1).isEmpty && pair.input.streamError as? Errno == error)
+                #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamErrno == error)
+                #expect(pair.input.read(upTo: 1).isEmpty && pair.input.streamErrno == error)
             }
             try pipe.readEnd.close()
             try pipe.writeEnd.close()
@@ -122,15 +122,15 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a client that is turned away in its error callout may try again there`(waits: Bool) async throws {
+    func `a client may connect again in its error callback`(waits: Bool) async throws {
         try await onItsOwnThread {
             let (refusing, server, recorder) = (try refusingAddress(), try SocketServer(), Recorder())
-            var pair = Stream.socketPair(to: refusing)
+            var pair = Stream.connection(to: refusing)
             recorder.onEvent = { stream, event in
                 guard event == .errorOccurred else { return }
                 pair.input.close()
                 pair.output.close()
-                pair = Stream.socketPair(to: server.address)
+                pair = Stream.connection(to: server.address)
                 pair.input.start(recorder)
                 if waits { pair.output.open() }
                 if waits { #expect(pair.output.write([1]) == 1) }

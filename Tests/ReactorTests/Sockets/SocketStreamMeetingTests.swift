@@ -3,9 +3,9 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Connections that come, on the sockets' own thread, just when another thread does something.
+/// Connecting on the streams thread at the moment of an action on another thread.
 @Suite struct SocketStreamMeetingTests {
-    @Test func `closed at the moment at which the connection comes, it is not left open`() async {
+    @Test func `closing at the moment of connecting leaves no connection open`() async {
         await #expect(processExitsWith: .success) {
             let sockets = try streamsLoop()
             let before = openSockets()
@@ -15,14 +15,14 @@ import Testing
                 // It has woken for the connection, and is about to take it.
                 sockets.performAndWait {
                     let observer = RunLoop.Observer(for: .afterWaiting) { observer, _ in
-                        guard server?.hasGuest == true else { return }
+                        guard server?.hasPendingConnection == true else { return }
                         observer.invalidate()
                         gate.pass()
                     }
                     RunLoop.current.add(observer, forMode: .default)
                 }
                 fixture.input.open()
-                gate.waitForSomebody()
+                gate.waitForArrival()
                 fixture.releaseStreams()
                 gate.open()
                 // Else the server's end would be the connection's.
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func `opened on one thread and closed on another, it leaves nothing behind`() async {
+    @Test func `opening on one thread and closing on another leaves nothing behind`() async {
         await #expect(processExitsWith: .success) {
             _ = try streamsLoop()
             let before = openSockets()
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func `asked for its properties while it connects, it is no less connected`() async throws {
+    @Test func `getting properties while connecting does not disturb`() async throws {
         try await onItsOwnThread {
             for _ in 0..<300 {
                 let fixture = try SocketFixture(.abstract)
@@ -74,7 +74,7 @@ import Testing
     }
 }
 
-/// A place at which one thread waits until another lets it go on.
+/// A gate at which one thread waits until another opens it.
 private final class Gate: Sendable {
     private let arrived = Answer<Void>()
     private let opened = Answer<Void>()
@@ -84,7 +84,7 @@ private final class Gate: Sendable {
         opened.wait()
     }
 
-    func waitForSomebody() { arrived.wait() }
+    func waitForArrival() { arrived.wait() }
 
     func open() { opened.give(()) }
 }

@@ -3,14 +3,14 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// What networks do: each test has one of its own, in a process of its own.
+/// Behaviour of networks: each test has a network and a process of its own.
 @Suite(.enabled(if: OwnNetwork.isAllowed, "network namespaces are root's"))
 struct SocketStreamNetworkTests {
-    @Test func `a network that is not there is told on both halves`() async {
+    @Test func `an unreachable network is an error of both halves`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
-                let pair = Stream.socketPair(to: SocketAddress("192.0.2.1:80")!)
+                let pair = Stream.connection(to: SocketAddress("192.0.2.1:80")!)
                 let recorders = [Recorder(), Recorder()]
                 for (stream, recorder) in zip([pair.input, pair.output] as [Stream], recorders) {
                     recorder.readsEverything()
@@ -18,28 +18,28 @@ struct SocketStreamNetworkTests {
                 }
                 try #require(RunLoop.current.run(in: .default) == .finished)
                 for recorder in recorders { try #require(recorder.events == [.errorOccurred]) }
-                try #require(pair.input.streamError as? Errno == .networkUnreachable)
-                try #require(pair.output.streamError as? Errno == .networkUnreachable)
+                try #require(pair.input.streamErrno == .networkUnreachable)
+                try #require(pair.output.streamErrno == .networkUnreachable)
             }
         }
     }
 
-    /// The kernel gives a connecting socket the very port that it connects to, if nobody listens there and it has no
+    /// The kernel gives a connecting socket the very port that it connects to, if there is no listener and it has no
     /// other.
-    @Test func `a socket that meets itself is refused`() async {
+    @Test func `a socket that connects to itself is refused`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
                 try OwnNetwork.choosePorts(40_000, 40_000)
-                let pair = Stream.socketPair(to: .ipv4Loopback(port: 40_000))
+                let pair = Stream.connection(to: .ipv4Loopback(port: 40_000))
                 pair.input.open()
                 while pair.input.streamStatus == .opening { sched_yield() }
-                try #require(pair.input.streamError as? Errno == .connectionRefused)
+                try #require(pair.input.streamErrno == .connectionRefused)
             }
         }
     }
 
-    @Test func `what the network loses comes late, and in order`() async {
+    @Test func `lost packets arrive late and in order`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
@@ -66,7 +66,7 @@ struct SocketStreamNetworkTests {
         }
     }
 
-    @Test func `a peer that the network has swallowed is told of when time is up`() async {
+    @Test func `an unreachable peer is an error after the timeout`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 try OwnNetwork.enter()
@@ -83,8 +83,8 @@ struct SocketStreamNetworkTests {
                 _ = fixture.output.write(pattern(10))
                 try #require(fixture.input.read(upTo: 10) == pattern(10))
                 loop.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
-                try #require(fixture.input.streamError as? Errno == .timedOut)
-                try #require(fixture.output.streamError as? Errno == .timedOut)
+                try #require(fixture.input.streamErrno == .timedOut)
+                try #require(fixture.output.streamErrno == .timedOut)
                 fixture.closeBoth()
                 try #require(loop.run(in: .default) == .finished)
             }

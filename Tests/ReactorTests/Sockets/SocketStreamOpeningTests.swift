@@ -5,7 +5,9 @@ import Testing
 
 @Suite struct SocketStreamOpeningTests {
     @Test(arguments: SocketOrigin.allCases)
-    func `both halves tell of their opening, and bytes go both ways`(origin: SocketOrigin) async throws {
+    func `both halves deliver openCompleted, and bytes move in both directions`(origin: SocketOrigin)
+        async throws
+    {
         try await onItsOwnThread {
             let fixture = try SocketFixture(origin)
             let (reader, writer) = (Recorder(), Recorder())
@@ -33,13 +35,13 @@ import Testing
             }
             loop.poll()
             try waitForStreamsThread()
-            #expect(fixture.server?.hasGuest == false && recorder.events.isEmpty)
+            #expect(fixture.server?.hasPendingConnection == false && recorder.events.isEmpty)
             #expect(fixture.streams.allSatisfy { $0.streamStatus == .notOpen })
         }
     }
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `one half opens the connection, and the other is open at once when it is opened`(
+    func `one half opens the connection, and the other then opens at once`(
         origin: SocketOrigin, beginsWithInput: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -59,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func `a socket that is there is open at once`() throws {
+    @Test func `an existing socket is open at once`() throws {
         let fixture = try SocketFixture(.descriptor)
         for stream in fixture.streams {
             stream.open()
@@ -67,9 +69,9 @@ import Testing
         }
     }
 
-    @Test func `a stream is opening until its connection is there`() throws {
+    @Test func `a stream is opening until it is connected`() throws {
         let server = try FullServer()
-        let pair = Stream.socketPair(to: server.address)
+        let pair = Stream.connection(to: server.address)
         for stream in [pair.input, pair.output] {
             stream.open()
             #expect(stream.streamStatus == .opening && stream.streamError == nil)
@@ -85,7 +87,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `reading and writing wait for the opening`(origin: SocketOrigin) throws {
+    func `reading and writing block until the stream is open`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         for stream in fixture.streams { stream.open() }
         #expect(try fixture.output.write([1, 2]) == 2 && fixture.peer.receive(2) == [1, 2])
@@ -96,7 +98,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a connection is made and used by asking alone, without a loop`(origin: SocketOrigin) throws {
+    func `a connection can be made and used by polling, without a loop`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         for stream in fixture.streams { stream.open() }
         waitUntil { fixture.output.hasSpaceAvailable }
@@ -109,7 +111,7 @@ import Testing
         #expect(fixture.input.read(upTo: 10).isEmpty && fixture.input.streamStatus == .atEnd)
     }
 
-    @Test func `Cocoa's spelling hands out what is asked for`() throws {
+    @Test func `getStreamsToHost fills the pointers that are not nil`() throws {
         let server = try SocketServer()
         var (input, output): (InputStream?, OutputStream?)
         Stream.getStreamsToHost(
@@ -123,19 +125,19 @@ import Testing
         #expect(input?.read(upTo: 1) == [2])
     }
 
-    @Test func `a port that is none is a caller's mistake`() async {
+    @Test func `an invalid port or descriptor traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             Stream.getStreamsToHost(
                 withName: "localhost", port: 65_536, inputStream: nil, outputStream: nil)
         }
-        #expect(result.message.contains("a port is between 0 and 65535"))
+        #expect(result.message.contains("needs a port in 0...65535"))
         let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = Stream.socketPair(descriptor: FileDescriptor(rawValue: -1))
+            _ = Stream.connection(descriptor: FileDescriptor(rawValue: -1))
         }
-        #expect(other.message.contains("a stream needs an open descriptor"))
+        #expect(other.message.contains("needs an open descriptor, not -1"))
     }
 
-    @Test func `a half in several modes tells of its opening once, in the one that runs`() async throws {
+    @Test func `a half in several modes delivers openCompleted once, in the mode that runs`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder, loop) = (try SocketFixture(), Recorder(), RunLoop.current)
             fixture.output.schedule(in: loop, forMode: .custom)
@@ -148,7 +150,7 @@ import Testing
         }
     }
 
-    @Test func `a half may change loops while it is opening, and the halves may be on different loops`()
+    @Test func `a half may change loops while opening, and the halves may be on different loops`()
         async throws
     {
         try await onItsOwnThread {

@@ -6,7 +6,7 @@ import Testing
 
 /// The typed forms of the socket properties.
 @Suite struct SocketStreamOptionTests {
-    @Test func `options are the properties of both halves`() throws {
+    @Test func `both halves share the options`() throws {
         let fixture = try SocketFixture(.ipv4)
         let (input, output) = (fixture.input!, fixture.output!)
         #expect(input.connectTimeout == .seconds(75) && input.idleTimeout == nil && input.writeTimeout == nil)
@@ -30,19 +30,19 @@ import Testing
         #expect(input.socketDescriptor == nil)
     }
 
-    @Test func `a stream that is not a socket's has none`() {
+    @Test func `a stream that is not a socket's has no options`() {
         let input = InputStream(data: [1])
         #expect(input.connectTimeout == nil && input.idleTimeout == nil && !input.noDelay && !input.keepAlive)
         #expect(input.remoteAddress == nil && input.localAddress == nil && input.socketDescriptor == nil)
     }
 
-    @Test func `an option traps where it would be lost`() async {
+    @Test func `setting an option traps where it has no effect`() async {
         await #expect(processExitsWith: .failure) { InputStream(data: [1]).noDelay = true }
         await #expect(processExitsWith: .failure) {
-            Stream.socketPair(to: .ipv4Loopback(port: 9)).input.idleTimeout = .zero
+            Stream.connection(to: .ipv4Loopback(port: 9)).input.idleTimeout = .zero
         }
         await #expect(processExitsWith: .failure) {
-            let (input, _) = Stream.socketPair(to: .ipv4Loopback(port: 9))
+            let (input, _) = Stream.connection(to: .ipv4Loopback(port: 9))
             input.open()
             input.connectTimeout = .seconds(1)
         }

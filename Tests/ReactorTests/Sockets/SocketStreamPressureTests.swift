@@ -5,11 +5,11 @@ import Testing
 
 /// Peers that read slowly, or not at all.
 @Suite struct SocketStreamPressureTests {
-    /// Sizes of the write buffer; none, as in Cocoa, among them.
+    /// Sizes of the write buffer, including 0, Cocoa's behaviour.
     static let sizes = [0, 1, 10, 4096, 65_536, 1 << 22]
 
     @Test(arguments: SocketOrigin.allCases, sizes)
-    func `all bytes arrive in order, and the loop is never held up`(origin: SocketOrigin, size: Int)
+    func `all bytes arrive in order, and the loop is never blocked`(origin: SocketOrigin, size: Int)
         async throws
     {
         try await onItsOwnThread {
@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases, sizes.dropFirst())
-    func `a full write buffer accepts nothing, does not wait, and space is told when the peer reads`(
+    func `a full write buffer accepts nothing without blocking, and reports space when the peer reads`(
         origin: SocketOrigin, size: Int
     ) async throws {
         try await onItsOwnThread {
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `without a write buffer a write accepts what the kernel takes, and space is told when there is some`(
+    func `without a write buffer a write accepts what the kernel takes, and space is reported later`(
         origin: SocketOrigin
     ) async throws {
         try await onItsOwnThread {
@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a delegate that asks whether there is space before it writes is told again`(origin: SocketOrigin)
+    func `a delegate that asks for space before it writes gets further events`(origin: SocketOrigin)
         async throws
     {
         try await onItsOwnThread {
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func `a write buffer that is made smaller while it is full holds no more than that from then on`()
+    @Test func `a full write buffer can be made smaller`()
         async throws
     {
         try await onItsOwnThread {
@@ -167,7 +167,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `bytes go one at a time`(origin: SocketOrigin) async throws {
+    func `bytes can be sent one at a time`(origin: SocketOrigin) async throws {
         try await onItsOwnThread {
             let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
             let count = 3000
@@ -187,7 +187,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a write off a loop waits for room`(origin: SocketOrigin) throws {
+    func `a write off a loop blocks until there is room`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         try fixture.openBoth()
         let (peer, received) = (try fixture.peer, Shared<[UInt8]?>(nil))
@@ -200,7 +200,7 @@ import Testing
 }
 
 extension SocketFixture {
-    /// Whom the streams are connected with: the input is open, and both ends are narrow.
+    /// The peer of the streams: the input is open, and both ends are narrow.
     fileprivate func opened() throws -> SocketPeer {
         input.open()
         while input.streamStatus == .opening { sched_yield() }
@@ -209,7 +209,7 @@ extension SocketFixture {
         return peer
     }
 
-    /// Has the peer send back what it gets, and then close.
+    /// Makes the peer send back what it receives, and then close.
     fileprivate func echo(_ count: Int) throws -> JoinableThread {
         for stream in streams { stream.open() }
         let peer = try peer

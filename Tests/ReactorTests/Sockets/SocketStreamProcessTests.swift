@@ -3,10 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// What concerns a whole process happens in one of its own.
+/// Tests in a process of their own.
 @Suite struct SocketStreamProcessTests {
     @Test(arguments: SocketOrigin.allCases)
-    func `a peer that has gone is an error, not a signal`(origin: SocketOrigin) async {
+    func `writing to a closed connection fails without raising SIGPIPE`(origin: SocketOrigin) async {
         await #expect(processExitsWith: .success) { [origin] in
             signal(SIGPIPE, SIG_DFL)
             try onAThread {
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `a connection for which there is no descriptor fails, and the next one comes when there is`()
+    @Test func `connecting fails without a free descriptor, and succeeds once there is one`()
         async
     {
         await #expect(processExitsWith: .success) {
@@ -39,7 +39,7 @@ import Testing
                 most.rlim_cur = 100
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &most)
                 var taken: [CInt] = []
-                var (refused, recorder) = (Stream.socketPair(to: server.address), Recorder())
+                var (refused, recorder) = (Stream.connection(to: server.address), Recorder())
                 var connected: [InputStream] = []
                 // What was closed on another thread may leave a descriptor free that was not when they were taken.
                 while recorder.events.isEmpty {
@@ -49,13 +49,13 @@ import Testing
                     RunLoop.current.serve { !recorder.events.isEmpty }
                     guard recorder.events == [.openCompleted] else { continue }
                     connected.append(refused.input)
-                    (refused, recorder) = (Stream.socketPair(to: server.address), Recorder())
+                    (refused, recorder) = (Stream.connection(to: server.address), Recorder())
                 }
                 try #require(recorder.events == [.errorOccurred])
-                try #require(refused.input.streamError as? Errno == .tooManyOpenFiles)
+                try #require(refused.input.streamErrno == .tooManyOpenFiles)
 
                 for number in taken { close(number) }
-                let (pair, opened) = (Stream.socketPair(to: server.address), Recorder())
+                let (pair, opened) = (Stream.connection(to: server.address), Recorder())
                 pair.input.start(opened)
                 RunLoop.current.serve { opened.events == [.openCompleted] }
                 pair.input.close()
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `a thousand connections that come and go leave nothing`() async {
+    @Test func `a thousand connections leave no descriptors or threads behind`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
                 func once(_ origin: SocketOrigin, _ way: Int) throws {
@@ -93,8 +93,8 @@ import Testing
         }
     }
 
-    /// What waits for the acknowledgement of the last bytes must leave the error to the reader, which has it once.
-    @Test func `a peer that resets the connection after the output was shut down is an error for the reader`()
+    /// Waiting for the last acknowledgement must not consume the error, which the kernel reports once.
+    @Test func `a reset after the output was shut down is an error of the input`()
         async
     {
         await #expect(processExitsWith: .success) {
@@ -110,19 +110,19 @@ import Testing
                 peer.reset()
                 waitUntil { openSockets() == before - 1 }
                 try #require(fixture.input.read(upTo: 1).isEmpty)
-                try #require(fixture.input.streamError as? Errno == .connectionReset)
+                try #require(fixture.input.streamErrno == .connectionReset)
             }
         }
     }
 
-    /// With few descriptors left the sender has one of its own, and its loop none to wait with.
+    /// With few descriptors left the sender gets one of its own, but its loop cannot register it.
     @Test(arguments: 0..<6)
-    func `buffered bytes are sent though descriptors are short`(spare: Int) async {
+    func `buffered bytes are sent when no descriptor is free`(spare: Int) async {
         await #expect(processExitsWith: .success) { [spare] in
             try onAThread {
                 let (peer, other) = try SocketPeer.pair()
                 SocketPeer.narrow(other.rawValue)
-                let (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+                let (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
                 output.writeBufferSize = 65_536
                 for stream in [input, output] { stream.start(nil) }
                 var limit = rlimit(rlim_cur: 128, rlim_max: 128)

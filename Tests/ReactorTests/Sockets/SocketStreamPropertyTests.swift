@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorCoreFoundation
 import SystemPackage
 import Testing
 
@@ -23,7 +24,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `the descriptor is there with the socket, and goes with it`(origin: SocketOrigin) throws {
+    func `the descriptor is known while the socket exists`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         func handle(_ stream: Stream) -> CInt? {
             (stream.property(forKey: .socketDescriptorKey) as? FileDescriptor)?.rawValue
@@ -42,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `who is at the other end is known as far as it can be, also after closing`(origin: SocketOrigin)
+    func `the peer's address is known as far as possible, also after closing`(origin: SocketOrigin)
         throws
     {
         let fixture = try SocketFixture(origin)
@@ -62,19 +63,18 @@ import Testing
         for stream in fixture.streams { check(stream, isConnected: true) }
     }
 
-    @Test func `a descriptor's peer is asked for`() throws {
+    @Test func `the peer of a descriptor is found out`() throws {
         let server = try SocketServer()
         let client = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
         try SystemCall.make { server.address.withSockAddr { connect(client, $0, $1) } }
-        let pair = Stream.socketPair(descriptor: FileDescriptor(rawValue: client), closeWhenDone: true)
+        let pair = Stream.connection(descriptor: FileDescriptor(rawValue: client), closeWhenDone: true)
         #expect(pair.input.property(forKey: .socketRemoteHostNameKey) as? String == "127.0.0.1")
         #expect(pair.output.property(forKey: .socketRemotePortNumberKey) as? Int == Int(server.port))
         #expect(pair.output.property(forKey: .socketRemoteAddressKey) as? SocketAddress == server.address)
     }
 
     @Test(arguments: SocketOrigin.allCases, [nil, true, false])
-    func `the socket is closed with the second half, if it is to be`(origin: SocketOrigin, wish: Bool?) throws
-    {
+    func `closing both halves closes the socket if it is owned`(origin: SocketOrigin, wish: Bool?) throws {
         let fixture = try SocketFixture(origin)
         let key = Stream.PropertyKey.shouldCloseNativeSocketKey
         #expect(fixture.input.property(forKey: key) as? Bool == true)
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .ipv6])
-    func `options of the socket are set on it, before it is there and after`(origin: SocketOrigin) throws {
+    func `options apply to the socket, set before or after it exists`(origin: SocketOrigin) throws {
         let options: [(key: Stream.PropertyKey, level: CInt, name: CInt)] = [
             (.socketNoDelayKey, CInt(IPPROTO_TCP), TCP_NODELAY),
             (.socketKeepAliveKey, SOL_SOCKET, SO_KEEPALIVE),
@@ -123,7 +123,7 @@ import Testing
         }
     }
 
-    @Test func `what the client has set on the socket itself is left alone`() throws {
+    @Test func `options that were not set are left alone`() throws {
         let fixture = try SocketFixture()
         try fixture.openBoth()
         let number = try #require(
@@ -134,7 +134,7 @@ import Testing
         #expect(option(TCP_NODELAY, CInt(IPPROTO_TCP), of: number))
     }
 
-    @Test func `timeouts are times, and more than none`() throws {
+    @Test func `timeouts must be positive durations`() throws {
         let fixture = try SocketFixture()
         let keys: [Stream.PropertyKey] = [
             .socketConnectTimeoutKey, .socketIdleTimeoutKey, .socketWriteTimeoutKey,
@@ -158,7 +158,7 @@ import Testing
         #expect(fixture.output.setProperty(Duration.seconds(Int64.max), forKey: .socketIdleTimeoutKey))
     }
 
-    @Test func `the size of the write buffer is a number of bytes, and none at first`() throws {
+    @Test func `writeBufferSize is 0 by default, and not negative`() throws {
         let fixture = try SocketFixture()
         #expect(fixture.output.writeBufferSize == 0)
         for value in [-1, "1", 1.5, nil] as [Any?] {

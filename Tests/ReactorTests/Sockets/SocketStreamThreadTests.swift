@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct SocketStreamThreadTests {
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `a thread that waits for bytes is let go of by closing its half`(
+    func `closing a half ends its blocking read`(
         origin: SocketOrigin, closesBoth: Bool
     )
         throws
@@ -26,7 +26,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `a thread that waits for room is let go of by closing its half`(
+    func `closing a half ends its blocking write`(
         origin: SocketOrigin, closesBoth: Bool
     )
         throws
@@ -47,8 +47,8 @@ import Testing
         #expect(fixture.output.streamStatus == .closed && fixture.output.streamError == nil)
     }
 
-    /// The sender of the buffered bytes, the clock of the timeout and the closing thread all need the locks of both.
-    @Test func `a write timeout that passes while a stream with buffered bytes is closed holds up no thread`()
+    /// The sender, the timeout's timer and the closing thread take the locks of the connection and of the buffer.
+    @Test func `a write timeout during the closing of a buffered stream blocks no thread`()
         async
     {
         await #expect(processExitsWith: .success) {
@@ -75,9 +75,9 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a thread that waits for a connection is let go of by closing its half`(closesBoth: Bool) throws {
+    func `closing a half ends its wait for the connection`(closesBoth: Bool) throws {
         let server = try FullServer()
-        let pair = Stream.socketPair(to: server.address)
+        let pair = Stream.connection(to: server.address)
         pair.input.open()
         pair.output.open()
         let handed = Carrier(pair)
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `the halves are used on two threads at once`(origin: SocketOrigin) throws {
+    func `the halves may be used on two threads at once`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         try fixture.openBoth()
         let (peer, output) = (try fixture.peer, Carrier(fixture.output!))
@@ -117,7 +117,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `reading on one thread while another closes, again and again`(origin: SocketOrigin) throws {
+    func `a half may be closed on one thread while another reads`(origin: SocketOrigin) throws {
         for _ in 0..<30 {
             let fixture = try SocketFixture(origin)
             try fixture.openBoth()
@@ -135,7 +135,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `after removing from another thread nothing is told, though bytes come`(origin: SocketOrigin)
+    func `after removal on another thread no event is delivered`(origin: SocketOrigin)
         async throws
     {
         try await onItsOwnThread {

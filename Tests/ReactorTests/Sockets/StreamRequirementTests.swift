@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorCoreFoundation
 import SystemPackage
 import Testing
 
@@ -7,7 +8,7 @@ import Testing
     private static let tls = StreamSocketSecurityLevel.negotiatedSSL
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `a stream that is asked for security does not open, nor does its other half`(
+    func `a security level keeps both halves from opening`(
         origin: SocketOrigin, isInputAsked: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -17,16 +18,18 @@ import Testing
             for stream in fixture.streams {
                 stream.open()
                 #expect(stream.streamStatus == .error)
-                #expect(stream.streamError as? StreamRequirementError == .securityUnavailable(Self.tls))
+                #expect(
+                    stream.streamError as? StreamRequirementError
+                        == .securityUnavailable(level: Self.tls.rawValue))
                 #expect(stream.property(forKey: .socketSecurityLevelKey) as? String == Self.tls.rawValue)
             }
             #expect(fixture.output.write([1]) == 0 && fixture.input.read(upTo: 1).isEmpty)
-            #expect(fixture.server?.hasGuest != true)
+            #expect(fixture.server?.hasPendingConnection != true)
         }
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `an upgrade of an open stream ends it, and sends and reads nothing in plain`(
+    func `a security level set on an open stream ends both halves without plain bytes`(
         origin: SocketOrigin
     ) async throws {
         try await onItsOwnThread {
@@ -40,7 +43,9 @@ import Testing
             #expect(fixture.output.write([5]) == 0)
             #expect(fixture.input.read(upTo: 10) == [])
             for stream in fixture.streams {
-                #expect(stream.streamError as? StreamRequirementError == .securityUnavailable(Self.tls))
+                #expect(
+                    stream.streamError as? StreamRequirementError
+                        == .securityUnavailable(level: Self.tls.rawValue))
                 #expect(!stream.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey))
             }
             RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
@@ -49,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func `a thread that waits for bytes is let go of by an upgrade`() async throws {
+    @Test func `a security level ends a blocking read`() async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture()
             try fixture.openBoth()
@@ -66,7 +71,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.connected)
-    func `asked while it is opening, a stream does not open`(origin: SocketOrigin) async throws {
+    func `a security level set while opening keeps a stream from opening`(origin: SocketOrigin) async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try SocketFixture(origin), Recorder())
             fixture.input.start(recorder)
@@ -79,7 +84,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.connected)
-    func `a proxy that is asked for is not done without`(origin: SocketOrigin) throws {
+    func `a stream with a proxy does not connect without it`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         let proxy: [StreamSOCKSProxyConfiguration: Any] = [.hostKey: "localhost", .portKey: 1080]
         #expect(fixture.input.setProperty(proxy, forKey: .socksProxyConfigurationKey))
@@ -87,11 +92,11 @@ import Testing
             stream.open()
             #expect(stream.streamError as? StreamRequirementError == .proxyUnavailable)
         }
-        #expect(fixture.server?.hasGuest == false)
+        #expect(fixture.server?.hasPendingConnection == false)
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `what is taken back before opening, or asks for nothing, does not matter`(
+    func `requirements that were removed before opening have no effect`(
         origin: SocketOrigin
     ) async throws {
         try await onItsOwnThread {
@@ -109,7 +114,7 @@ import Testing
         }
     }
 
-    @Test func `a level is a name, a value, or among settings; what is not understood asks for one`() throws {
+    @Test func `a level is a name, a value or a setting, and unknown values require security`() throws {
         typealias Level = StreamSocketSecurityLevel
         let none: [Any?] = [
             nil, Level.none, Level.none.rawValue, ["kCFStreamSSLLevel": Level.none],
@@ -118,7 +123,7 @@ import Testing
         for value in none { #expect(try Self.failure(ofAskingFor: value) == nil) }
         for level in [Level.ssLv2, .ssLv3, .tlSv1, .negotiatedSSL] {
             for value in [level, level.rawValue, ["kCFStreamSSLLevel": level]] as [Any] {
-                #expect(try Self.failure(ofAskingFor: value) == .securityUnavailable(level))
+                #expect(try Self.failure(ofAskingFor: value) == .securityUnavailable(level: level.rawValue))
             }
         }
         let unknown: [Any] = [
@@ -127,7 +132,7 @@ import Testing
         for value in unknown { #expect(try Self.failure(ofAskingFor: value) != nil) }
     }
 
-    /// Why a stream does not open that was asked for `level`; nil if it does.
+    /// The error of a stream that requires `level`; nil if it opens.
     private static func failure(ofAskingFor level: Any?) throws -> StreamRequirementError? {
         let fixture = try SocketFixture(.descriptor)
         defer { fixture.closeBoth() }
@@ -138,7 +143,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .ipv6], [true, false])
-    func `a type of service marks the packets`(origin: SocketOrigin, isOpen: Bool) async throws {
+    func `a service type marks the packets`(origin: SocketOrigin, isOpen: Bool) async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture(origin)
             #expect(fixture.input.property(forKey: .networkServiceType) == nil)

@@ -5,7 +5,7 @@ import Testing
 @Suite struct UnixAddressTests {
     typealias UnixNameError = SocketAddress.UnixNameError
 
-    @Test func `a path may have 107 bytes, not 108, not none, and no zero byte`() throws {
+    @Test func `a path has 1 to 107 bytes, none of them zero`() throws {
         let longest = String(repeating: "x", count: 107)
         #expect(try SocketAddress(unixPath: longest).unixPath == FilePath(longest))
         #expect(throws: UnixNameError.tooLong(byteCount: 108)) { try SocketAddress(unixPath: longest + "x") }
@@ -21,13 +21,13 @@ import Testing
         #expect(throws: UnixNameError.containsZero) { try SocketAddress(unixPath: "/tmp/a\0b") }
     }
 
-    @Test func `an error says how long the path is, and how long it may be`() {
+    @Test func `an error states the path's length and the limit`() {
         let text = UnixNameError.tooLong(byteCount: 200).description
         #expect(text.contains("200"))
         #expect(text.contains("107"))
     }
 
-    @Test func `a path, an abstract name and nothing are three kinds`() throws {
+    @Test func `a path, an abstract name and no name differ`() throws {
         let path = try SocketAddress(unixPath: FilePath("/run/a"))
         let name = try SocketAddress(unixAbstractName: [0, 1])
         #expect(path.unixPath == "/run/a")

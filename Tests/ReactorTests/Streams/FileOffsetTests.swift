@@ -59,7 +59,7 @@ import Testing
         #expect(input.setProperty(1, forKey: key))
         _ = folder.fifo()
         input.open()
-        #expect(input.streamError as? Errno == .illegalSeek)
+        #expect(input.streamErrno == .illegalSeek)
     }
 
     @Test(arguments: [StreamKind.file, .outputFile])

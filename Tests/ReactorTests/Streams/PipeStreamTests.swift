@@ -96,7 +96,7 @@ import Testing
         let folder = TemporaryFolder()
         let output = OutputStream(path: folder.fifo())
         output.open()
-        #expect(output.streamError as? Errno == .noSuchAddressOrDevice)
+        #expect(output.streamErrno == .noSuchAddressOrDevice)
     }
 
     @Test(arguments: [true, false])

@@ -6,7 +6,7 @@ import Testing
 @Suite struct StreamFaultTests {
     private func fault(_ stream: Stream) -> Errno? {
         stream.open()
-        return stream.streamError as? Errno
+        return stream.streamErrno
     }
 
     @Test func `a file that cannot be opened says why`() throws {
@@ -46,12 +46,12 @@ import Testing
             let file = try FileDescriptor.open(try folder.file([1]), .readOnly)
             let output = OutputStream(descriptor: file, closeWhenDone: true)
             output.open()
-            #expect(output.write([1]) == 0 && output.streamError as? Errno == .badFileDescriptor)
+            #expect(output.write([1]) == 0 && output.streamErrno == .badFileDescriptor)
             let pipe = try FileDescriptor.pipe()
             recorder.readsEverything()
             let input = InputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
             input.start(recorder)
-            #expect(input.read(upTo: 1).isEmpty && input.streamError as? Errno == .badFileDescriptor)
+            #expect(input.read(upTo: 1).isEmpty && input.streamErrno == .badFileDescriptor)
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(recorder.events == [.errorOccurred])
             try pipe.readEnd.close()
@@ -70,7 +70,7 @@ import Testing
             #expect(RunLoop.current.run(in: .default) == .finished)
             #expect(recorder.bytes == [1, 2, 3] && recorder.events.last == .errorOccurred)
             #expect(recorder.count(.errorOccurred) == 1 && recorder.count(.endEncountered) == 0)
-            #expect(input.streamError as? Errno == .ioError && input.streamStatus == .error)
+            #expect(input.streamErrno == .ioError && input.streamStatus == .error)
         }
     }
 
@@ -90,7 +90,7 @@ import Testing
                 var byte: UInt8 = 0
                 #expect(input.read(&byte, maxLength: 1) == -1)
             }
-            #expect(input.streamError as? Errno == .ioError)
+            #expect(input.streamErrno == .ioError)
         }
     }
 
@@ -125,9 +125,9 @@ import Testing
         output.open()
         var byte: UInt8 = 0
         #expect(output.write(&byte, maxLength: 1) == -1)
-        #expect(output.streamStatus == .error && output.streamError as? Errno == .noSpace)
+        #expect(output.streamStatus == .error && output.streamErrno == .noSpace)
         output.close()
-        #expect(output.streamError as? Errno == .noSpace)
+        #expect(output.streamErrno == .noSpace)
     }
 
     @Test func `a full disk is told on a loop, also when nothing more is written`() async throws {
@@ -140,7 +140,7 @@ import Testing
             }
             output.start(recorder)
             #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.events.last == .errorOccurred && output.streamError as? Errno == .noSpace)
+            #expect(recorder.events.last == .errorOccurred && output.streamErrno == .noSpace)
         }
     }
 
@@ -151,7 +151,7 @@ import Testing
             output.open()
             output.write([1])
             output.close()
-            #expect(output.streamStatus == .error && output.streamError as? Errno == .noSpace)
+            #expect(output.streamStatus == .error && output.streamErrno == .noSpace)
         }
     }
 }

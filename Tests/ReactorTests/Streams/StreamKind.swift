@@ -83,8 +83,8 @@ final class Fixture {
             let (peer, other) = try SocketPeer.pair()
             peer.send(Self.content)
             peer.close()
-            return Stream.socketPair(descriptor: other, closeWhenDone: true).input
-        case .connection: return Stream.socketPair(to: try connect { peer in peer.send(Self.content) }).input
+            return Stream.connection(descriptor: other, closeWhenDone: true).input
+        case .connection: return Stream.connection(to: try connect { peer in peer.send(Self.content) }).input
         default:
             let pair = Stream.boundPair(bufferSize: 6)
             pair.output.open()
@@ -107,9 +107,9 @@ final class Fixture {
         case .outputSocket:
             let (peer, other) = try SocketPeer.pair()
             peers.append(peer)
-            return Stream.socketPair(descriptor: other, closeWhenDone: true).output
+            return Stream.connection(descriptor: other, closeWhenDone: true).output
         case .outputConnection:
-            return Stream.socketPair(to: try connect { peer in _ = peer.receiveToEnd() }).output
+            return Stream.connection(to: try connect { peer in _ = peer.receiveToEnd() }).output
         default:
             let pair = Stream.boundPair(bufferSize: 65_536)
             pair.input.open()

@@ -20,7 +20,7 @@ import Testing
                 output.delegate = recorder
                 output.open()
                 if isScheduled { RunLoop.current.run(in: .default) } else { output.write([1]) }
-                try #require(output.streamError as? Errno == .brokenPipe)
+                try #require(output.streamErrno == .brokenPipe)
             }
         }
     }
@@ -39,7 +39,7 @@ import Testing
             output.open()
             output.write([1])
             sigpending(&pending)
-            try #require(output.streamError as? Errno == .brokenPipe && sigismember(&pending, SIGPIPE) == 1)
+            try #require(output.streamErrno == .brokenPipe && sigismember(&pending, SIGPIPE) == 1)
         }
     }
 
@@ -60,7 +60,7 @@ import Testing
             let written = output.writeOnce(bytes)
             reader.join()
             try #require(written > 0 && written < bytes.count && output.streamError == nil)
-            try #require(output.writeOnce(bytes) == -1 && output.streamError as? Errno == .brokenPipe)
+            try #require(output.writeOnce(bytes) == -1 && output.streamErrno == .brokenPipe)
         }
     }
 
@@ -76,7 +76,7 @@ import Testing
             output.open()
             output.write([1])
             sigpending(&pending)
-            try #require(output.streamError as? Errno == .brokenPipe && sigismember(&pending, SIGPIPE) == 0)
+            try #require(output.streamErrno == .brokenPipe && sigismember(&pending, SIGPIPE) == 0)
         }
     }
 
@@ -101,7 +101,7 @@ import Testing
                 output.delegate = recorder
                 output.open()
                 if isScheduled { RunLoop.current.run(in: .default) } else { output.write(pattern(20_000)) }
-                try #require(output.streamError as? Errno == .fileTooLarge)
+                try #require(output.streamErrno == .fileTooLarge)
                 try #require(try content(of: path).count == 10_000)
             }
         }
@@ -121,7 +121,7 @@ import Testing
             output.open()
             output.write([1])
             sigpending(&pending)
-            try #require(output.streamError as? Errno == .fileTooLarge)
+            try #require(output.streamErrno == .fileTooLarge)
             try #require(sigismember(&pending, SIGXFSZ) == (isPending ? 1 : 0))
         }
     }
@@ -132,8 +132,8 @@ import Testing
         let (input, output) = (InputStream(descriptor: closed), OutputStream(descriptor: closed))
         input.open()
         output.open()
-        #expect(input.streamError as? Errno == .badFileDescriptor)
-        #expect(output.streamError as? Errno == .badFileDescriptor)
+        #expect(input.streamErrno == .badFileDescriptor)
+        #expect(output.streamErrno == .badFileDescriptor)
     }
 
     @Test func `nothing stays open`() async {

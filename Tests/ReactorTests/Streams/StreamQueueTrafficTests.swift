@@ -79,7 +79,7 @@ import Testing
             let input =
                 kind == .pipe
                 ? InputStream(descriptor: near, closeWhenDone: true)
-                : Stream.socketPair(descriptor: near, closeWhenDone: true).input
+                : Stream.connection(descriptor: near, closeWhenDone: true).input
             let (read, end) = (Shared<[UInt8]>([]), Answer<Void>())
             let counter = Counter { stream, event in
                 switch event {

@@ -93,10 +93,10 @@ import Testing
         let input = InputStream(path: "/nowhere/at/all")
         input.open()
         #expect(input.streamStatus == .error)
-        #expect(input.streamError as? Errno == .noSuchFileOrDirectory)
+        #expect(input.streamErrno == .noSuchFileOrDirectory)
         input.close()
         #expect(input.streamStatus == .error)
-        #expect(input.streamError as? Errno == .noSuchFileOrDirectory)
+        #expect(input.streamErrno == .noSuchFileOrDirectory)
         #expect(input.read(upTo: 1).isEmpty)
     }
 

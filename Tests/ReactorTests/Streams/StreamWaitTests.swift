@@ -114,7 +114,7 @@ import Testing
         try await onItsOwnThread {
             let (peer, other) = try SocketPeer.pair()
             SocketPeer.narrow(other.rawValue)
-            let (input, output) = Stream.socketPair(descriptor: other, closeWhenDone: true)
+            let (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
             output.writeBufferSize = 1000
             for stream in [input, output] { stream.open() }
             let (writer, stream) = (try RunLoopThread(name: "writer"), Carrier(output))

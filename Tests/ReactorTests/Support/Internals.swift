@@ -11,20 +11,23 @@ func waitForStreamsThread() throws {
 
 func streamsLoop() throws -> RunLoop { try ResidentThread.streams.runLoop() }
 
+/// The limit of connections that a listener accepts in one pass.
+let connectionsPerPass = Listener.connectionsPerPass
+
 extension Stream {
     /// What the stream stands on, which must end with it.
     var internals: AnyObject { engine }
 
     /// What the halves of a socket share, and must end with them.
-    var channel: AnyObject? { socketChannel }
+    var sharedConnection: AnyObject? { socketConnection }
 
     /// When a byte last came or went, as the idle timeout sees it.
     var lastActivity: Deadline? {
-        let timeouts = socketChannel?.timeouts
+        let timeouts = socketConnection?.timeouts
         return timeouts.map { Deadline(uptimeNanoseconds: $0.lastActivity.load(ordering: .relaxed)) }
     }
 
-    var hasTimeoutTimer: Bool { socketChannel?.timeouts?.timer.withLock { $0 } != nil }
+    var hasTimeoutTimer: Bool { socketConnection?.timeouts?.timer.withLock { $0 } != nil }
 
-    private var socketChannel: SocketChannel? { (engine.backend as? SocketInput)?.channel }
+    private var socketConnection: SocketConnection? { (engine.backend as? SocketInput)?.connection }
 }

@@ -55,12 +55,12 @@ final class HandedStream {
             if fails { try closeReader() } else { try pipe.writeEnd.writeAll(Self.content) }
         case .socket where fails:
             stream =
-                Stream.socketPair(to: try SocketAddress(unixPath: folder.path.appending("none"))).input
+                Stream.connection(to: try SocketAddress(unixPath: folder.path.appending("none"))).input
         case .socket:
             let (peer, other) = try SocketPeer.pair()
             peer.send(Self.content)
             self.peer = peer
-            stream = Stream.socketPair(descriptor: other, closeWhenDone: true).input
+            stream = Stream.connection(descriptor: other, closeWhenDone: true).input
         }
     }
 

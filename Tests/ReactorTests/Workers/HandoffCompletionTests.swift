@@ -75,7 +75,7 @@ import Testing
         switch order.fate {
         case .endedAndTold: return "finished"
         case .endedUntold, .suspended: return order.isBefore ? "finished" : closed
-        case .failedAndTold, .failedUntold: return stream.streamError.map { "failed: \($0)" } ?? "no error"
+        case .failedAndTold, .failedUntold: return stream.streamErrno.map { "failed: \($0)" } ?? "no error"
         case .closed, .closedElsewhere: return closed
         case .cancelled: return "cancelled"
         }

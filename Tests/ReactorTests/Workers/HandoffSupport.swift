@@ -29,7 +29,7 @@ extension HandoffReport.Ending {
         case .finished: "finished"
         case .stopped: "stopped"
         case .cancelled: "cancelled"
-        case .failed(let error): "failed: \(error)"
+        case .failed(let error): "failed: \((error as? IOError)?.errno ?? error)"
         }
     }
 }

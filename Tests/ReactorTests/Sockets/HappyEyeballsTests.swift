@@ -5,15 +5,15 @@ import Testing
 @testable import Reactor
 
 /// Several addresses, of which one may answer.
-@Suite struct SocketRaceTests {
-    /// What comes of connecting to one of `addresses`, and how long it took.
+@Suite struct HappyEyeballsTests {
+    /// The outcome of connecting to one of `addresses`, and how long it took.
     private func outcome(
         of addresses: [SocketAddress], within patience: Duration = RunLoop.testPatience
     ) -> (peer: SocketAddress?, error: Errno?, time: Duration) {
         var outcome: SocketConnector.Outcome?
         let begin = Deadline.now
-        let race = SocketRace(until: begin.advanced(by: patience)) { outcome = $0 }
-        race.run(to: addresses)
+        let race = HappyEyeballs(until: begin.advanced(by: patience)) { outcome = $0 }
+        race.connect(to: addresses)
         while outcome == nil, RunLoop.current.run(mode: .default, before: .minutesAway) {}
         // Nothing is left to be done.
         #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test(arguments: AddressKind.allCases, AddressKind.allCases)
-    func `when the first address refuses, the second is tried at once`(
+    func `after a refusal the next address is tried at once`(
         first: AddressKind, second: AddressKind
     )
         async throws
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `when the first address is silent, the second is tried after a quarter of a second`()
+    @Test func `after 250 ms of silence the next address is tried`()
         async throws
     {
         try await onItsOwnThread {
@@ -49,14 +49,14 @@ import Testing
         }
     }
 
-    @Test func `a refusal after a silence brings the next address at once, and the silent one may still win`()
+    @Test func `a silent address may still win after later ones have refused`()
         async throws
     {
         try await onItsOwnThread {
             let silent = try FullServer(.path)
             var outcome: SocketConnector.Outcome?
-            let race = SocketRace(until: .minutesAway) { outcome = $0 }
-            race.run(to: [silent.address, try refusingAddress(), try refusingAddress(.ipv6)])
+            let race = HappyEyeballs(until: .minutesAway) { outcome = $0 }
+            race.connect(to: [silent.address, try refusingAddress(), try refusingAddress(.ipv6)])
             RunLoop.current.run(in: .default, until: .after(milliseconds: 5))
             #expect(outcome == nil)
             silent.acceptOne()
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func `when all addresses fail, the last one's error is told`() async throws {
+    @Test func `if all addresses fail, the error is the last one's`() async throws {
         try await onItsOwnThread {
             let (refusing, missing) = (try refusingAddress(), try refusingAddress(.path))
             #expect(outcome(of: [refusing, missing]).error == .noSuchFileOrDirectory)
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func `when all addresses are silent, time is up in the end`() async throws {
+    @Test func `if all addresses are silent, the attempt times out`() async throws {
         try await onItsOwnThread {
             let silent = [try FullServer(), try FullServer(.ipv6), try FullServer(.abstract)]
             let (_, error, time) = outcome(of: silent.map(\.address), within: .milliseconds(600))
@@ -83,24 +83,26 @@ import Testing
         }
     }
 
-    @Test func `ending a race whose listener is full leaves no timer`() async throws {
+    @Test func `cancelling a retry of a full listener leaves no timer`() async throws {
         try await onItsOwnThread {
             let full = try FullServer(.path)
-            let race = SocketRace(until: .minutesAway) { _ in Issue.record("it had ended") }
-            race.run(to: [full.address])
-            race.end()
+            let race = HappyEyeballs(until: .minutesAway) { _ in Issue.record("it had ended") }
+            race.connect(to: [full.address])
+            race.cancel()
             #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
         }
     }
 
-    @Test func `no descriptor is left, whoever wins, loses or ends the race`() async {
+    @Test func `success, failure and cancellation leave no descriptor open`() async {
         await #expect(processExitsWith: .success) {
             let (silent, server) = (try FullServer(), try SocketServer())
             func once(_ way: Int) throws {
                 var outcome: SocketConnector.Outcome?
-                let race = SocketRace(until: .after(milliseconds: way == 1 ? 300 : 100_000)) { outcome = $0 }
-                race.run(to: [silent.address] + (way == 0 ? [server.address] : [silent.address]))
-                if way == 2 { race.end() }
+                let race = HappyEyeballs(until: .after(milliseconds: way == 1 ? 300 : 100_000)) {
+                    outcome = $0
+                }
+                race.connect(to: [silent.address] + (way == 0 ? [server.address] : [silent.address]))
+                if way == 2 { race.cancel() }
                 while outcome == nil, RunLoop.current.run(mode: .default, before: .minutesAway) {}
                 // The outcome is dropped, and its socket with it.
             }
@@ -111,27 +113,27 @@ import Testing
     }
 }
 
-/// A listener that answers nobody any longer: who connects goes on connecting.
+/// A listener with a full backlog: further clients keep connecting.
 final class FullServer {
     private let server: SocketServer
-    private var guests: [CInt] = []
+    private var clients: [CInt] = []
     var address: SocketAddress { server.address }
 
     init(_ kind: AddressKind = .ipv4) throws {
         server = try SocketServer(kind, backlog: 0)
-        // One is taken in, and one more may be.
+        // The kernel accepts one client, and one more fits in the backlog.
         for _ in 0..<2 {
             let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue)
-            let guest = socket(CInt(address.family.rawValue), type, 0)
-            guests.append(guest)
-            _ = address.withSockAddr { connect(guest, $0, $1) }
+            let client = socket(CInt(address.family.rawValue), type, 0)
+            clients.append(client)
+            _ = address.withSockAddr { connect(client, $0, $1) }
         }
-        var request = pollfd(fd: guests[0], events: Int16(POLLOUT), revents: 0)
+        var request = pollfd(fd: clients[0], events: Int16(POLLOUT), revents: 0)
         try #require(poll(&request, 1, 60_000) == 1)
     }
 
-    deinit { for guest in guests { close(guest) } }
+    deinit { for client in clients { close(client) } }
 
-    /// Makes room for one more.
+    /// Accepts one client, which makes room for another.
     func acceptOne() { _ = try? server.accept() }
 }

@@ -1,0 +1,329 @@
+import CReactorLinux
+import Glibc
+import SystemPackage
+
+/// What most connections do not have, or have only for a while.
+struct SocketDetails {
+    /// Takes one word, and no further memory while everything has its default.
+    indirect enum Box {
+        case defaults
+        case custom(SocketDetails)
+    }
+
+    var options = SocketOptions()
+    var requirements = SocketRequirements()
+    /// Makes the connection.
+    var connector: SocketConnector?
+    /// The peer that the connector has found.
+    var peer: SocketAddress?
+    /// Set with the first timeout.
+    var timeouts: SocketTimeouts?
+    var waits = SocketWaits()
+    /// The write buffer of an output that was closed before the socket is.
+    var closedBuffer: WriteBuffer?
+}
+
+/// The waits of threads for the halves of a socket.
+struct SocketWaits {
+    private var input: DescriptorWait?
+    private var output: DescriptorWait?
+
+    subscript(half: SocketConnection.Half) -> DescriptorWait? {
+        get { half == .input ? input : output }
+        set { if half == .input { input = newValue } else { output = newValue } }
+    }
+}
+
+// MARK: - Options
+
+/// The options of a pair of socket streams.
+struct SocketOptions {
+    /// How long resolving and connecting may take: less than the kernel's two minutes of SYN retries, as in
+    /// BSD.
+    var connectTimeout: Duration = .seconds(75)
+    var idleTimeout: Duration?
+    var writeTimeout: Duration?
+    /// Nil for the system's default.
+    var noDelay: Bool?
+    var keepAlive: Bool?
+    var serviceType: SocketServiceType?
+
+    /// Sets the options of the socket itself. Options that its family does not have are ignored.
+    func apply(to socket: FileDescriptor) {
+        if let noDelay { try? socket.setOption(CInt(IPPROTO_TCP), TCP_NODELAY, noDelay ? 1 : 0) }
+        if let keepAlive { try? socket.setOption(SOL_SOCKET, SO_KEEPALIVE, keepAlive ? 1 : 0) }
+        guard let serviceType else { return }
+        // The lower two bits of the octet are for congestion notification.
+        let octet = serviceType.codePoint << 2
+        try? socket.setOption(CInt(IPPROTO_IP), IP_TOS, octet)
+        try? socket.setOption(CInt(IPPROTO_IPV6), IPV6_TCLASS, octet)
+    }
+
+    func property(_ key: Stream.PropertyKey) -> Any? {
+        switch key {
+        case .socketConnectTimeoutKey: connectTimeout
+        case .socketIdleTimeoutKey: idleTimeout
+        case .socketWriteTimeoutKey: writeTimeout
+        case .socketNoDelayKey: noDelay
+        case .socketKeepAliveKey: keepAlive
+        case .serviceType: serviceType?.name
+        default: nil
+        }
+    }
+
+    /// Returns false if there is no such option, or if it cannot have that value.
+    mutating func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        switch key {
+        case .socketConnectTimeoutKey:
+            guard let timeout = value as? Duration, timeout > .zero else { return false }
+            connectTimeout = timeout
+        case .socketIdleTimeoutKey: return Self.set(&idleTimeout, value)
+        case .socketWriteTimeoutKey: return Self.set(&writeTimeout, value)
+        case .socketNoDelayKey:
+            guard let isOn = value as? Bool else { return false }
+            noDelay = isOn
+        case .socketKeepAliveKey:
+            guard let isOn = value as? Bool else { return false }
+            keepAlive = isOn
+        case .serviceType:
+            guard let type = SocketServiceType(propertyName(value)) else { return false }
+            serviceType = type
+        default: return false
+        }
+        return true
+    }
+
+    /// A timeout is positive, or nil for none.
+    private static func set(_ timeout: inout Duration?, _ value: Any?) -> Bool {
+        guard let value else {
+            timeout = nil
+            return true
+        }
+        guard let new = value as? Duration, new > .zero else { return false }
+        timeout = new
+        return true
+    }
+}
+
+/// One of Cocoa's network service types, and its differentiated services code point according to RFC 4594.
+struct SocketServiceType {
+    let name: String
+    let codePoint: CInt
+
+    /// Nil if there is no such type.
+    init?(_ name: String?) {
+        // CS5, AF41, CS1 and EF.
+        switch name {
+        case "kCFStreamNetworkServiceTypeVoIP", "kCFStreamNetworkServiceTypeCallSignaling": codePoint = 40
+        case "kCFStreamNetworkServiceTypeVideo": codePoint = 34
+        case "kCFStreamNetworkServiceTypeBackground": codePoint = 8
+        case "kCFStreamNetworkServiceTypeVoice": codePoint = 46
+        default: return nil
+        }
+        self.name = name!
+    }
+}
+
+/// The name that a property's value stands for: a string, Foundation's too, or a value with a string as its
+/// raw value, boxed or not.
+func propertyName(_ value: Any?) -> String? {
+    value as? String ?? (value as? any RawRepresentable)?.rawValue as? String
+}
+
+// MARK: - Requirements
+
+/// Why a stream does not open, or stops: it is required to do what this library does not support.
+///
+/// The stream neither sends plain bytes in place of protected ones, nor connects without the proxy.
+public enum StreamRequirementError: Error, Hashable, Sendable {
+    /// A security level other than none was set. The value is Cocoa's name of the level.
+    case securityUnavailable(level: String)
+    /// A SOCKS proxy was set.
+    case proxyUnavailable
+}
+
+extension StreamRequirementError: CustomStringConvertible {
+    /// The reason.
+    public var description: String {
+        switch self {
+        case .securityUnavailable(let level):
+            "the stream has no TLS, which the security level \(level) requires"
+        case .proxyUnavailable: "the stream cannot connect through a SOCKS proxy"
+        }
+    }
+}
+
+/// What a client requires of a connection and this library does not support.
+struct SocketRequirements {
+    static let noSecurity = "kCFStreamSocketSecurityLevelNone"
+    private static let anySecurity = "kCFStreamSocketSecurityLevelNegotiatedSSL"
+
+    /// Cocoa's name of the level.
+    var securityLevel = noSecurity
+    var isProxied = false
+
+    /// Why the connection may not be made, or not be used any longer.
+    var refusal: StreamRequirementError? {
+        if securityLevel != Self.noSecurity { return .securityUnavailable(level: securityLevel) }
+        return isProxied ? .proxyUnavailable : nil
+    }
+
+    /// The security level that a property's value requires: a name, as a string or in a type of its own,
+    /// boxed, or in a dictionary of settings. An unknown value requires security.
+    static func securityLevel(_ value: Any?) -> String {
+        guard let value else { return noSecurity }
+        if let name = propertyName(value) { return name }
+        guard let settings = value as? [AnyHashable: Any], let level = settings.first(where: isLevel) else {
+            return anySecurity
+        }
+        return securityLevel(level.value)
+    }
+
+    private static func isLevel(_ setting: (key: AnyHashable, value: Any)) -> Bool {
+        let name = propertyName(setting.key.base)
+        return name == "kCFStreamSSLLevel" || name == Stream.PropertyKey.securityLevel.rawValue
+    }
+}
+
+extension SocketConnection {
+    /// Why neither half opens or moves another byte.
+    var refusal: StreamRequirementError? { state.withLock { $0.refusal } }
+
+    /// Whether an open half has a ``refusal``. That came with a fault, and checking for the fault first
+    /// spares the lock.
+    var isRefused: Bool { fault != nil && refusal != nil }
+
+    /// Changes the requirements. A connection that cannot meet them, and exists or is being made, fails.
+    ///
+    /// - Returns: False if it has failed so already.
+    private func require(_ change: (inout SocketRequirements) -> Void) -> Bool {
+        let (isChanged, isLate, connector) = state.withLock { state -> (Bool, Bool, SocketConnector?) in
+            guard !state.hasOpened || state.refusal == nil else { return (false, false, nil) }
+            change(&state.details.requirements)
+            let isLate = state.hasOpened && state.refusal != nil
+            return (true, isLate, isLate ? state.details.connector.take() : nil)
+        }
+        guard isLate else { return isChanged }
+        connector?.cancel()
+        changed?.broadcast()
+        fail(.protocolNotSupported, on: nil)
+        return true
+    }
+
+    /// Returns false for a connection that exists or is being made.
+    private func requireProxy(_ isProxied: Bool) -> Bool {
+        if case .descriptor = origin { return false }
+        guard state.withLock({ !$0.hasOpened }) else { return false }
+        return require { $0.isProxied = isProxied }
+    }
+}
+
+// MARK: - Properties
+
+extension SocketConnection {
+    func property(_ key: Stream.PropertyKey) -> Any? {
+        switch key {
+        case .socketDescriptorKey:
+            let number = holder.number
+            return number >= 0 ? FileDescriptor(rawValue: number) : nil
+        case .shouldCloseNativeSocketKey: return holder.closesWhenDone
+        case .socketRemoteHostNameKey:
+            if case .host(let host, _) = origin { return host }
+            return peer?.host
+        case .socketRemotePortNumberKey:
+            if case .host(_, let port) = origin { return Int(port) }
+            return peer?.port.map { Int($0) }
+        case .securityLevel: return state.withLock { $0.details.requirements.securityLevel }
+        case .socketRemoteAddressKey: return peer
+        case .socketLocalAddressKey:
+            return try? holder.use { (number) throws(Errno) in
+                try SocketAddress.local(of: FileDescriptor(rawValue: number))
+            }
+        case .writeBufferSizeKey: return bufferSlot.limit
+        default: return state.withLock { $0.details.options.property(key) }
+        }
+    }
+
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        switch key {
+        case .shouldCloseNativeSocketKey:
+            guard let closes = value as? Bool else { return false }
+            holder.closesWhenDone = closes
+            return true
+        case .securityLevel, .securitySettings:
+            let level = SocketRequirements.securityLevel(value)
+            return require { $0.securityLevel = level }
+        case .socksProxy: return requireProxy(value != nil)
+        case .writeBufferSizeKey:
+            guard let size = nonNegativeInteger(value) else { return false }
+            bufferSlot.setLimit(size) { bufferTransport }
+            return true
+        default: return setOption(value, key)
+        }
+    }
+
+    private func setOption(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        let isSet = state.withLock { state in
+            if key == .socketConnectTimeoutKey, !state.isUnopened { return false }
+            return state.details.options.setProperty(value, key)
+        }
+        guard isSet else { return false }
+        try? holder.use { (number) throws(Errno) in
+            state.withLock { $0.details.options }.apply(to: FileDescriptor(rawValue: number))
+        }
+        startTimeouts()
+        return true
+    }
+
+    private var peer: SocketAddress? {
+        if let known = state.withLock({ $0.details.peer }) ?? origin.address { return known }
+        return try? holder.use { (number) throws(Errno) in
+            try SocketAddress.peer(of: FileDescriptor(rawValue: number))
+        }
+    }
+}
+
+// MARK: - Errors
+
+extension SocketConnection {
+    /// What has failed, if `half` has.
+    func failedOperation(of half: Half) -> IOError.Operation {
+        let isConnected = state.withLock { state in
+            if case .ready = state.connecting { true } else { false }
+        }
+        guard isConnected else { return .connect }
+        return half == .input ? .read : .write
+    }
+
+    /// The peer, as an error names it.
+    var subject: String {
+        switch origin {
+        case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+        case .address(let address), .descriptor(_, peer: let address?):
+            address == .unixUnnamed ? "a Unix-domain peer" : "\(address)"
+        case .descriptor(let number, peer: nil): "descriptor \(number)"
+        }
+    }
+}
+
+extension SocketConnection.Origin {
+    fileprivate var address: SocketAddress? {
+        switch self {
+        case .address(let address): address
+        case .descriptor(_, let peer): peer
+        case .host: nil
+        }
+    }
+}
+
+extension SocketConnection.State {
+    fileprivate var isUnopened: Bool {
+        if case .waiting = connecting { details.connector == nil } else { false }
+    }
+
+    /// How long the peer may accept no byte once the stream is closed.
+    var stallTimeout: Duration {
+        guard case .custom(let details) = detailsBox else { return WriteBuffer.defaultStallTimeout }
+        return details.options.writeTimeout ?? WriteBuffer.defaultStallTimeout
+    }
+}

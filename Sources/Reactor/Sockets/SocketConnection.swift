@@ -1,0 +1,287 @@
+import Glibc
+import Synchronization
+import SystemPackage
+
+/// The socket that the two streams of a pair share, from before it exists until both are closed.
+final class SocketConnection: Sendable {
+    enum Half {
+        case input
+        case output
+    }
+
+    /// Where the socket comes from.
+    enum Origin: Sendable {
+        /// An existing socket, and its peer where that is known.
+        case descriptor(CInt, peer: SocketAddress?)
+        case address(SocketAddress)
+        case host(String, port: UInt16)
+    }
+
+    struct State {
+        var detailsBox = SocketDetails.Box.defaults
+        var connecting = Availability.waiting
+        var hasOpened = false
+        /// Why the connection has failed. Bytes that arrived before that can still be read.
+        var fault: (error: Errno, half: Half?)?
+        /// The engines of the halves, which are refreshed after changes; nil until they are open.
+        var input: StreamEngine?
+        var output: StreamEngine?
+        var isInputClosed = false
+        var isOutputClosed = false
+
+        var isClosed: Bool { isInputClosed && isOutputClosed }
+
+        /// Whether a socket that gets connected now is of no use.
+        var isOver: Bool { isClosed || refusal != nil }
+
+        /// The progress of opening a half.
+        var progress: Availability { refusal.map { .failed($0) } ?? connecting }
+
+        /// Why neither half opens or moves another byte.
+        var refusal: StreamRequirementError? {
+            if case .custom(let details) = detailsBox { details.requirements.refusal } else { nil }
+        }
+
+        var details: SocketDetails {
+            get { if case .custom(let details) = detailsBox { details } else { SocketDetails() } }
+            set { detailsBox = .custom(newValue) }
+        }
+
+        func isClosed(_ half: Half) -> Bool { half == .input ? isInputClosed : isOutputClosed }
+    }
+
+    let holder: DescriptorHolder
+    let origin: Origin
+    let state: Mutex<State>
+    /// Whether `fault` is set: spares every read and write the lock.
+    private let hasFault = Atomic(false)
+    private let process = ProcessIdentity.current
+    /// Announced to threads that wait for the connection; nil for an existing socket.
+    let changed: Condition?
+    let bufferSlot = WriteBufferSlot()
+    /// Whether there is a timeout: otherwise no clock is read.
+    let isTimed = Atomic(false)
+
+    /// Shares an existing descriptor, which must be a socket's.
+    init(_ holder: DescriptorHolder, peer: SocketAddress? = nil) {
+        self.holder = holder
+        origin = .descriptor(holder.number, peer: peer)
+        changed = nil
+        state = Mutex(State(connecting: .ready))
+    }
+
+    /// Uses an existing socket in one direction only.
+    convenience init(_ holder: DescriptorHolder, only half: Half) {
+        self.init(holder)
+        state.withLock { ($0.isInputClosed, $0.isOutputClosed) = (half == .output, half == .input) }
+    }
+
+    /// Shares a socket that is connected when the first half is opened.
+    init(connectingTo origin: Origin) {
+        holder = DescriptorHolder()
+        self.origin = origin
+        changed = Condition()
+        state = Mutex(State())
+    }
+
+    // MARK: Opening
+
+    func open(_ half: Half, for engine: StreamEngine) {
+        let connector = state.withLock { state -> SocketConnector? in
+            state.hasOpened = true
+            // A half that another thread has closed already would never release the engine.
+            switch half {
+            case .input: if !state.isInputClosed { state.input = engine }
+            case .output:
+                guard !state.isOutputClosed else { break }
+                state.output = engine
+                bufferSlot.open(for: engine) { bufferTransport }
+            }
+            guard case .waiting = state.progress, state.details.connector == nil else { return nil }
+            let connector = makeConnector(timeout: state.details.options.connectTimeout)
+            state.details.connector = connector
+            return connector
+        }
+        if let connector { connector.start() } else { startTimeouts() }
+    }
+
+    private func makeConnector(timeout: Duration) -> SocketConnector {
+        SocketConnector(to: origin, timeout: timeout) { [weak self] outcome in
+            self?.finishConnecting(outcome)
+        }
+    }
+
+    var progress: Availability { state.withLock { $0.progress } }
+
+    private func finishConnecting(_ result: Result<ConnectedSocket, any Error>) {
+        state.withLock { state in
+            state.details.connector = nil
+            switch result {
+            case .failure(let error): state.connecting = .failed(error)
+            case .success(let connected):
+                guard !state.isOver, let number = connected.socket.release() else { break }
+                holder.adopt(number)
+                state.details.options.apply(to: FileDescriptor(rawValue: number))
+                state.details.peer = connected.peer
+                state.connecting = .ready
+            }
+        }
+        changed?.broadcast()
+        startTimeouts()
+        notify(.input)
+        notify(.output)
+    }
+
+    // MARK: Closing
+
+    /// Closes one half. The socket is closed, and the peer finds out, with the second one.
+    func close(_ half: Half) {
+        let closing = state.withLock { $0.close(half, bufferSlot) }
+        closing.connector?.cancel()
+        closing.wait?.end()
+        changed?.broadcast()
+        guard closing.isOver else {
+            _ = closing.buffer?.finish(.stop, stallTimeout: closing.stallTimeout)
+            return
+        }
+        stopTimeouts()
+        closeSocket(closing)
+    }
+
+    /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to
+    /// send.
+    private func closeSocket(_ closing: Closing) {
+        // In a child of fork(2) the connection is the parent's, and must not be shut down.
+        let isOwned = holder.closesWhenDone && fault == nil && process.isCurrent
+        defer { holder.close() }
+        let ending: WriteBuffer.Ending = isOwned ? .close : .stop
+        if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }
+        guard isOwned, GracefulClose.isNeeded(for: holder) else { return }
+        GracefulClose.begin(for: holder, stallTimeout: closing.stallTimeout, engine: closing.output)
+    }
+
+    /// Delays process exit until the peer has everything, once the socket was shut down.
+    func awaitAcknowledgement() {
+        guard holder.unacknowledgedByteCount > 0, let own = holder.duplicate() else { return }
+        let (engine, stallTimeout) = state.withLock { ($0.output, $0.stallTimeout) }
+        GracefulClose.awaitAcknowledgement(on: own, stallTimeout: stallTimeout, engine: engine)
+    }
+
+    /// What remains to be done without the lock after a half was closed.
+    struct Closing {
+        /// Whether the socket is to be closed.
+        var isOver = false
+        var connector: SocketConnector?
+        var wait: DescriptorWait?
+        /// The output's write buffer, once the output is closed.
+        var buffer: WriteBuffer?
+        var stallTimeout: Duration
+        /// The output's engine, once both halves are closed.
+        var output: StreamEngine?
+    }
+
+    // MARK: Moving bytes
+
+    // The halves have no holder of their own, and would retain this one for each call.
+
+    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int { try unsafe holder.send(bytes) }
+
+    func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
+        try unsafe holder.receive(into: buffer)
+    }
+
+    // MARK: Faults
+
+    /// Records why the connection has failed, and notifies the other half; or both, if neither half found
+    /// out.
+    func fail(_ error: Errno, on half: Half?) {
+        let waits = state.withLock { state -> SocketWaits? in
+            guard state.fault == nil else { return nil }
+            state.fault = (error, half)
+            hasFault.store(true, ordering: .releasing)
+            return state.details.waits
+        }
+        guard let waits else { return }
+        for half in [Half.input, .output] { waits[half]?.end() }
+        bufferSlot.buffer?.abandon(error)
+        if half != .input { notify(.input) }
+        if half != .output { notify(.output) }
+    }
+
+    /// Why the connection has failed.
+    var fault: Errno? { hasFault.load(ordering: .acquiring) ? state.withLock { $0.fault?.error } : nil }
+
+    /// Why the connection has failed, unless bytes that arrived before may be left to read.
+    var faultForReading: Errno? {
+        guard hasFault.load(ordering: .acquiring) else { return nil }
+        return state.withLock { $0.fault?.half == .output ? nil : $0.fault?.error }
+    }
+
+    func notify(_ half: Half) {
+        let engine = state.withLock { half == .input ? $0.input : $0.output }
+        engine?.refresh()
+    }
+
+    // MARK: Waiting
+
+    /// Waits until a read or a write would not block, or the connection has failed.
+    ///
+    /// - Throws: `Errno.canceled` when another thread closes the half.
+    func wait(for events: CInt, _ half: Half) throws(Errno) {
+        let wait = try state.withLock { (state) throws(Errno) -> DescriptorWait? in
+            if state.isClosed(half) { throw .canceled }
+            return state.fault == nil ? state.wait(of: half) : nil
+        }
+        guard let wait else { return }
+        _ = try holder.use { (number) throws(Errno) in try wait.wait(for: events, of: number) }
+    }
+
+    /// Waits until connecting has succeeded or failed, or another thread closes the half.
+    func waitUntilOpen(_ half: Half) {
+        guard let changed else { return }
+        while true {
+            let generation = changed.generation
+            let isOver = state.withLock { state in
+                if case .waiting = state.progress { state.isClosed(half) } else { true }
+            }
+            if isOver { return }
+            changed.wait(after: generation)
+        }
+    }
+}
+
+extension SocketConnection.State {
+    /// Closes a half. The output's engine and write buffer stay until the socket is closed too: one is
+    /// notified of lost bytes, and the other may still have to send some.
+    fileprivate mutating func close(
+        _ half: SocketConnection.Half, _ bufferSlot: borrowing WriteBufferSlot
+    ) -> SocketConnection.Closing {
+        var closing = SocketConnection.Closing(stallTimeout: stallTimeout)
+        switch half {
+        case .input: (isInputClosed, input) = (true, nil)
+        case .output:
+            isOutputClosed = true
+            if let buffer = bufferSlot.close() {
+                details.closedBuffer = buffer
+                closing.buffer = buffer
+            }
+        }
+        if case .custom(let details) = detailsBox { closing.wait = details.waits[half] }
+        guard isClosed else { return closing }
+        if case .waiting = connecting { connecting = .failed(Errno.canceled) }
+        closing.isOver = true
+        closing.output = output.take()
+        if case .custom = detailsBox {
+            closing.connector = details.connector.take()
+            closing.buffer = details.closedBuffer.take()
+        }
+        return closing
+    }
+
+    fileprivate mutating func wait(of half: SocketConnection.Half) -> DescriptorWait {
+        if let known = details.waits[half] { return known }
+        let wait = DescriptorWait()
+        details.waits[half] = wait
+        return wait
+    }
+}

@@ -1,0 +1,60 @@
+package import Reactor
+package import SystemPackage
+import Testing
+
+extension Stream {
+    /// The errno value of ``streamError``, if that is an ``IOError``.
+    package var streamErrno: Errno? { (streamError as? IOError)?.errno }
+}
+
+// Tests that expect no faults and no events leave the handlers out: either is an issue.
+
+extension Listener {
+    package convenience init(
+        _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler
+    ) throws(Errno) {
+        do throws(IOError) {
+            try self.init(address, options: options, handler: handler) { Issue.record($1) }
+        } catch { throw error.errno }
+    }
+
+    package convenience init(descriptor: FileDescriptor, handler: @escaping Handler) throws(Errno) {
+        do throws(IOError) {
+            try self.init(descriptor: descriptor, handler: handler) { Issue.record($1) }
+        } catch { throw error.errno }
+    }
+}
+
+extension DatagramSocket {
+    package static func failOnEvent(_ socket: DatagramSocket, _ event: Event) {
+        Issue.record("unexpected event: \(event)")
+    }
+
+    package convenience init(
+        boundTo address: SocketAddress, options: Options = Options(), receive: @escaping Receiver
+    ) throws(Errno) {
+        do throws(IOError) {
+            try self.init(boundTo: address, options: options, receive: receive, events: Self.failOnEvent)
+        } catch { throw error.errno }
+    }
+
+    package convenience init(
+        connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil, options: Options = Options(),
+        receive: @escaping Receiver
+    ) throws(Errno) {
+        do throws(IOError) {
+            try self.init(
+                connectedTo: peer, boundTo: address, options: options, receive: receive,
+                events: Self.failOnEvent)
+        } catch { throw error.errno }
+    }
+
+    package convenience init(
+        descriptor: FileDescriptor, options: Options = Options(), receive: @escaping Receiver
+    ) throws(Errno) {
+        do throws(IOError) {
+            try self.init(
+                descriptor: descriptor, options: options, receive: receive, events: Self.failOnEvent)
+        } catch { throw error.errno }
+    }
+}
