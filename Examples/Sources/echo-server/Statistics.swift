@@ -1,29 +1,31 @@
 import Reactor
 import Synchronization
 
-/// What has come of all connections. The one thing that the threads share.
-final class Tally: Sendable {
+/// The statistics of all connections, which the servers' threads share.
+final class Statistics: Sendable {
     private struct Counts {
         var connections = 0
         var openConnections = 0
         var peakConnections = 0
-        var cutConnections = 0
+        var abortedConnections = 0
         var messages = 0
         var bytes = 0
-        var servers: Int
+        var runningServers: Int
     }
 
     private let counts: Mutex<Counts>
     private let beginning = Deadline.now
-    private let onEnd: @Sendable () -> Void
+    private let onFinish: @Sendable () -> Void
 
-    /// Makes an empty tally for so many servers; `onEnd` is called when the last of them has ended.
-    init(servers: Int, onEnd: @escaping @Sendable () -> Void) {
-        counts = Mutex(Counts(servers: servers))
-        self.onEnd = onEnd
+    /// - Parameters:
+    ///   - serverCount: The number of servers, which all count as running.
+    ///   - onFinish: Called when the last server has finished, on its thread.
+    init(serverCount: Int, onFinish: @escaping @Sendable () -> Void) {
+        counts = Mutex(Counts(runningServers: serverCount))
+        self.onFinish = onFinish
     }
 
-    func noteConnection() {
+    func connectionOpened() {
         counts.withLock { counts in
             counts.connections += 1
             counts.openConnections += 1
@@ -31,7 +33,7 @@ final class Tally: Sendable {
         }
     }
 
-    func noteEnd(of session: EchoSession) {
+    func connectionClosed(_ session: EchoSession) {
         let (messages, bytes) = (session.messageCount, session.byteCount)
         counts.withLock { counts in
             counts.openConnections -= 1
@@ -40,24 +42,24 @@ final class Tally: Sendable {
         }
     }
 
-    /// Counts connections that the server has to close itself.
-    func noteCut(_ number: Int) { counts.withLock { $0.cutConnections += number } }
+    /// Adds connections that the server closed because their clients had not disconnected.
+    func connectionsAborted(_ number: Int) { counts.withLock { $0.abortedConnections += number } }
 
-    func noteServerEnd() {
+    func serverFinished() {
         let isLast = counts.withLock { counts in
-            counts.servers -= 1
-            return counts.servers == 0
+            counts.runningServers -= 1
+            return counts.runningServers == 0
         }
-        if isLast { onEnd() }
+        if isLast { onFinish() }
     }
 
-    // MARK: In words
+    // MARK: Output
 
     var json: String {
         let counts = counts.withLock { $0 }
         let members: [(String, any CustomStringConvertible)] = [
             ("connections", counts.connections), ("peak_connections", counts.peakConnections),
-            ("cut_connections", counts.cutConnections), ("messages", counts.messages),
+            ("aborted_connections", counts.abortedConnections), ("messages", counts.messages),
             ("bytes", counts.bytes),
             ("seconds", (beginning.duration(to: .now) / .milliseconds(1)).rounded() / 1000),
         ]
@@ -68,7 +70,7 @@ final class Tally: Sendable {
         let counts = counts.withLock { $0 }
         return """
             \(counts.connections) connections, at most \(counts.peakConnections) at a time; \
-            \(counts.bytes) bytes in \(counts.messages) messages; \(counts.cutConnections) connections cut
+            \(counts.bytes) bytes in \(counts.messages) messages; \(counts.abortedConnections) connections aborted
             """
     }
 }
