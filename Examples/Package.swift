@@ -33,7 +33,7 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
-        // Shared by the programs: the handling of SIGINT and SIGTERM.
+        // Shared by the programs: the handling of SIGINT and SIGTERM, and JSON output.
         .target(
             name: "ExampleSupport",
             dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
@@ -42,7 +42,7 @@ let package = Package(
         example("line-reader", "CMalloc", "ExampleSupport", system),
         example("chat", "ExampleSupport", system),
         example("echo-server", "ExampleSupport", system),
-        example("timers"),
+        example("timers", "ExampleSupport"),
         // A symbolic link to the library's test support.
         .target(
             name: "ReactorTestSupport",

@@ -1,3 +1,4 @@
+import ExampleSupport
 import Reactor
 import Synchronization
 
@@ -14,7 +15,7 @@ final class Statistics: Sendable {
     }
 
     private let counts: Mutex<Counts>
-    private let beginning = Deadline.now
+    private let start = Deadline.now
     private let onFinish: @Sendable () -> Void
 
     /// - Parameters:
@@ -57,13 +58,15 @@ final class Statistics: Sendable {
 
     var json: String {
         let counts = counts.withLock { $0 }
-        let members: [(String, any CustomStringConvertible)] = [
-            ("connections", counts.connections), ("peak_connections", counts.peakConnections),
-            ("aborted_connections", counts.abortedConnections), ("messages", counts.messages),
-            ("bytes", counts.bytes),
-            ("seconds", (beginning.duration(to: .now) / .milliseconds(1)).rounded() / 1000),
+        let milliseconds = (start.duration(to: .now) / .milliseconds(1)).rounded()
+        let members: [(String, JSON)] = [
+            ("connections", .integer(counts.connections)),
+            ("peak_connections", .integer(counts.peakConnections)),
+            ("aborted_connections", .integer(counts.abortedConnections)),
+            ("messages", .integer(counts.messages)), ("bytes", .integer(counts.bytes)),
+            ("seconds", .real(milliseconds / 1000)),
         ]
-        return "{\(members.map { "\"\($0)\":\($1)" }.joined(separator: ","))}"
+        return JSON.object(members).description
     }
 
     var summary: String {

@@ -1,3 +1,4 @@
+import ExampleSupport
 import Reactor
 
 /// The results of all files.

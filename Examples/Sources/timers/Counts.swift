@@ -1,3 +1,5 @@
+import ExampleSupport
+
 /// How often each timer fired in each phase of the demonstration.
 struct Counts {
     /// A timer, named after its mode.
@@ -30,9 +32,11 @@ struct Counts {
 
     var json: String {
         let members = TimerName.allCases.flatMap { timer in
-            Phase.allCases.map { phase in "\"\(timer.rawValue)_\(phase.rawValue)\":\(self[timer, phase])" }
+            Phase.allCases.map { phase in
+                ("\(timer.rawValue)_\(phase.rawValue)", JSON.integer(self[timer, phase]))
+            }
         }
-        return "{\(members.joined(separator: ","))}"
+        return JSON.object(members).description
     }
 
     var table: String {
