@@ -128,7 +128,7 @@ import Testing
         _ = try await withServer { firstLine, _ in
             let port = try #require(firstLine.dropLast().split(separator: ":").last)
             let second = try Child("echo-server", ["--port", String(port)])
-            #expect(second.readErrors() == "Error: Address already in use\n")
+            #expect(second.readErrors() == "Error: listen at 127.0.0.1:\(port): Address already in use\n")
             #expect(second.wait() == .exit(1))
         }
     }
