@@ -1,5 +1,5 @@
 /// A JSON value (RFC 8259); an object's members keep their order.
-enum JSON: CustomStringConvertible {
+package enum JSON: CustomStringConvertible {
     case null
     case bool(Bool)
     case integer(Int)
@@ -8,7 +8,7 @@ enum JSON: CustomStringConvertible {
     case array([JSON])
     case object([(String, JSON)])
 
-    var description: String {
+    package var description: String {
         switch self {
         case .null: "null"
         case .bool(let value): "\(value)"

@@ -4,19 +4,19 @@ import Glibc
 import ReactorTestSupport
 import SystemPackage
 
-/// What has come of a program that ran to its end.
+/// The exit status and the output of a program that has ended.
 struct Outcome {
     let ending: Child.Ending
     let output: String
     let errors: String
 
-    /// The value of a number in the last line of the output, a JSON object.
+    /// The number for `key` in the last line of the output, a JSON object.
     subscript(key: String) -> Double? { (object[key] as? NSNumber)?.doubleValue }
 
     /// The keys of that object.
     var keys: Set<String> { Set(object.keys) }
 
-    /// The objects in a member of that object.
+    /// The array of objects for `key` in that object.
     func objects(_ key: String) -> [NSDictionary] { object[key] as? [NSDictionary] ?? [] }
 
     private var object: [String: Any] {
@@ -25,12 +25,12 @@ struct Outcome {
     }
 }
 
-/// Starts a program, has `body` deal with it, and waits until it has ended.
-func running(
+/// Starts a program, calls `body`, which returns its output, and waits until the program has ended.
+func run(
     _ program: String, _ arguments: [String], input: Child.End = .path("/dev/null"),
     output: Child.End = .pipe, _ body: @escaping @Sendable (Child) throws -> String = { $0.readOutput() }
 ) async throws -> Outcome {
-    try await offThePool {
+    try await onDispatchQueue {
         let child = try Child(program, arguments, input: input, output: output)
         let output = try body(child)
         child.closeInput()
@@ -38,8 +38,9 @@ func running(
     }
 }
 
-/// Does what waits on a thread that no other test needs.
-func offThePool<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result {
+/// Calls `body`, which may block, on a dispatch queue: Swift Testing's few threads must not block.
+func onDispatchQueue<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result
+{
     try await withCheckedThrowingContinuation { continuation in
         DispatchQueue(label: "child").async { continuation.resume(with: Swift.Result { try body() }) }
     }

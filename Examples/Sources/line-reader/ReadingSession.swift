@@ -3,11 +3,11 @@ import ExampleSupport
 import Reactor
 import SystemPackage
 
-/// What the program does on its main loop: has one file after another read on a worker queue, and stays free
-/// for signals, timers and the progress bar.
-final class Reading {
+/// The program's work on the main loop. Each file is read on a worker queue, while the loop handles signals, timers and
+/// the progress bar.
+final class ReadingSession {
     private let command: LineReaderCommand
-    private let beginning = Deadline.now
+    private let start = Deadline.now
     private let loop = RunLoop.current
     private let worker = DispatchQueue(label: "lines")
     private let printer = LinePrinter()
@@ -21,12 +21,12 @@ final class Reading {
         self.command = command
         interruption = try Interruption()
         heartbeat = Heartbeat()
-        // A line that is followed by a long silence is not kept waiting.
+        // Each tick flushes, so that lines appear even if the input pauses after them.
         if command.every != nil { heartbeat.onTick = { [printer, worker] in printer.flushSoon(on: worker) } }
     }
 
-    /// Whether there is any point in reading another file.
-    var goesOn: Bool { interruption.signal == nil && printer.fault == nil }
+    /// False after a signal or a failed write.
+    var shouldContinue: Bool { interruption.signal == nil && printer.fault == nil }
 
     /// Reads a file, and runs the loop meanwhile.
     func read(_ file: String) {
@@ -39,38 +39,38 @@ final class Reading {
         reader.start(
             progress: { [console] progress in console.show(progress, of: file) },
             completion: { [self] report in
-                take(report, of: file)
+                fileCompleted(file, report)
                 loop.stop()
             })
         loop.run(in: .default)
     }
 
-    /// Notes a file that there is no point in reading any more.
-    func leaveOut(_ file: String) { totals.add(FileTotals(path: file)) }
+    /// Records a file that is not read, because the program is about to end.
+    func skip(_ file: String) { totals.add(FileTotals(path: file)) }
 
-    private func take(_ report: HandoffReport<LineReader<LineVisitor>.Output>, of file: String) {
+    private func fileCompleted(_ file: String, _ report: HandoffReport<LineReader<LineVisitor>.Output>) {
         console.clear()
         let result = FileTotals(path: file, report)
         totals.add(result)
         guard let error = result.error else { return }
         hasFailed = true
-        console.complain("\(file == "-" ? "standard input" : file): \(error)")
+        console.printError("\(file == "-" ? "standard input" : file): \(error)")
     }
 
     /// Prints the totals.
     ///
-    /// - Returns: The exit code.
+    /// - Returns: The exit status.
     func finish() -> Int32 {
         let signal = interruption.signal
-        totals.finish(beginning.duration(to: .now), heartbeat, signal: signal.map(Interruption.name(of:)))
+        totals.finish(start.duration(to: .now), heartbeat, signal: signal.map(Interruption.name(of:)))
         heartbeat.stop()
-        interruption.stop()  // the last write may wait for its reader: a signal ends that in its usual way
-        worker.sync {}  // what a tick has asked to have written comes before the totals
+        interruption.stop()  // the last write may block: a signal then kills the process
+        worker.sync {}  // waits for flushes that a tick has requested
         printer.print(command.json ? totals.json : totals.summary)
-        // A reader that has gone has had enough: that is no failure.
+        // A closed pipe is not an error: its reader has what it needs.
         if let fault = printer.fault, fault != .brokenPipe {
             hasFailed = true
-            console.complain("standard output: \(fault)")
+            console.printError("standard output: \(fault)")
         }
         return signal.map { 128 + $0 } ?? (hasFailed ? 1 : 0)
     }

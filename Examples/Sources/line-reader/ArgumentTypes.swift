@@ -1,7 +1,7 @@
 import ArgumentParser
 import Reactor
 
-/// A number of bytes, such as 4096, 64K or 1M.
+/// A number of bytes on the command line, such as 4096, 64K or 1M.
 struct ByteCount: ExpressibleByArgument, CustomStringConvertible {
     let value: Int
 
@@ -12,13 +12,13 @@ struct ByteCount: ExpressibleByArgument, CustomStringConvertible {
         let unit = argument.last.flatMap { units[Character($0.uppercased())] }
         let digits = unit == nil ? argument[...] : argument.dropLast()
         guard let number = Int(digits), number > 0 else { return nil }
-        let (value, isTooMuch) = number.multipliedReportingOverflow(by: unit ?? 1)
-        guard !isTooMuch, value <= Self.greatest else { return nil }
+        let (value, overflows) = number.multipliedReportingOverflow(by: unit ?? 1)
+        guard !overflows, value <= Self.maximum else { return nil }
         self.value = value
     }
 
-    /// More than this in one piece is not what reading in pieces is about.
-    private static let greatest = 1 << 30
+    /// 1 GiB: larger buffers would defeat the purpose of reading in chunks.
+    private static let maximum = 1 << 30
 
     var description: String {
         value % (1 << 20) == 0 ? "\(value >> 20)M" : value % (1 << 10) == 0 ? "\(value >> 10)K" : "\(value)"
@@ -27,7 +27,7 @@ struct ByteCount: ExpressibleByArgument, CustomStringConvertible {
     var defaultValueDescription: String { description }
 }
 
-/// What becomes of a line that is too long.
+/// The treatment of lines that are longer than the limit.
 enum LongLines: String, CaseIterable, ExpressibleByArgument {
     case fail
     case truncate
@@ -42,7 +42,7 @@ enum LongLines: String, CaseIterable, ExpressibleByArgument {
     }
 }
 
-/// What ends a line.
+/// The line terminator.
 enum Terminator: String, CaseIterable, ExpressibleByArgument {
     case lf
     case crlf
