@@ -37,14 +37,12 @@ struct Recipient: ~Copyable {
 // MARK: - On a loop
 
 extension StreamEngine {
-    /// Delivers, on the thread of `source`'s loop, what is pending, and what the kernel reports.
-    @inline(__always)
-    func serve(_ source: StreamSource, _ readiness: Readiness) {
-        turn(on: source, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
-    }
-
-    /// - Parameter since: How many transfers there had been when the kernel was asked on purpose.
-    private func turn(on source: StreamSource, isReady: Bool, since: UInt64? = nil) {
+    /// Delivers what is pending, and what the kernel reports, on the thread of `source`'s loop.
+    ///
+    /// - Parameters:
+    ///   - isReady: Whether the kernel reports that bytes can be moved.
+    ///   - since: How many transfers there had been when the engine asked the kernel.
+    func turn(on source: StreamSource, isReady: Bool, since: UInt64? = nil) {
         var recipient: Recipient?
         let action = state.withLock { state in
             let action = state.machine.turn(

@@ -4,19 +4,18 @@ import SystemPackage
 
 /// What a run loop serves for a stream, with or without a descriptor.
 final class StreamSource: EventSource {
-    /// Kept alive until the source ends.
-    private var engine: StreamEngine?
+    private let engine: StreamEngine
 
     init(of engine: StreamEngine) {
         self.engine = engine
         super.init(-1, for: [])
     }
 
-    override func serve(_ readiness: Readiness) { engine?.serve(self, readiness) }
+    override func serve(_ readiness: Readiness) {
+        engine.turn(on: self, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
+    }
 
-    override func ended() { engine = nil }
-
-    override func loopEnded(_ loop: RunLoop) { engine?.loopEnded(loop) }
+    override func loopEnded(_ loop: RunLoop) { engine.loopEnded(loop) }
 
     /// The engine asks the kernel itself.
     override var confirmsLateReadiness: Bool { false }
