@@ -128,9 +128,11 @@ private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableR
 /// that ends leaves at once. Serving goes by rounds: what is recorded during one is served in the next, after
 /// the kernel has been asked again, so that nothing that keeps itself ready keeps others waiting.
 final class ReadyQueue {
-    /// A watch in the queue, of which no references are counted: that is what an event costs otherwise.
+    /// A watch in the queue, not retained: reference counting would dominate the cost of an event.
     ///
-    /// `@safe` is right because a watch leaves the queue before it ends.
+    /// `@safe` is right because `Watch.deinit` removes the watch from the queue, so no link in the queue dangles, and
+    /// because a link that ``takeFirst(before:)`` returns is used up by ``serve()``, which reads it before any client
+    /// code runs.
     @safe
     struct Link {
         private unowned(unsafe) let watch: Watch
