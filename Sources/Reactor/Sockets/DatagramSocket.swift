@@ -39,7 +39,7 @@ public final class DatagramSocket: EventSource {
 
     /// An event other than a datagram.
     public enum Event: Sendable, Hashable {
-        /// There is room again after a ``DatagramSocket/send(_:to:)`` that found none.
+        /// There is room again after a ``DatagramSocket/send(_:to:)-([UInt8],_)`` that found none.
         case hasSpaceAvailable
         /// The kernel has reported an error, such as `Errno.connectionRefused` if no socket receives at the
         /// connected address. The socket goes on.
@@ -89,7 +89,7 @@ public final class DatagramSocket: EventSource {
     /// Creates a socket that sends to `peer`, and receives only from there.
     ///
     /// - Parameters:
-    ///   - peer: The address that ``send(_:)`` sends to.
+    ///   - peer: The address that ``send(_:)-([UInt8])`` sends to.
     ///   - address: The socket's own address; nil for the kernel's choice. A Unix-domain socket without an
     ///     address receives no answers; with ``SocketAddress/unixUnnamed`` the kernel chooses one.
     ///   - options: Options to set before binding.
@@ -278,18 +278,18 @@ extension DatagramSocket {
         try send(bytes, toward: address)
     }
 
-    /// Sends a datagram to the connected address, like ``send(_:to:)``.
+    /// Sends a datagram to the connected address, like ``send(_:to:)-([UInt8],_)``.
     ///
     /// - Throws: `Errno.addressRequired` or `Errno.socketNotConnected` if the socket is not connected, or an
-    ///   error of ``send(_:to:)``.
+    ///   error of ``send(_:to:)-([UInt8],_)``.
     public func send(_ bytes: RawSpan) throws(Errno) -> Bool { try send(bytes, toward: nil) }
 
-    /// Sends a datagram to `address`, like ``send(_:to:)``.
+    /// Sends a datagram to `address`, like ``send(_:to:)-([UInt8],_)``.
     public func send(_ bytes: [UInt8], to address: SocketAddress) throws(Errno) -> Bool {
         try unsafe send(bytes.span.bytes, toward: address)
     }
 
-    /// Sends a datagram to the connected address, like ``send(_:)``.
+    /// Sends a datagram to the connected address, like ``send(_:)-([UInt8])``.
     public func send(_ bytes: [UInt8]) throws(Errno) -> Bool {
         try unsafe send(bytes.span.bytes, toward: nil)
     }

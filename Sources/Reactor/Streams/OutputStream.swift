@@ -34,7 +34,9 @@ open class OutputStream: Stream {
     /// A stream into the file at `path`, which ``Stream/open()`` creates if it is missing (mode 0666, less
     /// the umask). Opening a FIFO that no process reads fails with `Errno.noSuchAddressOrDevice`.
     ///
-    /// - Parameter append: Whether to append to a regular file; otherwise it is truncated.
+    /// - Parameters:
+    ///   - path: The file, relative to the working directory when the stream is opened.
+    ///   - append: Whether to append to a regular file; otherwise it is truncated.
     public init(path: FilePath, append: Bool = false) {
         super.init(StreamEngine(UnopenedFile(writing: path, append: append)), subject: "\(path)")
     }
@@ -105,7 +107,7 @@ open class OutputStream: Stream {
     /// Waits until the kernel has taken all accepted bytes: those in a write buffer, and those of a file,
     /// which are written in the background while the stream is on a run loop.
     ///
-    /// Only an open stream can be flushed; ``close()`` needs no flush before it.
+    /// Only an open stream can be flushed; ``Stream/close()`` needs no flush before it.
     /// - Throws: `Errno.timedOut` if the kernel has not taken the bytes by `deadline`,
     ///   `Errno.badFileDescriptor` if the stream is not open, or the error that the stream has failed with.
     public func flush(until deadline: Deadline = .distantFuture) throws(Errno) {

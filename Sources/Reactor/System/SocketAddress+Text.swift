@@ -68,7 +68,7 @@ extension SocketAddress {
 }
 
 extension SocketAddress: CustomStringConvertible {
-    /// The address as text, which ``init(_:)`` parses, except for the flow information of IPv6 and for other
+    /// The address as text, which ``init(_:)-(String)`` parses, except for the flow information of IPv6 and for other
     /// families.
     ///
     /// `127.0.0.1:80`, `[fe80::1%eth0]:80`, `unix:/run/a.sock`, `unix-abstract:name`, and `unix:` for a
