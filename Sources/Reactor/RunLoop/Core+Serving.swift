@@ -26,7 +26,7 @@ extension RunLoop.Core {
 
     // MARK: Blocks
 
-    /// Runs the blocks that have been posted so far; true if one of them counts as a source.
+    /// Runs the jobs, and the blocks that have been posted so far; true if one of them counts as a source.
     @inline(__always)
     func runBlocks(_ groups: RunLoop.Groups) -> Bool {
         collect()
@@ -35,10 +35,12 @@ extension RunLoop.Core {
 
     @inline(never)
     private func runWaitingBlocks(_ groups: RunLoop.Groups) -> Bool {
+        var handled = !waitingExecutors.isEmpty && runJobs(groups)
+        guard groups.blockCount > 0 else { return handled }
         var batch: [BlockQueue.Entry] = []
         swap(&batch, &spareBatch)
         takeBlocks(groups, into: &batch)
-        let handled = run(&batch)
+        handled = run(&batch) || handled
         batch.removeAll(keepingCapacity: batch.capacity <= BlockQueue.keptCapacity)
         if spareBatch.capacity < batch.capacity { swap(&batch, &spareBatch) }
         return handled

@@ -31,6 +31,8 @@ extension RunLoop {
         var sharedBlocks = SharedBlocks()
         /// Storage that running blocks uses again and again; empty while a sweep is using it.
         var spareBatch: [BlockQueue.Entry] = []
+        /// The executors that have jobs to run.
+        var waitingExecutors: [RunLoop.Executor] = []
         /// What ends waits; made with the first mode's poller.
         var waker: Waker?
         /// How late this thread's waits may be by the kernel's own rule, in nanoseconds.
@@ -141,6 +143,8 @@ extension RunLoop {
             inbox.collect(&contents)
             // In the order of posting, before a command collects in turn.
             for index in contents.blocks.indices { queue(&contents.blocks[index]) }
+            for executor in contents.executors { executor.receiveJobs(in: self) }
+            contents.executors.removeAll(keepingCapacity: true)
             commands.append(contentsOf: contents.commands)
             while nextCommand < commands.count {
                 nextCommand += 1
@@ -174,6 +178,7 @@ extension RunLoop {
         func end() {
             inbox.close()
             collect()
+            checkJobsFinished()
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) { forget(timer) }
             for source in states.flatMap({ $0.sources.members }) {

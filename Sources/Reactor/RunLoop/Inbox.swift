@@ -24,6 +24,8 @@ final class Inbox: Sendable {
         var blocks: [PostedBlock] = []
         var commands: [Command] = []
         var signalled: [RunLoop.Source] = []
+        /// Those that other threads have given jobs.
+        var executors: [RunLoop.Executor] = []
     }
 
     /// What an activation finds, and restores when it ends.
@@ -89,6 +91,13 @@ final class Inbox: Sendable {
     /// has ended.
     func noteSignalled(_ source: RunLoop.Source) -> Bool { leave { $0.signalled.append(source) } }
 
+    /// Wakes the loop for jobs that wait in `executor`. False if the loop's thread has ended.
+    func noteJobs(of executor: RunLoop.Executor) -> Bool {
+        guard leave({ $0.executors.append(executor) }) else { return false }
+        rouse()
+        return true
+    }
+
     func wakeUp() { rouse() }
 
     func stop() {
@@ -133,6 +142,15 @@ final class Inbox: Sendable {
     }
 
     // MARK: From the loop's thread
+
+    /// How many activations are under way, one within the other.
+    var activationCount: Int { activations.load(ordering: .relaxed) }
+
+    /// Makes the loop, which is awake, go round once more before it sleeps.
+    func owePass() {
+        guard !wakeUpRequested.load(ordering: .relaxed) else { return }
+        _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
+    }
 
     /// Whether there is something to collect.
     var hasSomething: Bool { hasContents.load(ordering: .acquiring) }

@@ -30,6 +30,8 @@ public final class RunLoop: Sendable {
     let inbox = Inbox()
     private let confined: LoopBound<Core>
     private let common: Mutex<ModeSet>
+    /// One for each set of modes that was asked for.
+    let executors = Mutex<[Executor]>([])
 
     /// Whether this is the main thread's. Known without ``main``, which is not made before it is asked for: a child of
     /// fork(2) then has one of its own.
