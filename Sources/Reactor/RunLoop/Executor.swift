@@ -1,4 +1,4 @@
-import CReactorLinux
+import Synchronization
 
 extension RunLoop {
     /// The loop's executor for Swift Concurrency: runs the jobs of actors and tasks on the loop's thread while the loop
@@ -54,10 +54,12 @@ extension RunLoop {
     public final class Executor: SerialExecutor, TaskExecutor {
         let modes: ModeSet
         private let identity: LoopIdentity
-        private let isMain: Bool
+        let isMain: Bool
         private let inbox: Inbox
         private let incoming = JobStack()
         private let waiting: LoopBound<Waiting>
+        /// How many tasks wait for something that only the loop ends.
+        private let suspended = Atomic(0)
 
         /// What only the loop's thread touches.
         private final class Waiting {
@@ -77,11 +79,14 @@ extension RunLoop {
         // MARK: For the runtime
 
         /// Queues a job of an actor. From any thread.
-        public func enqueue(_ job: consuming ExecutorJob) { enqueue(QueuedJob(job, for: .serial)) }
+        public func enqueue(_ job: consuming ExecutorJob) { queue(QueuedJob(job, for: .serial)) }
+
+        /// As ``enqueue(_:)``, of which the compiler sees two.
+        func resume(_ job: UnownedJob) { queue(QueuedJob(ExecutorJob(job), for: .serial)) }
 
         /// Queues a job of a task that prefers this executor. From any thread.
         @_implements(TaskExecutor,enqueue(_:))
-        public func enqueueTaskJob(_ job: consuming ExecutorJob) { enqueue(QueuedJob(job, for: .task)) }
+        public func enqueueTaskJob(_ job: consuming ExecutorJob) { queue(QueuedJob(job, for: .task)) }
 
         /// Whether the calling thread is the loop's.
         public func isIsolatingCurrentContext() -> Bool? { isCurrent }
@@ -96,7 +101,7 @@ extension RunLoop {
 
         private var isCurrent: Bool { identity.isCurrent || (isMain && RunLoop.main.isCurrent) }
 
-        private func enqueue(_ job: QueuedJob) {
+        private func queue(_ job: QueuedJob) {
             if isCurrent { return RunLoop.withCurrent { $0.useCore { queue(job, in: $0) } } }
             guard incoming.push(job) else { return }
             // Now the job is another thread's.
@@ -121,6 +126,14 @@ extension RunLoop {
         }
 
         private var loopName: String { isMain ? "main run loop" : "run loop \(identity.number)" }
+
+        /// Notes that a task is about to wait for something that only the loop ends: the loop must not end before.
+        func beginWaiting() {
+            if inbox.isClosed { refuse() }
+            suspended.add(1, ordering: .relaxed)
+        }
+
+        func endWaiting() { suspended.subtract(1, ordering: .relaxed) }
 
         // MARK: On the loop's thread
 
@@ -156,13 +169,13 @@ extension RunLoop {
         /// enqueue each other do not keep timers and descriptors waiting.
         private static var jobsPerSweep: Int { 256 }
 
-        /// Traps if jobs wait while the loop ends.
+        /// Traps if jobs or tasks wait while the loop ends.
         fileprivate func checkFinished() {
-            let count = waiting.value.jobs.count
+            let (jobs, tasks) = (waiting.value.jobs.count, suspended.load(ordering: .relaxed))
             precondition(
-                count == 0,
-                "The thread of the \(loopName) has ended with \(count) jobs queued: end the tasks before the thread."
-            )
+                jobs == 0 && tasks == 0,
+                "The thread of the \(loopName) has ended with \(jobs) jobs queued and \(tasks) tasks suspended: "
+                    + "end the tasks before the thread.")
         }
     }
 }
@@ -202,8 +215,8 @@ extension RunLoop.Core {
         repeat { collect() } while runJobs(groups(of: mode))
     }
 
-    /// Traps if jobs wait while the loop ends.
+    /// Traps if jobs or tasks wait while the loop ends.
     func checkJobsFinished() {
-        for executor in waitingExecutors { executor.checkFinished() }
+        for executor in loop.executors.withLock({ $0 }) { executor.checkFinished() }
     }
 }

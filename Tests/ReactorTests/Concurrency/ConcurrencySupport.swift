@@ -22,3 +22,8 @@ actor Resident {
         limit == 0 ? 0 : await 1 + other.count(to: limit - 1, with: self)
     }
 }
+
+/// Waits for what another thread or task does, without blocking a thread of the pool.
+func yieldUntil(_ condition: () -> Bool) async {
+    while !condition() { await Task.yield() }
+}

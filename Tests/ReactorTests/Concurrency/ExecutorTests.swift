@@ -85,14 +85,14 @@ import Testing
     @Test func `isolation holds in callbacks of the loop`() async throws {
         try await withRunLoopThread(name: "callbacks") { thread in
             let resident = Resident(thread.executor)
-            thread.runLoop.performAndWait { resident.assumeIsolated { #expect($0.notes.isEmpty) } }
-            let done = Answer<Void>()
+            thread.runLoop.perform { resident.assumeIsolated { #expect($0.notes.isEmpty) } }
+            let isDone = Shared(false)
             thread.runLoop.add(
                 Timer(interval: .zero) { _ in
                     resident.assumeIsolated { #expect($0.notes.isEmpty) }
-                    done.give(())
+                    isDone.value = true
                 }, forMode: .common)
-            done.wait()
+            await yieldUntil { isDone.value }
         }
     }
 

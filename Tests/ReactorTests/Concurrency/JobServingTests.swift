@@ -124,7 +124,7 @@ private func start(_ name: String, on executor: RunLoop.Executor, _ trace: Trace
     @Test func `a job of another thread wakes the loop`() async throws {
         try await withRunLoopThread(name: "asleep") { thread in
             for _ in 0..<200 {
-                waitUntil { thread.runLoop.isWaiting }
+                await yieldUntil { thread.runLoop.isWaiting }
                 let isOnLoop = await Resident(thread.executor).isOnLoop
                 #expect(isOnLoop)
             }
