@@ -27,3 +27,21 @@ actor Resident {
 func yieldUntil(_ condition: () -> Bool) async {
     while !condition() { await Task.yield() }
 }
+
+extension RunLoop {
+    /// Runs `body` on this loop, which its thread runs: as a task that prefers the loop, isolated to an actor of it.
+    func onActor<Result: Sendable>(
+        _ body: @escaping @Sendable (isolated Resident) async throws -> Result
+    ) async throws -> Result {
+        let resident = Resident(executor())
+        return try await resident.perform(body)
+    }
+}
+
+extension Resident {
+    func perform<Result: Sendable>(
+        _ work: @Sendable (isolated Resident) async throws -> Result
+    ) async throws -> Result {
+        try await work(self)
+    }
+}
