@@ -3,16 +3,16 @@ import Synchronization
 import SystemPackage
 
 extension RunLoop {
-    /// Whether the main loop runs on the process's main thread while an asynchronous main function is suspended: that of
-    /// an `@main` type, top-level code with `await`, or Swift Testing's. True unless set.
+    /// Whether the main loop runs on the process's main thread while an asynchronous main function is
+    /// suspended: that of an `@main` type, top-level code with `await`, or Swift Testing's. True unless set.
     ///
     /// Then main-actor code runs on the process's main thread, and timers, streams, sources and blocks of
-    /// ``RunLoop/main`` are served. Without the loop Swift's runtime leaves that thread to libdispatch: main-actor code
-    /// runs on any thread, and nothing serves the main loop.
+    /// ``RunLoop/main`` are served. Without the loop Swift's runtime leaves that thread to libdispatch:
+    /// main-actor code runs on any thread, and nothing serves the main loop.
     ///
-    /// A program that has another use for its main thread sets this to false before it awaits anything. It has no effect
-    /// later, nor in a program with a synchronous main function, which runs the main loop itself: with
-    /// ``RunLoop/run(cancelledBy:_:)``, or one of the other `run` methods.
+    /// A program that has another use for its main thread sets this to false before it awaits anything. It
+    /// has no effect later, nor in a program with a synchronous main function, which runs the main loop
+    /// itself: with ``RunLoop/run(cancelledBy:_:)``, or one of the other `run` methods.
     ///
     /// XCTest keeps the main thread to itself: in its tests nothing serves the main loop.
     public static var runsInAsyncMain: Bool {
@@ -31,8 +31,8 @@ func runMainLoop() {
 }
 
 extension RunLoop {
-    /// Runs the loop in the default mode until `operation` has returned or thrown: for a synchronous main function, and
-    /// for any thread of its own.
+    /// Runs the loop in the default mode until `operation` has returned or thrown: for a synchronous main
+    /// function, and for any thread of its own.
     ///
     /// ```swift
     /// try RunLoop.main.run(cancelledBy: [SIGINT, SIGTERM]) {
@@ -40,15 +40,17 @@ extension RunLoop {
     /// }
     /// ```
     ///
-    /// The operation is a task that has the isolation of the calling code, and otherwise prefers this loop: code that is
-    /// isolated to no actor runs on the loop's thread. ``stop()`` does not end it.
+    /// The operation is a task that has the isolation of the calling code, and otherwise prefers this loop:
+    /// code that is isolated to no actor runs on the loop's thread. ``stop()`` does not end it.
     ///
     /// - Parameters:
-    ///   - signals: Signals that cancel the operation's task, in place of what they would do; see ``SignalSource``.
+    ///   - signals: Signals that cancel the operation's task, in place of what they would do; see
+    ///     ``SignalSource``.
     ///   - operation: What to run.
     /// - Returns: What `operation` returns.
     /// - Throws: What `operation` throws.
-    /// - Precondition: Called on the loop's own thread. The signals can be caught, and there are descriptors for that.
+    /// - Precondition: Called on the loop's own thread. The signals can be caught, and there are descriptors
+    ///   for that.
     @available(*, noasync, message: "await the operation itself")
     public func run<Success: Sendable, Failure: Error>(
         cancelledBy signals: [CInt] = [],

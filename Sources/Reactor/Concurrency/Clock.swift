@@ -8,19 +8,19 @@ extension RunLoop {
     /// try await clock.sleep(for: .seconds(1), tolerance: .milliseconds(100))
     /// ```
     ///
-    /// - Parameter modes: The modes to wake in: the common modes unless others are named. While the loop runs in another
-    ///   mode a task sleeps on, past its deadline.
+    /// - Parameter modes: The modes to wake in: the common modes unless others are named. While the loop runs
+    ///   in another mode a task sleeps on, past its deadline.
     /// - Precondition: There is at least one mode.
     public func clock(in modes: [Mode] = [.common]) -> Clock { Clock(loop: self, modes: ModeSet(modes)) }
 
     /// A run loop's monotonic clock: tasks sleep on it by timers of the loop.
     ///
-    /// A task that the loop's thread runs, as one isolated to an actor of the loop or to the main actor, wakes inside the
-    /// timer's callback: no other thread is involved. Sleeps whose tolerances overlap share a wake-up with each other and
-    /// with the loop's timers. The clock stands still while the system sleeps.
+    /// A task that the loop's thread runs, as one isolated to an actor of the loop or to the main actor,
+    /// wakes inside the timer's callback: no other thread is involved. Sleeps whose tolerances overlap share
+    /// a wake-up with each other and with the loop's timers. The clock stands still while the system sleeps.
     ///
-    /// The loop has to run in one of the clock's modes for tasks to wake. Tasks must have woken, or been cancelled, before
-    /// the loop's thread ends: one that sleeps then ends the process with a message.
+    /// The loop has to run in one of the clock's modes for tasks to wake. Tasks must have woken, or been
+    /// cancelled, before the loop's thread ends: one that sleeps then ends the process with a message.
     public struct Clock: _Concurrency.Clock {
         private let loop: RunLoop
         private let modes: [Mode]

@@ -1,9 +1,10 @@
 /// A source of a loop and the task that consumes its events, which may be on any thread.
 ///
-/// The source hands events to the ``Delivery`` on the loop's thread. It ends when its consumer's task is cancelled, with
-/// the loop, and with the last reference to the subscription: so its handler does not retain that.
+/// The source hands events to the ``EventDelivery`` on the loop's thread. It ends when its consumer's task is
+/// cancelled, with the loop, and with the last reference to the subscription: so its handler does not retain
+/// that.
 final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
-    let delivery: Delivery<Element, Failure>
+    let delivery: EventDelivery<Element, Failure>
     private let loop: RunLoop
     private let source: LoopBound<Source>
 
@@ -16,7 +17,7 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
 
     /// Starts a source by calling `start` on the loop's thread: now, if this is it.
     init(
-        on loop: RunLoop, _ delivery: Delivery<Element, Failure>,
+        on loop: RunLoop, _ delivery: EventDelivery<Element, Failure>,
         _ start: @escaping @Sendable (Source) -> Void
     ) {
         (self.loop, self.delivery) = (loop, delivery)
@@ -55,7 +56,7 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
 }
 
 /// The events that wait for their consumer.
-final class Delivery<Element: Sendable, Failure: Error>: Sendable {
+final class EventDelivery<Element: Sendable, Failure: Error>: Sendable {
     enum Next {
         case element(Element)
         case nothing(isDisarmed: Bool)
@@ -140,11 +141,12 @@ final class Delivery<Element: Sendable, Failure: Error>: Sendable {
     func unclaim() { state.withLock { $0.isClaimed = false } }
 }
 
-/// Ends a delivery when the handlers that capture this are released: when their source ends, as it does with its loop.
+/// Ends a delivery when the handlers that capture this are released: when their source ends, as it does with
+/// its loop.
 final class Finisher<Element: Sendable, Failure: Error>: Sendable {
-    let delivery: Delivery<Element, Failure>
+    let delivery: EventDelivery<Element, Failure>
 
-    init(_ delivery: Delivery<Element, Failure>) { self.delivery = delivery }
+    init(_ delivery: EventDelivery<Element, Failure>) { self.delivery = delivery }
 
     deinit { delivery.finish() }
 }

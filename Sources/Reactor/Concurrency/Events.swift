@@ -3,15 +3,16 @@ public import SystemPackage
 extension RunLoop {
     /// Events of a run loop, for `for await`.
     ///
-    /// The loop serves the source in the modes that were named, and does so from the sequence's creation to its end. The
-    /// task may be anywhere; one that is isolated to the main actor, on the main loop, or to an actor of the loop with an executor of
-    /// the same modes, continues inside the source's callback: no other thread is involved.
+    /// The loop serves the source in the modes that were named, and does so from the sequence's creation to
+    /// its end. The task may be anywhere; one that is isolated to the main actor, on the main loop, or to an
+    /// actor of the loop with an executor of the same modes, continues inside the source's callback: no other
+    /// thread is involved.
     ///
-    /// One task iterates at a time; a second one ends the process with a message. A loop that is left early loses nothing:
-    /// another may go on.
+    /// One task iterates at a time; a second one ends the process with a message. A loop that is left early
+    /// loses nothing: another may go on.
     ///
-    /// The source ends when the sequence and its iterator are released, when the iterating task is cancelled, and with the
-    /// loop's thread. Then the sequence ends.
+    /// The source ends when the sequence and its iterator are released, when the iterating task is cancelled,
+    /// and with the loop's thread. Then the sequence ends.
     public struct Events<Element: Sendable, Failure: Error>: AsyncSequence, Sendable {
         private let subscription: EventSubscription<Element, Failure>
 
@@ -74,7 +75,7 @@ extension RunLoop {
     public func ticks(
         every interval: Duration, tolerance: Duration = .zero, in modes: [Mode] = [.common]
     ) -> Events<Deadline, Never> {
-        let delivery = Delivery<Deadline, Never>(on: executor(in: modes))
+        let delivery = EventDelivery<Deadline, Never>(on: executor(in: modes))
         return Events(
             EventSubscription(on: self, delivery) { [self] source in
                 let finisher = Finisher(delivery)
@@ -94,17 +95,17 @@ extension RunLoop {
     /// for try await signal in try RunLoop.main.signals(SIGINT, SIGTERM) { … }
     /// ```
     ///
-    /// Deliveries of a signal that come while none is awaited are one. From any thread. When the sequence ends, the
-    /// signals' earlier actions are restored.
+    /// Deliveries of a signal that come while none is awaited are one. From any thread. When the sequence
+    /// ends, the signals' earlier actions are restored.
     ///
     /// - Parameters:
     ///   - signals: The signals' numbers.
     ///   - modes: Where the loop serves them: the common modes unless others are named.
-    /// - Throws: What ``SignalSource/init(_:handler:)`` does. The sequence throws what epoll_ctl(2) does, if the loop
-    ///   cannot watch for signals.
+    /// - Throws: What ``SignalSource/init(_:handler:)`` does. The sequence throws what epoll_ctl(2) does, if
+    ///   the loop cannot watch for signals.
     public func signals(_ signals: CInt..., in modes: [Mode] = [.common]) throws(Errno) -> Events<CInt, Errno>
     {
-        let delivery = Delivery<CInt, Errno>(on: executor(in: modes))
+        let delivery = EventDelivery<CInt, Errno>(on: executor(in: modes))
         let finisher = Finisher(delivery)
         var sources: [SignalSource] = []
         for signal in signals {
@@ -130,20 +131,21 @@ extension RunLoop {
     /// }
     /// ```
     ///
-    /// As with a ``DescriptorSource``, the descriptor should not block. While no event is awaited the kernel is not asked.
-    /// From any thread.
+    /// As with a ``DescriptorSource``, the descriptor should not block. While no event is awaited the kernel
+    /// is not asked. From any thread.
     ///
     /// - Parameters:
-    ///   - descriptor: A descriptor that epoll(7) takes. It must stay open until the loop has ended the source, which it
-    ///     does in its next pass if the sequence is released on another thread; a cancelled sequence has ended it when
-    ///     `next` returns.
+    ///   - descriptor: A descriptor that epoll(7) takes. It must stay open until the loop has ended the
+    ///     source, which it does in its next pass if the sequence is released on another thread; a cancelled
+    ///     sequence has ended it when `next` returns.
     ///   - interest: What to watch for.
     ///   - modes: Where the loop watches: the common modes unless others are named.
-    /// - Returns: A sequence that throws what epoll_ctl(2) does, such as `Errno.notPermitted` for a regular file.
+    /// - Returns: A sequence that throws what epoll_ctl(2) does, such as `Errno.notPermitted` for a regular
+    ///   file.
     public func readiness(
         of descriptor: FileDescriptor, for interest: Readiness, in modes: [Mode] = [.common]
     ) -> Events<Readiness, Errno> {
-        let delivery = Delivery<Readiness, Errno>(on: executor(in: modes))
+        let delivery = EventDelivery<Readiness, Errno>(on: executor(in: modes))
         return Events(
             EventSubscription(on: self, delivery) { [self] source in
                 let finisher = Finisher(delivery)
@@ -160,8 +162,9 @@ extension RunLoop {
             })
     }
 
-    private func add<Element>(_ source: EventSource, in modes: [Mode], or delivery: Delivery<Element, Errno>)
-    {
+    private func add<Element>(
+        _ source: EventSource, in modes: [Mode], or delivery: EventDelivery<Element, Errno>
+    ) {
         do throws(Errno) {
             for mode in modes { try add(source, forMode: mode) }
         } catch {

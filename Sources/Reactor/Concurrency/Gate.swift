@@ -1,12 +1,12 @@
 import Synchronization
 
-/// A suspension that a run loop's callback ends: the task that waits continues inside the callback, if it belongs on the
-/// loop's thread.
+/// A suspension that a run loop's callback ends: the task that waits continues inside the callback, if it
+/// belongs on the loop's thread.
 ///
-/// A continuation would resume through the generic executor: from the loop's thread to the pool's and back for each
-/// element. Here the task calls an actor that is its own executor, and that keeps the call's job instead of running it.
-/// To open the gate is to run that job on the loop's executor, or on the main actor's: the call returns, and the task is
-/// where it wants to be. Nothing is allocated for a suspension.
+/// A continuation would resume through the generic executor: from the loop's thread to the pool's and back
+/// for each element. Here the task calls an actor that is its own executor, and that keeps the call's job
+/// instead of running it. To open the gate is to run that job on the loop's executor, or on the main actor's:
+/// the call returns, and the task is where it wants to be. Nothing is allocated for a suspension.
 ///
 /// One task waits at a time. An opening that no task waits for lets the next one through.
 final actor Gate: SerialExecutor {
@@ -16,7 +16,8 @@ final actor Gate: SerialExecutor {
     private let executor: RunLoop.Executor
     /// Closed, open, or the address of the job that waits.
     private let state = Atomic(Gate.closed)
-    /// Proof: set by the task before it parks its job, with a release, and read by the thread that has acquired the job.
+    /// Proof: set by the task before it parks its job, with a release, and read by the thread that has
+    /// acquired the job.
     private nonisolated(unsafe) var place = Place.elsewhere
     /// What the call changes, so that the compiler cannot leave the call out.
     private var passages = 0
@@ -79,8 +80,8 @@ final actor Gate: SerialExecutor {
 
     // MARK: Opening
 
-    /// Lets the task that waits, or the next one, continue: at once, if it belongs on the loop's thread. Called on the
-    /// loop's thread.
+    /// Lets the task that waits, or the next one, continue: at once, if it belongs on the loop's thread.
+    /// Called on the loop's thread.
     nonisolated func open() {
         guard let job = takeJob() else { return }
         if unsafe place == .main {

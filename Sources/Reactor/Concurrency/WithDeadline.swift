@@ -1,4 +1,5 @@
-/// An operation that has been cancelled because its deadline had passed. ``withDeadline(_:tolerance:clock:_:)`` throws it.
+/// An operation that has been cancelled because its deadline had passed.
+/// ``withDeadline(_:tolerance:clock:_:)`` throws it.
 public struct DeadlineError: Error {
     /// What the operation has thrown when it was cancelled.
     public let underlying: any Error
@@ -12,8 +13,8 @@ public struct DeadlineError: Error {
 /// }
 /// ```
 ///
-/// Returns only when the operation has: one that does not respond to cancellation is waited for, and its result is
-/// returned though it is late.
+/// Returns only when the operation has: one that does not respond to cancellation is waited for, and its
+/// result is returned though it is late.
 ///
 /// - Parameters:
 ///   - deadline: When to cancel, on `clock`.

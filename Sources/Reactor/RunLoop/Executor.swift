@@ -1,8 +1,8 @@
 import Synchronization
 
 extension RunLoop {
-    /// The loop's executor for Swift Concurrency: runs the jobs of actors and tasks on the loop's thread while the loop
-    /// runs in one of `modes`.
+    /// The loop's executor for Swift Concurrency: runs the jobs of actors and tasks on the loop's thread
+    /// while the loop runs in one of `modes`.
     ///
     /// An actor lives on a loop if the loop's executor is its own:
     ///
@@ -16,14 +16,15 @@ extension RunLoop {
     /// ```
     ///
     /// A task runs on it by preference: with `Task(executorPreference: loop.executor())` or
-    /// `withTaskExecutorPreference(loop.executor())`, all its code runs on the loop's thread that is not isolated to an
-    /// actor with an executor of its own.
+    /// `withTaskExecutorPreference(loop.executor())`, all its code runs on the loop's thread that is not
+    /// isolated to an actor with an executor of its own.
     ///
-    /// Each call with the same modes returns the same executor, which lives as long as the loop. From any thread.
+    /// Each call with the same modes returns the same executor, which lives as long as the loop. From any
+    /// thread.
     ///
-    /// - Parameter modes: The modes to run jobs in: the common modes unless others are named. While the loop runs in
-    ///   another mode the jobs wait, so callbacks that wait in a nested run for a job of the default mode alone wait
-    ///   forever.
+    /// - Parameter modes: The modes to run jobs in: the common modes unless others are named. While the loop
+    ///   runs in another mode the jobs wait, so callbacks that wait in a nested run for a job of the default
+    ///   mode alone wait forever.
     /// - Precondition: There is at least one mode.
     public func executor(in modes: [Mode] = [.common]) -> Executor {
         precondition(!modes.isEmpty, "An executor in no mode would never run a job: name at least one mode.")
@@ -36,19 +37,21 @@ extension RunLoop {
         }
     }
 
-    /// Runs jobs of Swift Concurrency on a run loop's thread, as a serial executor for actors and as a task executor.
+    /// Runs jobs of Swift Concurrency on a run loop's thread, as a serial executor for actors and as a task
+    /// executor.
     ///
     /// ``RunLoop/executor(in:)`` returns a loop's executors.
     ///
-    /// Jobs run where a pass runs its blocks, before these, one at a time in the order of their arrival. A pass runs the
-    /// jobs that come in meanwhile too, up to a limit, and the next pass the rest. A job that runs the loop lets the nested
-    /// run continue with the jobs after it, also with other jobs of the same actor: an actor that runs the loop in one of
-    /// its methods finds its state changed afterwards, as it would after an `await`.
+    /// Jobs run where a pass runs its blocks, before these, one at a time in the order of their arrival. A
+    /// pass runs the jobs that come in meanwhile too, up to a limit, and the next pass the rest. A job that
+    /// runs the loop lets the nested run continue with the jobs after it, also with other jobs of the same
+    /// actor: an actor that runs the loop in one of its methods finds its state changed afterwards, as it
+    /// would after an `await`.
     ///
-    /// To the loop a job is as a block that counts as a source: it wakes the loop, lets an activation begin, makes
-    /// `run(mode:before:)` return, and does not keep a mode from being empty once the activation has begun. A job that
-    /// arrives after the loop's thread has ended, and a job that still waits then, ends the process with a message: a job
-    /// that never ran would leave its task suspended forever.
+    /// To the loop a job is as a block that counts as a source: it wakes the loop, lets an activation begin,
+    /// makes `run(mode:before:)` return, and does not keep a mode from being empty once the activation has
+    /// begun. A job that arrives after the loop's thread has ended, and a job that still waits then, ends the
+    /// process with a message: a job that never ran would leave its task suspended forever.
     ///
     /// On the loop's thread, in callbacks too, `assumeIsolated` succeeds for each actor of the loop.
     public final class Executor: SerialExecutor, TaskExecutor {
@@ -127,7 +130,8 @@ extension RunLoop {
 
         private var loopName: String { isMain ? "main run loop" : "run loop \(identity.number)" }
 
-        /// Notes that a task is about to wait for something that only the loop ends: the loop must not end before.
+        /// Notes that a task is about to wait for something that only the loop ends: the loop must not end
+        /// before.
         func beginWaiting() {
             if inbox.isClosed { refuse() }
             suspended.add(1, ordering: .relaxed)
@@ -165,8 +169,8 @@ extension RunLoop {
             if !waiting.jobs.isEmpty { inbox.owePass() }
         }
 
-        /// So many that a chain of calls between actors of the loop takes few system calls, and so few that jobs that
-        /// enqueue each other do not keep timers and descriptors waiting.
+        /// So many that a chain of calls between actors of the loop takes few system calls, and so few that
+        /// jobs that enqueue each other do not keep timers and descriptors waiting.
         private static var jobsPerSweep: Int { 256 }
 
         /// Traps if jobs or tasks wait while the loop ends.

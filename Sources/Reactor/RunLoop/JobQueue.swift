@@ -1,11 +1,12 @@
 import Synchronization
 
-/// A job of Swift Concurrency that waits in a queue. The queue runs through the jobs themselves, so waiting allocates
-/// nothing.
+/// A job of Swift Concurrency that waits in a queue. The queue runs through the jobs themselves, so waiting
+/// allocates nothing.
 ///
-/// The runtime reserves two words of every job for the executor that the job is given to, after the two words of the
-/// object's header (`SchedulerPrivate` in swift/ABI/Task.h). `@safe` is right because a job stays allocated until it has
-/// run, and no other code touches these words between the job's enqueueing and its run.
+/// The runtime reserves two words of every job for the executor that the job is given to, after the two words
+/// of the object's header (`SchedulerPrivate` in swift/ABI/Task.h). `@safe` is right because a job stays
+/// allocated until it has run, and no other code touches these words between the job's enqueueing and its
+/// run.
 @safe
 struct QueuedJob {
     /// Which of an executor's two roles runs the job.

@@ -47,19 +47,20 @@ public final class RunLoopThread: Sendable {
 
     /// Ends the loop after the callout under way, and waits until the thread has ended.
     ///
-    /// Blocks and jobs that were queued before run first; what is still scheduled is released. Called again, or by
-    /// several threads at once, it waits as well. Called on the thread itself it does not wait: the thread
-    /// ends when the callout returns.
+    /// Blocks and jobs that were queued before run first; what is still scheduled is released. Called again,
+    /// or by several threads at once, it waits as well. Called on the thread itself it does not wait: the
+    /// thread ends when the callout returns.
     ///
-    /// Tasks that prefer the thread's ``executor`` and calls of actors that live on it must have ended before: a job that
-    /// arrives later ends the process with a message. ``withRunLoopThread(name:_:)`` has the scope of structured tasks.
+    /// Tasks that prefer the thread's ``executor`` and calls of actors that live on it must have ended
+    /// before: a job that arrives later ends the process with a message. ``withRunLoopThread(name:_:)`` has
+    /// the scope of structured tasks.
     public func stop() {
         requestStop()
         if !runLoop.isCurrent { thread.join() }
     }
 
-    /// The executor of the thread's loop in the common modes: for actors that live on the thread, and for tasks that
-    /// prefer it.
+    /// The executor of the thread's loop in the common modes: for actors that live on the thread, and for
+    /// tasks that prefer it.
     public var executor: RunLoop.Executor { runLoop.executor() }
 
     private func requestStop() {
@@ -109,12 +110,14 @@ public final class RunLoopThread: Sendable {
 /// }
 /// ```
 ///
-/// Jobs that are queued when `body` ends run first. The calling task is suspended meanwhile; no thread is blocked.
+/// Jobs that are queued when `body` ends run first. The calling task is suspended meanwhile; no thread is
+/// blocked.
 ///
 /// - Parameters:
 ///   - name: The thread's name, as in ``RunLoopThread/init(name:)``.
-///   - body: Called with the thread, in the caller's isolation. Tasks that it starts on the thread, and calls of actors
-///     that live there, must have ended when it returns: those of a task group or an `async let` have.
+///   - body: Called with the thread, in the caller's isolation. Tasks that it starts on the thread, and calls
+///     of actors that live there, must have ended when it returns: those of a task group or an `async let`
+///     have.
 /// - Returns: What `body` returns.
 /// - Throws: What `body` throws, and what ``RunLoopThread/init(name:)`` does.
 nonisolated(nonsending) public func withRunLoopThread<Result>(

@@ -79,11 +79,12 @@ import Testing
         let events = try await traced { loop, trace in
             loop.hold(.custom)
             let clock = loop.clock(in: [.default])
+            let deadline = Deadline.now + .milliseconds(50)
             Task(executorPreference: loop.executor(in: [.default, .custom])) {
-                try await clock.sleep(for: .microseconds(100))
+                try await clock.sleep(until: deadline)
                 trace("awake")
             }
-            loop.run(in: .custom, until: .after(milliseconds: 5))
+            loop.run(in: .custom, until: deadline + .milliseconds(2))
             trace("default")
             loop.run(in: .default, until: .minutesAway)
             loop.poll(.default)

@@ -29,7 +29,8 @@ func yieldUntil(_ condition: () -> Bool) async {
 }
 
 extension RunLoop {
-    /// Runs `body` on this loop, which its thread runs: as a task that prefers the loop, isolated to an actor of it.
+    /// Runs `body` on this loop, which its thread runs: as a task that prefers the loop, isolated to an actor
+    /// of it.
     func onActor<Result: Sendable>(
         _ body: @escaping @Sendable (isolated Resident) async throws -> Result
     ) async throws -> Result {
