@@ -57,7 +57,9 @@ extension RunLoop {
                 executor.endWaiting()
             }
             for mode in modes { loop.add(timer, forMode: mode) }
-            while deadline > .now, !Task.isCancelled { await gate.waitOrCancel() }
+            while deadline > .now, !Task.isCancelled {
+                await gate.wait(isolation: #isolation) { gate.openFromAnywhere() }
+            }
             try Task.checkCancellation()
         }
 

@@ -1,10 +1,15 @@
+import SystemPackage
+
 /// A source of a loop and the task that consumes its events, which may be on any thread.
 ///
-/// The source hands events to the ``EventDelivery`` on the loop's thread. It ends when its consumer's task is
-/// cancelled, with the loop, and with the last reference to the subscription: so its handler does not retain
-/// that.
-final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
-    let delivery: EventDelivery<Element, Failure>
+/// The source leaves its events where the consumer finds them, and tells the ``EventSignal`` on the loop's
+/// thread. It ends when its consumer's task is cancelled, with the loop, and with the last reference to the
+/// subscription: so its handler does not retain that.
+///
+/// Nothing here is generic: the library does not know its clients' types, and would look up their metadata
+/// with each event.
+final class EventSubscription: Sendable {
+    let signal: EventSignal
     private let loop: RunLoop
     private let source: LoopBound<Source>
 
@@ -16,61 +21,54 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     }
 
     /// Starts a source by calling `start` on the loop's thread: now, if this is it.
-    init(
-        on loop: RunLoop, _ delivery: EventDelivery<Element, Failure>,
-        _ start: @escaping @Sendable (Source) -> Void
-    ) {
-        (self.loop, self.delivery) = (loop, delivery)
+    init(on loop: RunLoop, _ signal: EventSignal, _ start: @escaping @Sendable (Source) -> Void) {
+        (self.loop, self.signal) = (loop, signal)
         source = LoopBound(Source(), home: loop.identity)
         loop.assertNotOfParent()
         let hasLoop = !loop.inbox.isClosed && loop.atHome { [source] _ in start(source.value) }
-        if !hasLoop { delivery.finish() }
+        if !hasLoop { signal.finish() }
     }
 
     deinit { end() }
 
-    /// Waits for an element; nil once the source has ended.
-    nonisolated(nonsending) func next() async throws(Failure) -> Element? {
+    /// Waits for an event; false once the source has ended.
+    func wait(isolation: isolated (any Actor)?) async throws(Errno) -> Bool {
         while true {
-            switch try delivery.take() {
-            case .element(let element): return element
-            case .end: return nil
+            switch try signal.check() {
+            case .event: return true
+            case .end: return false
             case .nothing(let isDisarmed): if isDisarmed { loop.atHome { [source] _ in source.value.arm() } }
             }
-            await withTaskCancellationHandler {
-                await delivery.gate.wait()
-            } onCancel: {
-                end()
-            }
+            await signal.gate.wait(isolation: isolation) { end() }
         }
     }
 
     /// Ends the source on the loop's thread, and then the consumer's wait.
     private func end() {
-        let hasLoop = loop.atHome { [source, delivery] _ in
+        let hasLoop = loop.atHome { [source, signal] _ in
             source.value.end.take()?()
-            delivery.finish()
+            signal.finish()
         }
-        if !hasLoop { delivery.finish() }
+        if !hasLoop { signal.finish() }
     }
 }
 
-/// The events that wait for their consumer.
-final class EventDelivery<Element: Sendable, Failure: Error>: Sendable {
-    enum Next {
-        case element(Element)
+/// Whether an event waits for the consumer, or the consumer for an event.
+final class EventSignal: Sendable {
+    enum Status {
+        case event
         case nothing(isDisarmed: Bool)
         case end
     }
 
-    private struct State: Sendable {
-        var pending: [Element] = []
+    private struct State {
+        var hasEvent = false
         /// Whether the consumer waits, or is about to.
         var isAwaited = false
         var isDisarmed = false
         var isClaimed = false
         var isOver = false
-        var failure: Failure?
+        var failure: Errno?
     }
 
     let gate: Gate
@@ -81,20 +79,20 @@ final class EventDelivery<Element: Sendable, Failure: Error>: Sendable {
 
     // MARK: For the source, on the loop's thread
 
-    /// Changes what waits for the consumer, and has it continue.
-    func deliver(_ change: @Sendable (inout [Element]) -> Void) {
-        state.withLock { change(&$0.pending) }
+    /// Has the consumer continue with an event, now or when it asks for one.
+    func deliver() {
+        state.withLock { $0.hasEvent = true }
         gate.open()
     }
 
-    /// Hands over `element` if the consumer waits. If not, the source must be disarmed until it does.
-    func offer(_ element: Element) -> Bool {
+    /// Has the consumer continue with an event if it waits. If not, the source must be disarmed until it
+    /// does.
+    func offer() -> Bool {
         let isAwaited = state.withLock { state in
-            state.isDisarmed = !state.isAwaited
-            guard state.isAwaited else { return false }
-            state.isAwaited = false
-            state.pending.append(element)
-            return true
+            let isAwaited = state.isAwaited
+            (state.isAwaited, state.isDisarmed) = (false, !isAwaited)
+            state.hasEvent = state.hasEvent || isAwaited
+            return isAwaited
         }
         if isAwaited { gate.open() }
         return isAwaited
@@ -102,8 +100,8 @@ final class EventDelivery<Element: Sendable, Failure: Error>: Sendable {
 
     // MARK: From any thread
 
-    /// Ends the sequence after what waits, with an error if there is one.
-    func finish(throwing failure: Failure? = nil) {
+    /// Ends the sequence, with an error if there is one.
+    func finish(throwing failure: Errno? = nil) {
         let isFirst = state.withLock { state in
             guard !state.isOver else { return false }
             (state.isOver, state.failure) = (true, failure)
@@ -114,26 +112,33 @@ final class EventDelivery<Element: Sendable, Failure: Error>: Sendable {
 
     // MARK: For the consumer
 
-    func take() throws(Failure) -> Next {
-        let (next, failure) = state.withLock { state -> (Next, Failure?) in
+    func check() throws(Errno) -> Status {
+        let isCancelled = Task.isCancelled
+        let (status, failure) = state.withLock { state -> (Status, Errno?) in
             state.isAwaited = false
-            if !state.pending.isEmpty, !Task.isCancelled {
-                return (.element(state.pending.removeFirst()), nil)
+            if state.hasEvent, !isCancelled {
+                state.hasEvent = false
+                return (.event, nil)
             }
             if state.isOver { return (.end, state.failure.take()) }
             state.isAwaited = true
-            defer { state.isDisarmed = false }
-            return (.nothing(isDisarmed: state.isDisarmed), nil)
+            let isDisarmed = state.isDisarmed
+            state.isDisarmed = false
+            return (.nothing(isDisarmed: isDisarmed), nil)
         }
         if let failure { throw failure }
-        return next
+        return status
     }
+
+    /// Notes that there is another event beside the one that was taken.
+    func keep() { state.withLock { $0.hasEvent = true } }
 
     /// Makes the caller the only consumer, until ``unclaim()``.
     func claim() {
         let isFree = state.withLock { state in
-            defer { state.isClaimed = true }
-            return !state.isClaimed
+            let isFree = !state.isClaimed
+            state.isClaimed = true
+            return isFree
         }
         precondition(isFree, "Two tasks iterate over the same events of a run loop: only one may at a time.")
     }
@@ -141,12 +146,12 @@ final class EventDelivery<Element: Sendable, Failure: Error>: Sendable {
     func unclaim() { state.withLock { $0.isClaimed = false } }
 }
 
-/// Ends a delivery when the handlers that capture this are released: when their source ends, as it does with
+/// Ends a signal when the handlers that capture this are released: when their source ends, as it does with
 /// its loop.
-final class Finisher<Element: Sendable, Failure: Error>: Sendable {
-    let delivery: EventDelivery<Element, Failure>
+final class Finisher: Sendable {
+    let signal: EventSignal
 
-    init(_ delivery: EventDelivery<Element, Failure>) { self.delivery = delivery }
+    init(_ signal: EventSignal) { self.signal = signal }
 
-    deinit { delivery.finish() }
+    deinit { signal.finish() }
 }

@@ -14,46 +14,63 @@ extension RunLoop {
     /// The source ends when the sequence and its iterator are released, when the iterating task is cancelled,
     /// and with the loop's thread. Then the sequence ends.
     public struct Events<Element: Sendable, Failure: Error>: AsyncSequence, Sendable {
-        private let subscription: EventSubscription<Element, Failure>
+        private let subscription: EventSubscription
+        /// Takes the event that has been waited for.
+        private let take: @Sendable () -> Element?
 
-        init(_ subscription: EventSubscription<Element, Failure>) { self.subscription = subscription }
+        fileprivate init(_ subscription: EventSubscription, take: @escaping @Sendable () -> Element?) {
+            (self.subscription, self.take) = (subscription, take)
+        }
 
         /// Begins an iteration.
         ///
         /// - Precondition: No other is under way.
-        public func makeAsyncIterator() -> Iterator { Iterator(subscription) }
+        public func makeAsyncIterator() -> Iterator { Iterator(claim: EventClaim(subscription), take: take) }
 
         /// Waits for one event after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            private let claim: Claim
-
-            fileprivate init(_ subscription: EventSubscription<Element, Failure>) {
-                claim = Claim(subscription)
-            }
+            fileprivate let claim: EventClaim
+            fileprivate let take: @Sendable () -> Element?
 
             /// The next event; nil once the sequence has ended.
             nonisolated(nonsending) public func next() async throws(Failure) -> Element? {
-                try await claim.subscription.next()
+                try await next(isolation: #isolation)
             }
 
             /// The next event; nil once the sequence has ended.
             public func next(isolation actor: isolated (any Actor)?) async throws(Failure) -> Element? {
-                try await claim.subscription.next()
-            }
-
-            /// Lasts as long as the iteration.
-            private final class Claim: Sendable {
-                let subscription: EventSubscription<Element, Failure>
-
-                init(_ subscription: EventSubscription<Element, Failure>) {
-                    self.subscription = subscription
-                    subscription.delivery.claim()
+                do throws(Errno) {
+                    while try await claim.subscription.wait(isolation: actor) {
+                        if let event = take() { return event }
+                    }
+                } catch {
+                    // A sequence that never fails has no source that does.
+                    guard let failure = error as? Failure else { return nil }
+                    throw failure
                 }
-
-                deinit { subscription.delivery.unclaim() }
+                return nil
             }
         }
     }
+}
+
+/// The right to iterate, which lasts as long as the iterator.
+private final class EventClaim: Sendable {
+    let subscription: EventSubscription
+
+    init(_ subscription: EventSubscription) {
+        self.subscription = subscription
+        subscription.signal.claim()
+    }
+
+    deinit { subscription.signal.unclaim() }
+}
+
+/// Where a source leaves its events for the consumer.
+private final class EventStore<Content: Sendable>: Sendable {
+    let content: Mutex<Content>
+
+    init(_ content: Content) { self.content = Mutex(content) }
 }
 
 // MARK: - Sources
@@ -75,18 +92,18 @@ extension RunLoop {
     public func ticks(
         every interval: Duration, tolerance: Duration = .zero, in modes: [Mode] = [.common]
     ) -> Events<Deadline, Never> {
-        let delivery = EventDelivery<Deadline, Never>(on: executor(in: modes))
-        return Events(
-            EventSubscription(on: self, delivery) { [self] source in
-                let finisher = Finisher(delivery)
-                let timer = Timer.scheduled(every: interval, forMode: modes[0], tolerance: tolerance) {
-                    timer in
-                    let date = timer.fireDate
-                    finisher.delivery.deliver { $0 = [date] }
-                }
-                for mode in modes.dropFirst() { add(timer, forMode: mode) }
-                source.end = { timer.invalidate() }
-            })
+        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<Deadline?>(nil))
+        let subscription = EventSubscription(on: self, signal) { [self] source in
+            let finisher = Finisher(signal)
+            let timer = Timer.scheduled(every: interval, forMode: modes[0], tolerance: tolerance) { timer in
+                let date = timer.fireDate
+                store.content.withLock { $0 = date }
+                finisher.signal.deliver()
+            }
+            for mode in modes.dropFirst() { add(timer, forMode: mode) }
+            source.end = { timer.invalidate() }
+        }
+        return Events(subscription) { store.content.withLock { $0.take() } }
     }
 
     /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
@@ -105,21 +122,27 @@ extension RunLoop {
     ///   the loop cannot watch for signals.
     public func signals(_ signals: CInt..., in modes: [Mode] = [.common]) throws(Errno) -> Events<CInt, Errno>
     {
-        let delivery = EventDelivery<CInt, Errno>(on: executor(in: modes))
-        let finisher = Finisher(delivery)
+        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<[CInt]>([]))
+        let finisher = Finisher(signal)
         var sources: [SignalSource] = []
-        for signal in signals {
-            sources.append(
-                try SignalSource(signal) { [finisher] _, _ in
-                    finisher.delivery.deliver { if !$0.contains(signal) { $0.append(signal) } }
-                })
+        for number in signals {
+            let source = try SignalSource(number) { [finisher] _, _ in
+                store.content.withLock { if !$0.contains(number) { $0.append(number) } }
+                finisher.signal.deliver()
+            }
+            sources.append(source)
         }
         let bound = LoopBound(sources, home: identity)
-        return Events(
-            EventSubscription(on: self, delivery) { [self] source in
-                source.end = { for source in bound.value { source.cancel() } }
-                for signal in bound.value { add(signal, in: modes, or: delivery) }
-            })
+        let subscription = EventSubscription(on: self, signal) { [self] source in
+            source.end = { for source in bound.value { source.cancel() } }
+            for source in bound.value { add(source, in: modes, or: signal) }
+        }
+        return Events(subscription) {
+            store.content.withLock { numbers in
+                if numbers.count > 1 { signal.keep() }
+                return numbers.isEmpty ? nil : numbers.removeFirst()
+            }
+        }
     }
 
     /// What `descriptor` is ready for, each time that it is awaited while the descriptor is ready.
@@ -145,30 +168,27 @@ extension RunLoop {
     public func readiness(
         of descriptor: FileDescriptor, for interest: Readiness, in modes: [Mode] = [.common]
     ) -> Events<Readiness, Errno> {
-        let delivery = EventDelivery<Readiness, Errno>(on: executor(in: modes))
-        return Events(
-            EventSubscription(on: self, delivery) { [self] source in
-                let finisher = Finisher(delivery)
-                let events = DescriptorSource(descriptor, for: interest) { events, readiness in
-                    if !finisher.delivery.offer(readiness) { try? events.setInterest([]) }
-                }
-                source.end = { events.cancel() }
-                source.arm = {
-                    do throws(Errno) { try events.setInterest(interest) } catch {
-                        delivery.finish(throwing: error)
-                    }
-                }
-                add(events, in: modes, or: delivery)
-            })
+        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<Readiness?>(nil))
+        let subscription = EventSubscription(on: self, signal) { [self] source in
+            let finisher = Finisher(signal)
+            let events = DescriptorSource(descriptor, for: interest) { events, readiness in
+                store.content.withLock { $0 = readiness }
+                if !finisher.signal.offer() { try? events.setInterest([]) }
+            }
+            source.end = { events.cancel() }
+            source.arm = {
+                do throws(Errno) { try events.setInterest(interest) } catch { signal.finish(throwing: error) }
+            }
+            add(events, in: modes, or: signal)
+        }
+        return Events(subscription) { store.content.withLock { $0.take() } }
     }
 
-    private func add<Element>(
-        _ source: EventSource, in modes: [Mode], or delivery: EventDelivery<Element, Errno>
-    ) {
+    private func add(_ source: EventSource, in modes: [Mode], or signal: EventSignal) {
         do throws(Errno) {
             for mode in modes { try add(source, forMode: mode) }
         } catch {
-            delivery.finish(throwing: error)
+            signal.finish(throwing: error)
         }
     }
 }

@@ -11,14 +11,21 @@ import Synchronization
 /// One task waits at a time. An opening that no task waits for lets the next one through.
 final actor Gate: SerialExecutor {
     /// Where the waiting task continues.
-    private enum Place { case loop, main, elsewhere }
+    private struct Place {
+        enum Isolation { case loop, main, other }
+
+        var isolation = Isolation.other
+        /// Whether the task prefers the loop's executor: the runtime takes a task with a preference to be
+        /// elsewhere unless its job is run with that.
+        var prefersLoop = false
+    }
 
     private let executor: RunLoop.Executor
     /// Closed, open, or the address of the job that waits.
     private let state = Atomic(Gate.closed)
     /// Proof: set by the task before it parks its job, with a release, and read by the thread that has
     /// acquired the job.
-    private nonisolated(unsafe) var place = Place.elsewhere
+    private nonisolated(unsafe) var place = Place()
     /// What the call changes, so that the compiler cannot leave the call out.
     private var passages = 0
 
@@ -32,22 +39,19 @@ final actor Gate: SerialExecutor {
 
     // MARK: Waiting
 
-    /// Waits until the gate is opened, and closes it again.
-    nonisolated(nonsending) func wait() async {
+    /// Waits until the gate is opened, and closes it again. The task's cancellation calls `onCancel`, which
+    /// is to open the gate.
+    ///
+    /// The closure captures the isolation, which it then has: without that the task would go by way of the
+    /// generic executor.
+    func wait(isolation: isolated (any Actor)?, onCancel: @Sendable () -> Void) async {
         guard !passIfOpen() else { return }
-        unsafe place = place(of: #isolation)
-        await pass()
-    }
-
-    /// As ``wait()``; the task's cancellation opens the gate too.
-    nonisolated(nonsending) func waitOrCancel() async {
-        guard !passIfOpen() else { return }
-        unsafe place = place(of: #isolation)
-        await withTaskCancellationHandler {
-            await pass()
-        } onCancel: {
-            openFromAnywhere()
-        }
+        unsafe place = place(of: isolation)
+        await withTaskCancellationHandler(
+            operation: {
+                _ = isolation
+                await pass()
+            }, onCancel: onCancel, isolation: isolation)
     }
 
     private nonisolated func passIfOpen() -> Bool {
@@ -55,11 +59,20 @@ final actor Gate: SerialExecutor {
     }
 
     private nonisolated func place(of isolation: (any Actor)?) -> Place {
-        guard let isolation else { return .elsewhere }
-        if isolation === MainActor.shared { return executor.isMain ? .main : .elsewhere }
+        let preferred = unsafe executor.asUnownedTaskExecutor()
+        var prefersLoop = false
+        unsafe withUnsafeCurrentTask { task in
+            if let task = unsafe task { prefersLoop = unsafe task.unownedTaskExecutor == preferred }
+        }
+        return Place(isolation: self.isolation(of: isolation), prefersLoop: prefersLoop)
+    }
+
+    private nonisolated func isolation(of actor: (any Actor)?) -> Place.Isolation {
+        guard let actor else { return .other }
+        if actor === MainActor.shared { return executor.isMain ? .main : .other }
         // The first word of an executor's reference is its address.
-        let address = unsafe unsafeBitCast(isolation.unownedExecutor, to: (UInt, UInt).self).0
-        return address == UInt(bitPattern: ObjectIdentifier(executor)) ? .loop : .elsewhere
+        let address = unsafe unsafeBitCast(actor.unownedExecutor, to: (UInt, UInt).self).0
+        return address == UInt(bitPattern: ObjectIdentifier(executor)) ? .loop : .other
     }
 
     @inline(never)
@@ -84,10 +97,15 @@ final actor Gate: SerialExecutor {
     /// Called on the loop's thread.
     nonisolated func open() {
         guard let job = takeJob() else { return }
-        if unsafe place == .main {
-            unsafe job.runSynchronously(on: MainActor.sharedUnownedExecutor)
+        let (place, preferred) = unsafe (place, executor.asUnownedTaskExecutor())
+        let isMain = place.isolation == .main
+        let serial = unsafe isMain ? MainActor.sharedUnownedExecutor : executor.asUnownedSerialExecutor()
+        if !place.prefersLoop {
+            unsafe job.runSynchronously(on: serial)
+        } else if place.isolation == .other {
+            unsafe job.runSynchronously(on: preferred)
         } else {
-            unsafe job.runSynchronously(on: executor.asUnownedSerialExecutor())
+            unsafe job.runSynchronously(isolatedTo: serial, taskExecutor: preferred)
         }
     }
 
@@ -114,7 +132,7 @@ final actor Gate: SerialExecutor {
 
     /// Has `job` run where it does not depend on what the calling thread is doing.
     private nonisolated func send(_ job: UnownedJob) {
-        if unsafe place == .loop {
+        if unsafe place.prefersLoop || place.isolation == .loop {
             executor.resume(job)
         } else {
             globalConcurrentExecutor.enqueue(ExecutorJob(job))

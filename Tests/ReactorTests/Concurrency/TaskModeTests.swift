@@ -15,11 +15,12 @@ import Testing
                 try? await clock.sleep(for: .microseconds(100))
                 trace("slept")
                 isDone.value = true
+                loop.stop()
             }
             if test.isCancelled { task.cancel() }
             let run = Carrier { (mode: RunLoop.Mode) in
                 if !test.isServed(in: mode) { loop.run(in: mode, until: .after(milliseconds: 1)) }
-                while test.isServed(in: mode), !isDone.value, loop.run(mode: mode, before: .minutesAway) {}
+                while test.isServed(in: mode), !isDone.value { loop.run(in: mode) }
             }
             if test.isNested {
                 loop.perform(inModes: [.outer]) { run.value(test.loopMode) }
