@@ -1,7 +1,7 @@
 // swift-tools-version: 6.3
 import PackageDescription
 
-/// Tests call the system directly, so they do without strict memory safety.
+/// The tests call C functions directly, so they do not use strict memory safety.
 let testSettings: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
@@ -111,7 +111,7 @@ let package = Package(
             packageAccess: false,
             swiftSettings: testSettings
         ),
-        // Talks to Redis and Mosquitto, where they are installed.
+        // Runs Redis and Mosquitto if they are available.
         .testTarget(
             name: "IntegrationTests",
             dependencies: ["ReactorFoundation", "ReactorTestSupport"],

@@ -7,8 +7,8 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
-/// A workload on this library, named WORKLOAD-reactor.
-func ours(_ workload: String) -> Target {
+/// The program WORKLOAD-reactor, which does a workload with this library.
+func reactor(_ workload: String) -> Target {
     .executableTarget(
         name: "\(workload)-reactor",
         dependencies: [
@@ -20,8 +20,8 @@ func ours(_ workload: String) -> Target {
     )
 }
 
-/// The workloads of a peer in Swift, named WORKLOAD-PEER: a file each.
-func theirs(_ peer: String, _ workloads: [String]) -> [Target] {
+/// The programs WORKLOAD-PEER of a peer in Swift, each from one file.
+func programs(of peer: String, _ workloads: [String]) -> [Target] {
     workloads.map { workload in
         .executableTarget(
             name: "\(workload)-\(peer)",
@@ -44,22 +44,22 @@ let package = Package(
     targets: [
         .target(name: "Measuring", swiftSettings: settings),
         .executableTarget(name: "compare", dependencies: ["Measuring"], swiftSettings: settings),
-        ours("timers"),
-        ours("ring"),
-        ours("cross"),
-        ours("modes"),
-        ours("lines"),
-        ours("echo"),
-        ours("still"),
+        reactor("timers"),
+        reactor("ring"),
+        reactor("cross"),
+        reactor("modes"),
+        reactor("lines"),
+        reactor("echo"),
+        reactor("still"),
         .target(name: "Workloads", path: "Peers/Workloads", publicHeadersPath: "."),
         .executableTarget(name: "lines-readline", dependencies: ["Measuring"], swiftSettings: settings),
-        // The smallest program: with nothing but the library, or its start-up would not be the library's.
+        // Depends only on the library, so that its start-up time is the library's.
         .executableTarget(
             name: "idle-reactor",
             dependencies: [.product(name: "Reactor", package: "swift-reactor")],
             swiftSettings: settings
         ),
-    ] + theirs("dispatch", ["timers", "ring", "cross", "echo", "idle", "lines"])
-        + theirs("foundation", ["timers", "cross", "idle", "lines", "modes"]),
+    ] + programs(of: "dispatch", ["timers", "ring", "cross", "echo", "idle", "lines"])
+        + programs(of: "foundation", ["timers", "cross", "idle", "lines", "modes"]),
     swiftLanguageModes: [.v6]
 )

@@ -1,9 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, so that packages that depend on the library do not get the programs and their dependencies.
+// A separate package, so that packages that depend on the library do not fetch the examples' dependencies.
 
-/// Tests call the system directly, so they do without strict memory safety.
+/// The tests call C functions directly, so they do not use strict memory safety.
 let testSettings: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
@@ -33,7 +33,7 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
-        // What several of the programs do for a signal.
+        // Shared by the programs: the handling of SIGINT and SIGTERM, and JSON output.
         .target(
             name: "ExampleSupport",
             dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
@@ -42,7 +42,7 @@ let package = Package(
         example("line-reader", "CMalloc", "ExampleSupport", system),
         example("chat", "ExampleSupport", system),
         example("echo-server", "ExampleSupport", system),
-        example("timers"),
+        example("timers", "ExampleSupport"),
         // A symbolic link to the library's test support.
         .target(
             name: "ReactorTestSupport",
@@ -50,7 +50,7 @@ let package = Package(
             path: "Tests/Support",
             swiftSettings: testSettings
         ),
-        // Runs the programs, which building the tests builds too.
+        // Runs the programs. `swift build --build-tests` builds them too.
         .testTarget(
             name: "ExampleTests",
             dependencies: [

@@ -1,7 +1,7 @@
 import Dispatch
 import Reactor
 
-// Sums a file's bytes on a worker queue, chunk by chunk, while the loop stays free.
+// Adds up the bytes of a file on a worker queue, without blocking the loop.
 struct Checksum: ChunkProcessor {
     var output: UInt64 = 0
 
@@ -17,7 +17,7 @@ let handoff = ChunkHandoff(
     InputStream(path: .init(path)), to: Checksum(), on: DispatchQueue(label: "checksum"))
 handoff.start { report in
     if case .failed(let error) = report.ending { print("\(path): \(error)") }
-    print("\(report.output) of \(report.byteCount) bytes")
+    print("sum \(report.output) of \(report.byteCount) bytes")
     RunLoop.current.stop()
 }
 RunLoop.current.run(in: .default)

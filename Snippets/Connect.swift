@@ -1,6 +1,6 @@
 import Reactor
 
-// Sends a request to a server and prints the reply: `Connect example.org 80 'HEAD / HTTP/1.0'`.
+// Connects to a server, sends a request and prints the reply: `Connect example.org 80 'HEAD / HTTP/1.0'`.
 final class Client: StreamDelegate {
     private let input: InputStream
     private let output: OutputStream

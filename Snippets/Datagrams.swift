@@ -1,13 +1,13 @@
 import Reactor
 
-// A UDP socket that answers each datagram with its length. Try it with `nc -u localhost 7010`.
+// Replies to each UDP datagram with its length. Try it with `nc -u localhost 7010`.
 let socket = try DatagramSocket(boundTo: .ipv6Any(port: 7010)) { socket, bytes, datagram in
     guard let sender = datagram.sender else { return }
     do {
         let isSent = try socket.send(Array("\(datagram.byteCount)\n".utf8), to: sender)
-        if !isSent { print("dropped an answer to \(sender): no room in the socket's buffer") }
+        if !isSent { print("dropped a reply to \(sender): the send buffer is full") }
     } catch {
-        print("cannot answer \(sender): \(error)")
+        print("cannot reply to \(sender): \(error)")
     }
 } events: { _, event in
     if case .errorOccurred(let error) = event { print(error) }

@@ -1,7 +1,7 @@
 import Glibc
 import Reactor
 
-// Prints each key as it is pressed, until `q`. The terminal's settings are restored at the end.
+// Prints each key as it is pressed, until `q`, and then restores the terminal's settings.
 final class Keys: StreamDelegate {
     private let input = InputStream(descriptor: .standardInput)
     private var settings = termios()

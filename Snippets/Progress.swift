@@ -2,7 +2,7 @@ import Dispatch
 import Glibc
 import Reactor
 
-// Finds a file's longest line, with progress on the loop; Ctrl-C cancels.
+// Finds the longest line of a file. Shows progress on the loop; Ctrl-C cancels.
 let path = CommandLine.arguments.dropFirst().first ?? "/etc/services"
 let reader = LineReader(path: .init(path), into: 0, on: DispatchQueue(label: "lines")) { longest, line, _ in
     longest = max(longest, line.byteCount)
@@ -16,8 +16,8 @@ func show(_ progress: HandoffProgress) {
     print("\(progress.byteCount)\(total) bytes")
 }
 reader.start(progress: show) { report in
-    print(
-        "\(report.ending): the longest of \(report.output.lineCount) lines has \(report.output.value) bytes")
+    let output = report.output
+    print("\(report.ending): the longest of \(output.lineCount) lines has \(output.value) bytes")
     RunLoop.current.stop()
 }
 RunLoop.current.run(in: .default)

@@ -1,10 +1,10 @@
 import Glibc
 import Reactor
 
-// Ctrl-C asks once, and ends the program the second time.
+// Asks for confirmation after the first Ctrl-C. The second one ends the program.
 let interrupt = try SignalSource(SIGINT) { source, _ in
     print("\nPress Ctrl-C again to quit.")
-    source.cancel()  // SIGINT does again what it did before
+    source.cancel()  // restores the previous action of SIGINT
 }
 try RunLoop.current.add(interrupt, forMode: .common)
 

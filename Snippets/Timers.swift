@@ -1,6 +1,6 @@
 import Reactor
 
-// Counts seconds, and stops after three. A timer never fires early, and its dates do not drift.
+// Counts three seconds. A timer never fires early, and its dates do not drift.
 var seconds = 0
 Timer.scheduled(every: .seconds(1)) { _ in
     seconds += 1

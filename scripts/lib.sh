@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 
-# Sourced by the scripts beside it: words for the user, and what the package needs of the machine.
+# Functions that the other scripts source: messages, and the installation of dependencies.
 
 package=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null && pwd)
 
-# To stderr: stdout belongs to the program that a script runs.
+# Prints to standard error: standard output is for the program that a script runs.
 say() { printf '%s\n' "$*" >&2; }
 
 fail() {
@@ -12,25 +12,25 @@ fail() {
     exit 1
 }
 
-# Swift, as new as the manifest asks.
+# Requires the Swift version in the package's manifest.
 need_swift() {
     local wanted found install=https://www.swift.org/install/linux/
     wanted=$(sed -n 's|^// swift-tools-version: *||p' "$package/Package.swift")
     found=$(swift --version 2>/dev/null | sed -nE 's/.*Swift version ([0-9.]+).*/\1/p') || true
-    [[ $found ]] || fail "There is no working \`swift\` on the PATH. Swift $wanted or newer comes from $install"
+    [[ $found ]] || fail "No working \`swift\` in PATH. Install Swift $wanted or newer: $install"
     printf '%s\n' "$wanted" "$found" | sort -VC ||
-        fail "Swift $found is too old. Swift $wanted or newer comes from $install"
+        fail "Swift $found is too old. Install Swift $wanted or newer: $install"
 }
 
-# A machine that has libevent, however it came by it, needs nothing from apt.
+# Installs libevent with apt unless pkg-config finds it.
 need_libevent() {
     pkg-config --exists libevent_core 2>/dev/null || need_packages libevent-dev pkg-config
 }
 
-# Installs those of the named Debian packages that are missing; asks nothing but, on a terminal, sudo's password.
+# Installs the missing ones of the given Debian packages. Asks only for sudo's password, and only on a terminal.
 need_packages() {
     type -P apt-get dpkg-query >/dev/null ||
-        fail "Needed: $* (Debian's names). There is no apt here: please install them in this system's way."
+        fail "Missing packages (Debian's names): $*. There is no apt; install them with this system's package manager."
 
     local name missing=()
     for name; do
@@ -42,32 +42,32 @@ need_packages() {
     local by_hand="apt-get update && apt-get install ${missing[*]}" as_root=()
     if ((EUID != 0)); then
         type -P sudo >/dev/null ||
-            fail "Missing: ${missing[*]}. Without root or sudo, please have root run: $by_hand"
+            fail "Missing packages: ${missing[*]}. Neither root nor sudo is available; run as root: $by_hand"
         by_hand=${by_hand//apt-get/sudo apt-get}
         as_root=(sudo)
-        [[ -t 0 ]] || as_root+=(-n) # nobody is there to type a password: fail, do not wait
+        [[ -t 0 ]] || as_root+=(-n) # without a terminal, fail instead of waiting for a password
     fi
 
-    say "Missing: ${missing[*]}. Running: $by_hand"
+    say "Missing packages: ${missing[*]}. Running: $by_hand"
     as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=60)
     {
-        # A foreign source out of order fails the update, yet need not keep us from Debian's packages.
-        "${as_root[@]}" update || say "apt-get update failed; going on with the package lists at hand."
+        # A broken third-party source makes the update fail, but Debian's packages may still be available.
+        "${as_root[@]}" update || say "apt-get update failed; continuing with the existing package lists."
         "${as_root[@]}" install --yes --no-install-recommends "${missing[@]}"
-    } </dev/null >&2 || fail "apt-get failed. Please run by hand: $by_hand"
+    } </dev/null >&2 || fail "apt-get failed. Run it by hand: $by_hand"
 }
 
-# Fetches Debian packages, with what they need and this system lacks, and unpacks them in the folder $1: nothing is
-# installed, no service starts, root is not needed. Fails, with a word of why, where that cannot be.
+# Downloads Debian packages and their missing dependencies, and unpacks them in the folder $1. Installs nothing, starts
+# no service and does not need root. Returns 1 if that fails.
 unpack_packages() {
     local folder=$1 archive
     shift
     type -P apt-get dpkg-deb >/dev/null || {
-        say "There is no apt here."
+        say "There is no apt."
         return 1
     }
     mkdir -p "$folder/archives/partial"
-    # Not a warning worth seeing: the user that apt fetches as may be kept out of this folder.
+    # Downloads as root: apt warns if its own user cannot write to the folder.
     apt-get -qq --yes --no-install-recommends --download-only -o Debug::NoLocking=1 -o APT::Sandbox::User=root \
         -o Dir::Cache::archives="$folder/archives" install "$@" </dev/null >&2 || return 1
     for archive in "$folder"/archives/*.deb; do
@@ -76,8 +76,8 @@ unpack_packages() {
     rm -r "$folder/archives"
 }
 
-# The servers that some tests talk to, which are skipped without them. What is not installed is unpacked in
-# .build/servers, where the tests look too.
+# Provides the servers that some tests need; those tests are skipped without them. A server that is not installed is
+# unpacked in .build/servers, where the tests look for it too.
 want_servers() {
     local folder=$package/.build/servers name missing=()
     for name in redis-server mosquitto; do
@@ -85,17 +85,17 @@ want_servers() {
     done
     ((${#missing[@]})) || return 0
 
-    say "Fetching for the tests, into $folder: ${missing[*]}"
+    say "Downloading servers for the tests to $folder: ${missing[*]}"
     rm -rf "$folder"
     if ! unpack_packages "$folder" "${missing[@]}"; then
-        say "That failed. The tests that need them are skipped; they run where these are installed: ${missing[*]}"
+        say "The download failed. The tests that need these servers are skipped: ${missing[*]}"
         return 0
     fi
     mkdir -p "$folder/bin"
     for name in "${missing[@]}"; do wrap_program "$folder" "$name"; done
 }
 
-# Has $1/bin/$2 run the program $2 that was unpacked in $1, with the libraries that came along.
+# Creates $1/bin/$2, which runs the program $2 unpacked in $1 with the libraries unpacked there.
 wrap_program() {
     local folder=$1 libraries='' path
     for path in "$folder"/{usr/,}lib/*-linux-gnu*; do

@@ -15,7 +15,7 @@
 
 bool reactor_epoll_takes(int descriptor) {
     int poller = epoll_create1(EPOLL_CLOEXEC);
-    if (poller < 0) return true; // no descriptor left to ask with: the loop's own poller will tell
+    if (poller < 0) return true; // no descriptor left: the loop's own epoll will refuse it
     struct epoll_event event = {.events = 0};
     bool taken = epoll_ctl(poller, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno != EPERM;
     close(poller);
@@ -41,7 +41,7 @@ int reactor_descriptors_for_poller(void) {
     return result == 0 ? poller : -1;
 }
 
-// 0 if so many descriptors more can be opened, or -1 with errno.
+// Returns 0 if `count` more descriptors can be opened, or -1 with errno.
 static int are_free(int count) {
     if (count == 0) return 0;
     int spare = eventfd(0, EFD_CLOEXEC);
@@ -53,7 +53,7 @@ static int are_free(int count) {
     return result;
 }
 
-// An epoll, an eventfd and a timerfd.
+// libdispatch opens an epoll, an eventfd and a timerfd.
 int reactor_descriptors_for_dispatch(void) { return are_free(3); }
 
 int reactor_main_queue_handle(void) {
@@ -80,14 +80,16 @@ ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
     return preadv2(descriptor, &place, 1, -1, RWF_NOWAIT);
 }
 
-// The signal that a write may have raised; 0 if none.
+// The signal that a write has raised, if any; else 0.
 static int raised_signal(ssize_t written, size_t count, int code) {
-    // A reader that closes while the write waits for room: the kernel has taken a part, and raises the signal too.
+    // The reader closed while the write waited for room: the kernel has accepted a part, and raises the
+    // signal too.
     if (written >= 0) return (size_t)written < count ? SIGPIPE : 0;
     return code == EPIPE ? SIGPIPE : code == EFBIG ? SIGXFSZ : 0;
 }
 
-// The kernel directs SIGPIPE and SIGXFSZ at the writing thread: both are blocked here, and this write's is discarded.
+// The kernel sends SIGPIPE and SIGXFSZ to the writing thread. Both are blocked here, and one that this write
+// raised is discarded.
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
     sigset_t signals, pending, before;
     sigemptyset(&signals);
@@ -109,7 +111,7 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
     return written;
 }
 
-// Sockets: never blocking, never SIGPIPE, whatever the descriptor's flags.
+// Sockets never block and never raise SIGPIPE here, whatever the descriptor's flags.
 
 ssize_t reactor_receive(int descriptor, void *bytes, size_t count) {
     ssize_t received;

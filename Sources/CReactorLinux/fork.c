@@ -9,7 +9,7 @@ uint32_t reactor_forks;
 
 static _Thread_local sigset_t mask_before_fork;
 
-// A signal that the child gets meanwhile waits until its dispositions are its own.
+// A signal that the child receives meanwhile waits until its dispositions are its own.
 static void prepare(void) {
     sigset_t all;
     sigfillset(&all);
@@ -29,5 +29,5 @@ static void in_child(void) {
     pthread_sigmask(SIG_SETMASK, &mask_before_fork, NULL);
 }
 
-// A constructor, because whatever the parent has made before the fork is the parent's, a run loop or not.
+// A constructor: even without a run loop the parent may have subscriptions, which the child must not use.
 __attribute__((constructor)) static void install_handlers(void) { pthread_atfork(prepare, in_parent, in_child); }

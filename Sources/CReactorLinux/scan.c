@@ -8,8 +8,8 @@
 #include <arm_neon.h>
 #endif
 
-// Vectors are clang's, which makes of them what the processor has: SSE2, NEON or plain words; and AVX2 in functions that
-// are marked WIDE.
+// The vectors are clang's extension, which compiles to SSE2, NEON or plain words; and to AVX2 in functions
+// marked WIDE.
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -17,7 +17,7 @@
 
 #define WIDE __attribute__((target("avx2,bmi,popcnt")))
 
-// Whether functions marked WIDE may be called. Threads that ask the processor at once find the same.
+// Whether functions marked WIDE may be called. Threads that ask at the same time find the same answer.
 static bool has_wide(void) {
     enum { unknown, no, yes };
     static _Atomic int known = unknown;
@@ -36,9 +36,9 @@ static bool has_wide(void) {
 
 // MARK: Finding bytes
 //
-// A block of 64 bytes becomes a mask of 64 bits, the first byte's lowest, and masks become offsets. Those are written two
-// at a time, wanted or not, and only the advance depends on how many there were: a branch for each would be mispredicted
-// in every other block of ordinary text.
+// A block of 64 bytes becomes a mask of 64 bits, the first byte's lowest, and a mask becomes offsets. Offsets
+// are written two at a time, needed or not, and only the advance depends on their number: a branch for each
+// would be mispredicted in every other block of ordinary text.
 
 enum { block_size = 64, written_at_once = 2 };
 
@@ -57,7 +57,7 @@ ALWAYS_INLINE uint64_t mask_of(const uint8_t *block, uint8_t wanted) {
     return mask;
 }
 
-// The lowest set bit; of an empty mask, for which the builtin is undefined, a number that is not counted.
+// The lowest set bit. For an empty mask, where the builtin is undefined, any number: it is not counted.
 ALWAYS_INLINE uint32_t lowest(uint64_t mask) { return mask ? (uint32_t)__builtin_ctzll(mask) : 64; }
 
 // Writes up to `written_at_once` offsets more than `found`, the number of bits in `mask`.
@@ -70,7 +70,7 @@ ALWAYS_INLINE void write_offsets(uint64_t mask, size_t found, uint32_t base, uin
     }
 }
 
-// Writes at most `room` offsets, not one more, and returns how many.
+// Writes at most `room` offsets, and returns how many.
 ALWAYS_INLINE size_t write_some(uint64_t mask, uint32_t base, uint32_t *positions, size_t room) {
     size_t found = 0;
     for (; mask && found < room; mask &= mask - 1) positions[found++] = base + lowest(mask);
@@ -123,9 +123,10 @@ size_t reactor_find_bytes(const uint8_t *bytes, size_t count, uint8_t wanted, ui
 
 // MARK: Checking UTF-8
 //
-// Keiser and Lemire, "Validating UTF-8 in less than one instruction per byte" (2021): the four high bits of a byte, its
-// four low ones, and the four high ones of the next byte each select the faults that they allow; a fault that all three
-// allow is one. Two continuations in a row are none if a lead byte two or three places back asks for them.
+// Keiser and Lemire, "Validating UTF-8 in less than one instruction per byte" (2021): the high bits of a
+// byte, its low bits, and the high bits of the next byte each select the possible errors; an error is one
+// that all three select. Two continuation bytes in a row are correct if a lead byte two or three places
+// before requires them.
 
 #if defined(__x86_64__)
 
@@ -159,7 +160,7 @@ enum {
     look_back = 3, group = 8
 };
 
-// What the high bits of a byte, its low ones, and the high ones of the next byte allow.
+// The errors that the high bits of a byte, its low bits, and the high bits of the next byte select.
 static const uint8_t by_high[16] = {
     too_long, too_long, too_long, too_long, too_long, too_long, too_long, too_long, two_continuations,
     two_continuations, two_continuations, two_continuations, too_short | overlong_2, too_short,
@@ -189,7 +190,7 @@ WIDE ALWAYS_INLINE vector table(const uint8_t entries[16]) {
     return table;
 }
 
-// The faults among `width` bytes, which have three before them.
+// The errors among `width` bytes. Three more precede them.
 WIDE ALWAYS_INLINE vector faults(const uint8_t *bytes) {
     vector here = load(bytes), before = load(bytes - 1);
     vector found = look_up(table(by_high), before >> 4) & look_up(table(by_low), before & 0x0f) &
@@ -199,7 +200,7 @@ WIDE ALWAYS_INLINE vector faults(const uint8_t *bytes) {
     return ((third | fourth) & 0x80) ^ found;
 }
 
-// Both take at least `width` bytes. The last vector overlaps the one before.
+// Both need at least `width` bytes. The last vector overlaps the one before.
 
 WIDE static bool is_ascii(const uint8_t *bytes, size_t count) {
     const uint8_t *last = bytes + count - width;

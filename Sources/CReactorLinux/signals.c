@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// A subscription is a node in a list that only grows. A node whose subscriber left waits, with its eventfd, for the next
-// one of the same signal: a handler that is under way can therefore never write to a descriptor that has become somebody
-// else's, nor tell a subscriber of another signal.
+// A subscription is a node in a list that only grows. When a subscriber leaves, the node and its eventfd wait
+// for the next subscriber of the same signal. So a running handler never writes to a descriptor that has been
+// reused, nor notifies a subscriber of another signal.
 struct subscription {
     struct subscription *next;
     int descriptor;
     int signal;
     _Atomic bool is_taken;
-    // How often the process had been forked: a child does not end what its parent began.
+    // The fork count when it was made: a child does not end its parent's subscriptions.
     uint32_t forks;
 };
 
@@ -31,12 +31,12 @@ static void deliver(int signal) {
     uint64_t one = 1;
     for (struct subscription *each = atomic_load(&subscriptions); each; each = each->next) {
         if (each->signal != signal || !atomic_load(&each->is_taken)) continue;
-        if (write(each->descriptor, &one, sizeof one) < 0) continue; // full: it is readable, which is all that counts
+        if (write(each->descriptor, &one, sizeof one) < 0) continue; // full, and so readable: that is enough
     }
     errno = saved;
 }
 
-// Has the signal delivered, whatever other code has installed since; that is then what the last subscriber restores.
+// Installs the handler, whatever other code has installed. The last subscriber restores that disposition.
 static int install(int signal) {
     struct sigaction action = {.sa_handler = deliver, .sa_flags = SA_RESTART};
     sigfillset(&action.sa_mask);
@@ -46,7 +46,7 @@ static int install(int signal) {
     return 0;
 }
 
-// An action that other code has installed since stays.
+// A disposition that other code has installed since stays.
 static void restore(int signal) {
     struct sigaction current;
     if (sigaction(signal, NULL, &current) == 0 && current.sa_handler == deliver) sigaction(signal, &found[signal], NULL);
@@ -69,7 +69,7 @@ static struct subscription *free_node(int signal) {
     return node;
 }
 
-// Signals that report a fault of the running instruction: returning from a handler would repeat it forever.
+// Signals that report an error of the current instruction: returning from a handler would repeat it forever.
 static bool is_fault(int signal) {
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL || signal == SIGTRAP;
 }
@@ -115,7 +115,7 @@ void reactor_signals_before_fork(void) { pthread_mutex_lock(&registry); }
 
 void reactor_signals_after_fork(void) { pthread_mutex_unlock(&registry); }
 
-// The eventfds are the parent's too: the child takes new ones.
+// The child shares the parent's eventfds, so it takes new ones.
 void reactor_signals_in_child(void) {
     for (int signal = 1; signal < NSIG; signal++) {
         if (subscribers[signal] > 0) restore(signal);

@@ -8,7 +8,7 @@
 
 static _Thread_local uint64_t current_loop;
 static _Thread_local void *current_loop_object;
-// Whether the thread had a loop when it forked, which its child does not have.
+// Whether the thread had a loop when it called fork. The child does not have it.
 static _Thread_local bool had_loop;
 static _Thread_local enum { unknown, yes, no } is_main_thread;
 
@@ -20,7 +20,7 @@ void reactor_set_current_loop(uint64_t identity, void *object) {
     current_loop_object = object;
 }
 
-// Asked with every change that another thread makes to the main loop: two system calls, once for each thread.
+// Called for every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {
     if (is_main_thread == unknown) is_main_thread = syscall(SYS_gettid) == getpid() ? yes : no;
     return is_main_thread == yes;
@@ -34,7 +34,7 @@ void reactor_forget_loop_in_child(void) {
     is_main_thread = unknown;
 }
 
-// prctl cuts a long name, where pthread_setname_np refuses it.
+// prctl truncates a long name; pthread_setname_np refuses it.
 void reactor_set_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
 int64_t reactor_timer_slack(void) {

@@ -41,9 +41,9 @@ open class NotificationQueue: NSObject {
     private let loop = RunLoop.current
     private var pending: [PostingStyle: PendingNotifications] = [:]
     private var lastNumber = 0
-    /// In the common modes. Whether the loop has it in a mode says whether that mode is a common mode.
+    /// Added to the common modes. A mode is a common mode if the loop has this observer in it.
     private var commonObserver: RunLoop.Observer?
-    /// In the other modes that notifications have named.
+    /// Added to the other modes that notifications have named.
     private var otherObserver: RunLoop.Observer?
 
     /// Creates a queue of the calling thread that posts to `notificationCenter`.

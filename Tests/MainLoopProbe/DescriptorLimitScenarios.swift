@@ -3,14 +3,15 @@ import Glibc
 import Reactor
 import SystemPackage
 
-// MARK: Descriptors that run out
+// MARK: Running out of descriptors
 
-/// Takes all descriptors that the process may still open, but for some.
-final class TakenDescriptors: @unchecked Sendable {
+/// Opens descriptors until the process reaches its limit. `@unchecked Sendable` is correct: a scenario uses it on one
+/// thread after another.
+final class ExhaustedDescriptors: @unchecked Sendable {
     private var numbers: [CInt] = []
 
-    /// - Parameter spare: How many descriptors are left free.
-    init(butFor spare: Int) {
+    /// - Parameter spare: The number of descriptors that remain available.
+    init(sparing spare: Int) {
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         limit.rlim_cur = 64
@@ -25,32 +26,32 @@ final class TakenDescriptors: @unchecked Sendable {
     }
 }
 
-/// Loops that are made with few descriptors left: each adds a descriptor that is readable, and runs a timer.
+/// Creates loops with few descriptors available. Each runs a timer and adds a readable descriptor.
 @MainActor func fewDescriptors() throws {
     let pipe = try FileDescriptor.pipe()
     _ = try pipe.writeEnd.writeAll([1])
     for spare in 0...8 {
-        let taken = TakenDescriptors(butFor: spare)
-        let thread = try RunLoopThread(name: "with few")
+        let exhausted = ExhaustedDescriptors(sparing: spare)
+        let thread = try RunLoopThread(name: "few descriptors")
         thread.runLoop.performAndWait {
             Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in RunLoop.current.stop() }
-            let answer = RunLoop.current.run(in: .custom)
+            let result = RunLoop.current.run(in: .custom)
             do throws(Errno) {
                 let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
                 try RunLoop.current.add(source, forMode: .custom)
-                print(spare, answer, RunLoop.current.run(in: .custom))
-            } catch { print(spare, answer, error == .tooManyOpenFiles ? "refused" : "\(error)") }
+                print(spare, result, RunLoop.current.run(in: .custom))
+            } catch { print(spare, result, error == .tooManyOpenFiles ? "refused" : "\(error)") }
         }
         thread.stop()
-        taken.free()
+        exhausted.free()
     }
 }
 
-/// Streams that need no descriptor, or fail for want of one, on loops that are made with few descriptors left.
+/// Opens streams that need no descriptor, or fail without one, on loops created with few descriptors available.
 @MainActor func streamsWithFewDescriptors() throws {
     for spare in 0...5 {
-        let taken = TakenDescriptors(butFor: spare)
-        let thread = try RunLoopThread(name: "with few")
+        let exhausted = ExhaustedDescriptors(sparing: spare)
+        let thread = try RunLoopThread(name: "few descriptors")
         thread.runLoop.performAndWait {
             let record = EventRecord()
             let streams = [
@@ -66,11 +67,11 @@ final class TakenDescriptors: @unchecked Sendable {
             for stream in streams { stream.close() }
         }
         thread.stop()
-        taken.free()
+        exhausted.free()
     }
 }
 
-/// Reads what there is, and stops the loop with the last of the events.
+/// Reads available bytes, and stops the loop at the sixth event, the last one.
 private final class EventRecord: StreamDelegate {
     private(set) var events: [String] = []
 
@@ -88,16 +89,16 @@ private final class EventRecord: StreamDelegate {
     }
 }
 
-/// The main loop's first activation begins with few descriptors left. Later another thread frees them all, and hands work
-/// to the main queue.
+/// Starts the main loop's first activation with few descriptors available. Later another thread frees them and adds a
+/// block to the main queue.
 @MainActor func lateMainQueue() throws {
     let thread = try RunLoopThread(name: "frees")
     while !thread.runLoop.isWaiting { sched_yield() }
-    let taken = TakenDescriptors(butFor: Int(CommandLine.arguments[1]) ?? 0)
+    let exhausted = ExhaustedDescriptors(sparing: Int(CommandLine.arguments[1]) ?? 0)
     Timer.scheduled(after: .milliseconds(1)) { _ in
         print("timer")
         thread.runLoop.perform {
-            taken.free()
+            exhausted.free()
             DispatchQueue.main.async {
                 print("block")
                 MainActor.assumeIsolated { RunLoop.main.stop() }
@@ -107,7 +108,7 @@ private final class EventRecord: StreamDelegate {
     print(RunLoop.main.run(in: .default))
 }
 
-/// How many descriptors the loop takes for its first mode, and for a further one.
+/// Prints the numbers of descriptors that the loop opens for its first mode and for a second one.
 @MainActor func descriptorsOfModes() throws {
     func count() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }
     hold(.custom)

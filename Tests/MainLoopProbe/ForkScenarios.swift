@@ -5,10 +5,10 @@ import SystemPackage
 
 // MARK: fork(2)
 
-/// A child process without exec. Swift's Glibc does not import fork(2).
+/// A child process created by fork(2), which Swift's Glibc does not import.
 struct ForkedChild {
-    /// Waits for a child that runs `body`, and says how it has ended: "exit", "signal 15", "refused" if it has said
-    /// that a loop is the parent's, or "unsent" if it has waited for output in vain.
+    /// Runs `body` in a child and returns how the child ended: "exit", "signal 15", "refused" if it trapped because a
+    /// loop belongs to the parent, or "unsent" if it reported that output was not sent.
     static func ending(_ body: () -> Void) -> String {
         let child = ForkedChild()
         if child.isChild {
@@ -23,14 +23,14 @@ struct ForkedChild {
     private let process: pid_t
     private let errors: FileDescriptor
 
-    /// Forks: there is one of these in the parent, and one in the child.
+    /// Forks. Returns in the parent and in the child.
     init() {
         guard let pipe = try? FileDescriptor.pipe(), let symbol = dlsym(nil, "fork") else { exit(3) }
         process = unsafeBitCast(symbol, to: (@convention(c) () -> pid_t).self)()
         errors = pipe.readEnd
         if process == 0 {
             dup2(pipe.writeEnd.rawValue, STDERR_FILENO)
-            // Without Swift's traces of the stack.
+            // Disables Swift's backtraces.
             for trap in [SIGILL, SIGTRAP] { signal(trap, SIG_DFL) }
         }
         try? pipe.writeEnd.close()
@@ -43,14 +43,14 @@ struct ForkedChild {
         try? errors.close()
         var status: CInt = 0
         waitpid(process, &status, 0)
-        let said = String(decoding: text, as: UTF8.self)
-        if said.contains("in a child of fork(2)") { return "refused" }
-        if said.contains("had sent all that was written") { return "unsent" }
+        let message = String(decoding: text, as: UTF8.self)
+        if message.contains("in a child of fork(2)") { return "refused" }
+        if message.contains("had sent all that was written") { return "unsent" }
         return status & 0x7F == 0 ? "exit" : "signal \(status & 0x7F)"
     }
 }
 
-/// What a child may ask of its parent's loops, and what the parent has of it.
+/// Calls the parent's loops in children, and checks that the parent is not affected.
 @MainActor func loopsInChild() throws {
     let loop = RunLoop.main
     let pipe = try FileDescriptor.pipe()
@@ -88,7 +88,7 @@ struct ForkedChild {
     print(timer.isValid, other.runLoop.performAndWait { "woken" })
 }
 
-/// A handler that forks, and returns in the child too.
+/// Forks in a handler, which returns in the parent and in the child.
 @MainActor func forkInHandler() throws {
     let pipe = try FileDescriptor.pipe()
     _ = try pipe.writeEnd.writeAll([1])
@@ -103,27 +103,27 @@ struct ForkedChild {
     print(child?.wait() ?? "none", calls)
 }
 
-/// Signals that a child gets, while its parent catches them.
+/// Raises signals in a child whose parent has sources for them.
 @MainActor func signalsInChild() throws {
-    let (ignored, deadly) = (SIGUSR1, SIGTERM)
-    unblock([ignored, deadly])
+    let (ignored, fatal) = (SIGUSR1, SIGTERM)
+    unblock([ignored, fatal])
     signal(ignored, SIG_IGN)
     var deliveries = 0
-    let sources = try [ignored, deadly].map { number in
+    let sources = try [ignored, fatal].map { number in
         try SignalSource(number) { _, count in deliveries += count }
     }
     for source in sources { try RunLoop.main.add(source, forMode: .custom) }
     print("ignored:", ForkedChild.ending { raise(ignored) })
-    print("deadly:", ForkedChild.ending { raise(deadly) })
+    print("deadly:", ForkedChild.ending { raise(fatal) })
     RunLoop.main.run(in: .custom, until: .distantPast)
     print("in the parent:", deliveries)
-    for number in [ignored, deadly] { raise(number) }
+    for number in [ignored, fatal] { raise(number) }
     RunLoop.main.run(in: .custom, until: .distantPast)
     print("caught:", deliveries)
     for source in sources { source.cancel() }
 }
 
-/// A thread without a loop forks: its child has a loop, and signals, of its own.
+/// Forks on a thread that has no loop. The child creates its own loop and signal source.
 @MainActor func freshLoopInChild() throws {
     let other = try RunLoopThread(name: "other")
     let inParent = try other.runLoop.performAndWait { () throws -> FileDescriptor in
@@ -153,7 +153,7 @@ struct ForkedChild {
     other.stop()
 }
 
-/// A child closes a stream whose accepted bytes the parent has still to send.
+/// Closes, in a child, streams with bytes that the parent has not yet sent.
 @MainActor func inheritedStreamsInChild() throws {
     let (peer, number) = try narrowPair()
     let (input, output) = Stream.connection(
@@ -175,7 +175,7 @@ struct ForkedChild {
     print("everything:", bytes(of: peer) == [UInt8](repeating: 1, count: sent))
 }
 
-/// A child closes the sockets of its parent's paths, as a server does that forks its workers.
+/// Closes, in a child, the parent's sockets that are bound to paths, as a server's forked workers do.
 @MainActor func boundPathsInChild() throws {
     let folder = "/tmp/reactor-probe-\(getpid())"
     guard mkdir(folder, 0o700) == 0 else { throw Errno(rawValue: errno) }
@@ -201,7 +201,7 @@ struct ForkedChild {
     rmdir(folder)
 }
 
-/// A child whose parent has output pending exits with output of its own.
+/// Exits from a child that has pending output of its own, and inherits pending output.
 @MainActor func ownStreamsInChild() throws {
     let (idle, inherited) = try narrowPair()
     let pending = OutputStream(descriptor: FileDescriptor(rawValue: inherited))
@@ -226,7 +226,7 @@ struct ForkedChild {
     print("the parent's:", bytes(of: idle).count)
 }
 
-/// Two ends of a connection for which the kernel keeps little.
+/// A socket pair with small send buffers.
 private func narrowPair() throws -> (peer: CInt, other: CInt) {
     var numbers: [CInt] = [0, 0]
     guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &numbers) == 0 else { exit(3) }
@@ -237,7 +237,7 @@ private func narrowPair() throws -> (peer: CInt, other: CInt) {
     return (numbers[0], numbers[1])
 }
 
-/// Everything that comes from a descriptor up to its end.
+/// Reads a descriptor to its end.
 private func bytes(of number: CInt) -> [UInt8] {
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 4096)
@@ -245,7 +245,7 @@ private func bytes(of number: CInt) -> [UInt8] {
     return bytes
 }
 
-/// Whoever started this program may have had them blocked.
+/// Unblocks signals that may be blocked in the process that started this one.
 private func unblock(_ signals: [CInt]) {
     var set = sigset_t()
     sigemptyset(&set)
@@ -255,7 +255,7 @@ private func unblock(_ signals: [CInt]) {
 
 private let firstProcess = getpid()
 
-/// Asked by the leak checker of `--sanitize=address` at exit. A forked child has lost the stacks of its parent's other
-/// threads, so it would report what they hold.
+/// Called by the leak checker of `--sanitize=address` at exit. In a forked child, it would report objects that are
+/// referenced only from the stacks of the parent's other threads.
 @_cdecl("__lsan_is_turned_off")
 func isLeakCheckTurnedOff() -> CInt { getpid() == firstProcess ? 0 : 1 }

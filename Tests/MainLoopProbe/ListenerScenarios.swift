@@ -79,8 +79,8 @@ import SystemPackage
     listener.close()
 }
 
-/// Connects as often as the second argument says, to the port in the first one, says so, and waits until the
-/// other end has closed them all.
+/// Opens as many connections as the second argument to the port in the first one. Waits until the server has closed
+/// them, and prints how many it closed.
 @MainActor func manyClients() throws {
     let words = CommandLine.arguments
     guard words.count == 4, let port = UInt16(words[1]), let count = Int(words[2]) else { exit(2) }
@@ -98,7 +98,7 @@ private func connected(to address: SocketAddress) throws -> FileDescriptor {
     return FileDescriptor(rawValue: number)
 }
 
-/// How many descriptors the process may have; never more than the hard limit.
+/// The soft limit on open descriptors. Setting it does not exceed the hard limit.
 private var descriptorLimit: rlim_t {
     get {
         var limit = rlimit()

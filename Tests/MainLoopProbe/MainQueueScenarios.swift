@@ -102,7 +102,7 @@ import Reactor
     print(RunLoop.main.run(in: .default))
 }
 
-/// A variable of the main thread that a task may set.
+/// A variable of the main actor that a task sets.
 @MainActor final class Flag { var isSet = false }
 
 extension RunLoop.Mode {

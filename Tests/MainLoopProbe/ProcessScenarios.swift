@@ -3,7 +3,7 @@ import Glibc
 import Reactor
 import SystemPackage
 
-// MARK: The process: its threads and its descriptors
+// MARK: Threads, descriptors and libraries of the process
 
 @MainActor func fromAnotherThread() {
     let isAdded = DispatchSemaphore(value: 0)
@@ -18,11 +18,12 @@ import SystemPackage
     print(RunLoop.current === RunLoop.main)
 }
 
-/// Without descriptors a loop cannot wait for any; what needs none goes on, and the rest when there are some.
+/// Runs a loop that cannot open descriptors. Timers and blocks are still served, and a descriptor source once it can be
+/// added.
 @MainActor func outOfDescriptors() throws {
     let pipe = try FileDescriptor.pipe()
     _ = try? pipe.writeEnd.writeAll([1])
-    // libdispatch makes its own descriptor for the main queue once, and does not live without.
+    // libdispatch opens the main queue's descriptor once, and traps if that fails.
     RunLoop.main.run(mode: .default, before: .distantPast)
     var limit = rlimit()
     getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -41,7 +42,7 @@ import SystemPackage
     print(RunLoop.main.run(in: .custom))
 }
 
-/// A mode that has not run yet makes its registrations when it does, and one of them fails.
+/// Runs a mode for the first time, where registering one of its descriptors fails.
 @MainActor func refusedDescriptor() throws {
     let (gone, good) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
     _ = try? good.writeEnd.writeAll([1])
@@ -74,7 +75,7 @@ import SystemPackage
                 let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
                 try? RunLoop.current.add(source, forMode: .custom)
             }
-            // Of two that are ready, one is served and one is left.
+            // Serves one of the two ready sources.
             RunLoop.current.run(mode: .custom, before: .distantFuture)
         }
         thread.stop()
@@ -88,8 +89,8 @@ import SystemPackage
 
 private func openDescriptors() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }
 
-/// The shared libraries of this program: those of a program on this library alone.
-func whatIsLoaded() throws {
+/// Prints which shared libraries the process has loaded. The program uses only the module Reactor.
+func loadedLibraries() throws {
     let maps = try FileDescriptor.open("/proc/self/maps", .readOnly)
     var text: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65_536)

@@ -1,4 +1,4 @@
-// What only a program's main thread can do: each scenario prints what happened, and a test compares it.
+// Scenarios that need a program's main thread. Each prints what happens, and a test compares the output.
 @preconcurrency import Glibc
 
 let scenarios: [String: () throws -> Void] = [
@@ -9,7 +9,7 @@ let scenarios: [String: () throws -> Void] = [
     "nested in a timer": nestedInTimer,
     "main actor": mainActor,
     "never empty": neverEmpty,
-    "what is loaded": whatIsLoaded,
+    "what is loaded": loadedLibraries,
     "run never returns": runNeverReturns,
     "asleep after a drain": asleepAfterDrain,
     "a queue that never ends": endlessQueue,

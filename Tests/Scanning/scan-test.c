@@ -1,5 +1,5 @@
-// Compares the vectors of scan.c with loops over single bytes: all lengths and alignments, all lead and continuation
-// bytes in all places, and random text. Run by scripts/check-scanning, for this processor and for aarch64.
+// Compares the vector code of scan.c with byte loops: all lengths and alignments, all lead and continuation bytes at all
+// positions, and random text. scripts/check-scanning runs it on this architecture and on aarch64.
 
 #include "CReactorLinux.h"
 
@@ -48,7 +48,7 @@ static enum reactor_text expected_text(const uint8_t *bytes, size_t count) {
     return text;
 }
 
-enum { always_known = 64 }; // bytes, where the processor has the vectors at all
+enum { always_known = 64 }; // bytes, if the processor has the vector instructions
 
 static void check_text(const uint8_t *bytes, size_t count) {
     static const uint8_t plain[always_known] = {0};
@@ -56,10 +56,10 @@ static void check_text(const uint8_t *bytes, size_t count) {
     enum reactor_text found = reactor_check_text(bytes, count), expected = expected_text(bytes, count);
     bool may_be_unknown = !has_vectors || count < always_known;
     if (found != expected && !(may_be_unknown && found == reactor_text_unknown))
-        fail("Wrong about text", bytes, count);
+        fail("wrong classification of text", bytes, count);
 }
 
-// Each length has an allocation of its own, so that a sanitizer sees a read beyond it.
+// Each call allocates a block of its own, so that the address sanitizer detects reads beyond it.
 static void check_find(size_t count, size_t alignment, uint32_t rarity) {
     uint8_t *block = malloc(alignment + count + 1), *bytes = block + alignment;
     uint32_t *found = malloc((count + 1) * sizeof *found);
@@ -71,15 +71,15 @@ static void check_find(size_t count, size_t alignment, uint32_t rarity) {
                 bytes, count, '\n', found, capacity);
             size_t next = 0;
             for (size_t each = 0; each < count && next < capacity; each++)
-                if (bytes[each] == '\n' && found[next++] != each) fail("Wrong offset", bytes, count);
-            if (next != number) fail("Wrong number of offsets", bytes, count);
+                if (bytes[each] == '\n' && found[next++] != each) fail("wrong offset", bytes, count);
+            if (next != number) fail("wrong number of offsets", bytes, count);
         }
     }
     free(found);
     free(block);
 }
 
-// A sequence of two to four bytes among ASCII, at every place of several vectors.
+// Sequences of two to four bytes in ASCII, at every position of several vectors.
 static void check_sequences(void) {
     static const uint8_t ends[] = {0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff};
     uint8_t bytes[always_known + 40];
@@ -108,7 +108,7 @@ static void check_random_text(void) {
         }
         if (round % 2 && count > 0) bytes[random_below((uint32_t)count)] = (uint8_t)random_below(256);
         check_text(bytes, count);
-        check_text(bytes, limit < count ? limit : count); // perhaps cut off in a character
+        check_text(bytes, limit < count ? limit : count); // may end within a character
     }
 }
 

@@ -1,35 +1,33 @@
 package import Glibc
 import SystemPackage
 
-/// A program that runs as a process of its own.
+/// A child process.
 package final class Child {
-    /// What the child finds as its standard input or output.
+    /// The child's standard input or output.
     package enum End {
-        /// A pipe, whose other end is the test's.
+        /// A pipe to or from the test.
         case pipe
         case path(String)
         case closed
     }
 
-    /// How a process has ended.
+    /// The exit status of a process, or the signal that killed it.
     package enum Ending: Equatable {
         case exit(Int32)
         case signal(Int32)
     }
 
     package let identifier: pid_t
-    /// The other end of its standard input; -1 if that is no pipe, or once it is closed.
+    /// The write end of the child's standard input; -1 if that is not a pipe, or after it is closed.
     private var input: CInt = -1
     private let output: CInt
     private let errors: CInt
     private var isOutputOpen = true
 
-    /// Starts `program`: a path, or the name of one of the executables beside the tests.
+    /// Starts `program`: an absolute path, or the name of an executable that the package builds.
     package init(
         _ program: String, _ arguments: [String], input: End = .path("/dev/null"), output: End = .pipe
-    )
-        throws
-    {
+    ) throws {
         let (outputPipe, errorPipe, inputPipe) = (try Pipe(), try Pipe(), try Pipe())
         var actions = SpawnActions()
         actions.connect(STDIN_FILENO, to: input, inputPipe.readEnd, O_RDONLY)
@@ -52,7 +50,7 @@ package final class Child {
 
     package func write(_ bytes: [UInt8]) {
         let written = bytes.withUnsafeBytes { try? FileDescriptor(rawValue: input).writeAll($0) }
-        precondition(written == bytes.count, "the child does not take its input")
+        precondition(written == bytes.count, "cannot write all bytes to the child's standard input")
     }
 
     package func closeInput() {
@@ -65,7 +63,7 @@ package final class Child {
         isOutputOpen = false
     }
 
-    /// Waits for standard output, up to `lineCount` lines or its end.
+    /// Reads standard output up to `lineCount` lines, or to its end.
     package func readOutput(lines lineCount: Int = .max) -> String {
         if lineCount == .max { return readAll() }
         var bytes: [UInt8] = []
@@ -85,7 +83,7 @@ package final class Child {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Waits for that many bytes of standard output, or its end.
+    /// Reads `count` bytes of standard output, or fewer if it ends first.
     package func readOutput(bytes count: Int) -> String {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
@@ -93,22 +91,22 @@ package final class Child {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Waits until nobody reads so long that the child cannot write any more.
+    /// Waits until the pipe of the child's standard output is full.
     package func waitUntilOutputIsFull() {
         let writeEnd = open("/proc/self/fd/\(output)", O_WRONLY | O_CLOEXEC)
-        precondition(writeEnd >= 0, "standard output is not a pipe")
+        precondition(writeEnd >= 0, "the child's standard output is not a pipe")
         defer { close(writeEnd) }
         var state = pollfd(fd: writeEnd, events: Int16(POLLOUT), revents: 0)
         while poll(&state, 1, 0) > 0 { sched_yield() }
     }
 
-    /// Waits for a line of standard output; nil at its end.
+    /// Reads a line of standard output; nil at its end.
     package func readLine() -> String? {
         let line = readOutput(lines: 1)
         return line.isEmpty ? nil : String(line.prefix { $0 != "\n" })
     }
 
-    /// Waits for a line of standard error; nil at its end.
+    /// Reads a line of standard error; nil at its end.
     package func readErrorLine() -> String? {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
@@ -119,7 +117,7 @@ package final class Child {
         return nil
     }
 
-    /// Waits for the end of standard error; less than a pipe holds has to be in it.
+    /// Reads standard error to its end. The child must not write more than the pipe's capacity before that.
     package func readErrors() -> String {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
@@ -136,7 +134,7 @@ package final class Child {
         return ending(status)
     }
 
-    /// Whether the process has ended; it can still be waited for.
+    /// Whether the process has ended. Does not reap it.
     package var hasEnded: Bool {
         var information = siginfo_t()
         let options = WEXITED | WNOHANG | WNOWAIT
@@ -147,7 +145,7 @@ package final class Child {
         status & 0x7F == 0 ? .exit(status >> 8 & 0xFF) : .signal(status & 0x7F)
     }
 
-    /// Where this program is, and so the others that the package builds.
+    /// The directory of this program, which has the other executables of the package too.
     package static let folder: String = {
         var buffer = [UInt8](repeating: 0, count: Int(PATH_MAX))
         let count = buffer.withUnsafeMutableBytes { readlink("/proc/self/exe", $0.baseAddress!, $0.count) }

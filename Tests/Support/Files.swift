@@ -1,13 +1,13 @@
 import Glibc
 package import SystemPackage
 
-/// A directory of a test's own, which goes with it and all that is in it.
+/// A temporary directory, which is removed with its files when it is released.
 package final class TemporaryFolder: Sendable {
     package let path: FilePath
 
     package init() {
         var template = Array("/tmp/reactor-XXXXXX".utf8CString)
-        precondition(mkdtemp(&template) != nil, "no directory for a test")
+        precondition(mkdtemp(&template) != nil, "cannot create a temporary directory")
         path = FilePath(String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self))
     }
 
@@ -35,7 +35,7 @@ package final class TemporaryFolder: Sendable {
     }
 }
 
-/// A regular file that goes when its variable does.
+/// A temporary file, which is removed when it is released.
 package final class TemporaryFile: Sendable {
     private let folder = TemporaryFolder()
     package let path: FilePath

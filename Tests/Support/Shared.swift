@@ -1,9 +1,9 @@
 import Glibc
 
-/// A variable that closures may share, whatever thread they run on, and that threads may wait for.
+/// A variable that closures on any threads may share, and whose changes threads may wait for.
 ///
-/// Behind a lock that the thread sanitizer can follow. `@unchecked Sendable` is right because the value is only touched
-/// while that is held.
+/// Uses a POSIX mutex, which the thread sanitizer understands. `@unchecked Sendable` is correct: the value is accessed
+/// only while the mutex is locked.
 package final class Shared<Value: Sendable>: @unchecked Sendable {
     private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
@@ -28,7 +28,7 @@ package final class Shared<Value: Sendable>: @unchecked Sendable {
     }
 
     @discardableResult
-    package func update<Answer: Sendable>(_ change: (inout Value) -> Answer) -> Answer {
+    package func update<Result: Sendable>(_ change: (inout Value) -> Result) -> Result {
         pthread_mutex_lock(lock)
         defer {
             pthread_cond_broadcast(changed)
@@ -37,19 +37,19 @@ package final class Shared<Value: Sendable>: @unchecked Sendable {
         return change(&stored)
     }
 
-    /// Waits until `answer` finds one in the value; it is asked again after each change.
-    package func wait<Answer: Sendable>(for answer: (Value) -> Answer?) -> Answer {
+    /// Waits until `result` returns a value other than nil. Calls it once, and again after each change.
+    package func wait<Result: Sendable>(for result: (Value) -> Result?) -> Result {
         pthread_mutex_lock(lock)
         defer { pthread_mutex_unlock(lock) }
         while true {
-            if let answer = answer(stored) { return answer }
+            if let result = result(stored) { return result }
             pthread_cond_wait(changed, lock)
         }
     }
 }
 
-/// Carries a value to another thread, for tests that do on purpose what the compiler cannot check: use a value on one
-/// thread after the other, or as its documentation allows.
+/// Transfers a value to another thread without the compiler's checks, for tests that use the value on one thread after
+/// another, or as its documentation allows.
 package struct Carrier<Value>: @unchecked Sendable {
     package let value: Value
 

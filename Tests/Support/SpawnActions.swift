@@ -2,13 +2,13 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// A pipe that children get only what they are given of: one that another child holds as well does not come
-/// to its end when its owner closes it.
+/// A pipe whose ends are closed in child processes, unless they are connected explicitly. If another child inherited
+/// the write end, the reader would not reach the end when the writer closes it.
 struct Pipe {
     let readEnd: CInt
     let writeEnd: CInt
 
-    /// Making a pipe and keeping it from children are two calls: no child may be started in between.
+    /// Locked from pipe(2) to fcntl(2), so that no child is spawned between them.
     static let lock = Mutex(())
 
     init() throws(Errno) {
@@ -22,7 +22,7 @@ struct Pipe {
     }
 }
 
-/// What happens between fork and exec (posix_spawn(3)).
+/// The file actions of posix_spawn(3).
 struct SpawnActions: ~Copyable {
     private var actions = posix_spawn_file_actions_t()
 
@@ -41,7 +41,7 @@ struct SpawnActions: ~Copyable {
         }
     }
 
-    /// Starts a process in which signals have their usual effects, whatever they have here.
+    /// Starts a process with the default signal actions and no blocked signals.
     mutating func spawn(_ path: String, _ arguments: [String]) throws(Errno) -> pid_t {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)

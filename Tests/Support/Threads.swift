@@ -51,11 +51,10 @@ private func runStart(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawP
     return nil
 }
 
-/// Runs `body` on a new thread, which has a run loop of its own, and waits for its answer without blocking a
-/// test's.
+/// Runs `body` on a new thread, which has its own run loop, and awaits its result.
 ///
-/// Swift Testing runs tests on a pool of as many threads as there are cores: a loop that waited there would
-/// starve the others.
+/// Swift Testing runs all tests on a pool with one thread per core. A loop that blocked one of these threads would
+/// delay the other tests.
 package func onItsOwnThread<Result: Sendable>(
     _ body: @escaping @Sendable () throws -> Result
 ) async throws -> Result {
@@ -68,18 +67,18 @@ package func onItsOwnThread<Result: Sendable>(
     }
 }
 
-/// Lets threads wait until something has happened a number of times.
+/// A counter that threads wait for until it reaches zero.
 package final class Countdown: Sendable {
-    private let left: Shared<Int>
+    private let remaining: Shared<Int>
 
-    package init(_ count: Int) { left = Shared(count) }
+    package init(_ count: Int) { remaining = Shared(count) }
 
-    package func count() { left.update { $0 -= 1 } }
+    package func count() { remaining.update { $0 -= 1 } }
 
-    package func wait() { left.wait { $0 <= 0 ? () : nil } }
+    package func wait() { remaining.wait { $0 <= 0 ? () : nil } }
 }
 
-/// A value that threads wait for and another gives, once.
+/// A value that one thread sets once and others wait for.
 package final class Answer<Value: Sendable>: Sendable {
     private let value = Shared<Value?>(nil)
 
@@ -90,23 +89,23 @@ package final class Answer<Value: Sendable>: Sendable {
     package func wait() -> Value { value.wait { $0 } }
 }
 
-/// Runs `body` on `count` threads at once, which meet before they begin, and waits for all of them.
+/// Runs `body` on `count` threads, which start it at the same time, and waits for all of them.
 package func onThreads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
-    let met = Countdown(count)
+    let started = Countdown(count)
     let threads = (0..<count).map { index in
         try? JoinableThread(name: "test \(index)") {
-            met.count()
-            met.wait()
+            started.count()
+            started.wait()
             body(index)
         }
     }
     for thread in threads {
-        precondition(thread != nil, "no thread for a test")
+        precondition(thread != nil, "cannot create a thread for a test")
         thread?.join()
     }
 }
 
-/// Runs `body` on a thread that has a loop of its own, and waits for it.
+/// Runs `body` on a new thread, which has its own run loop, and blocks until it returns.
 package func onAThread(_ body: @escaping @Sendable () throws -> Void) throws {
     let result = Answer<Result<Void, any Error>>()
     try JoinableThread { result.give(Result { try body() }) }.join()

@@ -1,25 +1,24 @@
 import Glibc
 import Testing
 
-/// Waits, off a loop, for what another thread does. No test passes by waiting: what never comes makes it fail, after a
-/// quarter of an hour.
+/// Waits without a loop until `condition`, which another thread makes true, holds. Records an issue after 15 minutes.
 package func waitUntil(_ condition: () -> Bool) {
     let end = ContinuousClock.now + .seconds(900)
-    // Asked only until it holds once: it may be over a moment later.
+    // Not evaluated again once it is true: it may be false a moment later.
     while !condition() {
         guard ContinuousClock.now < end else {
-            Issue.record("not so after a quarter of an hour")
+            Issue.record("the condition was not met within 15 minutes")
             return
         }
         sched_yield()
     }
 }
 
-/// A thread as the kernel shows it in `/proc`.
+/// A thread in `/proc`.
 package struct KernelThread: Sendable {
     private let path: String
 
-    /// The thread that calls.
+    /// The calling thread.
     package static var current: Self {
         var path = [CChar](repeating: 0, count: 64)
         let count = readlink("/proc/thread-self", &path, 63)
@@ -28,7 +27,7 @@ package struct KernelThread: Sendable {
             path: "/proc/" + String(decoding: path[..<count].map(UInt8.init(bitPattern:)), as: UTF8.self))
     }
 
-    /// Whether the kernel has put it to sleep.
+    /// Whether the thread sleeps in the kernel.
     package var isAsleep: Bool {
         guard let file = fopen(path + "/stat", "r") else { return false }
         defer { fclose(file) }

@@ -1,4 +1,4 @@
-/// What happened in a test, in order, on whatever threads.
+/// The events of a test, in order, recorded on any threads.
 package final class Trace: Sendable {
     private let events = Shared<[String]>([])
 
@@ -8,7 +8,7 @@ package final class Trace: Sendable {
 
     package var all: [String] { events.value }
 
-    /// What happened since the last call.
+    /// Removes and returns all events.
     package func take() -> [String] {
         events.update { events in
             defer { events = [] }
@@ -17,7 +17,7 @@ package final class Trace: Sendable {
     }
 }
 
-/// Calls a closure when it is destroyed: where, and whether, the last reference to it is released.
+/// Calls a closure when its last reference is released, on the thread that releases it.
 package final class AtEnd: Sendable {
     private let action: @Sendable () -> Void
 
@@ -26,12 +26,12 @@ package final class AtEnd: Sendable {
     deinit { action() }
 }
 
-/// Something whose end can be seen.
+/// An object whose deallocation a ``Fate`` observes.
 package final class Witness: Sendable {
     package init() {}
 }
 
-/// Whether a witness still is; holds it no longer than others do.
+/// A weak reference to a witness.
 package struct Fate: Sendable {
     package weak let witness: Witness?
 
@@ -40,7 +40,7 @@ package struct Fate: Sendable {
     package var isFreed: Bool { witness == nil }
 }
 
-/// A seeded generator (SplitMix64): what fails once fails again.
+/// A seeded generator (SplitMix64), which makes failures reproducible.
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 

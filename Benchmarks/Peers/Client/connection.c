@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { period = 65521, sources = 8 }; // a prime: no power of two of bytes repeats it
+enum { period = 65521, sources = 8 }; // a prime, so that the pattern does not repeat at powers of two
 
 int port;
 static char pattern[period + chunk], arrived[chunk];
@@ -29,7 +29,7 @@ static void make_pattern(void) {
     for (size_t i = 0; i < sizeof pattern; i++) pattern[i] = i < period ? (char)random_below(256) : pattern[i - period];
 }
 
-// Takes turns in the addresses that it connects from: one has too few ports for the connections of a long run.
+// Rotates the source addresses: one address has too few ports for the connections of a long run.
 static struct sockaddr_in source(size_t number) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(number % sources));
@@ -68,24 +68,24 @@ size_t send_some(struct connection *connection, size_t count) {
 }
 
 void send_all(struct connection *connection, size_t count) {
-    if (send_some(connection, count) != count) reject("What is to be in flight does not fit in a socket.");
+    if (send_some(connection, count) != count) reject("The messages in flight do not fit into the socket's buffer.");
 }
 
 size_t receive(struct connection *connection) {
     ssize_t count = read(connection->descriptor, arrived, chunk);
     if (count < 0 && errno == EAGAIN) return 0;
     if (count < 0) die("read");
-    if (count == 0) reject("The server has closed a connection.");
-    if (memcmp(arrived, pattern + connection->received % period, (size_t)count)) reject("The bytes are not those sent.");
+    if (count == 0) reject("The server closed a connection.");
+    if (memcmp(arrived, pattern + connection->received % period, (size_t)count)) reject("The echoed bytes differ from the sent bytes.");
     connection->received += (size_t)count;
-    if (connection->received > connection->sent) reject("The server has made bytes up.");
+    if (connection->received > connection->sent) reject("The server sent more bytes than it received.");
     return (size_t)count;
 }
 
 int has_ended(struct connection *connection) {
     char byte;
     ssize_t count = read(connection->descriptor, &byte, 1);
-    if (count > 0) reject("The server has made bytes up.");
+    if (count > 0) reject("The server sent more bytes than it received.");
     if (count < 0 && errno != EAGAIN) die("read");
     return count == 0;
 }

@@ -1,4 +1,4 @@
-// Messages to and fro, a number of them in flight on each connection.
+// Echoed messages, with a number of them in flight on each connection.
 
 #include "client.h"
 
@@ -9,8 +9,8 @@
 
 static size_t depth, message;
 
-// Waits for a first message to come back: then the server has accepted the connection, which can take long when the
-// others are busy.
+// Waits for the echo of a first message. The server has then accepted the connection, which can take long while others
+// are busy.
 static void greet(struct connection *connection) {
     struct pollfd request = {.fd = connection->descriptor, .events = POLLIN};
     send_all(connection, message);
@@ -37,15 +37,15 @@ int start_exchange(size_t count, size_t in_flight, size_t bytes) {
     return poller;
 }
 
-// How many messages are in flight, the one that has come back in part included.
-static size_t flying(const struct connection *connection) {
+// The number of messages in flight, including one that was echoed in part.
+static size_t messages_in_flight(const struct connection *connection) {
     return (connection->sent - connection->received + message - 1) / message;
 }
 
 size_t turn(struct connection *connection, struct samples *samples) {
-    size_t whole = flying(connection);
+    size_t whole = messages_in_flight(connection);
     receive(connection);
-    whole -= flying(connection);
+    whole -= messages_in_flight(connection);
     if (!whole) return 0;
     int64_t time = monotonic_ns();
     for (size_t i = 0; i < whole; i++) {

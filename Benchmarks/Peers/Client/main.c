@@ -1,14 +1,14 @@
-// echo-client WHAT NUMBER... SERVER [ARGUMENT]...  starts an echo server, and measures it:
+// echo-client WORK NUMBER... SERVER [ARGUMENT]...  Starts an echo server and measures it:
 //
-//   messages CONNECTIONS DEPTH BYTES COUNT   COUNT messages of BYTES, DEPTH of them in flight on each connection:
+//   messages CONNECTIONS DEPTH BYTES COUNT   COUNT messages of BYTES, with DEPTH in flight on each connection:
 //                                            the server's processor-ns/message, messages/s, p50-us, p99-us, p99.9-us
 //   bulk BYTES                               one connection, 64 KiB at a time: processor-s/GB GB/s
-//   arrive BUSY COUNT                        COUNT connections, one after the other, while BUSY others exchange
+//   arrive BUSY COUNT                        COUNT connections, one after another, while BUSY others exchange
 //                                            messages: p50-us, p99-us, p99.9-us from connecting to the first reply
 //   stay COUNT                               COUNT connections that are idle after one message: the server's
 //                                            bytes/connection processor-us/connection
-//   churn COUNT                              COUNT connections, 64 at a time, for one message each: the server's
-//                                            processor-us/connection, and its growth: descriptors KiB
+//   churn COUNT                              COUNT connections with one message each, 64 at a time: the server's
+//                                            processor-us/connection and its growth: descriptors KiB
 
 #include "client.h"
 
@@ -41,5 +41,5 @@ int main(int argc, char **argv) {
         end_server();
         return 0;
     }
-    reject("See the beginning of this program's source for its arguments.");
+    reject("usage: echo-client messages|bulk|arrive|stay|churn NUMBER... SERVER [ARGUMENT]...");
 }

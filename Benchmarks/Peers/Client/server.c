@@ -37,11 +37,11 @@ void start_server(char **arguments) {
     if ((server = fork()) == 0) become(arguments, output[1]);
     close(output[1]);
     FILE *lines = fdopen(output[0], "r");
-    if (server < 0 || !lines || fscanf(lines, "%d", &port) != 1) reject("The server does not say its port.");
-    if (clock_getcpuclockid(server, &processor)) reject("The server has no clock.");
+    if (server < 0 || !lines || fscanf(lines, "%d", &port) != 1) reject("The server did not print its port.");
+    if (clock_getcpuclockid(server, &processor)) reject("The server has no processor clock.");
 }
 
-// With what it runs under: strace(1) would not end before it.
+// Signals the process group, because strace(1) runs until its program ends.
 void end_server(void) {
     kill(-server, SIGTERM);
     waitpid(server, NULL, 0);

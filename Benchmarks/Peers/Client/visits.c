@@ -1,4 +1,4 @@
-// Connections that come, send one message, and leave or stay.
+// Connections that send one message, and are then closed or stay open.
 
 #include "client.h"
 
@@ -25,7 +25,7 @@ static int is_answered(struct visit *visit) {
     return receive(&visit->connection) && visit->connection.received == visit->connection.sent;
 }
 
-// Whether the visit is over: answered, or closed by the server after that.
+// Returns whether the visit is complete: answered if the connection stays, otherwise closed by the server.
 static int step(struct visit *visit, int stays) {
     if (!visit->is_leaving) {
         if (!is_answered(visit)) return 0;
@@ -92,7 +92,7 @@ void stay(size_t count) {
 }
 
 void churn(size_t count) {
-    make_visits(count / 50, 0); // so that what is kept for later is there
+    make_visits(count / 50, 0); // warms up the server's caches
     size_t memory = server_memory(), descriptors = server_descriptors();
     int64_t processor = server_processor_ns();
     make_visits(count, 0);

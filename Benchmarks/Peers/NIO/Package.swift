@@ -3,7 +3,7 @@ import PackageDescription
 
 let workloads = ["timers", "ring", "cross", "echo", "idle", "lines"]
 
-/// The workloads on SwiftNIO, named WORKLOAD-nio: a package of its own, for SwiftNIO takes minutes to build.
+/// The programs WORKLOAD-nio. A separate package, because SwiftNIO takes minutes to build.
 let package = Package(
     name: "NIO",
     dependencies: [

@@ -1,4 +1,4 @@
-// What SwiftNIO offers for it: EventLoop.execute.
+// SwiftNIO's EventLoop.execute.
 
 import Glibc
 import NIOCore
@@ -9,7 +9,7 @@ final class Loop: Sendable {
     let eventLoop = MultiThreadedEventLoopGroup(numberOfThreads: 1).next()
 }
 
-/// What the workload hands over: it touches it on one loop at a time.
+/// The workload's argument. `@unchecked Sendable` is correct: the workload uses it on one loop at a time.
 struct Argument: @unchecked Sendable {
     let pointer: UnsafeMutableRawPointer?
 }
@@ -18,7 +18,7 @@ struct Argument: @unchecked Sendable {
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = cross_peer(
             make: { Unmanaged.passRetained(Loop()).toOpaque() },

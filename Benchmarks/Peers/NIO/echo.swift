@@ -1,10 +1,10 @@
-// echo-nio [PORT]  A channel for each connection. Prints the port that it listens at.
+// echo-nio [PORT]  A channel per connection. Prints the port that it listens on.
 
 import NIOCore
 import NIOPosix
 import Workloads
 
-/// Writes back what it reads, and reads no more while that is not written.
+/// Echoes what it reads, and does not read again until it has written everything.
 final class Echo: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
@@ -22,7 +22,7 @@ final class Echo: ChannelInboundHandler {
 enum Peer {
     static func main() throws { try run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() throws {
         let server = try ServerBootstrap(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)

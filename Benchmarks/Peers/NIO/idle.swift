@@ -1,4 +1,4 @@
-// idle-nio [SECONDS]  One scheduled task, and the end.
+// idle-nio [SECONDS]  One scheduled task.
 
 import NIOCore
 import NIOPosix
@@ -8,7 +8,7 @@ import Workloads
 enum Peer {
     static func main() throws { try run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() throws {
         let wait = Int64(idle_milliseconds(CommandLine.argc, CommandLine.unsafeArgv))
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)

@@ -1,4 +1,4 @@
-// lines-nio FILE  chunks of 64 KiB, and memchr for each line: cpu-s/GB GB/s
+// lines-nio FILE  Chunks of 64 KiB, and memchr for each line: cpu-s/GB GB/s
 
 import Glibc
 import NIOCore
@@ -9,7 +9,7 @@ import _NIOFileSystem
 enum Peer {
     static func main() async throws { try await run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     nonisolated static func run() async throws {
         lines_begin()
         try await FileSystem.shared.withFileHandle(forReadingAt: FilePath(CommandLine.arguments[1])) { file in

@@ -1,4 +1,4 @@
-// SwiftNIO's pipe channels: it has no event for a descriptor alone.
+// SwiftNIO's pipe channels. SwiftNIO has no events for plain descriptors.
 
 import Glibc
 import NIOCore
@@ -34,7 +34,7 @@ enum Peer {
 
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = ring_peer(
             prepare: { _ in },

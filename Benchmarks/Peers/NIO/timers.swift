@@ -10,7 +10,7 @@ import Workloads
 enum Peer {
     static let loop = MultiThreadedEventLoopGroup(numberOfThreads: 1).next()
     static let done = DispatchSemaphore(value: 0)
-    /// The loop's thread alone touches it, once the main thread waits.
+    /// Used only on the loop's thread while the main thread waits.
     nonisolated(unsafe) static var tasks: [Scheduled<Void>] = []
     nonisolated(unsafe) static var isOver = false
 
@@ -20,7 +20,7 @@ enum Peer {
 
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = timer_peer(
             prepare: { Peer.tasks.reserveCapacity($0) },

@@ -1,5 +1,5 @@
-// Preloaded (ld.so(8)) into a program, counts its allocations in the file that COUNT_ALLOCATIONS_IN names, eight bytes
-// long. Stands on glibc's own names for its functions.
+// A library to preload (ld.so(8)). Counts a program's allocations in the first eight bytes of the file that
+// COUNT_ALLOCATIONS_IN names. Uses glibc's internal function names.
 
 #include <errno.h>
 #include <fcntl.h>

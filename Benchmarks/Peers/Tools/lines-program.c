@@ -1,5 +1,5 @@
-// lines-program LINE-READER FILE [--strings]  runs the example line-reader from its start to its end:
-// cpu-s/GB GB/s tick-late-us heap-KB. The last two are what the program says of itself.
+// lines-program LINE-READER FILE [--strings]  Runs the example line-reader and prints
+// cpu-s/GB GB/s tick-late-us heap-KB. The last two are from the program's own output.
 
 #include "workloads.h"
 

@@ -1,4 +1,4 @@
-// lines-text BYTES  writes text of lines of 10 to 150 bytes to standard output, the same each time
+// lines-text BYTES  Writes a text with lines of 10 to 150 bytes to standard output. The text is always the same.
 #include "clocks.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// start RUNS PROGRAM [ARGUMENT]...  wall-ms p90-ms cpu-ms peak-KiB wake-ups of a program from its start to its end.
-// In C: a process inherits the peak of the one that starts it, which must therefore be small.
+// start RUNS PROGRAM [ARGUMENT]...  Runs a program and prints wall-ms p90-ms cpu-ms peak-KiB wake-ups.
+// Written in C, because a process inherits its parent's peak memory, which must therefore be small.
 
 #include "workloads.h"
 

@@ -13,7 +13,7 @@ static int64_t clock_ns(clockid_t clock) {
 int64_t monotonic_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 int64_t processor_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
-// xorshift64*, from the same seed as the Swift programs
+// xorshift64*, with the same seed as in the Swift programs
 int64_t random_below(uint64_t limit) {
     static uint64_t state = 88172645463325252u;
     state ^= state >> 12;

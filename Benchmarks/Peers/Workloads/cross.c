@@ -51,7 +51,7 @@ int run_cross(const struct cross_peer *cross_peer, int argc, char **argv) {
     int is_ping = strcmp(argv[1], "ping") == 0;
     here = start_loop();
     there = is_ping ? start_loop() : NULL;
-    usleep(100000); // until the loops sleep
+    usleep(100000); // the loops sleep by then
     begin = monotonic_ns();
     begin_processor = processor_ns();
     if (is_ping) peer->post(here, ping, NULL);

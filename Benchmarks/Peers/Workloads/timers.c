@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { soon = 10000000 }; // when the timers are due that are all due when the loop is first run
+enum { soon = 10000000 }; // the latest due time of the timers that are due when the loop first runs
 
 static const struct timer_peer *peer;
 static char work;

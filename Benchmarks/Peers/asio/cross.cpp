@@ -1,4 +1,4 @@
-// What Asio offers for it.
+// Asio's way to call a function on another thread's context.
 
 extern "C" {
 #include "workloads.h"

@@ -1,4 +1,4 @@
-// echo-asio [PORT]  Asio's sockets, each with a buffer of its own. Prints the port that it listens at.
+// echo-asio [PORT]  Asio's sockets, each with its own buffer. Prints the port that it listens on.
 
 extern "C" {
 #include "workloads.h"
@@ -11,7 +11,7 @@ using boost::asio::ip::tcp;
 
 struct connection : std::enable_shared_from_this<connection> {
     tcp::socket socket;
-    std::unique_ptr<char[]> buffer{new char[echo_buffer_size]}; // not touched beyond what comes
+    std::unique_ptr<char[]> buffer{new char[echo_buffer_size]}; // uninitialized, so that unused pages take no memory
 
     explicit connection(tcp::socket accepted) : socket{std::move(accepted)} {}
 

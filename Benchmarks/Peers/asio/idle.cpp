@@ -1,4 +1,4 @@
-// idle-asio [SECONDS]  One timer, and the end.
+// idle-asio [SECONDS]  One timer.
 
 extern "C" {
 #include "workloads.h"

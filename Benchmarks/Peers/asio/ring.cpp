@@ -1,4 +1,4 @@
-// Asio's stream descriptors, which read for themselves.
+// Asio's stream descriptors, which read the bytes themselves.
 
 extern "C" {
 #include "workloads.h"

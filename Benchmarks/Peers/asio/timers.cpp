@@ -1,4 +1,4 @@
-// Asio's timers; a cancelled one's handler is called in the loop's next pass, which is not measured.
+// Asio's timers. The handler of a cancelled timer is called in the loop's next pass, which is not measured.
 
 extern "C" {
 #include "workloads.h"
@@ -40,5 +40,5 @@ int main(int argc, char **argv) {
     timer_peer peer = {prepare, add, add_repeating, cancel, run, stop, nullptr};
     int status = run_timers(&peer, argc, argv);
     fflush(nullptr);
-    _exit(status); // as the others, without the cost of taking everything down
+    _exit(status); // like the other programs, without destroying objects
 }

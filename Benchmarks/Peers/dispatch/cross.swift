@@ -1,10 +1,10 @@
-// A serial queue for a loop.
+// A serial queue in place of a loop.
 
 import Dispatch
 import Glibc
 import Workloads
 
-/// What the workload hands over: it touches it on one loop at a time.
+/// The workload's argument. `@unchecked Sendable` is correct: the workload uses it on one loop at a time.
 struct Argument: @unchecked Sendable {
     let pointer: UnsafeMutableRawPointer?
 }
@@ -13,7 +13,7 @@ struct Argument: @unchecked Sendable {
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = cross_peer(
             make: { Unmanaged.passRetained(DispatchQueue(label: "loop")).toOpaque() },

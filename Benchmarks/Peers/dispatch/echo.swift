@@ -1,10 +1,10 @@
-// echo-dispatch [PORT]  Read and write sources on one serial queue. Prints the port that it listens at.
+// echo-dispatch [PORT]  Read and write sources on one serial queue. Prints the port that it listens on.
 
 import Dispatch
 import Glibc
 import Workloads
 
-/// Belongs to the queue.
+/// Used only on the queue.
 final class Connection: @unchecked Sendable {
     static let queue = DispatchQueue(label: "echo")
 
@@ -64,7 +64,7 @@ final class Connection: @unchecked Sendable {
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         let listener = echo_listen(CommandLine.argc, CommandLine.unsafeArgv)
         let accepting = DispatchSource.makeReadSource(fileDescriptor: listener, queue: Connection.queue)
@@ -73,6 +73,6 @@ enum Peer {
             if descriptor >= 0 { _ = Connection(descriptor) }
         }
         accepting.activate()
-        while true { sleep(1000) }  // not dispatchMain(), which valgrind does not survive
+        while true { sleep(1000) }  // valgrind fails in dispatchMain()
     }
 }

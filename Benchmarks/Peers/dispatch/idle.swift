@@ -1,4 +1,4 @@
-// idle-dispatch [SECONDS]  One block with a delay, and the end.
+// idle-dispatch [SECONDS]  One block with a delay.
 
 import Dispatch
 import Glibc
@@ -8,7 +8,7 @@ import Workloads
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         let wait = Int(idle_milliseconds(CommandLine.argc, CommandLine.unsafeArgv))
         DispatchQueue.main.asyncAfter(deadline: .now() + .milliseconds(wait)) { exit(0) }

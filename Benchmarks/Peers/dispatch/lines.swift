@@ -1,4 +1,4 @@
-// lines-dispatch FILE  a Dispatch I/O channel, 64 KiB at a time, and memchr for each line: cpu-s/GB GB/s
+// lines-dispatch FILE  A Dispatch I/O channel, 64 KiB at a time, and memchr for each line: cpu-s/GB GB/s
 
 import Dispatch
 import Glibc
@@ -8,7 +8,7 @@ import Workloads
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         let queue = DispatchQueue(label: "lines")
         let descriptor = open(CommandLine.arguments[1], O_RDONLY)
@@ -19,6 +19,6 @@ enum Peer {
             data?.enumerateBytes { bytes, _, _ in lines_take(bytes.baseAddress, bytes.count) }
             if done { exit(lines_end()) }
         }
-        while true { sleep(1000) }  // not dispatchMain(), which valgrind does not survive
+        while true { sleep(1000) }  // valgrind fails in dispatchMain()
     }
 }

@@ -7,12 +7,12 @@ import Workloads
 @main
 enum Peer {
     static let queue = DispatchQueue(label: "ring")
-    /// The main thread alone touches it.
+    /// Used only on the main thread.
     nonisolated(unsafe) static var sources: [any DispatchSourceRead] = []
 
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = ring_peer(
             prepare: { Peer.sources.reserveCapacity($0) },
@@ -22,7 +22,7 @@ enum Peer {
                 source.activate()
                 Peer.sources.append(source)
             },
-            run: { while true { sleep(1000) } }  // not dispatchMain(), which valgrind does not survive
+            run: { while true { sleep(1000) } }  // valgrind fails in dispatchMain()
         )
         exit(run_ring(&peer, CommandLine.argc, CommandLine.unsafeArgv))
     }

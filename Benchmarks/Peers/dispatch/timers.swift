@@ -1,4 +1,4 @@
-// Dispatch's timer sources, strict and without leeway, on one serial queue. To cancel one is asynchronous.
+// Dispatch's timer sources, strict and without leeway, on one serial queue. Cancelling is asynchronous.
 
 import Dispatch
 import Glibc
@@ -8,7 +8,7 @@ import Workloads
 enum Peer {
     static let queue = DispatchQueue(label: "timers")
     static let done = DispatchSemaphore(value: 0)
-    /// The thread that adds and cancels alone touches it.
+    /// Used only on the thread that adds and cancels.
     nonisolated(unsafe) static var sources: [any DispatchSourceTimer] = []
 
     static func add(_ index: Int, _ delay: Int64, repeating: DispatchTimeInterval) {
@@ -22,7 +22,7 @@ enum Peer {
 
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = timer_peer(
             prepare: { Peer.sources.reserveCapacity($0) },
@@ -31,7 +31,7 @@ enum Peer {
             cancel: { Peer.sources[$0].cancel() },
             run: { Peer.done.wait() },
             stop: {
-                Peer.queue.suspend()  // what is due still is not called: the numbers are read next
+                Peer.queue.suspend()  // no handler runs while the numbers are read
                 Peer.done.signal()
             },
             within: nil

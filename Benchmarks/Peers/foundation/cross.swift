@@ -1,10 +1,11 @@
-// RunLoop.perform, which does not wake the loop on Linux: CFRunLoopWakeUp does. A far timer keeps the loop.
+// RunLoop.perform and CFRunLoopWakeUp, because perform does not wake the loop on Linux. A timer keeps the loop running.
 
 import CoreFoundation
 import Foundation
 import Workloads
 
-/// What its thread sets before the workload waits for it, and both only read afterwards.
+/// A thread's run loop. `@unchecked Sendable` is correct: the thread sets the properties before `init` returns, and they
+/// do not change afterwards.
 final class Loop: @unchecked Sendable {
     private let isThere = DispatchSemaphore(value: 0)
     private var runLoop: RunLoop!
@@ -28,7 +29,7 @@ final class Loop: @unchecked Sendable {
     }
 }
 
-/// What the workload hands over: it touches it on one loop at a time.
+/// The workload's argument. `@unchecked Sendable` is correct: the workload uses it on one loop at a time.
 struct Argument: @unchecked Sendable {
     let pointer: UnsafeMutableRawPointer?
 }
@@ -37,7 +38,7 @@ struct Argument: @unchecked Sendable {
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = cross_peer(
             make: { Unmanaged.passRetained(Loop()).toOpaque() },

@@ -1,4 +1,4 @@
-// idle-foundation [SECONDS]  One timer, and the end.
+// idle-foundation [SECONDS]  One timer.
 
 import Foundation
 import Workloads
@@ -7,7 +7,7 @@ import Workloads
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         let seconds = Double(idle_milliseconds(CommandLine.argc, CommandLine.unsafeArgv)) / 1000
         _ = Timer.scheduledTimer(withTimeInterval: seconds, repeats: false) { _ in exit(0) }

@@ -1,4 +1,4 @@
-// lines-foundation FILE  an InputStream without a delegate, 64 KiB at a time, and memchr for each line: cpu-s/GB GB/s
+// lines-foundation FILE  An InputStream without a delegate, 64 KiB at a time, and memchr for each line: cpu-s/GB GB/s
 
 import Foundation
 import Workloads
@@ -7,7 +7,7 @@ import Workloads
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         let input = InputStream(fileAtPath: CommandLine.arguments[1])!
         let buffer = UnsafeMutablePointer<UInt8>.allocate(capacity: 65536)

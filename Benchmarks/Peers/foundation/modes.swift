@@ -1,5 +1,5 @@
-// modes-foundation N W  with N timers in the default mode, for it takes nothing else, enter another mode from a
-//                       callout and leave it, W times: cpu-ns/entry ns/entry
+// modes-foundation N W  Enters another mode from a callback and leaves it, W times, with N timers in the default mode.
+//                       Foundation's loop has no other items: cpu-ns/entry ns/entry
 
 import Foundation
 import Workloads
@@ -8,12 +8,12 @@ import Workloads
 enum Peer {
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         let (count, entries) = (Int(CommandLine.arguments[1])!, Int(CommandLine.arguments[2])!)
         let dialog = RunLoop.Mode("dialog")
         for _ in 0..<count { RunLoop.current.add(far(), forMode: .default) }
-        RunLoop.current.add(far(), forMode: dialog)  // an empty mode would not be entered
+        RunLoop.current.add(far(), forMode: dialog)  // the loop does not run in an empty mode
         _ = Timer.scheduledTimer(withTimeInterval: 0.01, repeats: false) { _ in
             enter(dialog, 100)
             let (wall, processor) = (monotonic_ns(), processor_ns())

@@ -1,11 +1,11 @@
-// Foundation's timers, with fire dates: Timer(timeInterval:) fires at once on Linux. A timer does not end
-// run(mode:before:), and stop() does not exist: CFRunLoopStop does it.
+// Foundation's timers with fire dates, because Timer(timeInterval:) fires at once on Linux. CFRunLoopStop stops the loop,
+// because a timer does not end run(mode:before:) and RunLoop has no stop().
 
 import CoreFoundation
 import Foundation
 import Workloads
 
-/// The main thread alone touches it.
+/// Used only on the main thread.
 @main
 enum Peer {
     nonisolated(unsafe) static var timers: [Timer] = []
@@ -23,7 +23,7 @@ enum Peer {
 
     static func main() { run() }
 
-    /// Not in `main`, whose closures would be the main actor's.
+    /// Separate, because closures in `main` are isolated to the main actor.
     static func run() {
         var peer = timer_peer(
             prepare: { Peer.timers.reserveCapacity($0) },

@@ -1,4 +1,4 @@
-// What GLib offers for calling a function on another thread's context: an idle source for each.
+// GLib's way to call a function on another thread's context: an idle source per call.
 
 #include "workloads.h"
 

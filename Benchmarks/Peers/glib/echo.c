@@ -1,4 +1,4 @@
-// echo-glib [PORT]  GLib's descriptor sources, one for a connection. Prints the port that it listens at.
+// echo-glib [PORT]  GLib's descriptor sources, one per connection. Prints the port that it listens on.
 
 #include "workloads.h"
 

@@ -1,4 +1,4 @@
-// idle-glib [SECONDS]  One timer, and the end.
+// idle-glib [SECONDS]  One timer.
 
 #include "workloads.h"
 

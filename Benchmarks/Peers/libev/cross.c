@@ -1,4 +1,4 @@
-// A list behind a mutex, and an async watcher.
+// A list with a mutex, and an async watcher.
 
 #include "workloads.h"
 

@@ -1,4 +1,4 @@
-// echo-libev [PORT]  libev's watchers, one for a connection. Prints the port that it listens at.
+// echo-libev [PORT]  libev's watchers, one per connection. Prints the port that it listens on.
 
 #include "workloads.h"
 

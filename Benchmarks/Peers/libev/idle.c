@@ -1,4 +1,4 @@
-// idle-libev [SECONDS]  One timer, and the end.
+// idle-libev [SECONDS]  One timer.
 
 #include "workloads.h"
 

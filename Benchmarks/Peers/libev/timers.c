@@ -1,4 +1,4 @@
-// libev's timers, which count from the loop's time: that is brought up to date for each.
+// libev's timers, which are relative to the loop's time. The loop's time is updated for each timer.
 
 #include "workloads.h"
 

@@ -1,4 +1,4 @@
-// A list behind a mutex, and an event that is activated from the posting thread when the list was empty.
+// A list with a mutex, and an event that the posting thread activates if the list was empty.
 
 #include "workloads.h"
 

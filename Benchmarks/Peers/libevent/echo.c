@@ -1,4 +1,4 @@
-// echo-libevent [PORT]  libevent's persistent events, two for a connection. Prints the port that it listens at.
+// echo-libevent [PORT]  libevent's persistent events, two per connection. Prints the port that it listens on.
 
 #include "workloads.h"
 

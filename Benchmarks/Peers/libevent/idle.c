@@ -1,4 +1,4 @@
-// idle-libevent [SECONDS]  One timer, and the end.
+// idle-libevent [SECONDS]  One timer.
 
 #include "workloads.h"
 

@@ -1,4 +1,4 @@
-// libevent's timers, with the clock and the waits that are exact (EVENT_BASE_FLAG_PRECISE_TIMER) unless COARSE is set.
+// libevent's timers, with a precise clock and precise waits (EVENT_BASE_FLAG_PRECISE_TIMER) unless COARSE is set.
 
 #include "workloads.h"
 

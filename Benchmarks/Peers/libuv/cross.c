@@ -1,4 +1,4 @@
-// A list behind a mutex, and an async handle.
+// A list with a mutex, and an async handle.
 
 #include "workloads.h"
 

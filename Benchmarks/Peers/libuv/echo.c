@@ -1,4 +1,4 @@
-// echo-libuv [PORT]  libuv's TCP handles: a write is tried at once, and reading stops while its rest is queued.
+// echo-libuv [PORT]  libuv's TCP handles. Tries each write at once, and stops reading while the rest is queued.
 
 #include "workloads.h"
 
@@ -8,7 +8,7 @@
 struct connection {
     uv_tcp_t tcp;
     uv_write_t rest;
-    char *own; // NULL until the kernel first takes less than was read
+    char *own; // NULL until a write is first incomplete
 };
 
 static char shared[echo_buffer_size];

@@ -1,4 +1,4 @@
-// idle-libuv [SECONDS]  One timer, and the end.
+// idle-libuv [SECONDS]  One timer.
 
 #include "workloads.h"
 

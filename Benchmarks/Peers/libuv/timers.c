@@ -1,4 +1,4 @@
-// libuv's timers, which count milliseconds from the loop's time: that is brought up to date for each.
+// libuv's timers, which count milliseconds from the loop's time. The loop's time is updated for each timer.
 
 #include "workloads.h"
 

@@ -1,4 +1,5 @@
-// The limit: a lock-free list that the loop takes as a whole, and an eventfd written only when the list was empty.
+// The baseline: a lock-free list that the loop removes as a whole, and an eventfd that is written only if the list was
+// empty.
 
 #include "workloads.h"
 

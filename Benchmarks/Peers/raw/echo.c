@@ -1,4 +1,4 @@
-// echo-raw [PORT]  The limit: epoll, level-triggered. Prints the port that it listens at.
+// echo-raw [PORT]  The baseline: epoll, level-triggered. Prints the port that it listens on.
 
 #include "workloads.h"
 
@@ -30,7 +30,7 @@ static void write_instead(struct echo_connection *connection) {
     set(EPOLL_CTL_MOD, connection->descriptor, EPOLLOUT, connection);
 }
 
-// Closing takes it out, and a pass has no other event of it.
+// close(2) deregisters the descriptor, and one epoll_wait(2) returns at most one event of it.
 static void forget(struct echo_connection *connection) { (void)connection; }
 
 static void run(void) {

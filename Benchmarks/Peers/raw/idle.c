@@ -1,4 +1,4 @@
-// idle-raw [SECONDS]  epoll with a timeout of 10 ms, or of SECONDS, and the end.
+// idle-raw [SECONDS]  epoll with a timeout of 10 ms, or of SECONDS.
 
 #include "workloads.h"
 

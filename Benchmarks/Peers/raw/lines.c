@@ -1,4 +1,4 @@
-// lines-raw FILE  the limit on one core: read(2) of 64 KiB and memchr(3) for each line: cpu-s/GB GB/s
+// lines-raw FILE  The baseline on one core: read(2) of 64 KiB and memchr(3) for each line: cpu-s/GB GB/s
 
 #include "workloads.h"
 

@@ -1,4 +1,4 @@
-// The limit: epoll, level-triggered.
+// The baseline: epoll, level-triggered.
 
 #include "workloads.h"
 

@@ -1,4 +1,4 @@
-// The limit: a heap with four children to a node that knows its timers' places, and epoll_pwait2's nanoseconds.
+// The baseline: a 4-ary heap with an index of its timers, and epoll_pwait2(2) with nanoseconds.
 
 #define _GNU_SOURCE
 #include "workloads.h"
@@ -78,8 +78,8 @@ static void run(void) {
     struct epoll_event event;
     while (fire(monotonic_ns()), !stopped && used > 0) {
         int64_t now = monotonic_ns(), wait = heap[0].due > now ? heap[0].due - now : 0;
-        struct timespec patience = {wait / 1000000000, wait % 1000000000};
-        syscall(SYS_epoll_pwait2, poller, &event, 1, &patience, NULL, 0);
+        struct timespec timeout = {wait / 1000000000, wait % 1000000000};
+        syscall(SYS_epoll_pwait2, poller, &event, 1, &timeout, NULL, 0);
     }
 }
 

@@ -1,9 +1,9 @@
 import Glibc
 
-/// Nanoseconds of the monotonic clock.
+/// The monotonic clock, in nanoseconds.
 public func now() -> Int64 { read(CLOCK_MONOTONIC) }
 
-/// Nanoseconds that this process has spent on processors, its own and the kernel's work for it.
+/// The user and system processor time of this process, in nanoseconds.
 public func processorTime() -> Int64 { read(CLOCK_PROCESS_CPUTIME_ID) }
 
 private func read(_ clock: clockid_t) -> Int64 {

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The memory that this process has in the machine's, in bytes.
+/// The resident memory of this process, in bytes.
 public func residentBytes() -> Int64 {
     guard let file = fopen("/proc/self/statm", "r") else { return 0 }
     defer { fclose(file) }
@@ -10,7 +10,7 @@ public func residentBytes() -> Int64 {
     return Int64(fields[1])! * Int64(sysconf(CInt(_SC_PAGESIZE)))
 }
 
-/// Lets this process hold `count` descriptors; beyond the hard limit that needs root.
+/// Raises the limit on open descriptors to `count`. Exceeding the hard limit requires root.
 public func allowDescriptors(_ count: Int) {
     var limit = rlimit()
     getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -19,7 +19,7 @@ public func allowDescriptors(_ count: Int) {
     if setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) != 0 { perror("setrlimit") }
 }
 
-/// The arguments from `first` on, as numbers; those that are missing are zero.
+/// Three numeric arguments, beginning with the argument `first`. Missing ones are zero.
 public func numbers(from first: Int) -> (Int, Int, Int) {
     let numbers = CommandLine.arguments.dropFirst(first).map { Int($0) ?? 0 } + [0, 0, 0]
     return (numbers[0], numbers[1], numbers[2])

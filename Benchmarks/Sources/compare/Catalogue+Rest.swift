@@ -2,11 +2,12 @@ extension Workload {
     static let lines = Workload(
         name: "lines",
         work: """
-            Deliver each line of a text (page cache warm), as bytes or as a `String`. The limit is `read` and `memchr` in \
-            C; the peers read 64 KiB at a time in their own way and do the same `memchr`, on their thread. `reactor` \
-            delivers each line on a queue while a 10 ms timer ticks on the loop: `tick-late-us` is its p99. `line-reader` \
-            is the example, from its start to its end: it ticks too, checks that each line is UTF-8, and tells its peak \
-            heap.
+            Deliver each line of a text (in the page cache) as bytes or as a `String`. The baseline is \
+            `read` and `memchr` in C; the peers read 64 KiB at a time with their own API and call the \
+            same `memchr`, on their thread. `reactor` delivers each line on a queue while a 10 ms timer \
+            fires on the loop: `tick-late-us` is the p99 of its lateness. `line-reader` is the example \
+            program, from start to exit: it also runs the timer, validates each line as UTF-8 and \
+            reports its peak heap.
             """,
         experiments: [
             Experiment(
@@ -43,8 +44,9 @@ extension Workload {
     static let modes = Workload(
         name: "modes",
         work: """
-            Enter another mode from a callout and leave it, with items in the default mode: timers, and for `reactor` as \
-            many signalled sources and descriptors. On one core. The other peers have no modes.
+            Enter another mode from a callback and leave it, with items in the default mode: timers, and \
+            for `reactor` also as many signalled sources and descriptors. On one core. The other peers \
+            have no modes.
             """,
         experiments: [
             Experiment(
@@ -61,8 +63,8 @@ extension Workload {
     static let idle = Workload(
         name: "idle",
         work: """
-            The smallest program: start, wait with a timer, and end. `wake-ups` are the context switches of one run, its \
-            start included; what a second of waiting costs is among the costs below.
+            The smallest program: start, wait for a timer, and exit. `wake-ups` are the context switches \
+            of one run, including its start; the cost of a second of waiting is counted below.
             """,
         experiments: [
             Experiment(
@@ -83,5 +85,6 @@ extension Workload {
     )
 }
 
-/// The program of `peer` that waits for as many seconds as it is told; ours that starts up does without arguments.
+/// The program of `peer` that waits for a given number of seconds. `idle-reactor` takes no arguments, so that it is as
+/// small as possible.
 func waiting(_ peer: String) -> String { peer == "reactor" ? "@still-reactor" : "@idle-\(peer)" }

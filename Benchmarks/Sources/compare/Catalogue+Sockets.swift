@@ -3,7 +3,7 @@ extension Workload {
         ["@echo-client", work] + numbers.map { "\($0)" } + ["@echo-\(program(peer))"]
     }
 
-    /// GLib polls all connections for each message.
+    /// GLib polls all connections for each message, so it gets fewer messages.
     private static func messages(_ count: Int, _ connections: Int, _ peer: String) -> Int {
         peer == "glib" && connections > 100 ? count / 10 : count
     }
@@ -11,9 +11,10 @@ extension Workload {
     static let echo = Workload(
         name: "echo",
         work: """
-            Send back what connections send, and check it: 64 bytes at a time, one or several messages in flight on each; or \
-            64 KiB writes on one. Server and client have a core each; processor time is the server's. `reactor` has two \
-            streams with a delegate for each connection.
+            Send back the bytes of connections and verify them: 64 bytes at a time with one or several \
+            messages in flight per connection, or 64 KiB writes on one connection. Server and client \
+            each have a core; processor time is the server's. `reactor` has two streams with a delegate \
+            per connection.
             """,
         experiments: [
             Experiment(
@@ -40,9 +41,9 @@ extension Workload {
     static let connections = Workload(
         name: "connections",
         work: """
-            Connections that come while others are busy, and wait for their first reply; that stay and are idle; that come \
-            and go, 64 at a time. Memory is the server's heap and stacks; `descriptors` and `KiB` is what it has more at \
-            the end.
+            Connections that wait for their first reply while others are busy; that stay idle; that open \
+            and close, 64 at a time. Memory is the server's heap and stacks; `descriptors` and `KiB` are \
+            its growth.
             """,
         experiments: [
             Experiment(
@@ -55,7 +56,10 @@ extension Workload {
                 name: "stay", unit: "connections", columns: ["bytes/connection*", "cpu-us/connection*"],
                 peers: allPeers,
                 sizes: [.few(1000), .both(3000), .few(6000), .all(9000)],
-                absences: ["foundation": foundation, "glib": "it polls all for each event: 3,000 at most."],
+                absences: [
+                    "foundation": foundation,
+                    "glib": "it polls all descriptors for each event: at most 3,000.",
+                ],
                 ends: ["glib": 3000],
                 command: { client($0, "stay", $1) }
             ),

@@ -1,23 +1,23 @@
 extension Workload {
-    /// What is compared, in the order of the page.
+    /// All workloads, in the order of the page.
     static let all: [Workload] = [
         timers, ring, stream, cross, echo, connections, lines, modes, idle,
     ]
 
-    /// The limit, it once more (how far its ratio is from one is the noise), C, C++ and Swift.
+    /// The baseline, the control (the baseline again, whose ratio shows the noise), and the peers in C and C++.
     static let cPeers = ["raw", "control", "libevent", "libuv", "libev", "glib", "asio"]
     static let allPeers = cPeers + ["dispatch", "nio", "reactor"]
 
     static let foundation =
-        "its run loop takes no descriptor, and never calls a stream's delegate on Linux."
+        "on Linux its run loop does not support descriptors and never calls a stream's delegate."
 
     static let timers = Workload(
         name: "timers",
         work: """
-            Add one-shot timers due in 10 to 60 s and cancel them again; let timers fire that are all due at once, and \
-            within one window of 100 ms; run timers of 10 ms for 2 s. Lateness is in µs, and `early` counts firings before \
-            their time. libuv and GLib count whole milliseconds, and so need fewer wake-ups; Dispatch cancels \
-            asynchronously.
+            Add one-shot timers due in 10 to 60 s and cancel them; let timers fire that are all due at \
+            once, or within a window of 100 ms; run timers of 10 ms for 2 s. Lateness is in µs; `early` \
+            counts firings before the due time. libuv and GLib count whole milliseconds and therefore \
+            wake up less often; Dispatch cancels asynchronously.
             """,
         experiments: [
             Experiment(
@@ -26,8 +26,8 @@ extension Workload {
                 peers: cPeers + ["dispatch", "foundation", "nio", "reactor"],
                 sizes: [.both(1000), .all(10_000), .all(100_000), .all(1_000_000), .quick(100_000)],
                 absences: [
-                    "foundation": "cancelling is linear: 10,000 at most.",
-                    "nio": "cancelling is linear: 100,000 at most.",
+                    "foundation": "cancelling takes linear time: at most 10,000.",
+                    "nio": "cancelling takes linear time: at most 100,000.",
                 ],
                 ends: ["foundation": 10_000, "nio": 100_000],
                 command: { ["@timers-\(program($0))", "a", "\($1)"] }
@@ -58,8 +58,9 @@ extension Workload {
     static let ring = Workload(
         name: "ring",
         work: """
-            Pipes, some of which hold a byte: each callout reads one and writes one to the next pipe. On one core. Here \
-            `reactor` watches descriptors; Asio and SwiftNIO read for themselves.
+            Pipes, some of which hold a byte: each callback reads one byte and writes one to the next \
+            pipe. On one core. Here `reactor` uses descriptor sources; Asio and SwiftNIO read the bytes \
+            themselves.
             """,
         experiments: [
             Experiment(
@@ -83,8 +84,8 @@ extension Workload {
     static let stream = Workload(
         name: "stream",
         work: """
-            The same, where `reactor` reads each pipe as a stream that tells its delegate; `source` is this library's \
-            descriptor sources. A tenth of the pipes is active. On one core.
+            The same work, where `reactor` reads each pipe as a stream with a delegate, and `source` \
+            uses this library's descriptor sources. A tenth of the pipes is active. On one core.
             """,
         experiments: [
             Experiment(
@@ -105,8 +106,9 @@ extension Workload {
     static let cross = Workload(
         name: "cross",
         work: """
-            One thread posts blocks to another's loop; two loops hand a block back and forth. On one core. Foundation's \
-            `perform` does not wake the loop on Linux: `CFRunLoopWakeUp` does.
+            One thread posts blocks to another thread's loop; two loops pass a block back and forth. On \
+            one core. Foundation's `perform` does not wake the loop on Linux, so `CFRunLoopWakeUp` is \
+            called.
             """,
         experiments: [
             Experiment(
@@ -125,10 +127,10 @@ extension Workload {
     )
 }
 
-/// The control is the limit once more.
+/// The peer whose program is run: the control is the baseline again.
 func program(_ peer: String) -> String { peer == "control" ? "raw" : peer }
 
-/// Fewer of them for the peers that take very long for each.
+/// Fewer events for the slowest peers.
 private func events(_ count: Int, _ peer: String) -> Int {
     switch peer {
     case "glib": count / 20

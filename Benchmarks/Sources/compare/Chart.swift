@@ -1,7 +1,7 @@
 import Foundation
 import Measuring
 
-/// A chart of bars as SVG: how many times the limit's cost each peer's is, on a logarithmic scale.
+/// A bar chart in SVG: the ratio of each peer's cost to the baseline's, on a logarithmic scale.
 struct Chart {
     struct Bar {
         let peer: String
@@ -18,7 +18,7 @@ struct Chart {
 
     private static let (label, width, row, head, value) = (90.0, 520.0, 18.0, 34.0, 190.0)
 
-    /// Colours for a light and for a dark background: the reader's.
+    /// Follows the reader's preference for a light or a dark background.
     private static let style = """
         <style>
         svg { background: #ffffff; font: 12px system-ui, sans-serif }
@@ -54,7 +54,7 @@ struct Chart {
                 lines.append(contentsOf: shapes(of: bar, at: y))
                 y += Self.row
             }
-            lines.append(limit(from: top, to: y))
+            lines.append(baseline(from: top, to: y))
         }
         let (width, height) = (place(Self.label + Self.width + Self.value), place(y + 12))
         let size = "viewBox='0 0 \(width) \(height)' width='\(width)' height='\(height)'"
@@ -62,7 +62,7 @@ struct Chart {
         return ([opening, Self.style] + lines + ["</svg>"]).joined(separator: "\n") + "\n"
     }
 
-    private func limit(from top: Double, to bottom: Double) -> String {
+    private func baseline(from top: Double, to bottom: Double) -> String {
         let x = place(x(1))
         return "<line class='limit' x1='\(x)' x2='\(x)' y1='\(place(top))' y2='\(place(bottom))'/>"
     }
@@ -87,7 +87,7 @@ struct Chart {
 }
 
 extension Chart.Group {
-    /// The first compared column; nil where there is nothing to compare.
+    /// Charts the first compared column; nil if there is nothing to compare.
     init?(_ experiment: Experiment, _ size: Size, _ results: Results) {
         guard let index = experiment.columns.firstIndex(where: \.isCompared) else { return nil }
         let column = experiment.columns[index]
@@ -101,6 +101,6 @@ extension Chart.Group {
         guard bars.count > 1 else { return nil }
         let better = column.isRate ? "longer" : "shorter"
         title =
-            "\(experiment.name), \(grouped(size.value)) \(experiment.unit): times \(results.limit) (\(better) is better)"
+            "\(experiment.name), \(grouped(size.value)) \(experiment.unit): times \(results.baseline) (\(better) is better)"
     }
 }

@@ -1,12 +1,12 @@
 import Foundation
 
-/// A program that did not do what was asked of it, as a sentence.
+/// An error with a message for the user.
 struct Failure: Error, CustomStringConvertible {
     let description: String
 }
 
-/// Where the programs and the texts are.
-struct Place {
+/// The directories of the programs and of the package.
+struct Locations {
     let programs: URL
     let package: URL
 
@@ -14,7 +14,7 @@ struct Place {
 
     func has(_ program: String) -> Bool { FileManager.default.isExecutableFile(atPath: path(of: program)) }
 
-    /// The command with paths: `@name` is one of the programs, `%number` a text of so many bytes.
+    /// Replaces `@name` by the path of a program, and `%count` by the path of a text of `count` bytes.
     func resolved(_ command: [String]) throws -> [String] {
         try command.map { word in
             let rest = String(word.dropFirst())
@@ -22,7 +22,7 @@ struct Place {
         }
     }
 
-    /// Made once, and in the page cache then.
+    /// Generates the text unless it exists.
     private func text(of bytes: String) throws -> String {
         let file = FileManager.default.temporaryDirectory.appending(
             path: "swift-reactor-\(getuid())-\(bytes).txt"
@@ -34,7 +34,7 @@ struct Place {
     }
 }
 
-/// Runs a command to its end, and returns what it has written to standard output.
+/// Runs a command, and returns its standard output.
 func output(of command: [String], environment: [String: String] = [:]) throws -> String {
     let (process, pipe) = (Process(), Pipe())
     process.executableURL = URL(filePath: "/usr/bin/env")
@@ -51,10 +51,10 @@ func output(of command: [String], environment: [String: String] = [:]) throws ->
     return String(decoding: bytes, as: UTF8.self)
 }
 
-/// Runs a program of a workload; returns the numbers that it has printed.
+/// Runs a program of a workload, and returns the numbers that it prints.
 func numbers(of command: [String], environment: [String: String] = [:]) throws -> [Double] {
-    let patience = ["timeout", "120"]  // a peer that hangs ends the comparison, not the evening
-    let text = try output(of: patience + command, environment: environment)
+    let timeout = ["timeout", "120"]  // many times the duration of any workload
+    let text = try output(of: timeout + command, environment: environment)
     let numbers = text.split(whereSeparator: \.isWhitespace).compactMap { Double($0) }
     guard !numbers.isEmpty else {
         throw Failure(description: "\(command.joined(separator: " ")) printed no numbers.")
@@ -62,7 +62,7 @@ func numbers(of command: [String], environment: [String: String] = [:]) throws -
     return numbers
 }
 
-/// Words for who waits: the tables go to standard output.
-func say(_ text: String) {
+/// Prints progress and errors to standard error. The tables go to standard output.
+func printStatus(_ text: String) {
     FileHandle.standardError.write(Data("\(text)\n".utf8))
 }

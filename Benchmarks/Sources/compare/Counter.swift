@@ -1,6 +1,6 @@
 import Foundation
 
-/// Counts what a program does, from outside of it.
+/// Counts the instructions, system calls and allocations of programs with external tools.
 struct Counter {
     enum Kind: String, CaseIterable {
         case instructions
@@ -8,13 +8,13 @@ struct Counter {
         case allocations
     }
 
-    let place: Place
-    /// For what the tools write, and for copies of the programs.
+    let locations: Locations
+    /// For the tools' output and for copies of the programs.
     let folder: URL
 
     private var log: String { folder.appending(path: "log").path }
 
-    /// What one operation costs.
+    /// The cost of one operation.
     func cost(of operation: Operation, _ peer: String, _ kind: Kind) throws -> Double {
         let short = try count(operation.command(peer, operation.counts.short), kind)
         let long = try count(operation.command(peer, operation.counts.long), kind)
@@ -28,8 +28,8 @@ struct Counter {
         let position = command.firstIndex(of: "TOOL")!
         command.replaceSubrange(position...position, with: tool(kind))
         try Data(count: kind == .allocations ? 8 : 0).write(to: URL(filePath: log))
-        let resolved = try place.resolved(command)
-        // Or Swift's dictionaries would differ from run to run.
+        let resolved = try locations.resolved(command)
+        // Random hashing would make the counts vary.
         _ = try output(of: ["timeout", "300"] + resolved, environment: ["SWIFT_DETERMINISTIC_HASHING": "1"])
         return try reading(kind)
     }
@@ -41,7 +41,10 @@ struct Counter {
         case .systemCalls:
             ["strace", "-f", "-c", "-U", "calls,name", "-o", log]
         case .allocations:
-            ["env", "COUNT_ALLOCATIONS_IN=\(log)", "LD_PRELOAD=\(place.path(of: "count-allocations.so"))"]
+            [
+                "env", "COUNT_ALLOCATIONS_IN=\(log)",
+                "LD_PRELOAD=\(locations.path(of: "count-allocations.so"))",
+            ]
         }
     }
 
@@ -52,24 +55,24 @@ struct Counter {
         let mark = kind == .instructions ? "Collected" : "total"
         let words = lines.last { $0.contains(mark) }?.split(separator: " ") ?? []
         guard let count = words.compactMap({ Double($0) }).first else {
-            throw Failure(description: "There is no count of \(kind.rawValue) in \(log).")
+            throw Failure(description: "\(log) has no count of \(kind.rawValue).")
         }
         return count
     }
 
-    /// The path of a copy without debugging information: over Swift's, valgrind stumbles.
+    /// The path of a copy without debugging information, because valgrind fails to read Swift's.
     private func stripped(_ program: String) throws -> String {
         let name = String(program.dropFirst())
         let copy = folder.appending(path: name)
         if !FileManager.default.fileExists(atPath: copy.path) {
-            _ = try output(of: ["strip", "-g", "-o", copy.path, place.path(of: name)])
+            _ = try output(of: ["strip", "-g", "-o", copy.path, locations.path(of: name)])
         }
         return copy.path
     }
 }
 
 extension Counter.Kind {
-    /// What has to be installed.
+    /// The tool that must be installed.
     var program: String? {
         switch self {
         case .instructions: "valgrind"
@@ -78,7 +81,7 @@ extension Counter.Kind {
         }
     }
 
-    /// Whether its tool is there, and works.
+    /// Whether the tool is installed and works.
     var isAvailable: Bool {
         guard let program else { return true }
         let test = program == "strace" ? ["strace", "-o", "/dev/null", "true"] : [program, "--version"]

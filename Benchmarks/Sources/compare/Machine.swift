@@ -1,11 +1,11 @@
 import Foundation
 
-/// What the numbers come from: the machine, what runs on it, and the versions that took part.
+/// Describes the machine, and the versions of the software.
 struct Machine {
     let package: URL
 
-    /// Name and shell command; where a command fails, its line is left out.
-    private var questions: [(String, String)] {
+    /// Names and shell commands. A row whose command fails is omitted.
+    private var rows: [(String, String)] {
         [
             ("Processor", "sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1"),
             ("Cores", "nproc"),
@@ -41,12 +41,12 @@ struct Machine {
 
     var table: Table {
         var table = Table(["", "the machine"])
-        for (name, command) in questions {
+        for (name, command) in rows {
             let folder = ["--chdir", package.path, "bash", "-c"]
-            guard let answer = try? output(of: folder + [command]).split(whereSeparator: \.isNewline) else {
+            guard let lines = try? output(of: folder + [command]).split(whereSeparator: \.isNewline) else {
                 continue
             }
-            if !answer.isEmpty { table.append([name, answer.joined(separator: " ")]) }
+            if !lines.isEmpty { table.append([name, lines.joined(separator: " ")]) }
         }
         return table
     }

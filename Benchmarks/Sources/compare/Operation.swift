@@ -1,14 +1,14 @@
-/// Something small whose cost is counted, not timed: the difference of a long and a short run, divided by how many more
-/// of it the long one does, so that the start of the program falls out.
+/// A small operation whose cost is counted, not timed: the difference between a long and a short run, divided by the
+/// difference of their counts, which excludes the program's start-up.
 struct Operation {
-    /// As in the file of thresholds.
+    /// The name in the file of thresholds.
     let name: String
     let work: String
     let peers: [String]
     let counts: (short: Int, long: Int)
-    /// How often a run of a count does it, for each of that.
+    /// The number of operations per unit of the count.
     var factor = 1.0
-    /// Where the word `TOOL` stands, or else at the beginning, what counts is put in.
+    /// The counting tool's command replaces the word `TOOL`, or is inserted at the beginning.
     let command: @Sendable (_ peer: String, _ count: Int) -> [String]
 
     static let all: [Operation] = [
@@ -37,13 +37,13 @@ struct Operation {
             counts: (5000, 15_000),
             command: { ["@cross-\($0)", "post", "\($1)"] }
         ),
-        // The client warms the server up with a tenth of the messages.
+        // The client sends a tenth more messages to warm up the server.
         Operation(
             name: "message", work: "a message sent back, 8 connections", peers: peers, counts: (1000, 3000),
             factor: 1.1,
             command: { ["@echo-client", "messages", "8", "1", "64", "\($1)", "TOOL", "@echo-\($0)"] }
         ),
-        // The text has so many lines for each of its bytes.
+        // The factor is the number of lines per byte of the text.
         Operation(
             name: "line", work: "a line, as bytes",
             peers: ["raw", "dispatch", "foundation", "nio", "reactor"],

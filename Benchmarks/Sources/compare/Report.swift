@@ -1,12 +1,12 @@
 import Foundation
 
-/// What one workload, or the costs, have come to, as Markdown and as a chart.
+/// The results of a workload, or of the cost counts, as Markdown and as a chart.
 struct Report {
     let name: String
     let text: String
     let chart: Chart?
 
-    /// The lines about costs of this library that grow too fast.
+    /// The lines about costs of this library that grow faster than the logarithm.
     var warnings: [Substring] {
         text.split(separator: "\n").filter { $0.contains("`reactor`") && $0.contains(Growth.worse) }
     }
@@ -51,7 +51,7 @@ struct Page {
             if let chart = report.chart {
                 let file = "\(report.name).svg"
                 try chart.text.write(to: charts.appending(path: file), atomically: true, encoding: .utf8)
-                text += "![\(report.name): times the limit](charts/\(file))\n\n"
+                text += "![\(report.name): times the baseline](charts/\(file))\n\n"
             }
             text += report.text
         }
@@ -62,12 +62,12 @@ struct Page {
         """
         # Results
 
-        Written by `scripts/bench`; how it measures is in [README.md](README.md). Programs take turns, \(plan.rounds) \
-        rounds; a number is the median, `±` half the distance of the extremes, and a ratio to `raw`, the limit, the \
-        median of those within each round, with the lowest and the highest. `control` is the limit once more: how far its \
-        ratio is from one is the noise. Processor time says more than wall time. \
-        Charts have a logarithmic scale. “Grows as” fits a power of the \
-        size to the costs; “≤ log n” allows what the logarithm looks like over the same sizes, and the noise.
+        Written by `scripts/bench`; [README.md](README.md) describes the method. Programs take turns for \(plan.rounds) \
+        rounds. A number is the median, and `±` is half the range. A ratio to `raw`, the baseline, is the median of the \
+        ratios within each round, with the lowest and the highest. `control` is the baseline again: the distance of its \
+        ratio from one is the noise. Processor time is more reliable than wall time. Charts have a logarithmic scale. \
+        “Grows as” fits a power of the size to the costs; “≤ log n” allows the growth of the logarithm over the same \
+        sizes, plus noise.
 
         \(machine.table.text)
         """

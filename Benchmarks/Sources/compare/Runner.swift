@@ -1,15 +1,15 @@
 import Foundation
 import Measuring
 
-/// Runs what is to be compared.
+/// Runs the experiments and the cost counts.
 final class Runner {
-    private let place: Place
+    private let locations: Locations
     private let plan: Plan
-    /// How many runs have failed: they are left out, and the rest goes on.
+    /// The number of failed runs, which are omitted from the results.
     private(set) var failures = 0
 
-    init(place: Place, plan: Plan) {
-        self.place = place
+    init(locations: Locations, plan: Plan) {
+        self.locations = locations
         self.plan = plan
     }
 
@@ -21,23 +21,23 @@ final class Runner {
             )
         }
         for round in 1...plan.rounds {
-            say("\(workload.name): round \(round) of \(plan.rounds)")
+            printStatus("\(workload.name): round \(round) of \(plan.rounds)")
             for index in measured.indices {
-                for place in measured[index].results.indices {
-                    runOnce(measured[index].experiment, &measured[index].results[place])
+                for size in measured[index].results.indices {
+                    runOnce(measured[index].experiment, &measured[index].results[size])
                 }
             }
         }
         return Report(workload, measured)
     }
 
-    /// Peers take turns, so that what disturbs one disturbs all.
+    /// Peers take turns, so that other load on the machine affects all of them.
     private func runOnce(_ experiment: Experiment, _ entry: inout (size: Size, results: Results)) {
         for peer in experiment.peers(at: entry.size, in: plan) {
             let command = experiment.command(peer, entry.size.value)
             guard isBuilt(command) else { continue }
-            do { entry.results.append(try numbers(of: place.resolved(command)), of: peer) } catch {
-                say("\(error)")
+            do { entry.results.append(try numbers(of: locations.resolved(command)), of: peer) } catch {
+                printStatus("\(error)")
                 failures += 1
                 entry.results.append([], of: peer)
             }
@@ -45,33 +45,34 @@ final class Runner {
     }
 
     private func isBuilt(_ command: [String]) -> Bool {
-        command.filter { $0.hasPrefix("@") }.allSatisfy { place.has(String($0.dropFirst())) }
+        command.filter { $0.hasPrefix("@") }.allSatisfy { locations.has(String($0.dropFirst())) }
     }
 
-    /// Not a number where the tool cannot: valgrind does not run all that Dispatch does.
+    /// NaN if the tool fails: valgrind does not support everything that Dispatch does.
     private func cost(of operation: Operation, _ peer: String, _ kind: Counter.Kind, by counter: Counter)
         -> Double
     {
         do { return try counter.cost(of: operation, peer, kind) } catch {
-            say("\(error)")
+            printStatus("\(error)")
             return .nan
         }
     }
 
-    /// What small operations cost, counted rather than timed.
+    /// Counts the costs of small operations.
     func costs(with counter: Counter) -> Report {
         let kinds = Counter.Kind.allCases.filter(\.isAvailable)
         for kind in Counter.Kind.allCases where !kind.isAvailable {
-            say("Not counted: \(kind.rawValue). There is no working \(kind.program ?? "tool").")
+            printStatus(
+                "Not counted: \(kind.rawValue). \(kind.program ?? "The tool") is missing or does not work.")
         }
         var text = """
-            What one operation costs a program in \(kinds.map(\.rawValue).joined(separator: ", ")), by valgrind, strace \
-            and a count of malloc's calls: the difference of a long and a short run, so that start-up falls out. A dash: \
-            valgrind does not run the program.
+            The cost of one operation in \(kinds.map(\.rawValue).joined(separator: ", ")), counted with valgrind, strace \
+            and a wrapper of malloc: the difference between a long and a short run, which excludes start-up. A dash \
+            means that valgrind cannot run the program.
 
             """
         for operation in Operation.all {
-            say("costs: \(operation.name)")
+            printStatus("costs: \(operation.name)")
             var results = Results()
             for peer in operation.peers where plan.wants(peer) && isBuilt(operation.command(peer, 1)) {
                 results.append(kinds.map { cost(of: operation, peer, $0, by: counter) }, of: peer)

@@ -1,10 +1,10 @@
 import Measuring
 
-/// A table in Markdown, aligned so that it can be read on a terminal too.
+/// A table in Markdown, aligned so that it is readable in a terminal.
 struct Table {
     private var rows: [[String]]
 
-    init(_ heads: [String]) { rows = [heads] }
+    init(_ headings: [String]) { rows = [headings] }
 
     var isEmpty: Bool { rows.count == 1 }
 
@@ -20,7 +20,7 @@ struct Table {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// The first column on the left, the numbers on the right.
+    /// Aligns the first column to the left and the numbers to the right.
     private func line(_ row: [String], _ widths: [Int]) -> String {
         let cells = row.enumerated().map { index, cell in
             let blank = String(repeating: " ", count: widths[index] - cell.count)
@@ -31,18 +31,18 @@ struct Table {
 }
 
 extension Table {
-    /// The peers' medians, with how far their runs are apart, and their ratios to the limit; then the peers that cannot.
+    /// The peers' medians, the spread of their runs and the ratios to the baseline, followed by the absent peers.
     init(_ results: Results, columns: [Column], absent: [String] = []) {
         let isSpread = results.rounds > 1
-        let heads = columns.map { column in
+        let headings = columns.map { column in
             guard column.isCompared, results.peers.count > 1 else { return [column.name] }
-            return [column.name] + (isSpread ? ["±"] : []) + ["× \(results.limit)"]
+            return [column.name] + (isSpread ? ["±"] : []) + ["× \(results.baseline)"]
         }
-        self.init([""] + heads.joined())
+        self.init([""] + headings.joined())
         for peer in results.peers {
             append(["`\(peer)`"] + columns.indices.flatMap { Self.cells($0, columns[$0], peer, results) })
         }
-        for peer in absent { append(["`\(peer)`"] + heads.joined().map { _ in "–" }) }
+        for peer in absent { append(["`\(peer)`"] + headings.joined().map { _ in "–" }) }
     }
 
     private static func cells(_ index: Int, _ column: Column, _ peer: String, _ results: Results) -> [String]
@@ -53,7 +53,7 @@ extension Table {
         return [short(median(numbers))] + spread + [ratio(results.ratios(index, of: peer))]
     }
 
-    /// Half of the distance of the extremes, as a share of the median.
+    /// Half the range, as a percentage of the median.
     private static func spread(_ numbers: [Double]) -> String {
         guard numbers.count > 1, let middle = median(numbers), middle > 0 else { return "" }
         return "\(fixed((numbers.max()! - numbers.min()!) / 2 / middle * 100, 0)) %"
@@ -66,7 +66,7 @@ extension Table {
     }
 }
 
-/// A number in three or more digits.
+/// A number with at least three significant digits.
 func short(_ number: Double?) -> String {
     guard let number else { return "–" }
     switch number.magnitude {
@@ -78,7 +78,7 @@ func short(_ number: Double?) -> String {
     }
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with thousands separators.
 func grouped(_ number: Int) -> String {
     var digits = Array(String(number))
     for place in stride(from: digits.count - 3, to: 0, by: -3) { digits.insert(",", at: place) }

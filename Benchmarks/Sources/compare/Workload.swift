@@ -1,27 +1,27 @@
-/// Work that this library and its peers do, measured in one or more ways.
+/// Work that this library and its peers do, measured by one or more experiments.
 struct Workload {
     let name: String
-    /// What is done, for the page: a sentence or two of Markdown.
+    /// A description in Markdown for the page.
     let work: String
     var experiments: [Experiment] = []
 }
 
-/// One way to measure it, at several sizes.
+/// A measurement of a workload at several sizes.
 struct Experiment {
     let name: String
-    /// What a size is the number of.
+    /// The unit of the sizes.
     let unit: String
     let columns: [Column]
     let peers: [String]
     let sizes: [Size]
-    /// Why a peer is left out, or only takes part in some sizes.
+    /// Why a peer is omitted, or runs only some sizes.
     var absences: [String: String] = [:]
-    /// The largest sizes of the peers that would take too long at larger ones.
+    /// The largest sizes of peers that take too long at larger ones.
     var ends: [String: Int] = [:]
-    /// The command that a peer runs for a size; it prints the columns.
+    /// The command of a peer for a size, which prints the columns.
     let command: @Sendable (_ peer: String, _ size: Int) -> [String]
 
-    /// Who takes part at `size`: at those that are there to show growth, few.
+    /// The peers that run `size`. Sizes that only show the growth are run by few peers.
     func peers(at size: Size, in plan: Plan) -> [String] {
         peers.filter { peer in
             guard plan.wants(peer), size.value <= ends[peer] ?? .max else { return false }
@@ -30,14 +30,14 @@ struct Experiment {
     }
 }
 
-/// How much of it there is.
+/// A size of an experiment.
 struct Size {
     let value: Int
-    /// Whether all peers take part; else those do that show how the cost grows.
+    /// Whether all peers run it, or only those in ``Plan/growing``.
     let isForAll: Bool
     /// Whether it is part of a quick run.
     let isQuick: Bool
-    /// Whether it is part of a full one.
+    /// Whether it is part of a full run.
     let isFull: Bool
 
     static func all(_ value: Int) -> Size { Size(value: value, isForAll: true, isQuick: false, isFull: true) }
@@ -50,7 +50,7 @@ struct Size {
     }
 }
 
-/// A number that programs print. Written with a `*` at the end, it is compared with the limit's.
+/// A number that programs print. A `*` at the end of the literal means that it is compared with the baseline's.
 struct Column: ExpressibleByStringLiteral {
     let name: String
     let isCompared: Bool
@@ -60,16 +60,16 @@ struct Column: ExpressibleByStringLiteral {
         name = isCompared ? String(text.dropLast()) : text
     }
 
-    /// Whether more is better: a rate, where the others are costs.
+    /// Whether it is a rate, where more is better. The other numbers are costs.
     var isRate: Bool { name.hasSuffix("/s") }
 
-    /// Whether it is what one operation, connection or byte costs: that may not grow.
+    /// Whether it is the cost of one operation, connection or byte, which must not grow.
     var isCost: Bool { isCompared && name.contains("/") && !isRate }
 }
 
-/// What is to be run, and how often.
+/// Which peers and sizes to run, and for how many rounds.
 struct Plan {
-    /// Who shows how costs grow: the limit, what this library stands on, and this library.
+    /// The peers whose growth is shown: the baselines, libevent and this library.
     static let growing: Set = ["raw", "libevent", "reactor", "readLine"]
 
     var isQuick = false

@@ -1,7 +1,8 @@
 // compare PROGRAMS PACKAGE [--quick] [--rounds N] [--peers NAME,…] [--page FOLDER] [--check FILE] [WORKLOAD]…
 //
-// Runs the workloads, or all of them, and the costs; prints their tables, and writes a page and charts to FOLDER.
-// With --check only counts the operations of FILE, and fails when one costs more than it may. scripts/bench calls it.
+// Runs the given workloads, or all of them and the cost counts. Prints their tables, and writes a page and charts to
+// FOLDER. With --check, only counts the costs of the operations in FILE, and fails if one exceeds its limit. Called by
+// scripts/bench.
 
 import Foundation
 
@@ -13,14 +14,14 @@ struct Request {
 
     private static func number(_ text: String) throws -> Int {
         if let number = Int(text), number > 0 { return number }
-        throw Failure(description: "\(text) is not a number of rounds.")
+        throw Failure(description: "--rounds must be a positive number: \(text)")
     }
 
     init(_ arguments: ArraySlice<String>) throws {
         var arguments = arguments
         func value(_ option: String) throws -> String {
             guard let value = arguments.popFirst() else {
-                throw Failure(description: "\(option) needs a value.")
+                throw Failure(description: "\(option) requires a value.")
             }
             return value
         }
@@ -38,7 +39,7 @@ struct Request {
         let known = Workload.all.map(\.name) + ["costs"]
         if let name = names.first(where: { !known.contains($0) }) {
             throw Failure(
-                description: "There is no workload \(name). There are: \(known.joined(separator: " ")).")
+                description: "Unknown workload \(name). Workloads: \(known.joined(separator: " ")).")
         }
         if names.isEmpty { names = plan.isQuick ? known.dropLast() : known }
     }
@@ -46,21 +47,21 @@ struct Request {
 
 func run() throws {
     let request = try Request(CommandLine.arguments.dropFirst(3))
-    let place = Place(
+    let locations = Locations(
         programs: URL(filePath: CommandLine.arguments[1]), package: URL(filePath: CommandLine.arguments[2]))
     let folder = FileManager.default.temporaryDirectory.appending(path: "compare-\(getpid())")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: folder) }
-    let counter = Counter(place: place, folder: folder)
+    let counter = Counter(locations: locations, folder: folder)
 
     if let file = request.thresholds {
         let thresholds = try Thresholds(file: file)
-        guard try thresholds.areKept(by: counter) else {
-            throw Failure(description: "An operation costs more than it may.")
+        guard try thresholds.check(with: counter) else {
+            throw Failure(description: "The cost of an operation exceeds its limit.")
         }
         return
     }
-    let runner = Runner(place: place, plan: request.plan)
+    let runner = Runner(locations: locations, plan: request.plan)
     var reports: [Report] = []
     for name in request.names {
         let workload = Workload.all.first { $0.name == name }
@@ -68,10 +69,11 @@ func run() throws {
         print("\n## \(name)\n\n\(report.text)")
         fflush(nil)
         reports.append(report)
-        for warning in report.warnings { say("Grows too fast: \(warning)") }
+        for warning in report.warnings { printStatus("Grows too fast: \(warning)") }
     }
     if let folder = request.page {
-        try Page(folder: folder, machine: Machine(package: place.package), plan: request.plan).write(reports)
+        try Page(folder: folder, machine: Machine(package: locations.package), plan: request.plan).write(
+            reports)
     }
     if runner.failures > 0 { throw Failure(description: "\(runner.failures) runs failed.") }
 }
@@ -79,6 +81,6 @@ func run() throws {
 do {
     try run()
 } catch {
-    say("\(error)")
+    printStatus("\(error)")
     exit(1)
 }

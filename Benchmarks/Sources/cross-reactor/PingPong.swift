@@ -2,7 +2,7 @@ import Measuring
 import Reactor
 import Synchronization
 
-/// A block that two loops hand to each other.
+/// Passes a block back and forth between two loops.
 final class PingPong: Sendable {
     private let here: RunLoop
     private let there: RunLoop

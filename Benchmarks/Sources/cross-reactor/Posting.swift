@@ -3,7 +3,7 @@ import Measuring
 import Reactor
 import Synchronization
 
-/// What one thread posts to another's loop.
+/// Posts blocks from one thread to another thread's loop.
 final class Posting: Sendable {
     private let loop: RunLoop
     private let count: Int

@@ -1,5 +1,5 @@
-// cross-reactor post N  one thread posts N blocks to another's loop: cpu-ns/post ns/post producer-ns/post
-// cross-reactor ping N  N round trips between the loops of two threads: cpu-ns/trip ns/trip
+// cross-reactor post N  Posts N blocks from one thread to another thread's loop: cpu-ns/post ns/post producer-ns/post
+// cross-reactor ping N  Makes N round trips between the loops of two threads: cpu-ns/trip ns/trip
 
 import Glibc
 import Measuring
@@ -9,7 +9,7 @@ let (count, _, _) = numbers(from: 2)
 let isPing = CommandLine.arguments[1] == "ping"
 let there = try RunLoopThread(name: "there")
 let back = isPing ? try RunLoopThread(name: "back") : there
-usleep(100_000)  // until the loops sleep
+usleep(100_000)  // the loops sleep by then
 if isPing {
     PingPong(between: there.runLoop, and: back.runLoop, rounds: count).start()
 } else {

@@ -1,6 +1,6 @@
 import Reactor
 
-/// Writes back what it reads, and reads no more while that is not written.
+/// Echoes what it reads, and does not read again until it has written everything.
 final class Connection: StreamDelegate {
     static let bufferSize = 65536
 
@@ -9,9 +9,9 @@ final class Connection: StreamDelegate {
     private unowned let server: Server
     private var isReadable = false
     private var isWritable = false
-    /// Nil until the kernel first takes less than was read.
+    /// A buffer of the connection's own. Nil until a write is first incomplete.
     private var own: UnsafeMutablePointer<UInt8>?
-    /// The bytes in `own` that are still to be written.
+    /// The unwritten bytes in `own`.
     private var rest = 0..<0
 
     init(_ streams: Listener.Connection, of server: Server) {
@@ -47,10 +47,10 @@ final class Connection: StreamDelegate {
         guard count > 0 else { return }
         isWritable = false
         let written = output.write(bytes, maxLength: count)
-        if written < count, written >= 0 { keep(written..<count, of: bytes) }
+        if written < count, written >= 0 { save(written..<count, of: bytes) }
     }
 
-    private func keep(_ rest: Range<Int>, of bytes: UnsafeMutablePointer<UInt8>) {
+    private func save(_ rest: Range<Int>, of bytes: UnsafeMutablePointer<UInt8>) {
         self.rest = rest
         guard own == nil else { return }
         let own = UnsafeMutablePointer<UInt8>.allocate(capacity: Self.bufferSize)
@@ -67,6 +67,6 @@ final class Connection: StreamDelegate {
     private func end() {
         input.close()
         output.close()
-        server.forget(self)
+        server.remove(self)
     }
 }

@@ -1,13 +1,13 @@
 import Reactor
 import SystemPackage
 
-/// Accepts connections, and keeps them until they end.
+/// Accepts connections, and retains them until they end.
 final class Server {
-    /// What all connections read into.
+    /// The read buffer that all connections share.
     let buffer = UnsafeMutablePointer<UInt8>.allocate(capacity: Connection.bufferSize)
     private var connections: [ObjectIdentifier: Connection] = [:]
 
-    /// Listens at `port` of the loopback address, or any free one if that is zero; returns which.
+    /// Listens on a loopback port, which the kernel chooses if `port` is zero. Returns the port.
     func start(at port: UInt16) throws -> UInt16 {
         let listener = try Listener(.ipv4Loopback(port: port)) { [self] _, streams in
             let connection = Connection(streams, of: self)
@@ -19,5 +19,5 @@ final class Server {
         return listener.localAddress.port ?? 0
     }
 
-    func forget(_ connection: Connection) { connections[ObjectIdentifier(connection)] = nil }
+    func remove(_ connection: Connection) { connections[ObjectIdentifier(connection)] = nil }
 }

@@ -1,4 +1,4 @@
-// echo-reactor [PORT]  Streams and a delegate for each connection. Prints the port that it listens at.
+// echo-reactor [PORT]  Two streams and a delegate per connection. Prints the port that it listens on.
 
 import Glibc
 import Measuring

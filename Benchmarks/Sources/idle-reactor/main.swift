@@ -1,4 +1,4 @@
-// idle-reactor  the smallest program: one timer of 10 ms, and the end
+// idle-reactor  The smallest program: one timer of 10 ms.
 
 import Reactor
 

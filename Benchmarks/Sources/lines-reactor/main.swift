@@ -1,5 +1,5 @@
-// lines-reactor FILE [string]  delivers every line of FILE, as borrowed bytes or as a String, while a 10 ms timer
-//                              ticks: cpu-s/GB GB/s tick-lateness-p99-us
+// lines-reactor FILE [string]  Delivers every line of FILE, as borrowed bytes or as a String, while a 10 ms timer
+//                              fires: cpu-s/GB GB/s tick-lateness-p99-us
 
 import Dispatch
 import Glibc
@@ -29,15 +29,15 @@ func report(_ ending: String, _ totals: Totals) {
 }
 
 if CommandLine.arguments.count > 2 {
-    let reader = LineReader(path: path, text: .repair, into: Totals(), on: queue) { totals, line, place in
+    let reader = LineReader(path: path, text: .repair, into: Totals(), on: queue) { totals, bytes, line in
         totals.lines += 1
-        totals.bytes += line.utf8.count + place.terminatorLength
+        totals.bytes += bytes.utf8.count + line.terminatorLength
     }
     reader.start { report("\($0.ending)", $0.output.value) }
 } else {
-    let reader = LineReader(path: path, into: Totals(), on: queue) { totals, line, place in
+    let reader = LineReader(path: path, into: Totals(), on: queue) { totals, bytes, line in
         totals.lines += 1
-        totals.bytes += line.byteCount + place.terminatorLength
+        totals.bytes += bytes.byteCount + line.terminatorLength
     }
     reader.start { report("\($0.ending)", $0.output.value) }
 }

@@ -1,4 +1,4 @@
-// lines-readline FILE  the standard library's readLine(), a String for each line: cpu-s/GB GB/s
+// lines-readline FILE  The standard library's readLine(), which makes a String of each line: cpu-s/GB GB/s
 
 import Glibc
 import Measuring

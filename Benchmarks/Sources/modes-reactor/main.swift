@@ -1,5 +1,5 @@
-// modes-reactor N W  with N timers, N signalled sources and N descriptors in the default mode, enter another
-//                    mode from a callout and leave it, W times: cpu-ns/entry ns/entry
+// modes-reactor N W  Enters another mode from a callback and leaves it, W times, with N timers, N signalled sources and
+//                    N descriptors in the default mode: cpu-ns/entry ns/entry
 
 import Measuring
 import Reactor
@@ -16,7 +16,7 @@ for _ in 0..<count {
     loop.add(RunLoop.Source {}, forMode: .default)
     try loop.add(DescriptorSource(silent.duplicate(), for: .readable) { _, _ in }, forMode: .default)
 }
-loop.add(RunLoop.Source {}, forMode: dialog)  // an empty mode would not be entered
+loop.add(RunLoop.Source {}, forMode: dialog)  // run(in:) returns at once in an empty mode
 
 loop.perform {
     let loop = RunLoop.current

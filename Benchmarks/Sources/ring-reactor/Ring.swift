@@ -23,7 +23,7 @@ final class Ring {
         allowDescriptors(2 * count + 200)
         pipes = (0..<count).map { _ in
             var ends: [CInt] = [0, 0]
-            precondition(pipe(&ends) == 0, "there are not enough descriptors")
+            precondition(pipe(&ends) == 0, "cannot open a pipe: too few descriptors")
             for end in ends { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
             return (ends[0], ends[1])
         }

@@ -1,6 +1,5 @@
-// ring-reactor N A W [streams]  N pipes are watched, by sources or as streams, and A of them hold a byte; each
-//                               callout reads one and writes one to the next pipe, W times: cpu-ns/event
-//                               ns/event ns/watch
+// ring-reactor N A W [streams]  Watches N pipes with descriptor sources or streams. A of them hold a byte; each of W
+//                               callbacks reads one byte and writes one to the next pipe: cpu-ns/event ns/event ns/watch
 
 import Measuring
 import Reactor

@@ -4,7 +4,7 @@ import Reactor
 func addAndCancel(_ count: Int) -> Never {
     var random = RandomNumbers()
     let delays = (0..<count).map { _ in 10_000_000_000 + random.next(below: 50_000_000_000) }
-    _ = RunLoop.current  // made before the time counts, as the peers make theirs
+    _ = RunLoop.current  // creates the loop before the measurement, as the peers do
     let (firstMemory, start) = (residentBytes(), processorTime())
     var timers: [Timer] = []
     for delay in delays { timers.append(Timer.scheduled(after: .nanoseconds(delay)) { _ in }) }

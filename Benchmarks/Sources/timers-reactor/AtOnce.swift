@@ -2,17 +2,17 @@ import Glibc
 import Measuring
 import Reactor
 
-/// Adds timers that are all due when the loop is first run, and lets them fire.
+/// Adds timers that are all due when the loop first runs, and runs it until they have fired.
 func fireAtOnce(_ count: Int) -> Never {
     let soon: UInt64 = 10_000_000
     var random = RandomNumbers()
     let delays = (0..<count).map { _ in random.next(below: soon) }
-    var left = count
+    var remaining = count
     let start = processorTime()
     for delay in delays {
         Timer.scheduled(after: .nanoseconds(delay)) { _ in
-            left -= 1
-            if left == 0 { RunLoop.current.stop() }
+            remaining -= 1
+            if remaining == 0 { RunLoop.current.stop() }
         }
     }
     usleep(UInt32(soon / 1000) + 2000)

@@ -1,14 +1,14 @@
 import Measuring
 import Reactor
 
-/// Timers that fire, and how late each firing was.
+/// Runs timers and records the lateness of each firing.
 final class Firings {
     private let period: Int64 = 10_000_000
     private var lateness: [Int64]
     private var due: [Int64] = []
     private var isOver = false
 
-    /// - Parameter capacity: How many firings there will be at most; their storage is touched beforehand.
+    /// - Parameter capacity: The maximum number of firings. Their storage is allocated and touched in advance.
     init(capacity: Int) {
         lateness = Array(repeating: 0, count: capacity)
         lateness.removeAll(keepingCapacity: true)
@@ -24,7 +24,7 @@ final class Firings {
                 if lateness.count == count { RunLoop.current.stop() }
             }
         }
-        precondition(now() < base, "scheduling overran the lead")
+        precondition(now() < base, "adding the timers took longer than a second")
         let cost = runLoop()
         let all = lateness.sorted()
         report([fixed(Double(cost) / Double(all.count))] + late(all, 50, 99, 100) + [early(all)])

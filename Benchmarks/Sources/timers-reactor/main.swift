@@ -1,7 +1,7 @@
-// timers-reactor a N       add N one-shot timers due in 10 to 60 s, cancel all: cpu-ns/add cpu-ns/cancel bytes/timer
-// timers-reactor b N       N timers due within one window of 100 ms: cpu-ns/fire p50-us p99-us max-us early
-// timers-reactor c N SECS  N timers of 10 ms: cpu-ns/fire fired-% p50-us p99-us early
-// timers-reactor d N       N timers, all due when the loop is first run: cpu-ns/timer, to add and to fire it
+// timers-reactor a N       Adds N one-shot timers due in 10 to 60 s, and cancels them: cpu-ns/add cpu-ns/cancel bytes/timer
+// timers-reactor b N       Runs N timers due within a window of 100 ms: cpu-ns/fire p50-us p99-us max-us early
+// timers-reactor c N SECS  Runs N timers of 10 ms: cpu-ns/fire fired-% p50-us p99-us early
+// timers-reactor d N       Runs N timers that are all due when the loop first runs: cpu-ns/timer, to add and to fire it
 
 import Measuring
 

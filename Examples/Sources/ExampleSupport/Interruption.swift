@@ -2,13 +2,14 @@ import Glibc
 import Reactor
 package import SystemPackage
 
-/// What SIGINT and SIGTERM do on this thread's loop: the first calls a closure, the second ends the process at once.
+/// Handles SIGINT and SIGTERM on the calling thread's loop: the first signal calls a closure, and the second kills the
+/// process.
 ///
-/// Any number of loops may wait, each for itself. The loop keeps it alive until a signal has come.
+/// Any number of loops may have one. The loop retains it until the first signal or ``stop()``.
 package final class Interruption {
-    /// The signal that came, if one did.
+    /// The first signal; nil before it arrives.
     package private(set) var signal: CInt?
-    /// Called on the loop's thread for the first signal.
+    /// Called on the loop's thread when the first signal arrives.
     package var onSignal: () -> Void
 
     private var sources: [SignalSource] = []
@@ -18,7 +19,7 @@ package final class Interruption {
         self.onSignal = onSignal
         for number in [SIGINT, SIGTERM] {
             let source = try SignalSource(number) { [self] source, deliveries in
-                heed(source.signal, deliveries)
+                handle(source.signal, deliveries)
             }
             try RunLoop.current.add(source, forMode: .common)
             sources.append(source)
@@ -27,14 +28,14 @@ package final class Interruption {
 
     package static func name(of signal: CInt) -> String { signal == SIGINT ? "SIGINT" : "SIGTERM" }
 
-    private func heed(_ number: CInt, _ deliveries: Int) {
+    private func handle(_ number: CInt, _ deliveries: Int) {
         stop()
-        if deliveries > 1 { raise(number) }
+        if deliveries > 1 { raise(number) }  // the default action, which stop() has restored
         signal = number
         onSignal()
     }
 
-    /// Gives the signals their usual effect back, once no loop waits for them any longer.
+    /// Stops handling the signals. After the last loop has stopped, their previous dispositions apply again.
     package func stop() {
         for source in sources { source.cancel() }
         sources = []

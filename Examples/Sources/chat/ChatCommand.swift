@@ -3,34 +3,38 @@ import ExampleSupport
 import Reactor
 import SystemPackage
 
-/// A chat server: `nc 127.0.0.1 7008`, as often as you like, and talk to yourself.
+/// A chat server for line-based clients such as `nc`.
 @main
 struct ChatCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "chat",
-        abstract: "A chat server: nc 127.0.0.1 7008, as often as you like, and talk to yourself.")
+        abstract: "A chat server for line-based clients such as nc.",
+        discussion: """
+            Connect from two terminals with "nc 127.0.0.1 7008". A guest can send /nick NAME, /who and /quit. SIGINT and \
+            SIGTERM disconnect all guests and end the server.
+            """)
 
-    @Option(help: "Where to listen: an address, such as 127.0.0.1, ::1, or :: for all of this machine's.")
+    @Option(help: "The address to listen on, such as 127.0.0.1, ::1, or :: for all addresses.")
     var host = "127.0.0.1"
 
-    @Option(help: "The port; 0 for one that the kernel chooses.")
+    @Option(help: "The port to listen on; 0 lets the kernel choose one.")
     var port: UInt16 = 7008
 
-    @Option(help: "How many seconds a guest may take nothing of what is sent to it.")
-    var patience = 60.0
+    @Option(help: "Disconnect a guest that accepts no data for this many seconds.")
+    var writeTimeout = 60.0
 
     func validate() throws {
-        guard patience > 0, patience < 1e6 else {
-            throw ValidationError("The patience is a number of seconds, more than 0 and less than a million.")
+        guard writeTimeout > 0, writeTimeout < 1e6 else {
+            throw ValidationError("--write-timeout must be greater than 0 and less than 1000000 seconds.")
         }
         guard SocketAddress(host, port: port) != nil else {
-            throw ValidationError("\(host) is no address; names are not looked up here.")
+            throw ValidationError("--host must be a numeric address; host names are not resolved: \(host)")
         }
     }
 
     func run() throws {
         guard let address = SocketAddress(host, port: port) else { return }
-        let room = Room(patience: .seconds(patience))
+        let room = Room(writeTimeout: .seconds(writeTimeout))
         let listener = try Listener(address) { _, connection in
             room.welcome(connection)
         } faults: { _, error in

@@ -1,14 +1,14 @@
-/// What a guest wants, by the line that it has sent.
+/// A line that a guest sent, parsed as a command.
 enum Command: Equatable {
     case say(String)
     case nick(String)
     case who
     case quit
-    /// Anything else that begins with a slash.
+    /// Any other line that begins with a slash.
     case unknown(String)
 
     init(_ line: String) {
-        // What others see is text: nobody moves their cursors.
+        // Without control characters, a guest cannot send escape sequences to the others' terminals.
         let text = String(line.unicodeScalars.filter { $0.properties.generalCategory != .control })
         guard text.first == "/" else {
             self = .say(text)

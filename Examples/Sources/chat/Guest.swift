@@ -1,18 +1,17 @@
 import Reactor
 
-/// One client: cuts what it sends into lines, and sends it what others say.
+/// A connected client. Splits its input into lines, and sends it the lines of the others.
 ///
-/// Nothing here ever waits: the stream is written once each time it says that it has room. What it does not take stays
-/// in an outbox. While an outbox holds more than ``mostPendingBytes``, the room reads no guest (see ``Room``), so it grows
-/// beyond that by the answers to one read at most. A guest that takes nothing while the room's patience lasts is sent
-/// away; one that reads, however slowly, is not.
+/// Nothing blocks: each space event allows one write, and the rest waits in a write buffer. While any guest's buffer
+/// is above ``highWaterMark``, the room reads from no guest (see ``Room``), so a buffer exceeds the mark by at most the
+/// replies to one read. A guest that accepts no bytes for the room's write timeout is disconnected; a slow one is not.
 final class Guest: StreamDelegate {
-    /// Of a longer line the rest is dropped.
+    /// The rest of a longer line is discarded.
     static let longestLine = 1000
-    /// Several hundred of the longest lines: a guest that is away for a moment does not hold up the others.
-    static let mostPendingBytes = 262_144
-    /// How much of the outbox one write offers.
-    private static let pieceSize = 16_384
+    /// Several hundred of the longest lines: a short delay of one guest does not stop the others.
+    static let highWaterMark = 262_144
+    /// The most bytes that one write passes to the stream.
+    private static let chunkSize = 16_384
 
     var name: String
 
@@ -20,17 +19,16 @@ final class Guest: StreamDelegate {
     private let output: OutputStream
     private unowned let room: Room
     private var framer = LineFramer(limit: longestLine, overflow: .truncate)
-    private var outbox = Outbox()
-    /// Runs while the outbox holds something, and begins anew whenever the guest takes some of it.
-    private var patience: Timer?
+    private var buffer = WriteBuffer()
+    /// Scheduled while the buffer is not empty. Restarted when the guest accepts bytes.
+    private var writeTimer: Timer?
     private var hasSpace = false
-    /// Whether there are bytes that are not to be read before the other guests have caught up.
-    private var isHeldUp = false
-    private var isLeaving = false
-    private var isOver = false
+    /// Whether bytes are available that wait until the room is no longer congested.
+    private var isReadDeferred = false
+    private var isClosing = false
+    private var isClosed = false
 
-    /// Whether more waits to be sent than should.
-    var isBehind: Bool { outbox.count > Self.mostPendingBytes }
+    var isAboveHighWaterMark: Bool { buffer.count > Self.highWaterMark }
 
     init(_ connection: Listener.Connection, name: String, in room: Room) {
         (input, output) = (connection.input, connection.output)
@@ -38,7 +36,7 @@ final class Guest: StreamDelegate {
         self.room = room
     }
 
-    func begin() {
+    func start() {
         for stream in [input, output] {
             stream.delegate = self
             stream.schedule(in: .current, forMode: .common)
@@ -52,77 +50,74 @@ final class Guest: StreamDelegate {
         case .hasSpaceAvailable:
             hasSpace = true
             flush()
-        case .endEncountered, .errorOccurred: end()
+        case .endEncountered, .errorOccurred: close()
         default: break
         }
     }
 
-    // MARK: What comes in
+    // MARK: Reading
 
     private func read() {
-        // The stream delivers no further event before it has been read.
-        isHeldUp = room.isCongested
-        guard !isHeldUp else { return }
+        // The stream delivers no further event until it is read.
+        isReadDeferred = room.isCongested
+        guard !isReadDeferred else { return }
         let bytes = input.read(upTo: 4096)
-        // Nothing is thrown: long lines are cut, and what is no text is repaired.
-        _ = try? unsafe framer.push(bytes.span.bytes) { line, place in
-            room.take(Command(try place.text(line)), from: self)
-            return isLeaving || isOver ? .enough : .more
+        // Cannot throw: the framer truncates long lines, and invalid UTF-8 is repaired.
+        _ = try? unsafe framer.push(bytes.span.bytes) { bytes, line in
+            room.perform(Command(try line.text(bytes)), for: self)
+            return isClosing || isClosed ? .enough : .more
         }
     }
 
-    /// Reads what had to wait while the room was congested.
-    func goOn() {
-        if isHeldUp, !isLeaving, !isOver { read() }
+    /// Reads the bytes that were deferred while the room was congested.
+    func resumeReading() {
+        if isReadDeferred, !isClosing, !isClosed { read() }
     }
 
-    // MARK: What goes out
+    // MARK: Writing
 
     func send(_ line: String) {
-        guard !isLeaving, !isOver else { return }
-        outbox.append(line)
+        guard !isClosing, !isClosed else { return }
+        buffer.append(line)
         flush()
     }
 
-    /// Writes when the stream has told of room, once: it tells again after that.
+    /// Writes once for each space event.
     private func flush() {
-        let wasBehind = isBehind
-        if hasSpace, !outbox.isEmpty {
+        let wasAboveHighWaterMark = isAboveHighWaterMark
+        if hasSpace, !buffer.isEmpty {
             hasSpace = false
-            let count = unsafe outbox.send(atMost: Self.pieceSize) { bytes in
-                unsafe output.write(bytes.baseAddress!, maxLength: bytes.count)
-            }
-            if count > 0 { stopWaiting() }
+            if buffer.write(to: output, limit: Self.chunkSize) > 0 { stopWriteTimer() }
         }
-        if outbox.isEmpty, isLeaving { return end() }
-        if !outbox.isEmpty, patience == nil { startWaiting() }
-        if wasBehind, !isBehind { room.goOn() }
+        if buffer.isEmpty, isClosing { return close() }
+        if !buffer.isEmpty, writeTimer == nil { startWriteTimer() }
+        if wasAboveHighWaterMark, !isAboveHighWaterMark { room.resumeReading() }
     }
 
-    private func startWaiting() {
-        patience = Timer.scheduled(after: room.patience, forMode: .common) { [weak self] _ in
-            self?.end(because: ", for not listening")
+    private func startWriteTimer() {
+        writeTimer = Timer.scheduled(after: room.writeTimeout, forMode: .common) { [weak self] _ in
+            self?.close(reason: "write timeout")
         }
     }
 
-    private func stopWaiting() { patience.take()?.invalidate() }
+    private func stopWriteTimer() { writeTimer.take()?.invalidate() }
 
-    // MARK: The end
+    // MARK: Closing
 
-    /// Goes when all that was said has been sent.
-    func leave() {
-        isLeaving = true
+    /// Stops reading, and closes the connection after the buffer has been sent.
+    func closeAfterFlush() {
+        isClosing = true
         input.close()
         flush()
     }
 
-    /// Goes at once.
-    func end(because reason: String = "") {
-        guard !isOver else { return }
-        isOver = true
-        stopWaiting()
+    /// Closes the connection and discards the buffer.
+    func close(reason: String? = nil) {
+        guard !isClosed else { return }
+        isClosed = true
+        stopWriteTimer()
         input.close()
         output.close()
-        room.forget(self, because: reason)
+        room.remove(self, reason: reason)
     }
 }

@@ -1,80 +1,79 @@
 import Reactor
 
-/// Where the guests are: it passes on what they say. All on one loop, so that nothing is ever locked.
+/// Forwards each guest's lines to the others. Used on one loop's thread, so it needs no locks.
 ///
-/// Guests may speak faster than one of them reads. Then the room reads no guest until that one has caught up or is gone,
-/// and TCP makes the speakers wait.
+/// Guests may send faster than one of them receives. The room then reads from no guest until that guest has caught up
+/// or has disconnected, and TCP's flow control stops the senders.
 final class Room {
-    /// How long a guest may take for the last lines when the room closes.
-    private static let patienceAtTheEnd = Duration.seconds(1)
+    /// How long ``close(then:)`` waits for guests to receive their last lines.
+    private static let closingTimeout = Duration.seconds(1)
 
-    /// How long a guest may take nothing of what is to be sent to it.
-    let patience: Duration
+    /// How long a guest may accept no bytes before it is disconnected.
+    let writeTimeout: Duration
 
     private var guests: [Guest] = []
     private var lastNumber = 0
-    /// Called when the last guest has gone; nil while the room is open.
+    /// Called when the last guest has disconnected. Nil while the room is open.
     private var onEmpty: (() -> Void)?
 
-    /// Whether a guest has so much to read that no line should be added.
-    var isCongested: Bool { guests.contains { $0.isBehind } }
+    var isCongested: Bool { guests.contains { $0.isAboveHighWaterMark } }
 
-    init(patience: Duration) { self.patience = patience }
+    init(writeTimeout: Duration) { self.writeTimeout = writeTimeout }
 
-    /// Takes in whoever is at the other end of `connection`.
     func welcome(_ connection: Listener.Connection) {
         lastNumber += 1
         let guest = Guest(connection, name: "guest\(lastNumber)", in: self)
         guests.append(guest)
-        guest.begin()
-        guest.send("* Welcome, \(guest.name). There are /nick NAME, /who and /quit.")
-        tell("* \(guest.name) has come.", except: guest)
+        guest.start()
+        guest.send("* Welcome, \(guest.name). Commands: /nick NAME, /who, /quit.")
+        broadcast("* \(guest.name) joined.", except: guest)
     }
 
-    /// Does what a guest asks for.
-    func take(_ command: Command, from guest: Guest) {
+    func perform(_ command: Command, for guest: Guest) {
         switch command {
-        case .say(let text): tell("\(guest.name): \(text)", except: guest)
-        case .nick(let name): rename(guest, name)
-        case .who: guest.send("* Here: \(guests.map(\.name).joined(separator: ", "))")
-        case .quit: guest.leave()
-        case .unknown(let word): guest.send("* There is no /\(word).")
+        case .say(let text): broadcast("\(guest.name): \(text)", except: guest)
+        case .nick(let name): rename(guest, to: name)
+        case .who: guest.send("* Users: \(guests.map(\.name).joined(separator: ", "))")
+        case .quit: guest.closeAfterFlush()
+        case .unknown(let text): guest.send("* Unknown command: /\(text)")
         }
     }
 
-    /// Lets go of a guest who has gone.
-    func forget(_ guest: Guest, because reason: String) {
+    /// Removes a guest that has disconnected.
+    func remove(_ guest: Guest, reason: String?) {
         guests.removeAll { $0 === guest }
         guard let onEmpty else {
-            tell("* \(guest.name) has gone\(reason).")
-            return goOn()
+            broadcast("* \(guest.name) left\(reason.map { " (\($0))" } ?? "").")
+            return resumeReading()
         }
         if guests.isEmpty { onEmpty() }
     }
 
-    /// Reads the guests that have been held up, until the room is congested again.
-    func goOn() {
-        for guest in guests where !isCongested { guest.goOn() }
+    /// Resumes deferred reads until the room is congested again.
+    func resumeReading() {
+        for guest in guests where !isCongested { guest.resumeReading() }
     }
 
-    /// Sends everybody home, and calls `completion` when they have gone.
+    /// Disconnects all guests, and then calls `completion`.
     func close(then completion: @escaping () -> Void) {
         guard !guests.isEmpty else { return completion() }
-        tell("* The room closes.")
+        broadcast("* The server is shutting down.")
         onEmpty = completion
-        Timer.scheduled(after: Self.patienceAtTheEnd, forMode: .common) { [self] _ in
-            for guest in guests { guest.end() }
+        Timer.scheduled(after: Self.closingTimeout, forMode: .common) { [self] _ in
+            for guest in guests { guest.close() }
         }
-        for guest in guests { guest.leave() }
+        for guest in guests { guest.closeAfterFlush() }
     }
 
-    private func rename(_ guest: Guest, _ name: String) {
-        guard !guests.contains(where: { $0.name == name }) else { return guest.send("* \(name) is taken.") }
-        tell("* \(guest.name) is now \(name).")
+    private func rename(_ guest: Guest, to name: String) {
+        guard !guests.contains(where: { $0.name == name }) else {
+            return guest.send("* The name \(name) is already in use.")
+        }
+        broadcast("* \(guest.name) is now known as \(name).")
         guest.name = name
     }
 
-    private func tell(_ line: String, except speaker: Guest? = nil) {
-        for guest in guests where guest !== speaker { guest.send(line) }
+    private func broadcast(_ line: String, except sender: Guest? = nil) {
+        for guest in guests where guest !== sender { guest.send(line) }
     }
 }

@@ -2,8 +2,8 @@ import Glibc
 import Reactor
 
 enum DescriptorLimit {
-    /// Lets the process have as many descriptors as it may: each connection takes one, and the usual limit is
-    /// low for the sake of programs that use select(2).
+    /// Raises the soft limit on open descriptors to the hard limit. Each connection needs one descriptor, and the
+    /// default limit is low for programs that use select(2).
     static func raise() throws(Errno) {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()

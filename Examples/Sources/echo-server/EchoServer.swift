@@ -2,65 +2,64 @@ import ExampleSupport
 import Reactor
 import SystemPackage
 
-/// Accepts connections on the loop of the thread that it is made on, and serves them there.
+/// An echo server on the loop of the thread that created it.
 ///
-/// It knows no other thread, so nothing in it is locked but the tally. The loop keeps it alive for as long as
-/// there is something to do.
+/// All its state belongs to that thread, except the shared statistics. The loop retains the server until it has shut
+/// down.
 final class EchoServer {
-    /// Where it listens.
+    /// The address that the server listens on.
     private(set) var address: SocketAddress
 
     private var listener: Listener?
-    private let tally: Tally
-    private let patience: Duration
+    private let statistics: Statistics
+    private let drainTimeout: Duration
     private var sessions: Set<EchoSession> = []
-    private var isEnding = false
-    /// Ends the drain when it takes too long.
-    private var limit: Timer?
+    /// Closes the remaining connections. Scheduled while the server shuts down.
+    private var drainTimer: Timer?
 
-    init(at address: SocketAddress, isShared: Bool, _ tally: Tally, patience: Duration) throws {
+    init(
+        at address: SocketAddress, sharesPort: Bool, drainTimeout: Duration, _ statistics: Statistics
+    ) throws {
         self.address = address
-        self.tally = tally
-        self.patience = patience
-        let listener = try Listener(address, options: .init(reusesPort: isShared)) { [self] _, connection in
+        self.statistics = statistics
+        self.drainTimeout = drainTimeout
+        let listener = try Listener(address, options: .init(reusesPort: sharesPort)) { [self] _, connection in
             serve(connection)
         } faults: { _, error in
             _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
         }
         try RunLoop.current.add(listener, forMode: .common)
-        try Interruption { [self] in end() }
+        try Interruption { [self] in shutDown() }
         self.listener = listener
         self.address = listener.localAddress
     }
 
     private func serve(_ connection: Listener.Connection) {
-        tally.noteConnection()
+        statistics.connectionOpened()
         let session = EchoSession(connection) { [self] session in
-            tally.noteEnd(of: session)
+            statistics.connectionClosed(session)
             sessions.remove(session)
-            endIfDone()
+            finishIfDrained()
         }
         sessions.insert(session)
-        session.begin()
+        session.start()
     }
 
-    // MARK: The end
+    // MARK: Shutting down
 
-    /// Accepts those who have knocked already, then nobody, and gives all of them time to leave.
-    private func end() {
-        isEnding = true
+    /// Accepts the connections in the backlog and no later ones, and waits for the clients to disconnect.
+    private func shutDown() {
         listener?.drain()
-        limit = Timer.scheduled(after: patience, forMode: .common) { [self] _ in
-            tally.noteCut(sessions.count)
-            for session in sessions { session.end() }
+        drainTimer = Timer.scheduled(after: drainTimeout, forMode: .common) { [self] _ in
+            statistics.connectionsAborted(sessions.count)
+            for session in sessions { session.close() }
         }
-        endIfDone()
+        finishIfDrained()
     }
 
-    private func endIfDone() {
-        guard isEnding, sessions.isEmpty, let limit else { return }
-        limit.invalidate()
-        self.limit = nil
-        tally.noteServerEnd()
+    private func finishIfDrained() {
+        guard sessions.isEmpty, let timer = drainTimer.take() else { return }
+        timer.invalidate()
+        statistics.serverFinished()
     }
 }

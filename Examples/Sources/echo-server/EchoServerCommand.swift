@@ -2,53 +2,56 @@ import ArgumentParser
 import Reactor
 import SystemPackage
 
-/// Sends back whatever it gets, on as many threads as it is told, each with a run loop of its own.
+/// An echo server with one run loop per thread.
 @main
 struct EchoServerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "echo-server",
-        abstract:
-            "Sends back whatever it gets, on as many threads as it is told, each with a run loop of its own.",
+        abstract: "An echo server with one run loop per thread.",
         discussion: """
-            SIGINT and SIGTERM have it accept nobody any more, and end when its clients have gone; a second signal \
-            ends it at once.
+            After SIGINT or SIGTERM the server accepts no new connections, and exits when its clients have disconnected. \
+            A second signal kills it.
             """)
 
-    @Option(help: "Where to listen: an address, such as 127.0.0.1, ::1, or :: for all of this machine's.")
+    @Option(help: "The address to listen on, such as 127.0.0.1, ::1, or :: for all addresses.")
     var host = "127.0.0.1"
 
-    @Option(help: "The port; 0 for one that the kernel chooses.")
+    @Option(help: "The port to listen on; 0 lets the kernel choose one.")
     var port: UInt16 = 7007
 
-    @Option(name: .customLong("unix"), help: "The path of a Unix-domain socket to listen at instead.")
+    @Option(name: .customLong("unix"), help: "Listen on a Unix-domain socket at this path instead.")
     var path: String?
 
-    @Option(help: "How many threads share the port.")
+    @Option(help: "The number of threads that accept connections on the port.")
     var threads = 1
 
-    @Option(help: "How long clients may take to leave, after a signal, in seconds.")
+    @Option(help: "Seconds to wait for clients to disconnect after a signal.")
     var drainSeconds = 5.0
 
-    @Flag(help: "Print, in the end, the totals as one JSON object.")
+    @Flag(help: "Print the statistics as one JSON object.")
     var json = false
 
     func validate() throws {
-        guard (1...256).contains(threads) else { throw ValidationError("Between 1 and 256 threads, please.") }
+        guard (1...256).contains(threads) else {
+            throw ValidationError("--threads must be between 1 and 256.")
+        }
         guard (0...3600).contains(drainSeconds) else {
-            throw ValidationError("The drain takes between 0 and 3600 seconds.")
+            throw ValidationError("--drain-seconds must be between 0 and 3600.")
         }
         guard path == nil || threads == 1 else {
-            throw ValidationError("A Unix-domain path cannot be shared: --unix takes one thread.")
+            throw ValidationError(
+                "--unix and --threads cannot be combined: threads cannot share a Unix-domain path.")
         }
         _ = try address
     }
 
-    /// Where to listen.
+    /// The address to listen on.
     private var address: SocketAddress {
         get throws {
             if let path { return try SocketAddress(unixPath: path) }
             guard let address = SocketAddress(host, port: port) else {
-                throw ValidationError("\(host) is no address; names are not looked up here.")
+                throw ValidationError(
+                    "--host must be a numeric address; host names are not resolved: \(host)")
             }
             return address
         }
@@ -56,28 +59,28 @@ struct EchoServerCommand: ParsableCommand {
 
     func run() throws {
         try DescriptorLimit.raise()
-        let tally = Tally(servers: threads) { RunLoop.main.perform { RunLoop.main.stop() } }
+        let statistics = Statistics(serverCount: threads) { RunLoop.main.perform { RunLoop.main.stop() } }
         var address = try address
         var workers: [RunLoopThread] = []
         for number in 1...threads {
             let worker = try RunLoopThread(name: "echo \(number)")
-            // The first one learns which port the kernel has chosen, and the others share it.
+            // If the port is 0, the kernel chooses one for the first server, and the others share it.
             address = try worker.runLoop.performAndWait { [address] in
                 let server = try EchoServer(
-                    at: address, isShared: threads > 1, tally, patience: .seconds(drainSeconds))
+                    at: address, sharesPort: threads > 1, drainTimeout: .seconds(drainSeconds), statistics)
                 return server.address
             }
             workers.append(worker)
         }
-        try say("Listening on \(address)")
-        // Nothing happens here: the loop sleeps until the last server is done.
+        try printLine("Listening on \(address)")
+        // The main loop has no work of its own: it waits for the last server to finish.
         RunLoop.main.run(in: .default)
         for worker in workers { worker.stop() }
-        try say(json ? tally.json : tally.summary)
+        try printLine(json ? statistics.json : statistics.summary)
     }
 
-    /// Writes a line at once, whatever standard output is.
-    private func say(_ line: String) throws {
+    /// Writes a line without buffering, even if standard output is a pipe.
+    private func printLine(_ line: String) throws {
         try FileDescriptor.standardOutput.writeAll(Array("\(line)\n".utf8))
     }
 }

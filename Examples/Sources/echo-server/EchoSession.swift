@@ -1,31 +1,31 @@
 import Reactor
 
-/// Sends back to one client what it sends.
+/// A connection whose bytes are sent back.
 ///
-/// It reads only when there is room to write what it reads: a client that does not take its echo is read no
-/// further, and costs no more memory than the write buffer and what the kernel holds.
+/// The session reads only when the write buffer has space for the bytes. A client that does not receive its echo
+/// therefore uses no more memory than the write buffer and the kernel's socket buffers.
 final class EchoSession: StreamDelegate {
     private static let writeBufferSize = 65_536
-    /// Less than the three quarters of the write buffer that are free when the delegate is told of space.
-    private static let pieceSize = 16_384
+    /// At each space event, three quarters of the write buffer are free: more than a chunk.
+    private static let chunkSize = 16_384
 
     private(set) var byteCount = 0
     private(set) var messageCount = 0
 
     private let input: InputStream
     private let output: OutputStream
-    private let onEnd: (EchoSession) -> Void
+    private let onClose: (EchoSession) -> Void
     private var hasBytes = false
     private var hasSpace = false
-    private var isOver = false
+    private var isClosed = false
 
-    init(_ connection: Listener.Connection, onEnd: @escaping (EchoSession) -> Void) {
+    init(_ connection: Listener.Connection, onClose: @escaping (EchoSession) -> Void) {
         (input, output) = (connection.input, connection.output)
         output.writeBufferSize = Self.writeBufferSize
-        self.onEnd = onEnd
+        self.onClose = onClose
     }
 
-    func begin() {
+    func start() {
         for stream in [input, output] {
             stream.delegate = self
             stream.schedule(in: .current, forMode: .common)
@@ -33,13 +33,13 @@ final class EchoSession: StreamDelegate {
         }
     }
 
-    /// Closes the connection; what has been written is still sent.
-    func end() {
-        guard !isOver else { return }
-        isOver = true
+    /// Closes the connection. Written bytes are still sent.
+    func close() {
+        guard !isClosed else { return }
+        isClosed = true
         input.close()
         output.close()
-        onEnd(self)
+        onClose(self)
     }
 
     func stream(_ stream: Stream, handle event: Stream.Event) {
@@ -50,7 +50,7 @@ final class EchoSession: StreamDelegate {
         case .hasSpaceAvailable:
             hasSpace = true
             echo()
-        case .endEncountered, .errorOccurred: end()
+        case .endEncountered, .errorOccurred: close()
         default: break
         }
     }
@@ -58,8 +58,8 @@ final class EchoSession: StreamDelegate {
     private func echo() {
         guard hasBytes, hasSpace else { return }
         hasBytes = false
-        let bytes = input.read(upTo: Self.pieceSize)
-        guard !bytes.isEmpty else { return }  // the end, which is told next
+        let bytes = input.read(upTo: Self.chunkSize)
+        guard !bytes.isEmpty else { return }  // the end, whose event follows
         hasSpace = false
         output.write(bytes)
         byteCount += bytes.count

@@ -2,25 +2,26 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// Standard error: a progress bar if it is a terminal, and sentences on what went wrong.
+/// Writes error messages to standard error and, if that is a terminal, a progress bar.
 final class Console {
     private let stream = OutputStream(descriptor: .standardError)
-    private let hasBar = isatty(STDERR_FILENO) == 1
-    private var isShowing = false
-    private var nextTime = Deadline.distantPast
+    private let showsBar = isatty(STDERR_FILENO) == 1
+    private var isBarVisible = false
+    /// The earliest time of the next update.
+    private var nextUpdate = Deadline.distantPast
 
     init() { stream.open() }
 
-    /// Shows how far the reading of a file has come, ten times a second at most.
+    /// Updates the progress bar, at most ten times a second.
     func show(_ progress: HandoffProgress, of file: String) {
-        guard hasBar, nextTime <= .now, stream.hasSpaceAvailable else { return }
-        nextTime = .now.advanced(by: .milliseconds(100))
-        isShowing = true
-        let name = FilePath(file).lastComponent?.string.prefix(Self.greatestNameLength) ?? ""
+        guard showsBar, nextUpdate <= .now, stream.hasSpaceAvailable else { return }
+        nextUpdate = .now.advanced(by: .milliseconds(100))
+        isBarVisible = true
+        let name = FilePath(file).lastComponent?.string.prefix(Self.maximumNameLength) ?? ""
         write("\r\(bar(progress)) \(name)\u{1B}[K")
     }
 
-    /// A bar of twenty characters and the percentage, or else how many bytes there were.
+    /// A bar of twenty characters and the percentage, or the number of bytes if the size is unknown.
     private func bar(_ progress: HandoffProgress) -> String {
         guard let expected = progress.expectedByteCount, expected > 0 else {
             return "\(progress.byteCount.inMegabytes) MB"
@@ -31,23 +32,22 @@ final class Console {
         return "[\(bar)] \(percent) %"
     }
 
-    /// What of a name fits in a narrow terminal, beside the bar.
-    private static let greatestNameLength = 40
+    /// With the bar, this fits into a terminal of 80 columns.
+    private static let maximumNameLength = 40
 
-    /// Takes the progress bar away.
+    /// Removes the progress bar.
     func clear() {
-        if isShowing { write("\r\u{1B}[K") }
-        isShowing = false
-        nextTime = .distantPast
+        if isBarVisible { write("\r\u{1B}[K") }
+        isBarVisible = false
+        nextUpdate = .distantPast
     }
 
-    /// Says what went wrong.
-    func complain(_ sentence: String) { write("line-reader: \(sentence)\n") }
+    func printError(_ message: String) { write("line-reader: \(message)\n") }
 
-    private func write(_ text: String) { stream.write(Array(text.utf8)) }
+    private func write(_ text: String) { stream.write(text) }
 }
 
 extension Int {
-    /// This many bytes in megabytes, with one decimal.
+    /// The number of bytes in megabytes, with one decimal.
     var inMegabytes: String { "\(self / 1_000_000).\(self / 100_000 % 10)" }
 }

@@ -1,26 +1,27 @@
+import ExampleSupport
 import Reactor
 
-/// What has come of one file.
+/// The results of one file.
 struct FileTotals {
     let path: String
     /// Whether the file was read to its end.
     private(set) var isWhole = false
-    /// Why it was not, if there was a fault.
+    /// The message of the error that ended reading, if any.
     private(set) var error: String?
     private(set) var lineCount = 0
     private(set) var byteCount = 0
     private(set) var longestLine = 0
     private(set) var invalidLineCount = 0
 
-    /// A file that was not begun.
+    /// Creates the results of a file that was skipped.
     init(path: String) { self.path = path }
 
-    /// What was read of a file: all of it, or what came before a fault or a signal.
+    /// Creates the results from the report on a file, which may have been read only in part.
     init(path: String, _ report: HandoffReport<LineReader<LineVisitor>.Output>) {
         self.path = path
         switch report.ending {
         case .finished: isWhole = true
-        case .failed(let error): self.error = Self.sentence(for: error)
+        case .failed(let error): self.error = Self.message(for: error)
         case .stopped, .cancelled: break
         }
         lineCount = report.output.lineCount
@@ -29,8 +30,8 @@ struct FileTotals {
         invalidLineCount = report.output.value.invalidLineCount
     }
 
-    /// Whether anything was read, or there is nothing to read.
-    var isBegun: Bool { isWhole || byteCount > 0 }
+    /// Whether any of the file was read, or the file is empty.
+    var wasStarted: Bool { isWhole || byteCount > 0 }
 
     var json: JSON {
         .object([
@@ -40,7 +41,9 @@ struct FileTotals {
         ])
     }
 
-    private static func sentence(for error: any Error) -> String {
+    private static func message(for error: any Error) -> String {
+        // The message already names the file.
+        if let error = error as? IOError { return "\(error.errno)" }
         guard let error = error as? LineFramer.LineTooLong else { return "\(error)" }
         return "Line \(error.number) has more than \(error.limit) bytes"
     }

@@ -1,38 +1,37 @@
 import CMalloc
 import Reactor
 
-/// A timer of ten milliseconds in the common modes: ticks as long as the loop is free, and measures how late.
+/// A 10 ms timer in the common modes that measures how late the loop is, and samples the heap's size.
 final class Heartbeat {
     private(set) var tickCount = 0
-    /// In microseconds.
+    /// How late the ticks were, in microseconds.
     private(set) var lateness = Histogram()
-    /// The most bytes in use of those that were looked at: at first, at each tick, and when somebody asks.
-    var peakHeap: Int { max(greatestHeap, Self.heap) }
+    /// The largest size of the heap in the samples, which are taken at the start, at each tick, and by this property.
+    var peakHeap: Int { max(largestSample, Self.heapSize) }
     var onTick: () -> Void = {}
 
-    private var greatestHeap = heap
+    private var largestSample = heapSize
     private var timer: Timer?
 
     init() {
         timer = Timer.scheduled(every: .milliseconds(10), forMode: .common) { [unowned self] timer in
-            tick(late: timer.fireDate.duration(to: .now))
+            tick(lateness: timer.fireDate.duration(to: .now))
         }
     }
 
-    private func tick(late: Duration) {
+    private func tick(lateness: Duration) {
         tickCount += 1
-        lateness.add(Int(late / .microseconds(1)))
-        greatestHeap = peakHeap
+        self.lateness.add(Int(lateness / .microseconds(1)))
+        largestSample = peakHeap
         onTick()
     }
 
-    /// Ends it; the loop has nothing of it left.
+    /// Removes the timer from the loop.
     func stop() { timer?.invalidate() }
 
-    /// The bytes that malloc(3) has given out and not got back, in all arenas and in mappings of their own
-    /// (mallinfo2(3)). glibc keeps no record of the greatest value there ever was; hence the samples. What
-    /// lies in the threads' caches counts as given out.
-    private static var heap: Int {
+    /// The bytes that malloc(3) has allocated in all arenas and memory mappings, including its per-thread caches
+    /// (mallinfo2(3)). glibc does not record the maximum, so it is sampled.
+    private static var heapSize: Int {
         let statistics = mallinfo2()
         return Int(statistics.uordblks + statistics.hblkhd)
     }

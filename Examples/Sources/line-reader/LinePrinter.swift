@@ -3,38 +3,37 @@ import Reactor
 import Synchronization
 import SystemPackage
 
-/// Standard output, behind a buffer. The worker writes lines to it, and the main thread the totals after
-/// them.
+/// Buffers standard output. The worker prints lines; after the last one, the main thread prints the totals.
 ///
-/// A stream without a loop waits for room, and so the worker for a slow reader: then no more is read than
-/// fits in flight. A reader that has gone is an error like any other, and no signal.
+/// The stream is not scheduled on a loop, so its writes block. If the reader of a pipe is slow, the worker waits for it
+/// and reading stops. If the reader has closed the pipe, writes fail with `EPIPE` instead of raising SIGPIPE.
 final class LinePrinter: Sendable {
     private struct State {
         let stream: OutputStream
         var buffer: [UInt8] = []
-        /// Whether the end of the last line has not been printed.
+        /// Whether the last printed line still lacks its terminator.
         var isInsideLine = false
 
-        /// Ends a line whose other pieces do not come any more.
+        /// Terminates an incomplete line.
         mutating func endLine() {
             if isInsideLine { buffer.append(UInt8(ascii: "\n")) }
             isInsideLine = false
         }
 
-        /// Writes all that is in the buffer; why not, if that cannot be done.
+        /// Writes the buffer, and returns the error if that fails.
         mutating func flush() -> Errno? {
             defer { buffer.removeAll(keepingCapacity: true) }
             return stream.write(buffer) == buffer.count ? nil : (stream.streamError as? IOError)?.errno
         }
     }
 
-    /// Enough to make a system call cheap; little beside the chunks in flight.
+    /// Large enough that system calls cost little; small compared with the chunks in flight.
     private static let bufferSize = 32_768
 
     private let state: Mutex<State>
-    /// Apart, so that asking does not wait for a write that is under way.
+    /// Has its own lock, so that ``fault`` does not wait for a write in progress.
     private let failure = Mutex<Errno?>(nil)
-    private let isFlushDue = Atomic(false)
+    private let isFlushPending = Atomic(false)
 
     init() {
         let stream = OutputStream(descriptor: .standardOutput)
@@ -42,15 +41,15 @@ final class LinePrinter: Sendable {
         state = Mutex(State(stream: stream))
     }
 
-    /// Why no more can be written, if so.
+    /// The error that made writing fail, if any.
     var fault: Errno? { failure.withLock { $0 } }
 
-    /// Prints a numbered line, or a piece of one.
+    /// Prints a line with its number, or a part of a line.
     ///
     /// - Parameters:
-    ///   - number: Nil for a piece that is not the first.
-    ///   - endsLine: False for a piece that is not the last.
-    /// - Throws: `StopProcessing` when standard output has failed; ``fault`` tells why.
+    ///   - number: The line's number; nil for the second and later parts of a line.
+    ///   - endsLine: False for all parts of a line but the last.
+    /// - Throws: `StopProcessing` if a write has failed; ``fault`` has the error.
     func print(_ line: RawSpan, number: Int?, endsLine: Bool = true) throws {
         try state.withLock { state in
             if let number {
@@ -60,30 +59,30 @@ final class LinePrinter: Sendable {
             unsafe line.withUnsafeBytes { unsafe state.buffer.append(contentsOf: $0) }
             state.isInsideLine = true
             if endsLine { state.endLine() }
-            if state.buffer.count >= Self.bufferSize { note(state.flush()) }
+            if state.buffer.count >= Self.bufferSize { record(state.flush()) }
             if fault != nil { throw StopProcessing() }
         }
     }
 
-    /// Prints `text` after all lines, and writes what is in the buffer.
+    /// Prints `text` on a new line, and flushes the buffer.
     func print(_ text: String) {
         state.withLock { state in
             state.endLine()
             state.buffer.append(contentsOf: "\(text)\n".utf8)
-            note(state.flush())
+            record(state.flush())
         }
     }
 
-    /// Writes what is in the buffer, on `queue`. Never waits, neither for the queue nor for a reader.
+    /// Flushes the buffer on `queue`. Returns without waiting for the queue or a write.
     func flushSoon(on queue: DispatchQueue) {
-        guard !isFlushDue.exchange(true, ordering: .relaxed) else { return }
+        guard !isFlushPending.exchange(true, ordering: .relaxed) else { return }
         queue.async { [self] in
-            isFlushDue.store(false, ordering: .relaxed)
-            state.withLock { state in note(state.flush()) }
+            isFlushPending.store(false, ordering: .relaxed)
+            state.withLock { state in record(state.flush()) }
         }
     }
 
-    private func note(_ fault: Errno?) {
+    private func record(_ fault: Errno?) {
         guard let fault else { return }
         failure.withLock { $0 = $0 ?? fault }
     }

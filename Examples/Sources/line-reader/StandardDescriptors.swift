@@ -2,15 +2,16 @@ import Glibc
 import SystemPackage
 
 enum StandardDescriptors {
-    /// Opens what the program was started without (`<&-`, `>&-`), in a way that cannot be used.
+    /// Opens those of the descriptors 0 to 2 that are closed (`<&-`, `>&-`), so that using them fails.
     ///
-    /// Else the next descriptor that the process makes for itself would get the number, and be read for
-    /// standard input. Like this, it is an error to read or write it: `Errno.badFileDescriptor`.
+    /// Otherwise the next descriptor that the process opens would become its standard input or output. The
+    /// replacements are opened for the wrong direction: reading or writing them fails with
+    /// `Errno.badFileDescriptor`.
     static func fillGaps() throws {
         for number in STDIN_FILENO...STDERR_FILENO where fcntl(number, F_GETFD) == -1 {
-            // The lowest free number is given first: it is this one.
-            let useless: FileDescriptor.AccessMode = number == STDIN_FILENO ? .writeOnly : .readOnly
-            _ = try FileDescriptor.open(FilePath("/dev/null"), useless)
+            // open(2) returns the lowest free number, which is this one.
+            let wrongMode: FileDescriptor.AccessMode = number == STDIN_FILENO ? .writeOnly : .readOnly
+            _ = try FileDescriptor.open(FilePath("/dev/null"), wrongMode)
         }
     }
 }

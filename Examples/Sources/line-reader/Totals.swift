@@ -1,13 +1,14 @@
+import ExampleSupport
 import Reactor
 
-/// What has come of all files.
+/// The results of all files.
 struct Totals {
     private var files: [FileTotals] = []
     private var seconds = 0.0
     private var peakHeap = 0
     private var tickCount = 0
     private var tickLateness = 0
-    /// The name of the signal that ended the reading, if one did.
+    /// The name of the signal that ended the program, if any.
     private var signal: String?
 
     mutating func add(_ file: FileTotals) { files.append(file) }
@@ -22,7 +23,7 @@ struct Totals {
 
     private func sum(_ count: (FileTotals) -> Int) -> Int { files.reduce(0) { $0 + count($1) } }
 
-    private var fileCount: Int { files.count(where: \.isBegun) }
+    private var fileCount: Int { files.count(where: \.wasStarted) }
     private var lineCount: Int { sum(\.lineCount) }
     private var byteCount: Int { sum(\.byteCount) }
     private var longestLine: Int { files.map(\.longestLine).max() ?? 0 }
@@ -42,20 +43,19 @@ struct Totals {
     var summary: String {
         let rate = seconds > 0 ? Int(Double(byteCount) / seconds) : 0
         return """
-            \(reservation)\(lineCount) lines, \(byteCount.inMegabytes) MB in \(Self.files(fileCount)); \
+            \(incompleteNotice)\(lineCount) lines, \(byteCount.inMegabytes) MB in \(Self.files(fileCount)); \
             \(seconds) s, \(rate.inMegabytes) MB/s
-            longest line \(longestLine) bytes, \(invalidLineCount) lines not UTF-8
-            peak heap \(peakHeap / 1000) KB; \(tickCount) ticks of the loop's 10 ms timer, \
-            99 % at most \(tickLateness) µs late
+            longest line \(longestLine) bytes, \(invalidLineCount) lines with invalid UTF-8
+            peak heap \(peakHeap / 1000) KB; 10 ms timer: \(tickCount) ticks, 99 % at most \(tickLateness) µs late
             """
     }
 
-    /// Says, before the totals, that they are not those of all files.
-    private var reservation: String {
-        let missing = files.count { !$0.isWhole }
-        guard signal != nil || missing > 0 else { return "" }
-        let beginning = signal.map { "Interrupted by \($0): " } ?? ""
-        return "\(beginning)\(missing) of \(Self.files(files.count)) not read to the end\n"
+    /// A line before the totals if not all files were read to the end.
+    private var incompleteNotice: String {
+        let incomplete = files.count { !$0.isWhole }
+        guard signal != nil || incomplete > 0 else { return "" }
+        let prefix = signal.map { "Interrupted by \($0): " } ?? ""
+        return "\(prefix)\(incomplete) of \(Self.files(files.count)) not read to the end\n"
     }
 
     private static func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }

@@ -1,7 +1,9 @@
-/// How often each timer has fired in each phase of the demonstration.
+import ExampleSupport
+
+/// How often each timer fired in each phase of the demonstration.
 struct Counts {
-    /// The timers, by the mode that each is in.
-    enum Clock: String, CaseIterable {
+    /// A timer, named after its mode.
+    enum TimerName: String, CaseIterable {
         case `default`
         case common
         case tracking
@@ -17,28 +19,30 @@ struct Counts {
     }
 
     private struct Key: Hashable {
-        let clock: Clock
+        let timer: TimerName
         let phase: Phase
     }
 
     private var counts: [Key: Int] = [:]
 
-    subscript(clock: Clock, phase: Phase) -> Int {
-        get { counts[Key(clock: clock, phase: phase), default: 0] }
-        set { counts[Key(clock: clock, phase: phase)] = newValue }
+    subscript(timer: TimerName, phase: Phase) -> Int {
+        get { counts[Key(timer: timer, phase: phase), default: 0] }
+        set { counts[Key(timer: timer, phase: phase)] = newValue }
     }
 
     var json: String {
-        let members = Clock.allCases.flatMap { clock in
-            Phase.allCases.map { phase in "\"\(clock.rawValue)_\(phase.rawValue)\":\(self[clock, phase])" }
+        let members = TimerName.allCases.flatMap { timer in
+            Phase.allCases.map { phase in
+                ("\(timer.rawValue)_\(phase.rawValue)", JSON.integer(self[timer, phase]))
+            }
         }
-        return "{\(members.joined(separator: ","))}"
+        return JSON.object(members).description
     }
 
     var table: String {
-        let lines = Clock.allCases.map { clock in
-            let parts = Phase.allCases.map { phase in "\(self[clock, phase]) \(phase.rawValue)" }
-            return "The \(clock.rawValue) timer fired: \(parts.joined(separator: ", ")) the drag."
+        let lines = TimerName.allCases.map { timer in
+            let parts = Phase.allCases.map { phase in "\(self[timer, phase]) \(phase.rawValue)" }
+            return "The \(timer.rawValue) timer fired: \(parts.joined(separator: ", ")) the drag."
         }
         return lines.joined(separator: "\n")
     }

@@ -1,62 +1,62 @@
 import Reactor
 
-/// A loop with a timer in each of three modes goes from the default mode into the tracking mode and back, as
-/// when a user drags something.
+/// Runs a loop with a timer in each of three modes, in the default mode, in the tracking mode and in the default mode
+/// again, as when a user drags an object.
 final class Demonstration {
     private(set) var counts = Counts()
 
     private let loop = RunLoop.current
-    private let isSilent: Bool
-    private let beginning = Deadline.now
-    /// All three timers have this interval.
-    private let beat: Duration
+    private let isQuiet: Bool
+    private let start = Deadline.now
+    /// The interval of all timers.
+    private let interval: Duration
     private var phase = Counts.Phase.before
 
-    init(_ length: Duration, isSilent: Bool) {
-        beat = length / 20
-        self.isSilent = isSilent
+    init(duration: Duration, isQuiet: Bool) {
+        interval = duration / 20
+        self.isQuiet = isQuiet
     }
 
     func run() {
-        let modes: [(Counts.Clock, RunLoop.Mode)] = [
+        let modes: [(Counts.TimerName, RunLoop.Mode)] = [
             (.default, .default), (.common, .common), (.tracking, .tracking),
         ]
-        tell("seconds  default   common    tracking")
-        let timers = modes.map { clock, mode in
-            Timer.scheduled(every: beat, forMode: mode) { timer in self.tick(clock, timer) }
+        log("seconds  default   common    tracking")
+        let timers = modes.map { name, mode in
+            Timer.scheduled(every: interval, forMode: mode) { timer in self.timerFired(timer, name) }
         }
-        loop.perform(after: beat * 6.5) {
+        loop.perform(after: interval * 6.5) {
             self.drag()
-            self.loop.perform(after: self.beat * 6) { self.loop.stop() }
+            self.loop.perform(after: self.interval * 6) { self.loop.stop() }
         }
         loop.run(in: .default)
         for timer in timers { timer.invalidate() }
     }
 
-    /// A callout of the default mode that runs the loop itself, in another mode: until it returns, whatever
-    /// was added to the default mode only stands still.
+    /// Called in the default mode; runs the loop in the tracking mode. Until it returns, timers that are only in the
+    /// default mode do not fire.
     private func drag() {
-        tell("\(now)  -- The drag begins. The loop runs in the tracking mode, and the default timer rests.")
+        log("\(now)  -- The drag begins. In the tracking mode, the default timer does not fire.")
         phase = .during
-        loop.run(in: .tracking, until: .now.advanced(by: beat * 7))
+        loop.run(in: .tracking, until: .now.advanced(by: interval * 7))
         phase = .after
-        tell("\(now)  -- The drag has ended. The default timer fires once for all it missed, then in step.")
+        log("\(now)  -- The drag ends. The default timer fires once for its missed dates, then on schedule.")
     }
 
-    private func tick(_ clock: Counts.Clock, _ timer: Timer) {
-        counts[clock, phase] += 1
+    private func timerFired(_ timer: Timer, _ name: Counts.TimerName) {
+        counts[name, phase] += 1
         let lateness = timer.fireDate.duration(to: .now)
-        let remark = lateness > beat / 2 ? "tick, \(lateness.milliseconds) ms late" : "tick"
-        tell("\(now)  \(String(repeating: " ", count: 10 * clock.column))\(remark)")
+        let text = lateness > interval / 2 ? "fired, \(lateness.milliseconds) ms late" : "fired"
+        log("\(now)  \(String(repeating: " ", count: 10 * name.column))\(text)")
     }
 
-    private func tell(_ line: String) {
-        if !isSilent { print(line) }
+    private func log(_ line: String) {
+        if !isQuiet { print(line) }
     }
 
-    /// The seconds since the beginning, as wide as their heading.
+    /// The seconds since the start, padded to the width of their column.
     private var now: String {
-        let milliseconds = beginning.duration(to: .now).milliseconds
+        let milliseconds = start.duration(to: .now).milliseconds
         let fraction = String(milliseconds % 1000 + 1000).dropFirst()
         let text = "\(milliseconds / 1000).\(fraction)"
         return String(repeating: " ", count: max(0, 7 - text.count)) + text

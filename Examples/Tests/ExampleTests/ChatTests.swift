@@ -4,17 +4,16 @@ import ReactorTestSupport
 import SystemPackage
 import Testing
 
-/// What `chat` passes on, and to whom.
 @Suite struct ChatTests {
-    /// Runs a server, has `body` talk to it, and asks it to end.
-    private func chatting(
-        _ arguments: [String] = [], _ body: @escaping @Sendable (_ announcement: String) throws -> Void
+    /// Runs a server, calls `body` with its first line of output, and ends it with SIGTERM.
+    private func withServer(
+        _ arguments: [String] = [], _ body: @escaping @Sendable (_ firstLine: String) throws -> Void
     ) async throws -> Outcome {
-        try await running("chat", ["--port", "0"] + arguments) { child in
-            let announcement = child.readOutput(lines: 1)
-            try body(announcement)
+        try await run("chat", ["--port", "0"] + arguments) { child in
+            let firstLine = child.readOutput(lines: 1)
+            try body(firstLine)
             child.send(SIGTERM)
-            return announcement + child.readOutput()
+            return firstLine + child.readOutput()
         }
     }
 
@@ -23,131 +22,133 @@ import Testing
         return poll(&request, 1, 0) == 1
     }
 
-    /// A guest who has heard the welcome.
-    private func guest(_ announcement: String, _ number: Int) throws -> Caller {
-        let caller = try Caller(announcement)
-        #expect(try caller.hearLine() == "* Welcome, guest\(number). There are /nick NAME, /who and /quit.")
-        return caller
+    /// Connects a client and receives its welcome line.
+    private func guest(_ firstLine: String, _ number: Int) throws -> TestClient {
+        let client = try TestClient(firstLine)
+        #expect(try client.receiveLine() == "* Welcome, guest\(number). Commands: /nick NAME, /who, /quit.")
+        return client
     }
 
-    @Test func `what one says the others hear, and who comes and goes`() async throws {
-        let outcome = try await chatting { announcement in
-            let first = try guest(announcement, 1)
-            let second = try guest(announcement, 2)
-            #expect(try first.hearLine() == "* guest2 has come.")
-            try second.say("hello\r\nthere\n")
-            #expect(try first.hearLine() == "guest2: hello")
-            #expect(try first.hearLine() == "guest2: there")
-            try first.say("/quit\nnot heard\n")
-            #expect(try first.hearLine() == nil)
-            #expect(try second.hearLine() == "* guest1 has gone.")
-            try second.say("/who\n")
-            #expect(try second.hearLine() == "* Here: guest2")
+    @Test func `guests receive the lines of the others, and who joined and left`() async throws {
+        let outcome = try await withServer { firstLine in
+            let first = try guest(firstLine, 1)
+            let second = try guest(firstLine, 2)
+            #expect(try first.receiveLine() == "* guest2 joined.")
+            try second.send("hello\r\nthere\n")
+            #expect(try first.receiveLine() == "guest2: hello")
+            #expect(try first.receiveLine() == "guest2: there")
+            try first.send("/quit\nnot sent\n")
+            #expect(try first.receiveLine() == nil)
+            #expect(try second.receiveLine() == "* guest1 left.")
+            try second.send("/who\n")
+            #expect(try second.receiveLine() == "* Users: guest2")
         }
         #expect(outcome.ending == .exit(0))
         #expect(outcome.errors == "")
     }
 
-    @Test func `names are changed, unless they are taken or no names`() async throws {
-        _ = try await chatting { announcement in
-            let first = try guest(announcement, 1)
-            let second = try guest(announcement, 2)
-            #expect(try first.hearLine() == "* guest2 has come.")
-            try first.say("/nick ada\n")
-            #expect(try first.hearLine() == "* guest1 is now ada.")
-            #expect(try second.hearLine() == "* guest1 is now ada.")
-            try second.say("/nick ada\n/nick no-name\n/nick\n/dance now\n/who\n")
-            #expect(try second.hearLine() == "* ada is taken.")
-            #expect(try second.hearLine() == "* There is no /nick no-name.")
-            #expect(try second.hearLine() == "* There is no /nick.")
-            #expect(try second.hearLine() == "* There is no /dance now.")
-            #expect(try second.hearLine() == "* Here: ada, guest2")
+    @Test func `a guest can change its name, unless the new name is invalid or in use`() async throws {
+        _ = try await withServer { firstLine in
+            let first = try guest(firstLine, 1)
+            let second = try guest(firstLine, 2)
+            #expect(try first.receiveLine() == "* guest2 joined.")
+            try first.send("/nick ada\n")
+            #expect(try first.receiveLine() == "* guest1 is now known as ada.")
+            #expect(try second.receiveLine() == "* guest1 is now known as ada.")
+            try second.send("/nick ada\n/nick no-name\n/nick\n/dance now\n/who\n")
+            #expect(try second.receiveLine() == "* The name ada is already in use.")
+            #expect(try second.receiveLine() == "* Unknown command: /nick no-name")
+            #expect(try second.receiveLine() == "* Unknown command: /nick")
+            #expect(try second.receiveLine() == "* Unknown command: /dance now")
+            #expect(try second.receiveLine() == "* Users: ada, guest2")
         }
     }
 
-    @Test func `a long line is cut, and controls and what is no text are taken out`() async throws {
-        _ = try await chatting { announcement in
-            let first = try guest(announcement, 1)
-            let second = try guest(announcement, 2)
-            #expect(try first.hearLine() == "* guest2 has come.")
-            try second.say(String(repeating: "x", count: 100_000) + "\n")
-            #expect(try first.hearLine() == "guest2: " + String(repeating: "x", count: 1000))
+    @Test func `long lines are truncated, control characters removed, and invalid UTF-8 repaired`()
+        async throws
+    {
+        _ = try await withServer { firstLine in
+            let first = try guest(firstLine, 1)
+            let second = try guest(firstLine, 2)
+            #expect(try first.receiveLine() == "* guest2 joined.")
+            try second.send(String(repeating: "x", count: 100_000) + "\n")
+            #expect(try first.receiveLine() == "guest2: " + String(repeating: "x", count: 1000))
             try second.descriptor.writeAll([0x1B, 0x63, 0xFF, 0x0A])
-            #expect(try first.hearLine() == "guest2: c\u{FFFD}")
+            #expect(try first.receiveLine() == "guest2: c\u{FFFD}")
         }
     }
 
-    @Test func `who does not listen is sent away, and the others go on`() async throws {
-        _ = try await chatting(["--patience", "0.5"]) { announcement in
-            let first = try guest(announcement, 1)
-            let deaf = try guest(announcement, 2)
-            let third = try guest(announcement, 3)
-            #expect(try first.hearLine() == "* guest2 has come.")
-            #expect(try first.hearLine() == "* guest3 has come.")
+    @Test func `a guest that does not read is disconnected, and the others continue`() async throws {
+        _ = try await withServer(["--write-timeout", "0.5"]) { firstLine in
+            let first = try guest(firstLine, 1)
+            let stalled = try guest(firstLine, 2)
+            let third = try guest(firstLine, 3)
+            #expect(try first.receiveLine() == "* guest2 joined.")
+            #expect(try first.receiveLine() == "* guest3 joined.")
             let block = String(repeating: String(repeating: "x", count: 999) + "\n", count: 20)
-            var (heard, lineCount) = ("", 0)
+            var (received, lineCount) = ("", 0)
             repeat {
-                heard = String(heard.suffix(100))
-                try first.say(block)
+                received = String(received.suffix(100))
+                try first.send(block)
                 lineCount += 20
                 while lineCount > 0 {
-                    let text = String(decoding: try third.hearSome(), as: UTF8.self)
-                    heard += text
+                    let text = String(decoding: try third.receive(), as: UTF8.self)
+                    received += text
                     lineCount -= text.count { $0 == "\n" }
                 }
-            } while !heard.contains("\n* guest2 has gone, for not listening.\n")
-            withExtendedLifetime(deaf) {}
+            } while !received.contains("\n* guest2 left (write timeout).\n")
+            withExtendedLifetime(stalled) {}
         }
     }
 
-    @Test func `a slow guest holds up the speakers, and hears every line`() async throws {
+    @Test func `a slow guest blocks the senders, and receives every line`() async throws {
         let lineCount = 12_000
-        _ = try await chatting { announcement in
-            let speaker = try guest(announcement, 1)
-            let listener = try guest(announcement, 2)
-            let speaking = DispatchGroup()
-            DispatchQueue(label: "speaker").async(group: speaking) {
+        _ = try await withServer { firstLine in
+            let sender = try guest(firstLine, 1)
+            let receiver = try guest(firstLine, 2)
+            let sending = DispatchGroup()
+            DispatchQueue(label: "sender").async(group: sending) {
                 for _ in 0..<lineCount / 20 {
-                    try? speaker.say(String(repeating: String(repeating: "x", count: 999) + "\n", count: 20))
+                    try? sender.send(String(repeating: String(repeating: "x", count: 999) + "\n", count: 20))
                 }
             }
-            // Until the speaker is held up, or has said all.
-            while isWritable(speaker.descriptor), speaking.wait(timeout: .now()) == .timedOut {
+            // Wait until the sender blocks, or has sent everything.
+            while isWritable(sender.descriptor), sending.wait(timeout: .now()) == .timedOut {
                 sched_yield()
             }
-            let bytes = try listener.hear(bytes: lineCount * "guest1: \n".utf8.count + lineCount * 999)
+            let bytes = try receiver.receive(count: lineCount * "guest1: \n".utf8.count + lineCount * 999)
             #expect(bytes.count { $0 == UInt8(ascii: "\n") } == lineCount)
-            speaking.wait()
+            sending.wait()
         }
     }
 
-    @Test func `a guest that asks much at once, and reads later, gets every answer`() async throws {
-        _ = try await chatting { announcement in
+    @Test func `a guest that sends many commands before it reads receives every reply`() async throws {
+        _ = try await withServer { firstLine in
             let names = (1...4).map { String(repeating: "\($0)", count: 20) }
-            let callers = try (1...4).map { try guest(announcement, $0) }
-            for (caller, name) in zip(callers, names) {
-                try caller.say("/nick \(name)\n")
-                while try caller.hearLine() != "* guest\(name.prefix(1)) is now \(name)." {}
+            let clients = try (1...4).map { try guest(firstLine, $0) }
+            for (client, name) in zip(clients, names) {
+                try client.send("/nick \(name)\n")
+                while try client.receiveLine() != "* guest\(name.prefix(1)) is now known as \(name)." {}
             }
-            // One read of this is answered by more than the outbox should hold, and all of it by a multiple.
-            try callers[0].say(String(repeating: "/who\n", count: 5_000))
-            var answers = 0
-            while answers < 5_000, let line = try callers[0].hearLine() {
-                if line == "* Here: " + names.joined(separator: ", ") { answers += 1 }
+            // The replies exceed the high-water mark of the write buffer.
+            try clients[0].send(String(repeating: "/who\n", count: 5_000))
+            var replies = 0
+            while replies < 5_000, let line = try clients[0].receiveLine() {
+                if line == "* Users: " + names.joined(separator: ", ") { replies += 1 }
             }
-            #expect(answers == 5_000)
+            #expect(replies == 5_000)
         }
     }
 
-    @Test func `when the room closes everybody is told`() async throws {
-        let outcome = try await running("chat", ["--port", "0"]) { child in
-            let announcement = child.readOutput(lines: 1)
-            let callers = [try guest(announcement, 1), try guest(announcement, 2)]
-            #expect(try callers[0].hearLine() == "* guest2 has come.")
+    @Test func `a signal notifies all guests and disconnects them`() async throws {
+        let outcome = try await run("chat", ["--port", "0"]) { child in
+            let firstLine = child.readOutput(lines: 1)
+            let clients = [try guest(firstLine, 1), try guest(firstLine, 2)]
+            #expect(try clients[0].receiveLine() == "* guest2 joined.")
             child.send(SIGINT)
-            for caller in callers {
-                #expect(try caller.hearLine() == "* The room closes.")
-                #expect(try caller.hearLine() == nil)
+            for client in clients {
+                #expect(try client.receiveLine() == "* The server is shutting down.")
+                #expect(try client.receiveLine() == nil)
             }
             return child.readOutput()
         }

@@ -4,13 +4,13 @@ import ReactorTestSupport
 import SystemPackage
 import Testing
 
-/// How `line-reader` ends, whatever it is given to read and to write to.
+/// The exit statuses, error messages and interrupted runs of `line-reader`.
 @Suite struct LineReaderEndTests {
     // MARK: Input
 
-    @Test func `a file that is missing is told of, and the others are read`() async throws {
+    @Test func `a missing file is reported, and the other files are read`() async throws {
         let file = try TemporaryFile("a\n")
-        let outcome = try await running("line-reader", ["--json", "nofile", file.path.string, "/tmp"])
+        let outcome = try await run("line-reader", ["--json", "nofile", file.path.string, "/tmp"])
         #expect(outcome.ending == .exit(1))
         #expect(outcome["files"] == 1)
         #expect(outcome["lines"] == 1)
@@ -29,36 +29,36 @@ import Testing
         #expect(outcome["interrupted"] == 0)
     }
 
-    @Test func `the summary tells how many files were not read to the end`() async throws {
+    @Test func `the summary has the number of files that were not read to the end`() async throws {
         let file = try TemporaryFile("a\n")
-        let outcome = try await running("line-reader", ["nofile", file.path.string])
+        let outcome = try await run("line-reader", ["nofile", file.path.string])
         #expect(outcome.output.hasPrefix("1 of 2 files not read to the end\n1 lines"))
-        let clean = try await running("line-reader", [file.path.string])
+        let clean = try await run("line-reader", [file.path.string])
         #expect(clean.output.hasPrefix("1 lines"))
     }
 
-    @Test func `a path with quotes and control characters is told in JSON`() async throws {
+    @Test func `quotes and control characters in a path are escaped in JSON`() async throws {
         let path = "no\"such\\file\n\u{1}"
-        let outcome = try await running("line-reader", ["--json", path])
+        let outcome = try await run("line-reader", ["--json", path])
         #expect(outcome.objects("inputs").map { $0["path"] as? String } == [path])
     }
 
-    @Test(arguments: ["/dev/null", "-"]) func `nothing to read is no failure`(file: String) async throws {
-        let outcome = try await running("line-reader", ["--json", file])
+    @Test(arguments: ["/dev/null", "-"]) func `empty input is not an error`(file: String) async throws {
+        let outcome = try await run("line-reader", ["--json", file])
         #expect(outcome.ending == .exit(0))
         #expect(outcome["files"] == 1)
         #expect(outcome["bytes"] == 0)
     }
 
-    @Test func `an empty file is a file`() async throws {
+    @Test func `an empty file is counted`() async throws {
         let file = try TemporaryFile("")
-        let outcome = try await running("line-reader", ["--json", file.path.string])
+        let outcome = try await run("line-reader", ["--json", file.path.string])
         #expect(outcome.ending == .exit(0))
         #expect(outcome["files"] == 1)
     }
 
-    @Test func `without a file, standard input is read`() async throws {
-        let outcome = try await running("line-reader", ["--json"], input: .pipe) { child in
+    @Test func `without arguments, standard input is read`() async throws {
+        let outcome = try await run("line-reader", ["--json"], input: .pipe) { child in
             child.write("a\nb")
             child.closeInput()
             return child.readOutput()
@@ -68,17 +68,17 @@ import Testing
         #expect(outcome["bytes"] == 3)
     }
 
-    @Test func `a closed standard input is a failure`() async throws {
-        let outcome = try await running("line-reader", ["--json"], input: .closed)
+    @Test func `a closed standard input is an error`() async throws {
+        let outcome = try await run("line-reader", ["--json"], input: .closed)
         #expect(outcome.ending == .exit(1))
         #expect(outcome.errors == "line-reader: standard input: Bad file descriptor\n")
     }
 
     // MARK: Output
 
-    @Test func `a reader that has had enough ends the reading in silence`() async throws {
+    @Test func `closing the output pipe ends the program without an error`() async throws {
         let file = try TemporaryFile(String(repeating: "line\n", count: 500_000))
-        let outcome = try await running("line-reader", ["--every", "1", file.path.string]) { child in
+        let outcome = try await run("line-reader", ["--every", "1", file.path.string]) { child in
             let first = child.readOutput(lines: 1)
             child.closeOutput()
             return first
@@ -88,16 +88,16 @@ import Testing
         #expect(outcome.errors == "")
     }
 
-    @Test(arguments: [[], ["--every", "1"]]) func `a full disk is a failure`(options: [String]) async throws {
+    @Test(arguments: [[], ["--every", "1"]]) func `a full disk is an error`(options: [String]) async throws {
         let file = try TemporaryFile(String(repeating: "line\n", count: 20_000))
-        let outcome = try await running(
+        let outcome = try await run(
             "line-reader", options + [file.path.string], output: .path("/dev/full"))
         #expect(outcome.ending == .exit(1))
         #expect(outcome.errors == "line-reader: standard output: No space left on device\n")
     }
 
-    @Test func `a closed standard output is a failure`() async throws {
-        let outcome = try await running("line-reader", [], output: .closed)
+    @Test func `a closed standard output is an error`() async throws {
+        let outcome = try await run("line-reader", [], output: .closed)
         #expect(outcome.ending == .exit(1))
         #expect(outcome.errors == "line-reader: standard output: Bad file descriptor\n")
     }
@@ -105,9 +105,9 @@ import Testing
     // MARK: Signals
 
     @Test(arguments: [SIGINT, SIGTERM])
-    func `a signal ends the reading, and what was read is told`(signal: CInt) async throws {
+    func `a signal ends reading, and the totals are printed`(signal: CInt) async throws {
         let arguments = ["--every", "1", "--json", "-", "nofile"]
-        let outcome = try await running("line-reader", arguments, input: .pipe) { child in
+        let outcome = try await run("line-reader", arguments, input: .pipe) { child in
             child.write("a\nb\n")
             let lines = child.readOutput(lines: 2)
             child.send(signal)
@@ -127,8 +127,8 @@ import Testing
     }
 
     @Test(arguments: [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")])
-    func `the summary of an interrupted reading says so`(signal: CInt, name: String) async throws {
-        let outcome = try await running("line-reader", ["--every", "1"], input: .pipe) { child in
+    func `the summary names the signal that interrupted reading`(signal: CInt, name: String) async throws {
+        let outcome = try await run("line-reader", ["--every", "1"], input: .pipe) { child in
             child.write("a\n0123456789")
             let lines = child.readOutput(lines: 1)
             child.send(signal)
@@ -140,9 +140,9 @@ import Testing
         )
     }
 
-    @Test func `interrupted within a line that is being printed, the totals begin a line`() async throws {
+    @Test func `after an interrupted line, the totals begin on a new line`() async throws {
         let piece = String(repeating: "x", count: 100_000)
-        let outcome = try await running("line-reader", ["--every", "1", "--json"], input: .pipe) { child in
+        let outcome = try await run("line-reader", ["--every", "1", "--json"], input: .pipe) { child in
             child.write("a\n" + piece)
             let first = child.readOutput(lines: 1) + child.readOutput(bytes: 50_000)
             child.send(SIGINT)
@@ -154,12 +154,12 @@ import Testing
         #expect(outcome["interrupted"] == 1)
     }
 
-    @Test func `a second signal ends a program that waits for its reader`() async throws {
+    @Test func `a second signal kills a program whose output is blocked`() async throws {
         let file = try TemporaryFile(String(repeating: "line\n", count: 500_000))
-        let outcome = try await running("line-reader", ["--every", "1", file.path.string]) { child in
+        let outcome = try await run("line-reader", ["--every", "1", file.path.string]) { child in
             let first = child.readOutput(lines: 1)
-            // Now the worker cannot write, and so cannot end. One signal after another: which is the second
-            // to be noticed shows only in the end.
+            // The worker's write blocks, so the first signal cannot end the program. Signals may coalesce, so send
+            // them until the process has ended.
             child.waitUntilOutputIsFull()
             while !child.hasEnded {
                 child.send(SIGINT)

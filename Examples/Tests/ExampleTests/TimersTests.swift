@@ -2,8 +2,8 @@ import ReactorTestSupport
 import Testing
 
 @Suite struct TimersTests {
-    @Test func `while a user drags, the default timer rests and the tracking timer ticks`() async throws {
-        let outcome = try await running("timers", ["--json", "--seconds", "1"])
+    @Test func `during the drag the tracking timer fires and the default timer does not`() async throws {
+        let outcome = try await run("timers", ["--json", "--seconds", "1"])
         #expect(outcome.ending == .exit(0))
         #expect(
             outcome.keys == [
@@ -18,14 +18,14 @@ import Testing
         }
     }
 
-    @Test func `the story tells of the drag and of the timer that was late for it`() async throws {
-        let outcome = try await running("timers", ["--seconds", "0.5"])
+    @Test func `the log has the drag, and the late firing of the default timer after it`() async throws {
+        let outcome = try await run("timers", ["--seconds", "0.5"])
         let lines = outcome.output.split(separator: "\n")
         let begin = try #require(lines.firstIndex { $0.contains("The drag begins") })
-        let end = try #require(lines.firstIndex { $0.contains("The drag has ended") })
+        let end = try #require(lines.firstIndex { $0.contains("The drag ends") })
         #expect(begin < end)
         let column = "seconds  ".count
-        #expect(!lines[begin + 1..<end].contains { $0.dropFirst(column).hasPrefix("tick") })
-        #expect(lines[end...].contains { $0.dropFirst(column).hasPrefix("tick, ") })
+        #expect(!lines[begin + 1..<end].contains { $0.dropFirst(column).hasPrefix("fired") })
+        #expect(lines[end...].contains { $0.dropFirst(column).hasPrefix("fired, ") })
     }
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// What Swift's Glibc module lacks: eventfd, timerfd, recvmmsg, accept4, libdispatch's hooks for a main-queue run loop,
-// a thread-local identity, a signal handler that may only do async-signal-safe work, and vector instructions.
+// What Swift's Glibc module lacks: eventfd, timerfd, recvmmsg, accept4, libdispatch's hooks for a main-queue
+// run loop, thread-local storage, a signal handler that may only call async-signal-safe functions, and vector
+// instructions.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ static inline int64_t reactor_clock_nanoseconds(clockid_t clock) {
 /// CLOCK_MONOTONIC in nanoseconds.
 static inline int64_t reactor_monotonic_nanoseconds(void) { return reactor_clock_nanoseconds(CLOCK_MONOTONIC); }
 
-/// Arms `descriptor` at `nanoseconds` of CLOCK_MONOTONIC, or disarms it with zero. 0, or -1 with errno.
+/// Arms `descriptor` at `nanoseconds` of CLOCK_MONOTONIC; 0 disarms it. Returns 0, or -1 with errno.
 static inline int reactor_timerfd_arm(int descriptor, int64_t nanoseconds) {
     struct itimerspec when = {{0, 0}, {nanoseconds / 1000000000, nanoseconds % 1000000000}};
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME, &when, NULL);
@@ -34,72 +35,93 @@ int64_t reactor_timer_slack(void);
 
 // MARK: Memory
 
-/// Has the processor fetch the line of memory at `address`, for a read that comes soon. Any number will do: nothing is
-/// read where there is no memory.
+/// Prefetches the cache line at `address` for a read that follows soon. Any address is allowed: an invalid
+/// one is ignored.
 static inline void reactor_prefetch(uintptr_t address) { __builtin_prefetch((const void *)address); }
 
 // MARK: The main queue (libdispatch's hooks for CoreFoundation)
 
-/// An eventfd that libdispatch writes when its main queue gets work. It is made with the first call, and the process ends
-/// where it cannot be.
+/// The eventfd that libdispatch writes when its main queue gets work. The first call creates it, and ends the
+/// process if that fails.
 int _dispatch_get_main_queue_handle_4CF(void);
-/// The same; -1 with errno where it cannot be made.
+/// As above, but returns -1 with errno if it cannot be created.
 int reactor_main_queue_handle(void);
-/// Runs what the main queue holds now. Only on the main thread.
+/// Runs the work of the main queue. Main thread only.
 void _dispatch_main_queue_callback_4CF(void *message);
 
-// MARK: Which loop a thread has
+// MARK: The thread's loop
 
-/// The number of the run loop of the calling thread; zero when it has none.
+/// The number of the calling thread's run loop; 0 if it has none.
 uint64_t reactor_current_loop(void);
-/// The loop itself; NULL when the thread has none.
+/// The calling thread's loop object; NULL if it has none.
 void *reactor_current_loop_object(void);
 void reactor_set_current_loop(uint64_t identity, void *object);
-/// Names the calling thread; the kernel keeps 15 bytes.
+/// Names the calling thread. The kernel keeps 15 bytes.
 void reactor_set_thread_name(const char *name);
 /// Whether the calling thread is the process's first.
 bool reactor_is_main_thread(void);
 
 // MARK: fork(2)
 
-/// How many forks lie between the process that loaded the library and this one; see reactor_fork_count. A child does not
-/// inherit loops and subscriptions to signals.
+/// The number of forks between the process that loaded the library and this one: see reactor_fork_count. A
+/// child does not inherit run loops and signal subscriptions.
 extern uint32_t reactor_forks;
-/// A number that is another one in a child than in its parent.
+/// A number that differs between a child and its parent.
 static inline uint32_t reactor_fork_count(void) { return reactor_forks; }
-/// Whether the calling thread had a loop when it forked; asked in the child.
+/// Whether the calling thread had a loop when it called fork; for the child.
 bool reactor_had_loop_before_fork(void);
+
+// MARK: Conditions
+
+/// A number of changes that threads wait for (futex(2)).
+struct reactor_condition;
+
+/// NULL when there is no memory.
+struct reactor_condition *reactor_condition_make(void);
+void reactor_condition_free(struct reactor_condition *condition);
+/// How many broadcasts there have been.
+uint32_t reactor_condition_generation(const struct reactor_condition *condition);
+/// Counts one more, and wakes every thread that waits.
+void reactor_condition_broadcast(struct reactor_condition *condition);
+/// Waits until the count is not `generation`; false if it still is at `deadline`, in nanoseconds of CLOCK_MONOTONIC
+/// (INT64_MAX: no deadline).
+bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline);
 
 // MARK: POSIX signals
 
-/// Subscribes to `signal`: returns an eventfd that counts its deliveries, and leaves in `token` what ends it. -1 with errno.
+/// Subscribes to `signal`. Returns an eventfd that counts its deliveries, and stores in `token` what ends the
+/// subscription; or -1 with errno.
 int reactor_signal_subscribe(int signal, void **token);
-/// Has the signal of a subscription caught again, if other code has installed another disposition since.
+/// Installs the handler again for a subscription, in case other code has installed another one since.
 void reactor_signal_catch(void *token);
 /// Ends a subscription. The last one of a signal restores the disposition that other code had installed last.
 void reactor_signal_unsubscribe(void *token);
 
 // MARK: Descriptors
 
-/// Whether epoll(7) takes `descriptor`: not a regular file, a directory, or a device without poll.
+/// Whether epoll(7) accepts `descriptor`: not a regular file, a directory, or a device without poll.
 bool reactor_epoll_takes(int descriptor);
-/// Deregisters `descriptor` from `epoll`, from any thread. False if that is no epoll, or has no such registration.
+/// Deregisters `descriptor` from `epoll`, from any thread. Returns false if `epoll` is no epoll, or has no
+/// such registration.
 bool reactor_epoll_remove(int epoll, int descriptor);
-/// Whether there are descriptors for an epoll and a pipe, which are what a base of libevent takes: libevent ends the
-/// process where it cannot make the pipe. The number that the epoll gets unless another thread takes it, or -1 with errno.
+/// Checks that there are descriptors for an epoll and a pipe, which a libevent base needs: libevent ends the
+/// process if it cannot create the pipe. Returns the number that the epoll will get unless another thread
+/// takes it, or -1 with errno.
 int reactor_descriptors_for_poller(void);
-/// Whether there are descriptors for what libdispatch makes with its first worker thread. 0, or -1 with errno.
+/// Checks that there are descriptors for libdispatch's first worker thread. Returns 0, or -1 with errno.
 int reactor_descriptors_for_dispatch(void);
-/// The pipe or terminal that `descriptor` names, opened once more, for writing and non-blocking; -1 with errno if that
-/// cannot be. Not a pseudo terminal's master: opening that again makes a new terminal.
+/// Opens the pipe or terminal of `descriptor` again, for writing without blocking. Returns -1 with errno on
+/// failure, and for the master of a pseudoterminal: opening that again would make a new terminal.
 int reactor_reopen_for_writing(int descriptor);
-/// read(2) that does not block (preadv2(2), RWF_NOWAIT); -1 with EOPNOTSUPP where the kernel does not know how.
+/// A read(2) that does not block (preadv2(2), RWF_NOWAIT). -1 with EOPNOTSUPP if the kernel doesn't support
+/// that.
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
-/// write(2) that fails with EPIPE or EFBIG without raising SIGPIPE or SIGXFSZ, whatever the signals' dispositions.
+/// A write(2) that fails with EPIPE or EFBIG without raising SIGPIPE or SIGXFSZ, whatever the signals'
+/// dispositions.
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
-/// recv(2) that does not block; minus errno in place of -1, so that no other call can overwrite it.
+/// A recv(2) that does not block. Returns -errno instead of -1, so that no other call can overwrite it.
 ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
-/// send(2) that neither blocks nor raises SIGPIPE; minus errno in place of -1.
+/// A send(2) that neither blocks nor raises SIGPIPE. Returns -errno instead of -1.
 ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
 
 // MARK: Sockets
@@ -191,19 +213,20 @@ int reactor_multicast_interface(int descriptor, int family, unsigned interface);
 
 // MARK: Scanning
 
-/// Writes to `positions` the offsets, ascending, of the first `capacity` bytes that equal `wanted`; returns how many.
+/// Writes to `positions` the offsets, ascending, of the first `capacity` bytes that equal `wanted`. Returns
+/// how many.
 ///
-/// When it returns `capacity` there may be more: continue after the last one. `count` is at most UINT32_MAX.
-/// What lies in `positions` after the offsets found is undefined. Any thread.
+/// If it returns `capacity` there may be more: continue after the last one. `count` is at most UINT32_MAX.
+/// The rest of `positions` is undefined. Any thread.
 size_t reactor_find_bytes(const uint8_t *bytes, size_t count, uint8_t wanted,
                           uint32_t *positions, size_t capacity);
-/// The same with what every processor of this architecture has: SSE2, NEON, or plain words.
+/// The same with instructions that every processor of the architecture has: SSE2, NEON, or plain words.
 size_t reactor_find_bytes_baseline(const uint8_t *bytes, size_t count, uint8_t wanted,
                                    uint32_t *positions, size_t capacity);
 
-/// What bytes are found to be.
+/// The result of reactor_check_text.
 enum reactor_text { reactor_text_unknown, reactor_text_utf8, reactor_text_ascii };
 
-/// Whether the bytes are whole, well-formed UTF-8 characters, and perhaps ASCII alone. Unknown where they are not, where
-/// they are fewer than some forty, and on processors without AVX2 or NEON. Any thread.
+/// Whether the bytes are whole, well-formed UTF-8 characters, or even ASCII. Unknown if not, for fewer than
+/// some forty bytes, and on processors without AVX2 or NEON. Any thread.
 enum reactor_text reactor_check_text(const uint8_t *bytes, size_t count);

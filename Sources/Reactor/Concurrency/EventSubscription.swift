@@ -23,9 +23,9 @@ final class EventSubscription: Sendable {
     /// Starts a source by calling `start` on the loop's thread: now, if this is it.
     init(on loop: RunLoop, _ signal: EventSignal, _ start: @escaping @Sendable (Source) -> Void) {
         (self.loop, self.signal) = (loop, signal)
-        source = LoopBound(Source(), home: loop.identity)
+        source = LoopBound(Source(), owner: loop.identity)
         loop.assertNotOfParent()
-        let hasLoop = !loop.inbox.isClosed && loop.atHome { [source] _ in start(source.value) }
+        let hasLoop = !loop.inbox.isClosed && loop.onLoopThread { [source] _ in start(source.value) }
         if !hasLoop { signal.finish() }
     }
 
@@ -37,7 +37,8 @@ final class EventSubscription: Sendable {
             switch try signal.check() {
             case .event: return true
             case .end: return false
-            case .nothing(let isDisarmed): if isDisarmed { loop.atHome { [source] _ in source.value.arm() } }
+            case .nothing(let isDisarmed):
+                if isDisarmed { loop.onLoopThread { [source] _ in source.value.arm() } }
             }
             await signal.gate.wait(isolation: isolation) { end() }
         }
@@ -45,7 +46,7 @@ final class EventSubscription: Sendable {
 
     /// Ends the source on the loop's thread, and then the consumer's wait.
     private func end() {
-        let hasLoop = loop.atHome { [source, signal] _ in
+        let hasLoop = loop.onLoopThread { [source, signal] _ in
             source.value.end.take()?()
             signal.finish()
         }

@@ -132,7 +132,7 @@ extension RunLoop {
             }
             sources.append(source)
         }
-        let bound = LoopBound(sources, home: identity)
+        let bound = LoopBound(sources, owner: identity)
         let subscription = EventSubscription(on: self, signal) { [self] source in
             source.end = { for source in bound.value { source.cancel() } }
             for source in bound.value { add(source, in: modes, or: signal) }

@@ -5,11 +5,11 @@ import SystemPackage
 
 /// A descriptor that several threads use, and that is closed only when none of them is using it.
 ///
-/// So a number is never closed, and reused, under a call that is still using it. Nor does a registration with epoll(7)
-/// outlive the closing: while a duplicate of the descriptor is open the kernel keeps the registration, and it can be
-/// removed by the original number only.
+/// So a number is never closed, and reused, during a call that uses it. Nor does a registration with epoll(7)
+/// outlive the closing: the kernel keeps one while a duplicate of the descriptor is open, and removes it only
+/// by the original number.
 final class DescriptorHolder: Sendable {
-    /// How many are using the descriptor, twice, and one if it is closed.
+    /// Twice the number of calls that are using the descriptor, plus one if it is closed.
     private let uses: Atomic<UInt32>
     private let descriptor: Atomic<CInt>
     private let isClosing: Atomic<Bool>
@@ -27,7 +27,7 @@ final class DescriptorHolder: Sendable {
         isClosing = Atomic(closesWhenDone)
     }
 
-    /// Makes a holder of a descriptor that is still to come, and will be closed when it is done with.
+    /// Creates a holder for a descriptor that is adopted later. Closing the holder closes it.
     init() {
         uses = Atomic(0)
         descriptor = Atomic(-1)
@@ -36,23 +36,23 @@ final class DescriptorHolder: Sendable {
 
     deinit { close() }
 
-    /// The descriptor's number; -1 while it has not come.
+    /// The descriptor's number; -1 until one is adopted.
     var number: CInt { descriptor.load(ordering: .acquiring) }
 
-    /// Whether closing closes the descriptor itself.
+    /// Whether closing the holder closes the descriptor.
     var closesWhenDone: Bool {
         get { isClosing.load(ordering: .relaxed) }
         set { isClosing.store(newValue, ordering: .relaxed) }
     }
 
-    /// Takes the descriptor that was still to come; one that comes too late is closed.
+    /// Adopts the descriptor, and closes it if the holder is closed already.
     func adopt(_ number: CInt) {
         descriptor.store(number, ordering: .sequentiallyConsistent)
         if uses.load(ordering: .sequentiallyConsistent) == 1 { closeNow() }
     }
 
-    /// Calls `body` with the descriptor's number, which stays open meanwhile; throws `badFileDescriptor` before it
-    /// has come, and once it is closed.
+    /// Calls `body` with the descriptor's number, which stays open meanwhile. Throws `badFileDescriptor`
+    /// before a descriptor is adopted, and after the closing.
     func use<Result>(_ body: (CInt) throws(Errno) -> Result) throws(Errno) -> Result {
         let before = uses.add(2, ordering: .acquiring).oldValue
         defer { endUse() }
@@ -66,10 +66,11 @@ final class DescriptorHolder: Sendable {
         if uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 { closeNow() }
     }
 
-    /// Closes the holder, and moves the descriptor to another one; nil if it is in use, or not to be closed.
+    /// Closes the holder, and moves the descriptor to a new one; nil if it is in use, or is not to be closed.
     func move() -> DescriptorHolder? { release().map { DescriptorHolder($0, closesWhenDone: true) } }
 
-    /// Closes the holder, and gives the descriptor to the caller; nil if it is in use, or not to be closed.
+    /// Closes the holder, and gives the descriptor to the caller; nil if it is in use, or is not to be
+    /// closed.
     func release() -> CInt? {
         guard closesWhenDone else { return nil }
         endWatching()
@@ -79,11 +80,11 @@ final class DescriptorHolder: Sendable {
     }
 
     private func endUse() {
-        // The last one out closes; a call that came too late is not the last one of anything.
+        // The last call closes. One that began after the closing has found no number.
         if uses.subtract(2, ordering: .sequentiallyConsistent).newValue == 1 { closeNow() }
     }
 
-    /// Only once, though a late call may be followed by another.
+    /// Called again by calls that begin after the closing, and then does nothing.
     private func closeNow() {
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         if number >= 0, closesWhenDone { _ = Glibc.close(number) }
@@ -93,7 +94,8 @@ final class DescriptorHolder: Sendable {
 // MARK: - Registrations
 
 extension DescriptorHolder {
-    /// Has a loop's thread register the descriptor with `epoll`; throws `badFileDescriptor` once it is closed.
+    /// Registers the descriptor with `epoll`, on a loop's thread. Throws `badFileDescriptor` once it is
+    /// closed.
     func beginWatch(by epoll: Epoll, _ register: () throws(Errno) -> Void) throws(Errno) {
         try watching.withLock { (watching) throws(Errno) in
             if watching.isOver { throw .badFileDescriptor }
@@ -102,7 +104,7 @@ extension DescriptorHolder {
         }
     }
 
-    /// Has that thread end the registration, unless closing has done so.
+    /// Ends the registration on that thread, unless closing has ended it.
     func endWatch(by epoll: Epoll, _ deregister: () -> Void) {
         watching.withLock { watching in
             deregister()
@@ -122,8 +124,10 @@ extension DescriptorHolder {
     }
 }
 
+// MARK: - System calls
+
 extension DescriptorHolder {
-    /// Moves the file's offset, and returns where it is then (lseek(2)).
+    /// Moves the file offset, and returns the new one (lseek(2)).
     func seek(to offset: Int, from whence: CInt) throws(Errno) -> Int {
         try use { (number) throws(Errno) in try SystemCall.make { lseek(number, offset, whence) } }
     }
@@ -131,53 +135,59 @@ extension DescriptorHolder {
     /// Whether a read or a write would not block now.
     func isReady(for events: CInt) -> Bool { self.events(among: events) != 0 }
 
-    /// What poll(2) says now: those of `events` that are so, and errors.
+    /// Those of `events` that poll(2) reports now, and errors.
     func events(among events: CInt) -> CInt { (try? poll(events)) ?? 0 }
 
-    /// Whether this is a FIFO that nobody has opened for writing yet. Reading it finds an end, which is none.
+    /// Whether this is a FIFO that no process has opened for writing yet. A read of it returns 0, as at the end.
     var awaitsFirstWriter: Bool {
         guard isPipe else { return false }
         return ((try? poll(CInt(POLLIN))) ?? CInt(POLLHUP)) & CInt(POLLHUP) == 0
     }
 
     private func poll(_ events: CInt) throws(Errno) -> CInt {
-        try use { (number) throws(Errno) in
-            var request = pollfd(fd: number, events: Int16(events), revents: 0)
-            try SystemCall.make { unsafe Glibc.poll(&request, 1, 0) }
-            return CInt(request.revents)
-        }
+        try use { (number) throws(Errno) in try SystemCall.poll(number, for: events) }
+    }
+
+    /// What fstat(2) reports.
+    func status() throws(Errno) -> stat {
+        var status = stat()
+        try use { (number) throws(Errno) in _ = try SystemCall.make { unsafe fstat(number, &status) } }
+        return status
+    }
+
+    var isPipe: Bool { (try? status())?.fileType == S_IFIFO }
+
+    /// The file status flags (fcntl(2), `F_GETFL`); nil once it is closed.
+    private var flags: CInt? {
+        try? use { (number) throws(Errno) in try SystemCall.make { fcntl(number, F_GETFL) } }
+    }
+
+    /// Whether reads and writes return when they would block (`O_NONBLOCK`).
+    var isNonBlocking: Bool { flags.map { $0 & O_NONBLOCK != 0 } ?? true }
+
+    /// Whether the file offset can be set: the file is regular, and `O_APPEND` does not override the offset of a writer.
+    func isSeekable(forWriting isWritten: Bool) -> Bool {
+        guard (try? status())?.fileType == S_IFREG, let flags else { return false }
+        return !isWritten || flags & O_APPEND == 0
+    }
+
+    /// Another descriptor of the same open file (fcntl(2), `F_DUPFD_CLOEXEC`); nil if the kernel refuses one.
+    func duplicate() -> DescriptorHolder? {
+        owned { fcntl($0, F_DUPFD_CLOEXEC, 0) }
+    }
+
+    /// The same pipe or terminal, opened again for writing without blocking; nil if it cannot be.
+    func reopenedForWriting() -> DescriptorHolder? {
+        owned { reactor_reopen_for_writing($0) }
+    }
+
+    private func owned(_ open: (CInt) -> CInt) -> DescriptorHolder? {
+        let number = try? use { (number) throws(Errno) in try SystemCall.make { open(number) } }
+        return number.map { DescriptorHolder($0, closesWhenDone: true) }
     }
 }
 
-extension DescriptorHolder {
-    /// Whether reads and writes return when they would block (`O_NONBLOCK`).
-    var isNonBlocking: Bool {
-        let flags = try? use { (number) throws(Errno) in try SystemCall.make { fcntl(number, F_GETFL) } }
-        return flags.map { $0 & O_NONBLOCK != 0 } ?? true
-    }
-
-    var isPipe: Bool { fileType == S_IFIFO }
-
-    private var fileType: mode_t? {
-        var status = stat()
-        let code = try? use { (number) throws(Errno) in try SystemCall.make { unsafe fstat(number, &status) }
-        }
-        return code == nil ? nil : status.st_mode & S_IFMT
-    }
-
-    /// Another descriptor of the same open file (fcntl(2), `F_DUPFD_CLOEXEC`); nil if there is none to be had.
-    func duplicate() -> DescriptorHolder? {
-        let number = try? use { (number) throws(Errno) in
-            try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) }
-        }
-        return number.map { DescriptorHolder($0, closesWhenDone: true) }
-    }
-
-    /// The same pipe or terminal, opened once more and non-blocking; nil if that cannot be.
-    func reopenedForWriting() -> DescriptorHolder? {
-        let number = try? use { (number) throws(Errno) in
-            try SystemCall.make { reactor_reopen_for_writing(number) }
-        }
-        return number.map { DescriptorHolder($0, closesWhenDone: true) }
-    }
+extension stat {
+    /// One of the `S_IF` constants.
+    var fileType: mode_t { st_mode & S_IFMT }
 }

@@ -5,20 +5,20 @@ import SystemPackage
 
 /// One libevent base: waits for descriptors, an alarm and a wake-up, and records what became ready.
 ///
-/// It never calls user code, so it is never entered twice (`event_base_loop` is not re-entrant). Confined to the thread
-/// of the run loop that owns it.
+/// It never calls the client's code, so it is never re-entered, as `event_base_loop` must not be. Confined to
+/// the thread of the run loop that owns it.
 final class Poller {
     private let base: EventBase
-    /// The loop's, shared with its other pollers.
+    /// Shared with the loop's other pollers.
     private let waker: Waker
-    /// Tells the loop's pollers apart.
+    /// Distinguishes the loop's pollers.
     private let number: Int32
     private let counterEvent: Registration
     private let alarmEvent: Registration
 
     init(number: Int32, waker: Waker) throws(Errno) {
         let base = try EventBase(counter: waker.counter)
-        // Edge-triggered: neither the counter nor the alarm has to be read to be quiet again.
+        // Edge-triggered: the counter and the alarm need not be read to stop being reported.
         let kind = EV_READ | EV_ET
         counterEvent = try unsafe Registration(
             of: waker.counter, kind, on: base, ignoreReadiness, context: waker)
@@ -26,15 +26,15 @@ final class Poller {
         (self.base, self.waker, self.number) = (base, waker, number)
     }
 
-    /// Gets ready for a wait, and returns the event counter (eventfd(2)) that ends it when one is added to it.
+    /// Prepares a wait, and returns the event counter (eventfd(2)) that ends it when incremented.
     @inline(__always)
     func prepareToWait() -> CInt {
         waker.prepare(for: number)
         return waker.counter
     }
 
-    /// Asks the kernel once, waiting until `time` at the latest, and records what is ready. It does not wait for
-    /// `.min`, and without end for `.max`.
+    /// Asks the kernel once, waiting until `time` at the latest, and records what is ready. `.min` means not
+    /// to wait, `.max` to wait without a limit.
     @inline(always)
     func poll(until time: Int64) {
         if time == .min { return base.loop(EVLOOP_ONCE | EVLOOP_NONBLOCK) }
@@ -42,27 +42,28 @@ final class Poller {
         base.loop(EVLOOP_ONCE)
     }
 
-    /// Has `callback` called with `context` when `descriptor` is ready for `interest`, until the registration ends.
+    /// Calls `callback` with `context` when `descriptor` is ready for `interest`, until the registration
+    /// ends.
     ///
     /// - Parameters:
-    ///   - holder: What closes the descriptor, if another thread may do that meanwhile.
+    ///   - holder: Closes the descriptor, if another thread may do that meanwhile.
     ///   - context: Outlives the registration, which it owns.
     @unsafe
     func register(
         _ descriptor: CInt, of holder: DescriptorHolder?, for interest: Readiness, _ callback: Callback,
         context: AnyObject
     ) throws(Errno) -> Registration {
-        if base.isOfParent { Fork.refuse() }
+        if base.belongsToParent { ProcessIdentity.refuseParentsLoop() }
         let kind = interest == .readable ? EV_READ : EV_WRITE
         return try unsafe Registration(
             of: descriptor, kind, on: base, callback, context: context, holder: holder)
     }
 
-    /// Called with the descriptor, what libevent says of it, and the context.
+    /// Receives the descriptor, libevent's events, and the context.
     typealias Callback = event_callback_fn
 }
 
-/// A kernel registration. The end of its life is the deregistration.
+/// A kernel registration. Its deinitializer deregisters.
 @safe
 struct Registration: ~Copyable {
     private let event: OpaquePointer
@@ -70,8 +71,8 @@ struct Registration: ~Copyable {
     private let holder: DescriptorHolder?
 
     /// - Parameters:
-    ///   - context: What `callback` is called with. It outlives the registration, which it owns.
-    ///   - holder: What the descriptor is deregistered by if it is closed before the registration ends.
+    ///   - context: Passed to `callback`. It outlives the registration, which it owns.
+    ///   - holder: Deregisters the descriptor if it is closed before the registration ends.
     fileprivate init(
         of descriptor: CInt, _ kind: CInt, on base: EventBase, _ callback: event_callback_fn,
         context: AnyObject, holder: DescriptorHolder? = nil
@@ -95,7 +96,7 @@ struct Registration: ~Copyable {
     }
 
     deinit {
-        guard !base.isOfParent else { return }
+        guard !base.belongsToParent else { return }
         guard let holder else { return unsafe event_free(event) }
         let event = unsafe event
         holder.endWatch(by: base.epoll) { unsafe event_free(event) }
@@ -106,33 +107,33 @@ struct Registration: ~Copyable {
     }
 }
 
-/// The epoll(7) of a libevent base. The base belongs to its loop's thread; this may be used by any.
+/// The epoll(7) of a libevent base. The base belongs to its loop's thread; any thread may use this.
 final class Epoll: Sendable {
     /// -1 once it is closed.
     private let number: Mutex<CInt>
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
     fileprivate init(_ number: CInt) { self.number = Mutex(number) }
 
-    /// Deregisters a descriptor that is about to be closed: afterwards the kernel finds no registration by its number.
+    /// Deregisters a descriptor that is about to be closed. Its number has no registration afterwards.
     func remove(_ descriptor: CInt) {
         // A child of fork(2) shares its parent's epoll.
-        guard forks == Fork.count else { return }
+        guard process.isCurrent else { return }
         number.withLock { _ = reactor_epoll_remove($0, descriptor) }
     }
 
-    /// Its number is about to be closed.
-    fileprivate func end() { if forks == Fork.count { number.withLock { $0 = -1 } } }
+    /// The epoll is about to be closed.
+    fileprivate func end() { if process.isCurrent { number.withLock { $0 = -1 } } }
 }
 
-/// libevent's own part, which outlives every registration on it.
+/// The libevent base, which outlives every registration on it.
 @safe
 private final class EventBase {
     fileprivate let pointer: OpaquePointer
     fileprivate let epoll: Epoll
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
-    /// Held while a base is made, so that two loops do not count on the same descriptors.
+    /// Locked while a base is created, so that two loops do not rely on the same free descriptors.
     private static let making = Mutex(())
 
     /// - Parameter counter: A descriptor that no base of another loop watches.
@@ -154,20 +155,21 @@ private final class EventBase {
         throw .resourceBusy
     }
 
-    /// Makes a base, and returns with it the number that its epoll(7) has unless another thread has taken that meanwhile.
+    /// Creates a base, and returns it with the number of its epoll(7), unless another thread has taken that
+    /// number meanwhile.
     private static func make() throws(Errno) -> (number: CInt, OpaquePointer) {
         guard let configuration = unsafe event_config_new() else { throw .noMemory }
         defer { unsafe event_config_free(configuration) }
-        // No cached time: libevent has no timers here, and would ask for the time in every pass.
+        // No cached time: the base has no timers, and would read the clock in every pass.
         let flags =
             EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
             | EVENT_BASE_FLAG_NO_CACHE_TIME.rawValue
         unsafe event_config_set_flag(configuration, CInt(flags))
         unsafe event_config_require_features(
             configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_O1.rawValue))
-        // Only the address leaves the lock: what is behind it belongs to this thread.
+        // Only the address leaves the lock: the base belongs to this thread.
         let (number, address) = try making.withLock { _ throws(Errno) in
-            // Just before, as other threads take descriptors too.
+            // Immediately before, as other threads open descriptors too.
             let number = try SystemCall.make { reactor_descriptors_for_poller() }
             return (number, unsafe UInt(bitPattern: event_base_new_with_config(configuration)))
         }
@@ -177,10 +179,11 @@ private final class EventBase {
 
     deinit {
         epoll.end()
-        if !isOfParent { unsafe event_base_free(pointer) }
+        if !belongsToParent { unsafe event_base_free(pointer) }
     }
 
-    /// Whether `number` is the base's epoll, which libevent does not tell: what the base watches is registered there.
+    /// Whether `number` is the base's epoll, which libevent does not expose: the descriptors that the base
+    /// watches are registered there.
     private static func isEpoll(
         _ number: CInt, of base: OpaquePointer, _ counter: CInt
     ) throws(Errno) -> Bool {
@@ -191,23 +194,23 @@ private final class EventBase {
         return reactor_epoll_remove(number, counter)
     }
 
-    /// Whether it was made before the process was forked, and so is the parent's. The child has the same epoll: what it
-    /// changed there would change in the parent.
-    var isOfParent: Bool { forks != Fork.count }
+    /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
+    /// here would be one in the parent.
+    var belongsToParent: Bool { !process.isCurrent }
 
     @inline(__always)
     func loop(_ flags: CInt) { if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() } }
 
-    /// Polling again would return at once, for ever.
+    /// Polling again would return at once, again and again.
     @inline(never)
     private static func refuse() -> Never {
         fatalError(
-            "a run loop cannot poll any more (\(Errno(rawValue: errno))): "
-                + "other code has probably closed the loop's descriptors")
+            "event_base_loop failed (\(Errno(rawValue: errno))): other code has probably closed the run loop's "
+                + "epoll(7), eventfd(2) or timerfd(2) descriptor")
     }
 }
 
-// MARK: - libevent's callbacks: they record, and leave the serving to the loop
+// MARK: - libevent's callbacks: they record, and leave the dispatch to the loop
 
 private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
     unsafe Unmanaged<Waker>.fromOpaque(context.unsafelyUnwrapped).takeUnretainedValue().alarmRang()
@@ -215,8 +218,8 @@ private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
 
-/// libevent would print a refused descriptor to standard error; here it is an error of the call that asked. After a message
-/// of error severity libevent exits, so this traps first.
+/// Turns off libevent's message to standard error for a refused descriptor, which is an error of the
+/// registering call. After a message of error severity libevent exits, so this traps first.
 private let listenToLibevent: Void = unsafe event_set_log_callback { severity, message in
     guard severity == EVENT_LOG_ERR else { return }
     fatalError(

@@ -1,27 +1,27 @@
 import CReactorLibevent
 import Glibc
 
-/// What a descriptor is watched for, or has become ready for.
+/// What a descriptor is watched for, or is ready for.
 public struct Readiness: OptionSet, Sendable, Hashable {
-    /// The bits, in an order of this library's own.
+    /// The bits, in this library's own order.
     public let rawValue: UInt8
 
     /// Makes a set from its bits.
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
     /// A read would not block: there are bytes, a connection to accept, an end of file, or an error to
-    /// collect.
+    /// report.
     public static let readable = Readiness(rawValue: 1)
 
-    /// A write would not block: there is room, or an error to collect.
+    /// A write would not block: there is room, or an error to report.
     public static let writable = Readiness(rawValue: 2)
 }
 
 extension Readiness {
-    /// Asked for by the descriptor source's owner, whatever the kernel says.
+    /// Signalled by the source's owner, whatever the kernel reports.
     static let raised = Readiness(rawValue: 128)
 
-    /// What poll(2) says; an error or a hang-up counts as both.
+    /// The result of poll(2). An error or a hang-up counts as both.
     init(poll events: CInt) {
         let either = CInt(POLLERR | POLLHUP)
         var set: Readiness = []

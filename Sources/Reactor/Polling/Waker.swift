@@ -1,17 +1,17 @@
 import CReactorLinux
 import SystemPackage
 
-/// What ends the waits of one loop: an event counter that other threads add to, and an alarm.
+/// Ends the waits of one loop: an event counter that other threads increment, and an alarm.
 ///
-/// One for all modes of a loop, as descriptors are scarce. The pollers of the modes watch both edge-triggered, so that
-/// neither has to be read to be quiet again; only when another poller than the last waits, what woke that one is
-/// cleared.
+/// One for all modes of a loop, as descriptors are scarce. The modes' pollers watch both edge-triggered, so
+/// that neither has to be read to stop being reported. When another poller than the last one waits, the
+/// events of the last one are cleared first.
 final class Waker {
     private let ownedCounter: OwnedDescriptor
     private let ownedAlarm: OwnedDescriptor
-    /// When the alarm rings; `.max` when it is not set, or has rung.
+    /// When the alarm goes off; `.max` when it is not set, or has gone off.
     private var alarmTime = Int64.max
-    /// The number of the poller that waited last; none has this one.
+    /// The number of the poller that waited last; initially none.
     private var lastWaiting = Int32.min
 
     init() throws(Errno) {
@@ -19,18 +19,18 @@ final class Waker {
         ownedAlarm = try .alarm()
     }
 
-    /// The event counter (eventfd(2)) that ends a wait when one is added to it.
+    /// The event counter (eventfd(2)) that ends a wait when incremented.
     var counter: CInt { ownedCounter.number }
 
     var alarm: CInt { ownedAlarm.number }
 
-    /// Has the alarm ring at `time`; never for `.max`.
+    /// Sets the alarm to `time`; `.max` means never.
     @inline(__always)
     func setAlarm(_ time: Int64) {
         if time != alarmTime { armAlarm(time) }
     }
 
-    /// Arming is dear on virtual machines (from 0.6 to 15 µs), so it happens only when the time is another.
+    /// Setting it takes from 0.6 to 15 µs on virtual machines, so it happens only when the time changes.
     @inline(never)
     private func armAlarm(_ time: Int64) {
         alarmTime = time
@@ -39,15 +39,15 @@ final class Waker {
 
     func alarmRang() { alarmTime = .max }
 
-    /// Makes sure that the poller with this number is not woken by what has woken another. To be called before other
-    /// threads are told to add to the counter.
+    /// Keeps the poller with this number from being woken by what woke another. Called before other threads
+    /// are asked to increment the counter.
     @inline(__always)
     func prepare(for poller: Int32) {
         if lastWaiting != poller { clear(for: poller) }
     }
 
-    /// An edge that a poller has not seen yet is not reported when there is nothing to read any more. Setting the alarm,
-    /// to whatever time, does that for the alarm.
+    /// The kernel drops an edge that a poller has not seen when there is nothing left to read. Setting the
+    /// alarm, to any time, drops its edge.
     @inline(never)
     private func clear(for poller: Int32) {
         (lastWaiting, alarmTime) = (poller, .min)

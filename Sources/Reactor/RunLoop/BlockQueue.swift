@@ -1,4 +1,13 @@
-/// Blocks that wait for a pass, first in, first out.
+/// A block from another thread, on its way to the loop.
+struct PostedBlock {
+    let modes: ModeSet
+    /// Whether running it counts as having handled a source.
+    let isSource: Bool
+    /// Nil once the loop has taken it.
+    var body: (@Sendable () -> Void)?
+}
+
+/// Blocks that wait for a pass, in the order of posting.
 struct BlockQueue {
     /// A block, numbered in the order of posting so that several queues can be run as one.
     struct Entry {
@@ -20,21 +29,21 @@ struct BlockQueue {
         entries.removeAll(keepingCapacity: entries.capacity <= Self.keptCapacity)
     }
 
-    /// Takes out everything.
+    /// Removes and returns everything.
     mutating func take() -> BlockQueue {
         var taken = BlockQueue()
         swap(&taken, &self)
         return taken
     }
 
-    /// Storage beyond this is given back after a burst.
+    /// Storage for up to this many entries, some 130 KB, is kept for reuse; what a burst needed beyond that is freed.
     static let keptCapacity = 4096
 }
 
-/// The blocks of several modes: a queue for each set of modes that was ever posted to, so that a block waits in one
-/// place, and leaves nothing in the others.
+/// The blocks for several modes: a queue for each set of modes that was ever posted to, so that a block waits in one
+/// place and leaves nothing in other queues when it runs.
 ///
-/// A program names few such sets, and makes them from a fixed set of names, as its modes.
+/// A program uses few such sets, made from a fixed set of names.
 struct SharedBlocks {
     private var queues: [(modes: ModeSet, blocks: BlockQueue)] = []
 
@@ -47,8 +56,8 @@ struct SharedBlocks {
         }
     }
 
-    /// Moves every entry that one of `modes` may run to the end of `batch`; says of each mode, those others included,
-    /// how many it has lost.
+    /// Moves every entry that one of `modes` may run to the end of `batch`. Calls `noteLoss` with each mode of those
+    /// entries, other modes included, and how many it has lost.
     mutating func drain(
         _ modes: [RunLoop.Mode], into batch: inout [BlockQueue.Entry], _ noteLoss: (RunLoop.Mode, Int) -> Void
     ) {

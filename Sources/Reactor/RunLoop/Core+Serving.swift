@@ -1,22 +1,19 @@
-import Synchronization
-
 // The phases of a pass.
 
 extension RunLoop.Core {
     // MARK: Observers
 
     @inline(__always)
-    func notify(_ activity: RunLoop.Activities, _ groups: RunLoop.Groups) {
-        if groups.observedActivities.contains(activity) { callObservers(of: activity, groups) }
+    func notify(_ activity: RunLoop.Activities, _ mode: RunLoop.RunningMode) {
+        if mode.observedActivities.contains(activity) { callObservers(of: activity, mode) }
     }
 
-    /// Calls the observers of one activity. The list is taken first: one that is added meanwhile waits for
-    /// the next time.
+    /// Calls the observers of one activity. An observer that is added meanwhile waits for the next time.
     @inline(never)
-    private func callObservers(of activity: RunLoop.Activities, _ groups: RunLoop.Groups) {
-        var observers = groups.own.observers.inOrder()
-        if !groups.common.observers.isEmpty {
-            observers += groups.common.observers.inOrder()
+    private func callObservers(of activity: RunLoop.Activities, _ mode: RunLoop.RunningMode) {
+        var observers = mode.own.observers.inOrder()
+        if !mode.common.observers.isEmpty {
+            observers += mode.common.observers.inOrder()
             observers.sort { $0.precedes($1) }
         }
         for entry in observers where entry.observer.activities.contains(activity) {
@@ -28,35 +25,34 @@ extension RunLoop.Core {
 
     /// Runs the jobs, and the blocks that have been posted so far; true if one of them counts as a source.
     @inline(__always)
-    func runBlocks(_ groups: RunLoop.Groups) -> Bool {
+    func runBlocks(_ mode: RunLoop.RunningMode) -> Bool {
         collect()
-        return groups.blockCount > 0 && runWaitingBlocks(groups)
+        return mode.blockCount > 0 && runPendingBlocks(mode)
     }
 
     @inline(never)
-    private func runWaitingBlocks(_ groups: RunLoop.Groups) -> Bool {
-        var handled = !waitingExecutors.isEmpty && runJobs(groups)
-        guard groups.blockCount > 0 else { return handled }
+    private func runPendingBlocks(_ mode: RunLoop.RunningMode) -> Bool {
+        var handled = !waitingExecutors.isEmpty && runJobs(mode)
+        guard mode.blockCount > 0 else { return handled }
         var batch: [BlockQueue.Entry] = []
         swap(&batch, &spareBatch)
-        takeBlocks(groups, into: &batch)
+        takeBlocks(mode, into: &batch)
         handled = run(&batch) || handled
         batch.removeAll(keepingCapacity: batch.capacity <= BlockQueue.keptCapacity)
         if spareBatch.capacity < batch.capacity { swap(&batch, &spareBatch) }
         return handled
     }
 
-    /// Moves the blocks that wait in the groups' own queues, and in those that they share with other modes, to
-    /// `batch`, in the order of posting.
-    private func takeBlocks(_ groups: RunLoop.Groups, into batch: inout [BlockQueue.Entry]) {
-        let count = groups.blockCount
-        let own = groups.own.takeOwnBlocks(into: &batch)
-        let common = groups.common.takeOwnBlocks(into: &batch)
+    /// Moves the blocks that the running mode may run to `batch`, in the order of posting.
+    private func takeBlocks(_ mode: RunLoop.RunningMode, into batch: inout [BlockQueue.Entry]) {
+        let count = mode.blockCount
+        let own = mode.own.takeOwnBlocks(into: &batch)
+        let common = mode.common.takeOwnBlocks(into: &batch)
         guard own + common < count else {
             if own > 0, common > 0 { batch.sort { $0.sequence < $1.sequence } }
             return
         }
-        sharedBlocks.drain([groups.own.mode, groups.common.mode], into: &batch) { mode, count in
+        sharedBlocks.drain([mode.own.mode, mode.common.mode], into: &batch) { mode, count in
             state(of: mode).blockCount -= count
         }
         batch.sort { $0.sequence < $1.sequence }
@@ -74,18 +70,18 @@ extension RunLoop.Core {
 
     // MARK: Signalled sources
 
-    /// Serves the sources that were signalled before now, or the first of them; true if any was served.
+    /// Performs the sources that were signalled before now, or only the first of them; true if any was performed.
     @inline(__always)
-    func performSignalledSources(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
+    func performSignalledSources(_ mode: RunLoop.RunningMode, onlyFirst: Bool) -> Bool {
         collect()
-        return groups.haveSignals && performSources(groups, onlyFirst: onlyFirst)
+        return mode.hasSignals && performSources(mode, onlyFirst: onlyFirst)
     }
 
     @inline(never)
-    private func performSources(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
-        let limit = Signal.next()
+    private func performSources(_ mode: RunLoop.RunningMode, onlyFirst: Bool) -> Bool {
+        let limit = RunLoop.Source.Signal.next()
         var performed = false
-        while let (source, signal) = nextSignalled(groups, before: limit) {
+        while let (source, signal) = nextSignalled(mode, before: limit) {
             guard source.perform(signal, in: self) else { continue }
             performed = true
             if onlyFirst { break }
@@ -94,10 +90,10 @@ extension RunLoop.Core {
     }
 
     private func nextSignalled(
-        _ groups: RunLoop.Groups, before limit: Signal
-    ) -> (RunLoop.Source, Signal)? {
-        let own = groups.own.signals.first(before: limit)
-        let common = groups.common.signals.first(before: limit)
+        _ mode: RunLoop.RunningMode, before limit: RunLoop.Source.Signal
+    ) -> (RunLoop.Source, RunLoop.Source.Signal)? {
+        let own = mode.own.signals.first(before: limit)
+        let common = mode.common.signals.first(before: limit)
         guard let first = own, let other = common else {
             return (own ?? common).map { ($0.source, $0.signal) }
         }
@@ -105,12 +101,109 @@ extension RunLoop.Core {
         return (next.source, next.signal)
     }
 
+    // MARK: Timers
+
+    /// Fires the timers that are due, in the order of their dates. A timer that gets its date meanwhile waits for the next
+    /// pass.
+    @inline(__always)
+    func fireTimers(_ mode: RunLoop.RunningMode) {
+        if mode.hasTimers { fireDueTimers(mode) }
+    }
+
+    @inline(never)
+    private func fireDueTimers(_ mode: RunLoop.RunningMode) {
+        let now = Deadline.now.uptimeNanoseconds
+        let limit = nextSequence()
+        while let (timer, place) = suspendNext(mode, at: now, addedBefore: limit) {
+            fire(timer, from: place, at: now)
+        }
+    }
+
+    /// The next timer to fire. It is suspended while its callback runs: it neither fires in a nested activation nor wakes
+    /// one.
+    @inline(__always)
+    private func suspendNext(
+        _ mode: RunLoop.RunningMode, at now: Int64, addedBefore limit: UInt64
+    ) -> (Timer, Place)? {
+        let (own, common) = (mode.own, mode.common)
+        guard !common.timers.isEmpty, let other = common.timers.firstDue(at: now, addedBefore: limit) else {
+            return suspendFirstDue(of: own, at: now, addedBefore: limit)
+        }
+        let first = own.timers.firstDue(at: now, addedBefore: limit)
+        let state = first?.precedes(other) == true ? own : common
+        return suspendFirstDue(of: state, at: now, addedBefore: limit)
+    }
+
+    @inline(__always)
+    private func suspendFirstDue(
+        of state: ModeState, at now: Int64, addedBefore limit: UInt64
+    ) -> (Timer, Place)? {
+        guard let (timer, slot) = state.timers.suspendFirstDue(at: now, addedBefore: limit) else {
+            return nil
+        }
+        return (timer, Place(mode: state.mode, slot: slot))
+    }
+
+    private func fire(_ timer: Timer, from place: Place, at now: Int64) {
+        guard let handler = begin(timer, from: place, at: now) else { return }
+        handler(timer)
+        finish(timer)
+    }
+
+    /// Begins a firing; nil if the timer has been moved, removed or invalidated, and the queues have yet to follow.
+    private func begin(_ timer: Timer, from place: Place, at now: Int64) -> Timer.Handler? {
+        timer.state.withLock { state in
+            guard state.isIn(identity), state.isRegistered(at: place), state.due <= now, !state.isFiring
+            else {
+                update(timer, &state)
+                return nil
+            }
+            state.isFiring = true
+            state.isMoved = false
+            if state.hasOtherPlaces { suspend(state.places) }
+            return state.handlerToCall()
+        }
+    }
+
+    private func suspend(_ places: Places) {
+        for place in places { state(of: place.mode).timers.suspend(place.slot) }
+    }
+
+    private func finish(_ timer: Timer) {
+        guard timer.period > 0 else { return finishForGood(timer) }
+        let now = Deadline.now.uptimeNanoseconds
+        let otherLoop = timer.state.withLock { state -> RunLoop? in
+            state.isFiring = false
+            state.advance(by: timer.period, now: now)
+            resume(timer, &state)
+            // The callback may have moved the timer to another loop, which has suspended it until now.
+            return state.isIn(identity) ? nil : state.loop
+        }
+        otherLoop?.update(timer)
+    }
+
+    /// As ``update(_:_:)``, the short way for a timer that is where it was.
+    private func resume(_ timer: Timer, _ state: inout Timer.State) {
+        guard state.isIn(identity), let place = state.onlyPlace, place.mode == state.onlyMode else {
+            return update(timer, &state)
+        }
+        self.state(of: place.mode).timers.resume(place.slot, date: state.due, sequence: nextSequence())
+    }
+
+    private func finishForGood(_ timer: Timer) {
+        let handler = timer.state.withLock { state in
+            state.isFiring = false
+            return state.invalidate()
+        }
+        handler.release()
+    }
+
     // MARK: Event sources
 
-    /// Serves what is ready, or the first of it; true if any handler was called.
+    /// Serves what is ready, or only the first of it; true if any handler was called.
     @inline(always)
-    func serveReady(_ groups: RunLoop.Groups, onlyFirst: Bool) -> Bool {
-        let ready = groups.ready
+    func serveReady(_ mode: RunLoop.RunningMode, onlyFirst: Bool) -> Bool {
+        let ready = mode.ready
         guard !ready.isEmpty else { return false }
         let round = ready.beginRound()
         var handled = false

@@ -2,49 +2,50 @@ import CReactorLinux
 import Synchronization
 
 extension RunLoop {
-    /// What a loop's own thread knows: the modes, what is filed in them, and the activation under way.
+    /// The part of a loop that only its own thread uses: the modes with the items registered in them, the commands and
+    /// blocks from the inbox, and the passes (`RunLoop+Run.swift`).
     final class Core {
-        let home: LoopIdentity
+        let identity: LoopIdentity
         let inbox: Inbox
         /// The loop, which owns this. Set when its thread first asks for it.
         private(set) unowned var loop: RunLoop!
         /// By the modes' numbers.
         private var states: [OwnedModeState?] = []
-        /// What all common modes share.
+        /// Shared by all common modes.
         private let ownedCommonItems: OwnedModeState
-        /// What the other modes share: nothing, ever.
+        /// Shared by all other modes; always empty.
         private let ownedNoItems = OwnedModeState(.nowhere)
-        /// The common set, as far as it has come home: a pass asks for it without a lock.
+        /// The loop's common set, as far as this thread has taken it in: a pass reads it without a lock.
         private(set) var commonModes = RunLoop.firstCommonModes
-        /// Numbers everything that has an order of arrival.
+        /// Numbers everything that is ordered by arrival.
         private var lastSequence: UInt64 = 0
-        /// Storage that collecting the inbox uses again and again.
+        /// Storage that collecting the inbox reuses.
         private var collected = Inbox.Contents()
-        /// The commands that are being carried out, and which of them is next.
+        /// The commands being carried out, and the index of the next one.
         private var commands: [Inbox.Command] = []
         private var nextCommand = 0
-        /// What waits until there are no more commands, and which of it is next.
+        /// The commands that wait until the others have been carried out, and the index of the next one.
         private var registrations: [Inbox.Command] = []
         private var nextRegistration = 0
         private var isRegistering = false
-        /// The blocks that wait for several modes.
+        /// The blocks for several modes.
         var sharedBlocks = SharedBlocks()
-        /// Storage that running blocks uses again and again; empty while a sweep is using it.
+        /// Storage that running blocks reuses; empty while a sweep uses it.
         var spareBatch: [BlockQueue.Entry] = []
         /// The executors that have jobs to run.
         var waitingExecutors: [RunLoop.Executor] = []
         /// What ends waits; made with the first mode's poller.
         var waker: Waker?
-        /// How late this thread's waits may be by the kernel's own rule, in nanoseconds.
+        /// The thread's timer slack (prctl(2)), in nanoseconds: the kernel may end a wait that much later.
         private(set) var timerSlack: Int64 = 0
-        /// What serves libdispatch's main queue; only the main loop has one, from its first activation on.
+        /// The source that drains libdispatch's main queue; only the main loop has one, from its first activation on.
         var mainQueue: DescriptorSource?
-        /// Whether it could not be watched yet, for want of descriptors.
+        /// Whether the main queue could not be watched yet because there were no descriptors.
         var lacksMainQueue = false
         private(set) var isMain = false
 
-        init(home: LoopIdentity, inbox: Inbox) {
-            self.home = home
+        init(identity: LoopIdentity, inbox: Inbox) {
+            self.identity = identity
             self.inbox = inbox
             ownedCommonItems = OwnedModeState(.common, shared: ownedNoItems.state)
         }
@@ -69,7 +70,7 @@ extension RunLoop {
         private func makeState(of mode: Mode) -> ModeState {
             let shared = commonModes.contains(mode) ? ownedCommonItems.state : ownedNoItems.state
             let owned = OwnedModeState(mode, shared: shared)
-            // A copy, as nothing may look at the states while they change.
+            // Changed as a copy: nothing may read the property while it changes.
             var states = states
             while states.count <= Int(mode.index) { states.append(nil) }
             states[Int(mode.index)] = owned
@@ -86,8 +87,7 @@ extension RunLoop {
 
         var commonItems: ModeState { ownedCommonItems.state }
 
-        /// What a pass in `mode` looks at.
-        func groups(of mode: Mode) -> Groups { Groups(own: state(of: mode)) }
+        func running(_ mode: Mode) -> RunningMode { RunningMode(own: state(of: mode)) }
 
         var knownStates: [ModeState] {
             let states = states
@@ -101,16 +101,16 @@ extension RunLoop {
             knownState(of: mode)?.shared = commonItems
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) {
-                timer.state.withLock { file(timer, &$0) }
+                update(timer)
             }
             for source in states.flatMap({ $0.sources.members }) { source.change(in: loop) { _ in } }
-            for observer in states.flatMap({ $0.observers.members }) { update(observer) { _ in } }
-            for source in states.flatMap({ $0.eventSources.members }) { refile(source) }
+            for entry in states.flatMap({ $0.observers.inOrder() }) { update(entry.observer) { _ in } }
+            for source in states.flatMap({ $0.eventSources.members }) { updateLeniently(source) }
         }
 
         // MARK: The inbox
 
-        /// Takes in what other threads have left.
+        /// Takes in what other threads have posted.
         @inline(__always)
         func collect() {
             if inbox.hasSomething || nextCommand < commands.count { collectContents() }
@@ -133,8 +133,8 @@ extension RunLoop {
         /// Whether commands are being carried out, and this is not the last of them.
         var hasMoreCommands: Bool { nextCommand < commands.count }
 
-        /// Has `command`, which registers a descriptor, carried out after the other commands: one of them may unregister
-        /// what had the same number.
+        /// Carries out `command`, which registers a descriptor, after the other commands: one of them may unregister an
+        /// earlier descriptor of the same number.
         func registerLater(_ command: @escaping Inbox.Command) { registrations.append(command) }
 
         private func takeContents() {
@@ -152,7 +152,7 @@ extension RunLoop {
             }
             commands.removeAll(keepingCapacity: true)
             nextCommand = 0
-            for source in contents.signalled { source.fileSignal(in: self) }
+            for source in contents.signalled { source.receiveSignal(in: self) }
             contents.commands.removeAll(keepingCapacity: true)
             contents.signalled.removeAll(keepingCapacity: true)
             contents.blocks.removeAll(keepingCapacity: contents.blocks.capacity <= BlockQueue.keptCapacity)
@@ -173,18 +173,18 @@ extension RunLoop {
 
         // MARK: The end
 
-        /// Releases everything, when the thread ends. What that calls can still ask for this loop, but
-        /// neither run it nor add to it.
+        /// Releases everything when the thread ends. Code that this calls can still get the loop, but neither run it nor
+        /// add to it.
         func end() {
             inbox.close()
             collect()
             checkJobsFinished()
             let states = knownStates
-            for timer in states.flatMap({ $0.timers.elements }) { forget(timer) }
+            for timer in states.flatMap({ $0.timers.elements }) { release(timer) }
             for source in states.flatMap({ $0.sources.members }) {
                 source.change(in: loop) { $0 = Membership() }
             }
-            for observer in states.flatMap({ $0.observers.members }) { observer.invalidate() }
+            for entry in states.flatMap({ $0.observers.inOrder() }) { entry.observer.invalidate() }
             for source in states.flatMap({ $0.eventSources.members }) {
                 source.loopEnded(loop)
                 source.end()

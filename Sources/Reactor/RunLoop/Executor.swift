@@ -76,7 +76,7 @@ extension RunLoop {
         fileprivate init(_ loop: RunLoop, _ modes: ModeSet) {
             self.modes = modes
             (identity, isMain, inbox) = (loop.identity, loop.isMain, loop.inbox)
-            waiting = LoopBound(Waiting(), home: loop.identity)
+            waiting = LoopBound(Waiting(), owner: loop.identity)
         }
 
         // MARK: For the runtime
@@ -122,7 +122,7 @@ extension RunLoop {
         }
 
         private func refuse() -> Never {
-            if inbox.isOfParent { Fork.refuse() }
+            if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
             fatalError(
                 "A job was enqueued on the \(loopName), whose thread has ended: end the tasks before the thread."
             )
@@ -149,8 +149,8 @@ extension RunLoop {
             if wasEmpty, !waiting.jobs.isEmpty { core.addWaiting(self) }
         }
 
-        fileprivate func isServed(in groups: RunLoop.Groups) -> Bool {
-            modes.contains(groups.own.mode) || modes.contains(groups.common.mode)
+        fileprivate func isServed(in mode: RunLoop.RunningMode) -> Bool {
+            modes.contains(mode.own.mode) || modes.contains(mode.common.mode)
         }
 
         fileprivate func wasServed(by sweep: UInt64) -> Bool { waiting.value.sweep == sweep }
@@ -199,14 +199,14 @@ extension RunLoop.Core {
         for mode in executor.modes.members { state(of: mode).blockCount -= 1 }
     }
 
-    /// Runs the jobs that wait for the groups' modes; true if there were any.
+    /// Runs the jobs that wait for the running mode; true if there were any.
     @inline(never)
-    func runJobs(_ groups: RunLoop.Groups) -> Bool {
+    func runJobs(_ mode: RunLoop.RunningMode) -> Bool {
         let sweep = nextSequence()
         var handled = false
         // Looked up anew each time: a job that runs the loop changes who waits.
         while let executor = waitingExecutors.first(where: {
-            $0.isServed(in: groups) && !$0.wasServed(by: sweep)
+            $0.isServed(in: mode) && !$0.wasServed(by: sweep)
         }) {
             executor.runJobs(in: self, sweep: sweep)
             handled = true
@@ -216,7 +216,7 @@ extension RunLoop.Core {
 
     /// Runs the jobs that wait for `mode`, and those that they enqueue, before the loop's thread ends.
     func finishJobs(in mode: RunLoop.Mode) {
-        repeat { collect() } while runJobs(groups(of: mode))
+        repeat { collect() } while runJobs(running(mode))
     }
 
     /// Traps if jobs or tasks wait while the loop ends.

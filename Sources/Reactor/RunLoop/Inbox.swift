@@ -1,23 +1,13 @@
 import Glibc
 import Synchronization
 
-/// A block that waits for a pass in one of its modes.
-struct PostedBlock {
-    let modes: ModeSet
-    /// Whether running it counts as having handled a source.
-    let isSource: Bool
-    /// Nil once the loop has taken it.
-    var body: (@Sendable () -> Void)?
-}
-
-/// What other threads leave for a loop, and what they may know about it. The only part of a loop that they
-/// touch.
+/// What other threads post to a loop, and what they may know about it: the only part of a loop that they touch.
 ///
-/// One mutex, and an event counter (eventfd(2)) that is written only while the loop sleeps: a burst of posts
+/// It has one mutex, and an event counter (eventfd(2)) that is written only while the loop sleeps: a burst of posts
 /// costs one system call.
 final class Inbox: Sendable {
-    /// A change to what the loop serves. It may call `scheduled` and `cancelled` callbacks of sources, which may collect
-    /// again.
+    /// A change that the loop's thread carries out. It may call `scheduled` and `cancelled` callbacks of sources, which may
+    /// collect again.
     typealias Command = @Sendable (RunLoop.Core) -> Void
 
     struct Contents {
@@ -28,34 +18,34 @@ final class Inbox: Sendable {
         var executors: [RunLoop.Executor] = []
     }
 
-    /// What an activation finds, and restores when it ends.
-    struct Outer {
+    /// The state of the outer activation, which an activation restores when it ends.
+    struct OuterActivation {
         let mode: RunLoop.Mode?
         let isStopRequested: Bool
         let hasConsumedWakeUp: Bool
     }
 
     private let contents = Mutex(Contents())
-    /// Whether the loop's thread has ended. Set with `contents` locked: nothing comes in after it.
+    /// Whether the loop's thread has ended. Set with `contents` locked: nothing is posted after that.
     private let closed = Atomic(false)
-    /// Set whenever `contents` gets anything: spares a loop with nothing to collect the lock.
+    /// Set whenever anything is added to `contents`, so that a loop with nothing to collect need not lock.
     private let hasContents = Atomic(false)
-    /// The loop owes one more pass before it sleeps. With `sleepingOn` this is the handshake that loses no
-    /// wake-up: a poster sets this and then looks there, the loop sets that and then looks here.
+    /// Whether the loop must make one more pass before it sleeps. With `sleepingOn` this is the handshake that loses no
+    /// wake-up: a poster sets this and then reads `sleepingOn`; the loop sets `sleepingOn` and then reads this.
     private let wakeUpRequested = Atomic(false)
     /// The event counter of the poller that the loop sleeps in; -1 while it does not.
     private let sleepingOn = Atomic<CInt>(-1)
-    /// The activation has gone round for a wake-up, which an outer one may have been meant by.
+    /// Whether the activation has made a pass for a wake-up, which may have been meant for an outer activation.
     private let wakeUpConsumed = Atomic(false)
-    /// How many threads are about to write to the counter that they found in `sleepingOn`.
-    private let rousers = Atomic(0)
+    /// How many threads are about to write to the counter that they have read from `sleepingOn`.
+    private let pendingWrites = Atomic(0)
     private let stopRequested = Atomic(false)
     private let endRequested = Atomic(false)
     private let activations = Atomic(0)
     /// The running mode's index; -1 outside an activation.
     private let runningMode = Atomic<Int32>(-1)
     private let waiting = Atomic(false)
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
     // MARK: From any thread
 
@@ -66,63 +56,60 @@ final class Inbox: Sendable {
 
     var isWaiting: Bool { waiting.load(ordering: .relaxed) }
 
-    /// Whether it was made before the process was forked, and so is the parent's: the thread that would collect from it
-    /// is not in the child, and a lock may be held there for good.
+    /// Whether this process is a child of fork(2) and its parent made the inbox. The thread that would collect from it does
+    /// not exist in the child, and its lock may be held for good.
     @inline(__always)
-    var isOfParent: Bool { forks != Fork.count }
+    var belongsToParent: Bool { !process.isCurrent }
 
     func post(_ block: PostedBlock) {
-        leave { $0.blocks.append(block) }
-        rouse()
+        add { $0.blocks.append(block) }
+        wakeUp()
     }
 
-    /// False if the loop's thread has ended, and so the command is not taken in.
+    /// Posts a command; false if the loop's thread has ended.
     @discardableResult
     func post(_ command: @escaping Command) -> Bool {
-        guard leave({ $0.commands.append(command) }) else { return false }
-        rouse()
+        guard add({ $0.commands.append(command) }) else { return false }
+        wakeUp()
         return true
     }
 
     /// Whether the loop's thread has ended; in a child of fork(2), those of the parent's loops have.
-    var isClosed: Bool { closed.load(ordering: .relaxed) || isOfParent }
+    var isClosed: Bool { closed.load(ordering: .relaxed) || belongsToParent }
 
-    /// Remembers that `source` is signalled; unlike the others this does not wake the loop. False if the loop's thread
-    /// has ended.
-    func noteSignalled(_ source: RunLoop.Source) -> Bool { leave { $0.signalled.append(source) } }
+    /// Posts a signal of `source`; unlike the other posts this does not wake the loop. False if the loop's thread has
+    /// ended.
+    func postSignal(of source: RunLoop.Source) -> Bool { add { $0.signalled.append(source) } }
 
     /// Wakes the loop for jobs that wait in `executor`. False if the loop's thread has ended.
     func noteJobs(of executor: RunLoop.Executor) -> Bool {
-        guard leave({ $0.executors.append(executor) }) else { return false }
-        rouse()
+        guard add({ $0.executors.append(executor) }) else { return false }
+        wakeUp()
         return true
     }
-
-    func wakeUp() { rouse() }
 
     func stop() {
         guard activations.load(ordering: .relaxed) > 0 else { return }
         stopRequested.store(true, ordering: .releasing)
-        rouse()
+        wakeUp()
     }
 
-    /// Ends the outermost activation once its callout has returned, and leaves those that are nested in it
-    /// alone.
+    /// Ends the outermost activation once its callback has returned. Activations that are nested in it go on.
     func stopOutermost() {
         endRequested.store(true, ordering: .releasing)
-        rouse()
+        wakeUp()
     }
 
     var isEndRequested: Bool { endRequested.load(ordering: .acquiring) }
 
-    /// How much is waiting to be collected: for a dump.
-    var backlog: (blocks: Int, commands: Int, signals: Int) {
+    /// How much is waiting to be collected: for a description.
+    var pendingCounts: (blocks: Int, commands: Int, signals: Int) {
         contents.withLock { ($0.blocks.count, $0.commands.count, $0.signalled.count) }
     }
 
     @discardableResult
-    private func leave(_ change: (inout Contents) -> Void) -> Bool {
-        guard !isOfParent else { return false }
+    private func add(_ change: (inout Contents) -> Void) -> Bool {
+        guard !belongsToParent else { return false }
         return contents.withLock { contents in
             guard !closed.load(ordering: .relaxed) else { return false }
             change(&contents)
@@ -131,14 +118,14 @@ final class Inbox: Sendable {
         }
     }
 
-    /// An exchange rather than a store: `beginPass` then sees what every poster before it has left.
-    private func rouse() {
+    // An exchange rather than a store, so that `beginPass` sees everything that was posted before.
+    func wakeUp() {
         _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
         guard sleepingOn.load(ordering: .sequentiallyConsistent) >= 0 else { return }
-        rousers.add(1, ordering: .sequentiallyConsistent)
+        pendingWrites.add(1, ordering: .sequentiallyConsistent)
         let counter = sleepingOn.exchange(-1, ordering: .sequentiallyConsistent)
         if counter >= 0 { addOne(toEventCounter: counter) }
-        rousers.subtract(1, ordering: .releasing)
+        pendingWrites.subtract(1, ordering: .releasing)
     }
 
     // MARK: From the loop's thread
@@ -155,7 +142,7 @@ final class Inbox: Sendable {
     /// Whether there is something to collect.
     var hasSomething: Bool { hasContents.load(ordering: .acquiring) }
 
-    /// Exchanges what has come in for `empty`, whose storage is used again.
+    /// Exchanges what has been posted for `empty`, whose storage is reused.
     func collect(_ empty: inout Contents) {
         contents.withLock { contents in
             swap(&contents, &empty)
@@ -163,20 +150,20 @@ final class Inbox: Sendable {
         }
     }
 
-    /// Enters an activation, whose requests to stop are its own.
-    func beginActivation(in mode: RunLoop.Mode) -> Outer {
+    /// Begins an activation, which has its own requests to stop.
+    func beginActivation(in mode: RunLoop.Mode) -> OuterActivation {
         let outerMode = currentMode
         runningMode.store(mode.index, ordering: .relaxed)
         activations.add(1, ordering: .relaxed)
-        return Outer(
+        return OuterActivation(
             mode: outerMode,
             isStopRequested: stopRequested.exchange(false, ordering: .acquiringAndReleasing),
             hasConsumedWakeUp: wakeUpConsumed.exchange(false, ordering: .relaxed))
     }
 
-    /// Returns to the outer activation, which owes a pass for any wake-up that the inner one has gone round
-    /// for: what was posted may be the outer mode's.
-    func endActivation(_ outer: Outer) {
+    /// Returns to the outer activation, which must make a pass for any wake-up that the inner one has consumed: what was
+    /// posted may be for the outer mode.
+    func endActivation(_ outer: OuterActivation) {
         runningMode.store(outer.mode?.index ?? -1, ordering: .relaxed)
         // Before the activation is over, so that a `stop()` that comes between is not overwritten.
         stopRequested.store(outer.isStopRequested, ordering: .releasing)
@@ -193,7 +180,7 @@ final class Inbox: Sendable {
         return isEndRequested && activations.load(ordering: .relaxed) == 1
     }
 
-    /// Begins a pass: whoever asked for one before has got it, and what they left before is seen.
+    /// Begins a pass, which answers all requests for one so far: it sees everything that was posted before them.
     func beginPass() {
         // Most passes find nothing, and a look is cheaper than an exchange.
         guard wakeUpRequested.load(ordering: .acquiring),
@@ -202,24 +189,23 @@ final class Inbox: Sendable {
         wakeUpConsumed.store(true, ordering: .relaxed)
     }
 
-    /// Announces that the loop sleeps until `counter` is written. False if it owes a pass: then it must not
-    /// sleep.
+    /// Announces that the loop sleeps until `counter` is written. False if it must make a pass, and not sleep.
     @inline(always)
-    func fallAsleep(on counter: CInt) -> Bool {
+    func beginSleep(on counter: CInt) -> Bool {
         sleepingOn.store(counter, ordering: .sequentiallyConsistent)
         // A stop may have come after the last pass looked for one and before this one took its wake-up.
-        let owesPass = wakeUpRequested.load(ordering: .sequentiallyConsistent) || isStopRequested
-        if owesPass { awake() }
-        return !owesPass
+        let mustPass = wakeUpRequested.load(ordering: .sequentiallyConsistent) || isStopRequested
+        if mustPass { endSleep() }
+        return !mustPass
     }
 
-    func awake() { sleepingOn.store(-1, ordering: .relaxed) }
+    func endSleep() { sleepingOn.store(-1, ordering: .relaxed) }
 
-    /// Takes in nothing more, and waits for those who are writing to a counter that is about to be closed.
+    /// Refuses further posts, and waits for the threads that are writing to a counter that is about to be closed.
     func close() {
         contents.withLock { _ in closed.store(true, ordering: .relaxed) }
         sleepingOn.store(-1, ordering: .sequentiallyConsistent)
-        while rousers.load(ordering: .sequentiallyConsistent) > 0 { sched_yield() }
+        while pendingWrites.load(ordering: .sequentiallyConsistent) > 0 { sched_yield() }
     }
 
     func setWaiting(_ isWaiting: Bool) { waiting.store(isWaiting, ordering: .relaxed) }

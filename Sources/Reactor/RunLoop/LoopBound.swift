@@ -1,7 +1,7 @@
 import CReactorLinux
 import Synchronization
 
-/// The number of a run loop, unique for the life of the process: unlike a thread's, it is never used again.
+/// The number of a run loop, unique for the life of the process: unlike a thread's, it is never reused.
 struct LoopIdentity: Sendable, Hashable {
     let number: UInt64
 
@@ -11,67 +11,67 @@ struct LoopIdentity: Sendable, Hashable {
         LoopIdentity(number: last.add(1, ordering: .relaxed).newValue)
     }
 
-    /// That of the calling thread's loop.
+    /// The calling thread's loop.
     static var current: LoopIdentity { LoopIdentity(number: reactor_current_loop()) }
 
-    /// Whether the calling thread is the one that the loop belongs to.
+    /// Whether the loop is the calling thread's.
     var isCurrent: Bool { reactor_current_loop() == number }
 }
 
-/// A value that only its run loop's thread may touch; any other thread traps.
+/// A value that only its run loop's thread may use; on any other thread an access traps.
 ///
-/// `@unchecked Sendable` is right because every access compares the thread's loop with the owner's first, and
-/// loops' numbers are never reused. Making the value is the one access without a check: it happens before the
-/// box can have been shared. Where the value is destroyed is the business of its keeper: see ``HomeBound``.
+/// `@unchecked Sendable`: every access compares the thread's loop with the owner first, loops' numbers are never reused,
+/// and the value is set before another thread can have the box. That says nothing about where the value is destroyed: the
+/// box's owner ensures that this happens on the loop's thread, or after that thread has ended; see ``LoopOwned``.
 struct LoopBound<Value>: @unchecked Sendable {
-    let home: LoopIdentity
+    /// The loop whose thread may use the value.
+    let owner: LoopIdentity
     private let guarded: Value
 
-    init(_ value: Value, home: LoopIdentity) {
-        self.home = home
+    init(_ value: Value, owner: LoopIdentity) {
+        self.owner = owner
         guarded = value
     }
 
     var value: Value {
-        precondition(home.isCurrent, "used off its run loop's thread")
+        precondition(owner.isCurrent, "this object may only be used on its run loop's thread")
         return guarded
     }
 }
 
-/// A closure that only its run loop's thread calls, and that is also destroyed there.
+/// A value that only its run loop's thread may use, and that is also destroyed there, whichever thread releases the last
+/// reference. So a closure in it may capture what is not `Sendable`.
 ///
-/// So it may capture what it likes, though other threads hold the reference and release it: whatever it captured is
-/// destroyed on the loop's thread. Once the loop has ended with its thread, it is destroyed where the last reference is
-/// released.
-final class HomeBound<Closure>: Sendable {
-    private let parcel: Parcel<LoopBound<Closure>>
-    private let home: LoopIdentity
+/// Once the loop's thread has ended, the thread that releases the last reference destroys the value.
+final class LoopOwned<Value>: Sendable {
+    private let content: DeferredRelease<LoopBound<Value>>
+    private let owner: LoopIdentity
     private let inbox: Inbox
 
-    /// Takes a closure of the calling thread, which must be `loop`'s.
-    init(_ closure: Closure, on loop: RunLoop) {
-        parcel = Parcel(LoopBound(closure, home: loop.identity))
-        home = loop.identity
+    /// - Parameter loop: The calling thread's loop.
+    init(_ value: Value, on loop: RunLoop) {
+        content = DeferredRelease(LoopBound(value, owner: loop.identity))
+        owner = loop.identity
         inbox = loop.inbox
     }
 
-    deinit { if !home.isCurrent { parcel.send(to: inbox) } }
+    deinit { if !owner.isCurrent { content.post(to: inbox) } }
 
-    var closure: Closure { parcel.content.withLock { $0 }!.value }
+    var value: Value { content.value.withLock { $0 }!.value }
 }
 
-/// A value on its way to a run loop's thread, which destroys it.
+/// A value that a run loop's thread destroys.
 ///
-/// The loop takes the value out, so that it does not matter who releases the parcel last.
-final class Parcel<Value: ~Copyable & Sendable>: Sendable {
-    fileprivate let content: Mutex<Value?>
+/// The loop takes the value out, so that it does not matter which thread releases this last.
+final class DeferredRelease<Value: ~Copyable & Sendable>: Sendable {
+    fileprivate let value: Mutex<Value?>
 
-    init(_ value: consuming Value) { content = Mutex(value) }
+    init(_ value: consuming Value) { self.value = Mutex(value) }
 
-    /// Has the value destroyed on the loop's thread; where that has ended, with the parcel.
-    func send(to inbox: Inbox) {
+    /// Posts the value to a loop for destruction; once the loop's thread has ended, it is destroyed with this object.
+    func post(to inbox: Inbox) {
         inbox.post { [self] _ in
-            let value = content.withLock { $0.take() }
+            let value = value.withLock { $0.take() }
             _ = consume value
         }
     }

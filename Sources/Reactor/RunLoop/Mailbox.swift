@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Brings values from any thread to a run loop's thread, in order, as they come.
+/// Passes values from any thread to a run loop's thread, in order.
 ///
 /// ```swift
 /// let answers = Mailbox<[UInt8]> { _, answer in output.write(answer) }
@@ -9,91 +9,91 @@ import Synchronization
 /// }
 /// ```
 ///
-/// The handler is called for each message, in the order of posting, while the loop runs in one of the modes: in
-/// a pass, for those that were there when their turn came. A burst of messages wakes a sleeping loop once, and
-/// none needs any memory but its own place. To the loop a mailbox is a ``RunLoop/Source``: while it is open it
-/// keeps its modes from being empty, and messages make `run(mode:before:)` return.
+/// The handler is called for each message, in the order of posting, while the loop runs in one of the modes. A pass
+/// delivers the messages that were pending when the mailbox's turn came. A burst of messages wakes a sleeping loop once,
+/// and a message needs no memory besides its own. To the loop a mailbox is a ``RunLoop/Source``: while it is open it keeps
+/// its modes from being empty, and messages make `run(mode:before:)` return.
 ///
-/// The handler may do anything: post, and what it posts comes in the next pass; close the mailbox; run the
-/// loop, in which no message is handled before this one is done with. It may capture what it likes: it is
-/// called and destroyed on the loop's thread.
+/// The handler may do anything: post messages, which the next pass delivers; close the mailbox; run the loop, which
+/// delivers no further message before the handler has returned. It may capture values that are not `Sendable`: it is called
+/// and destroyed on the loop's thread.
 ///
-/// A mailbox lives as long as somebody holds it or a message waits in it, and is then closed: messages are not
-/// lost by letting go of it. It is also closed when the loop's thread ends. A handler that captures its own
-/// mailbox, and does not just use the one it is given, keeps it until ``close()``.
+/// A mailbox with pending messages stays alive until they are delivered, even if the last reference to it is released. It is
+/// closed when it is destroyed, and when the loop's thread ends. A handler that captures its own mailbox, instead of using
+/// its parameter, keeps it alive until ``close()``.
 ///
-/// Messages and the loop's other callouts have no order among each other: a hand-off's completion may overtake
-/// what its processor has posted. A message that the completion posts does not.
+/// Messages have no order relative to the loop's other callbacks: a hand-off's completion may be called before messages that
+/// its processor posted. A message that the completion posts is delivered after those.
 ///
-/// Nothing bounds what waits. To do that, have the sender wait for its consumer:
-/// ``ChunkHandoff/suspend()`` stops what would bring more.
+/// The number of pending messages is not limited. To limit it, make the sender wait for its consumer:
+/// ``ChunkHandoff/suspend()`` stops the flow that posts more.
 public final class Mailbox<Message: Sendable>: Sendable {
     /// Receives a message.
     public typealias Handler = (Mailbox<Message>, Message) -> Void
 
     private struct Contents: Sendable {
         /// Nil once the mailbox has been closed.
-        var handler: HomeBound<Handler>?
+        var handler: LoopOwned<Handler>?
         var source: RunLoop.Source?
-        var waiting: [Message] = []
-        /// Storage that deliveries use again and again; empty.
+        var pending: [Message] = []
+        /// Storage that deliveries reuse; empty.
         var spare: [Message] = []
-        /// The mailbox, while messages wait; they have been announced then.
-        var keeper: Mailbox<Message>?
+        /// The mailbox itself, from the first pending message, for which the source was signalled, to the delivery.
+        var keptAlive: Mailbox<Message>?
     }
 
     private let contents: Mutex<Contents>
-    private let home: RunLoop
-    /// Looked at before each message.
+    private let loop: RunLoop
+    /// Read before each message.
     private let isClosed = Flag()
 
     /// Makes a mailbox on the calling thread's loop.
     ///
     /// - Parameters:
-    ///   - modes: In which modes of the loop messages are handled.
+    ///   - modes: The modes of the loop in which messages are delivered.
     ///   - handler: Called for each message.
     /// - Precondition: There is at least one mode.
     public init(inModes modes: [RunLoop.Mode] = [.default], handler: @escaping Handler) {
-        precondition(!modes.isEmpty, "a mailbox in no mode would never be emptied")
-        home = .current
-        contents = Mutex(Contents(handler: HomeBound(handler, on: home)))
+        precondition(!modes.isEmpty, "a mailbox in no mode would never deliver a message")
+        loop = .current
+        contents = Mutex(Contents(handler: LoopOwned(handler, on: loop)))
         let source = RunLoop.Source(
             cancelled: { [weak self] _, _ in self?.close() }, perform: { [weak self] in self?.deliver() })
         contents.withLock { $0.source = source }
-        for mode in modes { home.add(source, forMode: mode) }
-        if home.inbox.isClosed { close() }
+        for mode in modes { loop.add(source, forMode: mode) }
+        if loop.inbox.isClosed { close() }
     }
 
     deinit { close() }
 
-    /// Whether messages are taken.
+    /// Whether the mailbox accepts messages.
     public var isOpen: Bool { !isClosed.isRaised }
 
-    /// Leaves a message for the handler. From any thread.
+    /// Posts a message for the handler. May be called from any thread.
     ///
-    /// - Returns: False if the mailbox has been closed, or the loop's thread has ended: then the message is let
-    ///   go of. One that has been taken is let go of too if that happens before it is handled.
+    /// - Returns: False if the mailbox has been closed or the loop's thread has ended, and the message was dropped. An
+    ///   accepted message is dropped, too, if that happens before its delivery.
     @discardableResult
     public func post(_ message: Message) -> Bool {
-        let (isTaken, source) = contents.withLock { contents -> (Bool, RunLoop.Source?) in
+        let (isAccepted, source) = contents.withLock { contents -> (Bool, RunLoop.Source?) in
             guard contents.handler != nil else { return (false, nil) }
-            contents.waiting.append(message)
-            guard contents.keeper == nil else { return (true, nil) }
-            contents.keeper = self
+            contents.pending.append(message)
+            guard contents.keptAlive == nil else { return (true, nil) }
+            contents.keptAlive = self
             return (true, contents.source)
         }
         if let source {
             source.signal()
-            home.wakeUp()
+            loop.wakeUp()
         }
-        return isTaken
+        return isAccepted
     }
 
-    /// Takes no more messages, drops those that have not been handled, and lets go of the handler. From any
-    /// thread, the handler included.
+    /// Closes the mailbox: it refuses further messages, drops those that are pending, and releases the handler. May be
+    /// called from any thread, and by the handler.
     ///
-    /// No call of the handler begins after this on the loop's thread; on others, one that is just about to
-    /// begin still does. The modes are then kept by others, or empty.
+    /// Called on the loop's thread, no call of the handler begins afterwards; called on another thread, one that is about to
+    /// begin still does. The mailbox no longer keeps its modes from being empty.
     public func close() {
         isClosed.raise()
         var dropped = Contents()
@@ -102,19 +102,19 @@ public final class Mailbox<Message: Sendable>: Sendable {
     }
 
     /// How many messages there is storage for.
-    var keptCapacity: Int { contents.withLock { $0.waiting.capacity + $0.spare.capacity } }
+    var keptCapacity: Int { contents.withLock { $0.pending.capacity + $0.spare.capacity } }
 
     // MARK: On the loop's thread
 
-    /// Calls the handler for what waits. Not called within itself: the source sees to that.
+    /// Calls the handler for the pending messages. The source ensures that this is not called within itself.
     private func deliver() {
         var handler: Handler?
         var batch: [Message] = []
         contents.withLock { contents in
-            handler = contents.handler?.closure
+            handler = contents.handler?.value
             swap(&batch, &contents.spare)
-            swap(&batch, &contents.waiting)
-            contents.keeper = nil  // this call has it
+            swap(&batch, &contents.pending)
+            contents.keptAlive = nil  // the caller has a reference
         }
         guard let handler else { return }
         batch.reverse()

@@ -1,18 +1,17 @@
-/// Which modes of one loop an item is in. Pure: it decides, the loop files the item accordingly.
+/// Which modes of one loop an item is in. Pure: it decides where the item is registered, the loop registers it.
 ///
-/// It says what was asked for, whatever the common set was then: a mode that becomes common changes what follows from
-/// that, and not the membership. So an item that has left a mode stays out of it though another thread had made it
-/// common, and the loop has yet to take that in.
+/// It records what the client asked for, whatever the common set was then. A mode that becomes common changes where the
+/// item is registered, not the membership: an item removed from a mode stays out of it even if another thread has made the
+/// mode common and the loop has yet to take that in.
 ///
-/// An item is filed in *groups*: one per mode, and one for the common set as a whole. An item that was added
-/// to the common modes is filed once, in `.common`, and every mode of the common set looks there too; so
-/// common items cost the same with two common modes as with ten, and a mode that becomes common has them at
-/// once. Only when such an item is removed from a single mode is it filed in each of the others by itself.
+/// A common item is registered once, in the pseudo-mode `.common`, and every mode of the common set looks there too. So
+/// common items cost the same with two common modes as with ten, and a mode that becomes common has them at once. Only
+/// when such an item is removed from a single mode is it registered in each of the others by itself.
 struct Membership: Equatable {
     /// The modes that the item was added to by name.
     private var named = ModeSet()
-    /// The common modes that it was removed from by name, though it is a common item.
-    private var left = ModeSet()
+    /// The common modes that a common item was removed from by name.
+    private var excluded = ModeSet()
     /// Whether the item belongs to the common items, and so to modes that become common later.
     private(set) var isCommon = false
 
@@ -25,44 +24,44 @@ struct Membership: Equatable {
 
     var isEmpty: Bool { named.isEmpty && !isCommon }
 
-    /// The mode that was asked for, if that is all: `Membership(mode)` is this one.
+    /// The mode for which `Membership(mode)` equals this membership, if there is one.
     var single: RunLoop.Mode? {
         if !isCommon { return named.single }
-        return named.isEmpty && left.isEmpty ? .common : nil
+        return named.isEmpty && excluded.isEmpty ? .common : nil
     }
 
     /// Whether the item is in `mode`, given the loop's common set.
     func contains(_ mode: RunLoop.Mode, common: ModeSet) -> Bool {
         if mode == .common { return isCommon }
-        return named.contains(mode) || (isCommon && common.contains(mode) && !left.contains(mode))
+        return named.contains(mode) || (isCommon && common.contains(mode) && !excluded.contains(mode))
     }
 
     /// The modes, without the pseudo-mode `.common`, that the item is in.
     func modes(common: ModeSet) -> ModeSet {
         var modes = named
-        if isCommon { modes.formUnion(common.subtracting(left)) }
+        if isCommon { modes.formUnion(common.subtracting(excluded)) }
         return modes
     }
 
-    /// Where the item is filed; `.common` among them stands for the common set.
-    func groups(common: ModeSet) -> ModeSet {
+    /// The modes that the item is registered in; `.common` among them stands for the common set.
+    func registrationModes(common: ModeSet) -> ModeSet {
         guard isCommon else { return named }
-        guard left.isEmpty else {
+        guard excluded.isEmpty else {
             let modes = modes(common: common)
             return modes.isEmpty ? ModeSet(.nowhere) : modes
         }
-        var groups = named.subtracting(common)
-        groups.insert(.common)
-        return groups
+        var modes = named.subtracting(common)
+        modes.insert(.common)
+        return modes
     }
 
     mutating func add(_ mode: RunLoop.Mode, common: ModeSet) {
         if mode == .common {
             isCommon = true
             named.subtract(common)
-            left = ModeSet()
+            excluded = ModeSet()
         } else if isCommon, common.contains(mode) {
-            left.remove(mode)
+            excluded.remove(mode)
         } else {
             named.insert(mode)
         }
@@ -73,51 +72,59 @@ struct Membership: Equatable {
             guard isCommon else { return }
             isCommon = false
             named.subtract(common)
-            left = ModeSet()
+            excluded = ModeSet()
         } else {
             named.remove(mode)
-            if isCommon, common.contains(mode) { left.insert(mode) }
+            if isCommon, common.contains(mode) { excluded.insert(mode) }
         }
     }
 }
 
-/// Where an item is filed: in a group of modes of its loop, under a number that the group has given it.
-struct Place {
-    let group: RunLoop.Mode
+/// Where an item is registered: a mode of its loop, and the slot that the mode has given it.
+struct Place: Equatable {
+    let mode: RunLoop.Mode
     let slot: Int32
 }
 
-/// Where one item is filed.
-struct Places {
-    private var list = ShortList<Place>()
+/// The places of one item.
+struct Places: Sequence {
+    private var list = SmallArray<Place>()
+
+    init() {}
+
+    init(_ first: Place, _ others: [Place]) { list = SmallArray(first, others) }
 
     var isEmpty: Bool { list.isEmpty }
 
-    /// The groups that it is filed in.
-    var groups: ModeSet { ModeSet(list.lazy.map(\.group)) }
+    var first: Place? { list.first }
 
-    /// Takes the item out of the groups that are not wanted, and files it in those that are. The caller keeps the item
-    /// alive meanwhile.
-    mutating func follow(
-        _ wanted: ModeSet, leave: (Place) -> Void, enter: (RunLoop.Mode) -> Int32
+    /// The modes that the item is registered in.
+    var modes: ModeSet { ModeSet(list.lazy.map(\.mode)) }
+
+    func makeIterator() -> SmallArray<Place>.Iterator { list.makeIterator() }
+
+    /// Unregisters the item from the modes that are not wanted, and registers it in those that are. The caller keeps a
+    /// reference to the item.
+    mutating func update(
+        _ wanted: ModeSet, unregister: (Place) -> Void, register: (RunLoop.Mode) -> Int32
     ) {
-        for place in list where !wanted.contains(place.group) { leave(place) }
-        list.removeAll { !wanted.contains($0.group) }
-        for mode in wanted.subtracting(groups).members {
-            list.append(Place(group: mode, slot: enter(mode)))
+        for place in list where !wanted.contains(place.mode) { unregister(place) }
+        list.removeAll { !wanted.contains($0.mode) }
+        for mode in wanted.subtracting(modes).members {
+            list.append(Place(mode: mode, slot: register(mode)))
         }
     }
 
-    mutating func leaveAll(_ leave: (Place) -> Void) {
-        for place in list { leave(place) }
-        list = ShortList()
+    mutating func removeAll(_ unregister: (Place) -> Void) {
+        for place in list { unregister(place) }
+        list = SmallArray()
     }
 }
 
-/// The items of one kind in one group of modes, in no order. Each leaves at once, by the number that it was given.
+/// The items of one kind in one mode, in no order. Adding and removing one costs O(1).
 struct ItemTable<Item>: ~Copyable {
-    private var items = Vector<Item?>()
-    private var free = Vector<Int32>()
+    private var items = UniqueArray<Item?>()
+    private var free = UniqueArray<Int32>()
 
     var isEmpty: Bool { items.count == free.count }
     var count: Int { items.count - free.count }
@@ -133,7 +140,7 @@ struct ItemTable<Item>: ~Copyable {
         return Int32(items.count - 1)
     }
 
-    /// Takes out an item that the caller keeps alive.
+    /// Removes an item. The caller keeps a reference to it, so that it is not destroyed during the access to the table.
     mutating func remove(_ slot: Int32) {
         items[Int(slot)] = nil
         free.append(slot)

@@ -1,11 +1,11 @@
 import Synchronization
 
 extension RunLoop {
-    /// The name of a set of things that a run loop attends to together.
+    /// The name of a set of timers, sources and observers that a run loop serves together.
     ///
-    /// A loop runs in one mode at a time and serves only what was added to that mode. Two modes with the same
-    /// raw value are the same mode. Names are remembered for the life of the process, so make modes from a
-    /// fixed set of names, not from data.
+    /// A loop runs in one mode at a time and serves only what was added to that mode. Two modes with the same raw value
+    /// are the same mode. Names are kept for the life of the process, so make modes from a fixed set of names, not from
+    /// data.
     ///
     /// The raw values are Cocoa's, so that archived names and other libraries' constants mean the same here.
     public struct Mode: RawRepresentable, Hashable, Sendable {
@@ -37,8 +37,8 @@ extension RunLoop {
         /// AppKit's mode for modal panels.
         public static var modalPanel: Mode { Mode(4) }
 
-        /// Never runs. Here a common item is filed that has been taken out of each common mode by itself: a
-        /// mode that becomes common later still gets it.
+        /// Never runs, and equals no mode made from a name. A common item that was removed from each common mode
+        /// by name is registered here, so that a mode that becomes common others still gets it.
         static var nowhere: Mode { Mode(5) }
 
         // Written out because those of a raw representable type would compare the names.
@@ -56,14 +56,15 @@ extension RunLoop.Mode: CustomStringConvertible {
     public var description: String { rawValue }
 }
 
-/// Each name's number: modes are compared and looked up far more often than they are named.
+/// Each name's number, because modes are compared and looked up far more often than they are named.
 private enum ModeNames {
     private struct Table {
         var names = [
             "kCFRunLoopDefaultMode", "kCFRunLoopCommonModes", "UITrackingRunLoopMode",
-            "NSEventTrackingRunLoopMode", "NSModalPanelRunLoopMode", "(no mode)",
+            "NSEventTrackingRunLoopMode", "NSModalPanelRunLoopMode", "(nowhere)",
         ]
-        lazy var indices = Dictionary(uniqueKeysWithValues: zip(names, 0..<Int32(names.count)))
+        /// Without the last of the names above, which no client can name.
+        lazy var indices = Dictionary(uniqueKeysWithValues: zip(names, 0..<RunLoop.Mode.nowhere.index))
     }
 
     private static let table = Mutex(Table())
@@ -81,4 +82,118 @@ private enum ModeNames {
     static func name(at index: Int32) -> String {
         table.withLock { $0.names[Int(index)] }
     }
+}
+
+/// A set of modes: thirty-two bits for the first thirty-two names of the process, and the number of a set for later ones.
+///
+/// A trivial value, so that copying costs nothing: every timer, source and posted block has one.
+struct ModeSet: Equatable {
+    private var low: UInt32 = 0
+    private var others: InternedModes = .none
+
+    init() {}
+
+    init(_ mode: RunLoop.Mode) { insert(mode) }
+
+    init(_ modes: some Sequence<RunLoop.Mode>) {
+        for mode in modes { insert(mode) }
+    }
+
+    var isEmpty: Bool { low == 0 && others == .none }
+
+    /// The only member of a set that has one; nil for every other set.
+    var single: RunLoop.Mode? {
+        guard others == .none, low.nonzeroBitCount == 1 else { return nil }
+        return RunLoop.Mode(Int32(low.trailingZeroBitCount))
+    }
+
+    func contains(_ mode: RunLoop.Mode) -> Bool {
+        if mode.index < 32 { return low & (1 << UInt32(mode.index)) != 0 }
+        return others != .none && others.indices.contains(mode.index)
+    }
+
+    @discardableResult
+    mutating func insert(_ mode: RunLoop.Mode) -> Bool {
+        guard !contains(mode) else { return false }
+        if mode.index < 32 {
+            low |= 1 << UInt32(mode.index)
+        } else {
+            others = InternedModes(others.indices.union([mode.index]))
+        }
+        return true
+    }
+
+    @discardableResult
+    mutating func remove(_ mode: RunLoop.Mode) -> Bool {
+        guard contains(mode) else { return false }
+        subtract(ModeSet(mode))
+        return true
+    }
+
+    mutating func formUnion(_ other: ModeSet) {
+        low |= other.low
+        if other.others != .none { others = InternedModes(others.indices.union(other.others.indices)) }
+    }
+
+    mutating func subtract(_ other: ModeSet) {
+        low &= ~other.low
+        if other.others != .none { others = InternedModes(others.indices.subtracting(other.others.indices)) }
+    }
+
+    func subtracting(_ other: ModeSet) -> ModeSet {
+        var copy = self
+        copy.subtract(other)
+        return copy
+    }
+
+    /// The members, in the order in which the process first used their names.
+    var members: Members { Members(low: low, others: others == .none ? [] : others.indices.sorted(by: >)) }
+
+    struct Members: Sequence, IteratorProtocol {
+        fileprivate var low: UInt32
+        /// The last one first.
+        fileprivate var others: [Int32]
+
+        var first: RunLoop.Mode? { first { _ in true } }
+
+        mutating func next() -> RunLoop.Mode? {
+            guard low != 0 else { return others.popLast().map { RunLoop.Mode($0) } }
+            defer { low &= low - 1 }
+            return RunLoop.Mode(Int32(low.trailingZeroBitCount))
+        }
+    }
+}
+
+/// A set of modes after the first thirty-two of the process, as a number: equal sets have the same number.
+///
+/// Sets are kept for the life of the process, as the modes' names are. Few programs ever make one.
+private struct InternedModes: Equatable {
+    static var none: InternedModes { InternedModes(number: 0) }
+
+    private let number: Int32
+
+    private init(number: Int32) { self.number = number }
+
+    init(_ indices: Set<Int32>) {
+        number = Self.table.withLock { $0.number(of: indices) }
+    }
+
+    var indices: Set<Int32> {
+        self == .none ? [] : Self.table.withLock { $0.sets[Int(number)] }
+    }
+
+    private struct Table {
+        var sets: [Set<Int32>] = [[]]
+        private var numbers: [Set<Int32>: Int32] = [[]: 0]
+
+        mutating func number(of set: Set<Int32>) -> Int32 {
+            if let known = numbers[set] { return known }
+            let number = Int32(sets.count)
+            sets.append(set)
+            numbers[set] = number
+            return number
+        }
+    }
+
+    private static let table = Mutex(Table())
 }

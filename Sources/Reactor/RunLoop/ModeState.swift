@@ -1,29 +1,30 @@
-/// What one loop keeps for one group of modes: a mode by itself, or the common modes together. Confined to the loop's
-/// thread.
+/// A view of what a loop keeps for one mode; or, in the pseudo-mode `.common`, for all common modes together.
 ///
-/// A view of what an ``OwnedModeState`` owns. Not a class, because every pass looks at a dozen of these properties, and a
-/// class would check each access for overlapping ones and count references. `@safe` is right because the loop's core owns
-/// the states until the loop's end, views are kept nowhere else, one thread uses them, and no access calls a closure.
+/// ``OwnedModeState`` owns what this is a view of. The view is not a class, because a pass looks at a dozen of these
+/// properties: checks for overlapping accesses and reference counts would more than double the instructions of an event.
+///
+/// `@safe`: the loop's core owns the states until the loop ends, and only it, its other states and its passes hold views.
+/// One thread uses them. No access calls a client's code or destroys an item, so none overlaps another.
 @safe
 @dynamicMemberLookup
 struct ModeState {
     struct Plain {
         let mode: RunLoop.Mode
-        /// What the mode shares with others: the group of the common modes if it is one of them, else an empty one.
+        /// The state of the common modes if this mode is one of them, else an empty one.
         var shared: ModeState
-        /// Made when the mode first runs or gets a descriptor; the group of the common modes never has one.
+        /// Made when the mode first runs or gets a descriptor; the common modes' state never has one.
         var poller: Poller?
         /// Whether the mode has run, or has a poller: its sources record what they are ready for.
         var isStarted = false
-        /// Whether the kernel has refused the poller a descriptor.
-        var lacksWatches = false
-        /// The blocks of this group alone.
+        /// Whether the kernel has refused to watch a descriptor of the mode.
+        var needsRetry = false
+        /// The blocks for this mode alone.
         var blocks = BlockQueue()
-        /// How many blocks a pass may run for this group, with those that wait for other modes too, and ordered ones.
+        /// How many blocks a pass may run for this mode, including those for several modes, and ordered ones.
         var blockCount = 0
     }
 
-    /// No key path leads to what cannot be copied.
+    /// Apart from `Plain`, because key paths do not lead to what cannot be copied.
     fileprivate struct Contents: ~Copyable {
         var plain: Plain
         /// What is ready in the mode and has not been served yet.
@@ -83,7 +84,7 @@ struct ModeState {
 final class OwnedModeState {
     let state: ModeState
 
-    /// - Parameter shared: Nil for a group that shares nothing with another, and has nothing to share.
+    /// - Parameter shared: Nil for a state that shares nothing, and has nothing to share.
     init(_ mode: RunLoop.Mode, shared: ModeState? = nil) {
         let address = UnsafeMutablePointer<ModeState.Contents>.allocate(capacity: 1)
         let state = unsafe ModeState(address: address)
@@ -98,8 +99,7 @@ final class OwnedModeState {
 }
 
 extension ModeState {
-    /// Whether there is something to run for. Observers do not count; nor do blocks, which only start an
-    /// activation.
+    /// Whether there is something to run for. Observers do not count; nor do blocks, which only start an activation.
     var hasItems: Bool { !eventSources.isEmpty || !timers.isEmpty || !sources.isEmpty }
 
     // MARK: Polling, in a mode that has a poller
@@ -110,15 +110,15 @@ extension ModeState {
     @inline(__always)
     func poll(until time: Int64) { usePoller { $0.poll(until: time) } }
 
-    /// Retains nothing: a mode keeps the poller that it has.
+    /// Retains nothing. Proof: a mode keeps its poller until the loop ends.
     @inline(__always)
-    private func usePoller<Answer>(_ body: (Poller) -> Answer) -> Answer {
+    private func usePoller<Result>(_ body: (Poller) -> Result) -> Result {
         unsafe Unmanaged.passUnretained(self.poller!)._withUnsafeGuaranteedRef(body)
     }
 
     // MARK: Blocks
 
-    /// Moves the blocks of this group alone to the end of `batch`; how many they are.
+    /// Moves the blocks for this mode alone to the end of `batch`, and returns how many they are.
     func takeOwnBlocks(into batch: inout [BlockQueue.Entry]) -> Int {
         let count = self.blocks.count
         guard count > 0 else { return 0 }
@@ -129,30 +129,29 @@ extension ModeState {
 }
 
 extension RunLoop {
-    /// The two groups of items that a pass looks at.
-    struct Groups {
-        /// The mode's own.
+    /// What a pass looks at: the state of the running mode, and that of the common modes if it is one of them.
+    struct RunningMode {
         let own: ModeState
         /// What is ready in the mode.
         let ready: ReadyQueue
 
         init(own: ModeState) { (self.own, ready) = (own, own.ready) }
 
-        /// What all common modes share; empty for a mode that is not one of them. Looked up each time, as a callback
-        /// may make the mode common while it runs.
+        /// The common modes' state; an empty one if the mode is not common. Looked up each time, because a callback may
+        /// make the running mode common.
         var common: ModeState {
             @inline(__always) get { own.shared }
         }
     }
 }
 
-extension RunLoop.Groups {
-    var haveTimers: Bool { !own.timers.isEmpty || !common.timers.isEmpty }
+extension RunLoop.RunningMode {
+    var hasTimers: Bool { !own.timers.isEmpty || !common.timers.isEmpty }
 
     var blockCount: Int { own.blockCount + common.blockCount }
 
-    var haveSignals: Bool { !own.signals.isEmpty || !common.signals.isEmpty }
+    var hasSignals: Bool { !own.signals.isEmpty || !common.signals.isEmpty }
 
-    /// What the observers of the groups want to be told of.
+    /// The activities that the observers of both want.
     var observedActivities: RunLoop.Activities { own.observers.activities.union(common.observers.activities) }
 }

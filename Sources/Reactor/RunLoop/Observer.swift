@@ -1,5 +1,5 @@
 extension RunLoop {
-    /// The points of an activation that an observer can be told of. The bits are Core Foundation's.
+    /// The points of an activation at which observers are called. The bits are Core Foundation's.
     public struct Activities: OptionSet, Sendable, Hashable {
         /// The bits.
         public let rawValue: UInt
@@ -9,14 +9,14 @@ extension RunLoop {
 
         /// An activation begins; once for each, nested ones too.
         public static let entry = Activities(rawValue: 1)
-        /// A pass begins: timers are looked at next.
+        /// A pass begins; timers are processed next.
         public static let beforeTimers = Activities(rawValue: 2)
         /// Blocks and signalled sources are run next.
         public static let beforeSources = Activities(rawValue: 4)
-        /// The loop is about to sleep; not told in a pass that only polls. What an observer makes ready on this
-        /// loop is served without a sleep; a ``RunLoop/Source/signal()`` needs ``RunLoop/wakeUp()`` as well.
+        /// The loop is about to sleep; not reached in a pass that only polls. What an observer makes ready on this loop is
+        /// served without a sleep; a ``RunLoop/Source/signal()`` needs ``RunLoop/wakeUp()`` as well.
         public static let beforeWaiting = Activities(rawValue: 32)
-        /// The loop has woken, and has not served yet what woke it.
+        /// The loop has woken, and has not yet served the event that woke it.
         public static let afterWaiting = Activities(rawValue: 64)
         /// An activation ends; once for each.
         public static let exit = Activities(rawValue: 128)
@@ -24,25 +24,25 @@ extension RunLoop {
         public static let all = Activities(rawValue: 0x0FFF_FFFF)
     }
 
-    /// Is told when a loop reaches certain points of its activations.
+    /// Calls a closure when a loop reaches certain points of its activations.
     ///
-    /// Observers of one activity are called in ascending ``order``, equal ones in the order in which they
-    /// were added. They do not keep a loop running. An observer belongs to one loop, in any of its modes, and
-    /// to that loop's thread; it is not called again while its own callout is under way.
+    /// Observers of one activity are called in ascending ``order``, those of equal order as they were added. They do not
+    /// keep a loop running. An observer belongs to one loop, in any of its modes, and to that loop's thread; it is not
+    /// called again while its callback is under way.
     public final class Observer {
-        /// What the observer is told of.
+        /// The activities that the observer is called for.
         public let activities: Activities
-        /// Whether the observer is told more than once.
+        /// Whether the observer is called more than once.
         public let repeats: Bool
-        /// The place among the observers of an activity: lower ones are called first.
+        /// The place among the observers of an activity: lower orders are called first.
         public let order: Int
         /// Whether the observer can still be called.
         public var isValid: Bool { handler != nil }
 
         var membership = Membership()
-        /// Where it is filed.
+        /// Where the observer is registered.
         var places = Places()
-        /// Whether it stands for an ordered block, which gets its modes started.
+        /// Whether the observer is an ordered block, for which its modes start an activation.
         var isBlock = false
         var loop: RunLoop?
         private var handler: ((Observer, Activities) -> Void)?
@@ -51,11 +51,10 @@ extension RunLoop {
         /// Makes an observer; it does nothing until it is added to a loop.
         ///
         /// - Parameters:
-        ///   - activities: What to be told of.
-        ///   - repeats: If false, the first callout is the last.
+        ///   - activities: The activities to be called for.
+        ///   - repeats: If false, the first call is the last.
         ///   - order: The place among the observers of an activity.
-        ///   - handler: Called on the loop's thread with the observer and the one activity that has been
-        ///     reached.
+        ///   - handler: Called on the loop's thread with the observer and the activity that has been reached.
         public init(
             for activities: Activities = .all, repeats: Bool = true, order: Int = 0,
             handler: @escaping (Observer, Activities) -> Void
@@ -66,13 +65,13 @@ extension RunLoop {
             self.handler = handler
         }
 
-        /// Takes the observer out of its loop for good and lets go of its closure.
+        /// Removes the observer from its loop for good and releases its closure.
         ///
         /// - Precondition: Called on the loop's thread.
         public func invalidate() {
-            let dropped = handler.take()
-            loop?.core.discard(self)
-            withExtendedLifetime(dropped) {}
+            let handler = handler.take()
+            loop?.core.update(self) { $0 = Membership() }
+            withExtendedLifetime(handler) {}
         }
 
         func call(_ activity: Activities) {
@@ -81,6 +80,58 @@ extension RunLoop {
             defer { isCalling = false }
             handler(self, activity)
             if !repeats { invalidate() }
+        }
+    }
+}
+
+/// The observers of one mode: lower orders first, equal orders as they were added.
+///
+/// Adding and removing cost O(1) however many there are; the list in order is made anew when it is asked for after a change.
+struct ObserverList: ~Copyable {
+    struct Entry {
+        let sequence: UInt64
+        let observer: RunLoop.Observer
+
+        func precedes(_ other: Entry) -> Bool {
+            (observer.order, sequence) < (other.observer.order, other.sequence)
+        }
+    }
+
+    /// The activities that any of the observers wants: most passes need look no further.
+    private(set) var activities: RunLoop.Activities = []
+    private var entries = ItemTable<Entry>()
+    private var ordered: [Entry]?
+    /// How many observers want each activity, by the activity's bit.
+    private var counts = [Int](repeating: 0, count: 8)
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    mutating func inOrder() -> [Entry] {
+        if let ordered { return ordered }
+        let entries = entries.members.sorted { $0.precedes($1) }
+        ordered = entries
+        return entries
+    }
+
+    mutating func insert(_ observer: RunLoop.Observer, sequence: UInt64) -> Int32 {
+        ordered = nil
+        count(observer, 1)
+        return entries.insert(Entry(sequence: sequence, observer: observer))
+    }
+
+    /// Removes `observer`, to which the caller keeps a reference.
+    mutating func remove(_ observer: RunLoop.Observer, at slot: Int32) {
+        ordered = nil
+        count(observer, -1)
+        entries.remove(slot)
+    }
+
+    private mutating func count(_ observer: RunLoop.Observer, _ change: Int) {
+        for bit in counts.indices {
+            let activity = RunLoop.Activities(rawValue: 1 << UInt(bit))
+            guard observer.activities.contains(activity) else { continue }
+            counts[bit] += change
+            if counts[bit] > 0 { activities.insert(activity) } else { activities.remove(activity) }
         }
     }
 }

@@ -2,20 +2,20 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
     /// The loop in a few words: which it is, and what it is doing.
     public var description: String { "\(name) (\(activity))" }
 
-    /// All that the loop attends to, mode by mode, one item to a line; for a debugger or a log.
+    /// Everything that the loop serves, mode by mode, one item per line; for a debugger or a log.
     ///
-    /// Asked on another thread than the loop's, it says what can be known from there. The wording may change.
+    /// On another thread than the loop's it contains only what is known there. The wording may change.
     public var debugDescription: String {
-        let inbox = inbox.backlog
+        let inbox = inbox.pendingCounts
         let lines = [
             description,
             "  common modes: \(commonModes.names)",
             "  inbox: \(inbox.blocks) blocks, \(inbox.commands) changes, \(inbox.signals) signals",
         ]
         guard isCurrent else {
-            return (lines + ["  (asked on another thread: its modes are known on its own only)"]).lines
+            return (lines + ["  (its modes are known on its own thread only)"]).lines
         }
-        return (lines + core.dump).lines
+        return (lines + core.modeDescriptions).lines
     }
 
     private var name: String { isMain ? "main run loop" : "run loop \(identity.number)" }
@@ -27,9 +27,11 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
 }
 
 extension RunLoop.Core {
-    fileprivate var dump: [String] { knownStates.filter(\.isWorthTelling).flatMap(dump) }
+    fileprivate var modeDescriptions: [String] {
+        knownStates.filter(\.isWorthDescribing).flatMap(describe)
+    }
 
-    private func dump(_ state: ModeState) -> [String] {
+    private func describe(_ state: ModeState) -> [String] {
         let now = Deadline.now
         let ready = state.poller == nil ? "" : ", \(state.ready.count) ready"
         let items =
@@ -42,7 +44,7 @@ extension RunLoop.Core {
 }
 
 extension ModeState {
-    fileprivate var isWorthTelling: Bool {
+    fileprivate var isWorthDescribing: Bool {
         hasItems || !observers.isEmpty || self.blockCount > 0 || self.poller != nil
     }
 }
@@ -53,4 +55,62 @@ extension ModeSet {
 
 extension [String] {
     fileprivate var lines: String { joined(separator: "\n") }
+}
+
+// MARK: - Items
+
+extension Timer: CustomStringConvertible {
+    /// When the timer fires next, and how often.
+    public var description: String { description(at: .now) }
+
+    func description(at now: Deadline) -> String {
+        state.withLock { state in
+            guard state.isValid else { return "timer (invalid)" }
+            let due = now.duration(to: Deadline(uptimeNanoseconds: state.date))
+            let interval = period > 0 ? ", every \(Duration.nanoseconds(period))" : ""
+            let tolerance = state.tolerance > 0 ? ", tolerance \(Duration.nanoseconds(state.tolerance))" : ""
+            let firing = state.isFiring ? ", being called" : ""
+            return "timer: in \(due)\(interval)\(tolerance)\(firing)"
+        }
+    }
+}
+
+extension RunLoop.Source: CustomStringConvertible {
+    /// The source's order, and whether it is signalled.
+    public var description: String {
+        guard isValid else { return "source (invalid)" }
+        return "source: order \(order)\(isSignalled ? ", signalled" : "")"
+    }
+}
+
+extension RunLoop.Observer: CustomStringConvertible {
+    /// The observer's activities, and its order.
+    public var description: String {
+        guard isValid else { return "observer (invalid)" }
+        return "observer: \(activities), order \(order)\(repeats ? "" : ", once")"
+    }
+}
+
+extension RunLoop.Activities: CustomStringConvertible {
+    /// The activities' names.
+    public var description: String {
+        if self == .all { return "all activities" }
+        let names: [(RunLoop.Activities, String)] = [
+            (.entry, "entry"), (.beforeTimers, "beforeTimers"), (.beforeSources, "beforeSources"),
+            (.beforeWaiting, "beforeWaiting"), (.afterWaiting, "afterWaiting"), (.exit, "exit"),
+        ]
+        return names.filter { contains($0.0) }.map(\.1).joined(separator: " ")
+    }
+}
+
+extension Readiness: CustomStringConvertible {
+    /// The names of the members.
+    public var description: String {
+        switch (contains(.readable), contains(.writable)) {
+        case (true, true): "readable writable"
+        case (true, false): "readable"
+        case (false, true): "writable"
+        case (false, false): "nothing"
+        }
+    }
 }

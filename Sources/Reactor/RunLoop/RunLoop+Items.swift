@@ -4,23 +4,23 @@ public import SystemPackage
 extension RunLoop {
     // MARK: Timers
 
-    /// Has `timer` fire in `mode` of this loop; from any thread, and a sleeping loop notices.
+    /// Adds `timer` to `mode` of this loop, and wakes a sleeping loop. May be called from any thread.
     ///
-    /// A timer belongs to one loop, in any of its modes, where it has one date. Adding an invalid timer, one
-    /// that is another loop's, or one that is in the mode already does nothing.
+    /// A timer belongs to one loop, and has one date in all modes of it. Adding an invalid timer, one that is in another
+    /// loop, or one that is in the mode already does nothing.
     ///
-    /// - Precondition: A timer whose closure belongs to a thread, because it was made by
-    ///   ``Timer/scheduled(after:forMode:tolerance:handler:)`` or its like, is added to that thread's loop only.
+    /// - Precondition: A timer made by ``Timer/scheduled(after:forMode:tolerance:handler:)`` or
+    ///   ``Timer/scheduled(every:forMode:tolerance:handler:)`` is added to the loop of the thread that made it.
     public func add(_ timer: Timer, forMode mode: Mode) {
         assertNotOfParent()
         guard !inbox.isClosed else { return }
         change(timer) { $0.add(mode, of: self) }
     }
 
-    /// Takes `timer` out of `mode`, without invalidating it.
+    /// Removes `timer` from `mode`, without invalidating it.
     ///
-    /// Out of all its modes, it may join another loop, unless its closure belongs to a thread: then it may come back
-    /// to that thread's loop.
+    /// A timer that has been removed from all its modes may be added to another loop, unless it was made on a loop's thread
+    /// by one of the `scheduled` methods: then only to that loop.
     public func remove(_ timer: Timer, forMode mode: Mode) {
         change(timer) { $0.remove(mode, of: self) }
     }
@@ -31,37 +31,34 @@ extension RunLoop {
         return timer.state.withLock { $0.loop === self && $0.membership.contains(mode, common: common) }
     }
 
-    /// Takes a new timer whose closure belongs to the calling thread, and files it in `mode`, unless the loop is at its end.
+    /// Makes this loop the owner of a new timer's closure, and adds the timer to `mode` unless the loop's thread is ending.
     @inline(__always)
-    func take(_ timer: Timer, forMode mode: Mode?) {
+    func adopt(_ timer: Timer, forMode mode: Mode?) {
         let mode = inbox.isClosed ? nil : mode
         timer.state.withLock { state in
-            state.settle(in: self, mode)
-            if mode != nil { useCore { $0.file(timer, &state) } }
+            state.confine(to: self, mode)
+            if mode != nil { useCore { $0.update(timer, &state) } }
         }
     }
 
-    /// Files `timer` anew after its modes or its date have changed.
-    func refile(_ timer: Timer) {
-        if atHome({ core in core.file(timer) }) { return }
-        timer.state.withLock { state in
-            if state.loop === self { state.leave() }
-            _ = state.takeStrays(of: identity)
-        }
+    /// Updates the registrations of `timer` after its modes or its date have changed.
+    func update(_ timer: Timer) {
+        if onLoopThread({ core in core.update(timer) }) { return }
+        timer.state.withLock { if $0.loop === self { $0.leave() } }
     }
 
     private func change(_ timer: Timer, _ change: (inout Timer.State) -> Bool) {
         if isCurrent {
             let core = core
-            timer.state.withLock { if change(&$0) { core.file(timer, &$0) } }
+            timer.state.withLock { if change(&$0) { core.update(timer, &$0) } }
         } else if timer.state.withLock({ change(&$0) }) {
-            refile(timer)
+            update(timer)
         }
     }
 
     // MARK: Signalled sources
 
-    /// Has `source` served in `mode` of this loop; from any thread, and a sleeping loop notices.
+    /// Adds `source` to `mode` of this loop, and wakes a sleeping loop. May be called from any thread.
     ///
     /// Adding an invalid source, or one that is in the mode already, does nothing.
     public func add(_ source: Source, forMode mode: Mode) {
@@ -71,7 +68,7 @@ extension RunLoop {
         source.change(in: self) { $0.add(mode, common: common) }
     }
 
-    /// Takes `source` out of `mode` of this loop.
+    /// Removes `source` from `mode` of this loop.
     public func remove(_ source: Source, forMode mode: Mode) {
         let common = commonModes
         source.change(in: self) { $0.remove(mode, common: common) }
@@ -83,8 +80,7 @@ extension RunLoop {
 
     // MARK: Observers
 
-    /// Has `observer` told of what happens in `mode`. Does nothing if it is invalid, another loop's, or in
-    /// the mode already.
+    /// Adds `observer` to `mode`. Does nothing if it is invalid, in another loop, or in the mode already.
     ///
     /// - Precondition: Called on the loop's thread.
     public func add(_ observer: Observer, forMode mode: Mode) {
@@ -95,7 +91,7 @@ extension RunLoop {
         core.update(observer) { $0.add(mode, common: commonModes) }
     }
 
-    /// Takes `observer` out of `mode`.
+    /// Removes `observer` from `mode`.
     ///
     /// - Precondition: Called on the loop's thread.
     public func remove(_ observer: Observer, forMode mode: Mode) {
@@ -114,7 +110,7 @@ extension RunLoop {
 
     // MARK: Event sources
 
-    /// Has `source` served in `mode`. Does nothing if it is over, another loop's, or in the mode already.
+    /// Adds `source` to `mode`. Does nothing if it is invalid, in another loop, or in the mode already.
     ///
     /// - Throws: What epoll_ctl(2) does: `Errno.notPermitted` for a descriptor that cannot be watched, such
     ///   as a regular file's; `Errno.badFileDescriptor` for one that is not open; `Errno.noMemory`,
@@ -122,32 +118,32 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     public func add(_ source: EventSource, forMode mode: Mode) throws(Errno) {
         assertCurrent()
-        // What another thread has closed must be out of the pollers before a number of the same value comes in.
+        // A descriptor that another thread has closed must be unregistered before one of the same number is registered.
         core.collect()
         guard !inbox.isClosed, source.join(self) else { return }
         let before = source.membership
         do throws(Errno) {
             try source.prepareToJoin()
             source.membership.add(mode, common: commonModes)
-            try core.file(source)
+            try core.update(source)
         } catch {
             source.membership = before
-            core.refile(source)
+            core.updateLeniently(source)
             throw error
         }
         source.joined(mode)
     }
 
-    /// Takes `source` out of `mode`, without ending it. Out of all its modes, it may join another loop.
+    /// Removes `source` from `mode`, without ending it. Once removed from all its modes, it may be added to another loop.
     ///
-    /// What its descriptor is ready for waits until it is added again: connections in a listener's backlog, datagrams as far
+    /// What arrives meanwhile waits until the source is added again: connections in a listener's backlog, datagrams as far
     /// as the kernel has room, deliveries of a signal.
     ///
     /// - Precondition: Called on the loop's thread.
     public func remove(_ source: EventSource, forMode mode: Mode) {
         guard contains(source, forMode: mode) else { return }
         source.membership.remove(mode, common: commonModes)
-        core.refile(source)
+        core.updateLeniently(source)
         source.left(mode)
     }
 
@@ -162,6 +158,6 @@ extension RunLoop {
     /// Traps on any thread but the loop's own.
     func assertCurrent() {
         assertNotOfParent()
-        precondition(isCurrent, "observers and descriptor sources are used on their run loop's own thread")
+        precondition(isCurrent, "observers and event sources may only be used on their run loop's own thread")
     }
 }

@@ -1,59 +1,59 @@
 import Synchronization
 
 extension RunLoop {
-    /// Runs `block` on this loop's thread, in a pass in one of `modes`; from any thread, and a sleeping loop
-    /// wakes for it.
+    /// Runs `block` on this loop's thread, in a pass in one of `modes`, and wakes a sleeping loop. May be called from any
+    /// thread.
     ///
-    /// Blocks run in the order in which they were posted; those of other modes wait without losing their
-    /// place. A block that is posted by a block runs in the next sweep. A block keeps a mode from being empty
-    /// only until an activation begins, and does not end one.
+    /// Blocks run in the order in which they were posted; those for other modes keep their place. A pass runs blocks several
+    /// times; a block that a block posts runs the next time. A block keeps a mode from being empty only until an activation
+    /// begins, and does not end one.
     ///
     /// - Parameters:
-    ///   - modes: Where to run; with ``Mode/common``, in whatever is a common mode then. None at all: the
-    ///     block is dropped.
-    ///   - block: Run once. If the loop's thread ends before, it is let go of without having run.
+    ///   - modes: The modes to run in; ``Mode/common`` stands for all common modes. If empty, the block is dropped.
+    ///   - block: Runs once; released without having run if the loop's thread ends before.
     public func perform(inModes modes: [Mode] = [.default], _ block: @escaping @Sendable () -> Void) {
         post(block, ModeSet(modes), isSource: false)
     }
 
-    /// Runs `block` on this loop's thread as a source: it makes `run(mode:before:)` return; from any thread.
+    /// Runs `block` on this loop's thread as a source: it makes `run(mode:before:)` return. May be called from any thread.
     ///
     /// Cocoa's `perform(_:on:with:waitUntilDone:modes:)` without waiting.
     /// - Parameters:
-    ///   - modes: Where to run; the common modes unless others are named.
-    ///   - block: Run once, in the order of posting, never at once.
+    ///   - modes: The modes to run in.
+    ///   - block: Runs once, in the order of posting, never before this returns.
     public func performAsSource(inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () -> Void) {
         post(block, ModeSet(modes), isSource: true)
     }
 
     /// Runs `block` on this loop's thread as a source, and waits until it has run.
     ///
-    /// On the loop's own thread it runs at once, whatever the mode. From another thread it waits for as long
-    /// as the loop does not run in one of `modes`: if it never does, forever.
+    /// On the loop's own thread the block runs at once, whatever the mode. On another thread this waits until the loop runs
+    /// in one of `modes`: forever, if it never does.
     /// - Returns: What `block` returns.
     /// - Throws: What `block` throws.
     public func performAndWait<Result: Sendable, Failure: Error>(
         inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () throws(Failure) -> Result
     ) throws(Failure) -> Result {
         if isCurrent { return try block() }
-        precondition(!modes.isEmpty, "waiting for a block that runs in no mode would never end")
-        let answer = Answer<Swift.Result<Result, Failure>>()
+        precondition(
+            !modes.isEmpty,
+            "performAndWait needs a mode: a block in no mode never runs, and the call would wait forever")
+        let result = OneShot<Swift.Result<Result, Failure>>()
         performAsSource(inModes: modes) {
-            do throws(Failure) { answer.give(.success(try block())) } catch { answer.give(.failure(error)) }
+            do throws(Failure) { result.set(.success(try block())) } catch { result.set(.failure(error)) }
         }
-        return try answer.wait().get()
+        return try result.wait().get()
     }
 
     /// Runs `block` on the calling thread's loop, which must be this one, once `delay` has passed.
     ///
-    /// It is a timer: it keeps the modes from being empty, does not make `run(mode:before:)` return, and
-    /// requests with the same date run in the order in which they were made. The closure belongs to this
-    /// thread and may capture what it likes.
+    /// It is a timer: it keeps the modes from being empty and does not make `run(mode:before:)` return. Blocks with the same
+    /// date run in the order of the calls. The closure stays on this thread, so it may capture what is not `Sendable`.
     ///
     /// - Parameters:
-    ///   - delay: Time from now; zero or less means the next pass, never at once.
-    ///   - modes: Where to run.
-    ///   - block: Run once, unless the token is invalidated before.
+    ///   - delay: Time from now; zero or less means the next pass, never before this returns.
+    ///   - modes: The modes to run in.
+    ///   - block: Runs once, unless the token is invalidated before.
     /// - Returns: The token: ``Timer/invalidate()`` cancels.
     /// - Precondition: Called on the loop's thread.
     @discardableResult
@@ -61,7 +61,7 @@ extension RunLoop {
         after delay: Duration, inModes modes: [Mode] = [.default], _ block: @escaping () -> Void
     ) -> Timer {
         assertNotOfParent()
-        precondition(isCurrent, "a delayed block without @Sendable is given to the calling thread's own loop")
+        precondition(isCurrent, "RunLoop.perform(after:inModes:_:) must be called on the loop's own thread")
         let timer = Timer.scheduled(
             delay: delay.wholeNanoseconds, period: 0, modes.first, .zero
         ) { _ in block() }
@@ -69,17 +69,17 @@ extension RunLoop {
         return timer
     }
 
-    /// Runs `block` at the start of the next pass in one of `modes`, before or after other such blocks.
+    /// Runs `block` at the start of the next pass in one of `modes`, ordered among other such blocks.
     ///
-    /// Blocks of a lower order run first, those of the same order as they were asked for. As with
-    /// ``perform(inModes:_:)``, a block keeps a mode from being empty only until an activation begins. The
-    /// closure belongs to this thread and may capture what it likes.
+    /// Blocks of a lower order run first, those of equal order in the order of the calls. As with ``perform(inModes:_:)``, a
+    /// block keeps a mode from being empty only until an activation begins. The closure stays on this thread, so it may
+    /// capture what is not `Sendable`.
     ///
     /// - Parameters:
     ///   - order: The place among the blocks of a pass, and among the observers of
     ///     ``Activities/beforeTimers``.
-    ///   - modes: Where to run.
-    ///   - block: Run once, unless the token is invalidated before.
+    ///   - modes: The modes to run in.
+    ///   - block: Runs once, unless the token is invalidated before.
     /// - Returns: The token: ``Observer/invalidate()`` cancels.
     /// - Precondition: Called on the loop's thread.
     @discardableResult
@@ -89,9 +89,15 @@ extension RunLoop {
         let token = Observer(for: .beforeTimers, repeats: false, order: order) { _, _ in block() }
         token.isBlock = true
         for mode in modes { add(token, forMode: mode) }
-        // An observer of the wait may have asked for it.
+        // The caller may be an observer of the wait.
         wakeUp()
         return token
+    }
+
+    /// Does the same as ``perform(inModes:_:)``; Cocoa's spelling.
+    @_disfavoredOverload
+    public func perform(inModes modes: [Mode], block: @escaping @Sendable () -> Void) {
+        perform(inModes: modes, block)
     }
 
     private func post(_ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool) {

@@ -17,8 +17,8 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - mode: The mode to run in; ``Mode/common`` cannot be run.
-    ///   - deadline: When to return at the latest, counted from the end of the callout under way then. One
-    ///     that has passed makes a single pass that does not wait.
+    ///   - deadline: When to return at the latest; a callback that is under way then completes first. A deadline that has
+    ///     passed makes a single pass that does not wait.
     ///   - returnAfterSourceHandled: Whether to return as soon as a source has been handled: a signalled
     ///     source, a descriptor, a stream, a main-queue drain, or a block posted with `performAndWait`.
     ///     Timers, observers and other blocks never count.
@@ -29,9 +29,66 @@ extension RunLoop {
         in mode: Mode, until deadline: Deadline = .distantFuture, returnAfterSourceHandled: Bool = false
     ) -> RunResult {
         assertNotOfParent()
-        precondition(isCurrent, "a run loop is run by its own thread")
+        precondition(isCurrent, "RunLoop.run(in:until:) must be called on the loop's own thread")
         let deadline = deadline.uptimeNanoseconds
         return core.activate(mode, until: deadline, returnAfterSource: returnAfterSourceHandled) ?? .finished
+    }
+
+    // MARK: Cocoa's spellings
+
+    // With ReactorFoundation, the variants that take a `Date` are preferred: hence the attribute. It decides for
+    // `.distantFuture`, which both types have, and for the type of a variable without annotation.
+
+    /// Runs in the default mode until it has nothing left to run for: on the main thread, forever.
+    ///
+    /// ``stop()`` does not end it, as in Cocoa: it ends one activation, and this begins the next. A loop that
+    /// is to be stopped runs with ``run(in:until:returnAfterSourceHandled:)``.
+    /// - Precondition: Called on the loop's own thread.
+    public func run() {
+        while run(mode: .default, before: .distantFuture) {}
+    }
+
+    /// Runs in the default mode until `deadline`, making at least one pass; returns at once if the mode is
+    /// empty.
+    ///
+    /// - Precondition: Called on the loop's own thread.
+    @_disfavoredOverload
+    public func run(until deadline: Deadline) {
+        while run(mode: .default, before: deadline), Deadline.now < deadline {}
+    }
+
+    /// Runs once in `mode`, until a source has been handled or `deadline` has passed.
+    ///
+    /// Timers fire meanwhile, any number of them, and do not make it return. So the classic `while !done &&
+    /// loop.run(mode: .default, before: .distantFuture) {}` looks at `done` after each source.
+    /// - Returns: Whether it ran: false for an empty mode, for ``Mode/common``, and on a thread that is not
+    ///   the loop's.
+    @_disfavoredOverload
+    @discardableResult
+    public func run(mode: Mode, before deadline: Deadline) -> Bool {
+        assertNotOfParent()
+        guard isCurrent, mode != .common else { return false }
+        return core.activate(mode, until: deadline.uptimeNanoseconds, returnAfterSource: true) != nil
+    }
+
+    /// Polls `mode` once, and says when its next timer is due.
+    ///
+    /// - Returns: The date of the mode's earliest timer, ``Deadline/distantFuture`` if it has other things
+    ///   only, and nil if it is empty or the thread is not the loop's.
+    @_disfavoredOverload
+    public func limitDate(forMode mode: Mode) -> Deadline? {
+        guard run(mode: mode, before: .distantPast) else { return nil }
+        let running = core.running(mode)
+        guard core.canGoOn(running) else { return nil }
+        let own = running.own.timers.earliestDate ?? .max
+        let common = running.common.timers.earliestDate ?? .max
+        return Deadline(uptimeNanoseconds: min(own, common))
+    }
+
+    /// Runs once in `mode`, as ``run(mode:before:)`` does.
+    @_disfavoredOverload
+    public func acceptInput(forMode mode: Mode, before deadline: Deadline) {
+        run(mode: mode, before: deadline)
     }
 }
 
@@ -44,85 +101,82 @@ extension RunLoop.Core {
     func activate(_ mode: RunLoop.Mode, until deadline: Int64, returnAfterSource: Bool) -> RunResult? {
         if isMain { serveMainQueue() }
         collect()
-        let groups = groups(of: mode)
-        guard mode != .common, !inbox.isClosed, canStart(groups) else { return nil }
+        let running = running(mode)
+        guard mode != .common, !inbox.isClosed, canStart(running) else { return nil }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 
-        var hasItems = canGoOn(groups)
-        notify(.entry, groups)
+        var hasItems = canGoOn(running)
+        notify(.entry, running)
         var result: RunResult? = inbox.isStopRequested ? .stopped : nil
         while result == nil {
-            result = pass(groups, hasItems, until: deadline, returnAfterSource: returnAfterSource)
-            // Else it would not go on.
-            hasItems = true
+            result = pass(running, hasItems, until: deadline, returnAfterSource: returnAfterSource)
+            hasItems = true  // a pass that leaves none ends the activation
         }
-        notify(.exit, groups)
+        notify(.exit, running)
         return result
     }
 
     /// One pass: everything that a loop does, in the order in which it does it.
     ///
-    /// What it calls in every pass is inlined, this too: a system call leaves the processor without a memory of
-    /// where to return to, and each frame that outlasts one costs some fifty instructions.
+    /// This function, and what it calls in every pass, is inlined: after a system call the processor mispredicts the return
+    /// of every frame that was active during the call, which costs as much as some fifty instructions each.
     @inline(always)
     private func pass(
-        _ groups: RunLoop.Groups, _ hasItems: Bool, until deadline: Int64, returnAfterSource: Bool
+        _ mode: RunLoop.RunningMode, _ hasItems: Bool, until deadline: Int64, returnAfterSource: Bool
     ) -> RunResult? {
-        // A callout of the pass before may have forked, and returned in the child too.
-        if inbox.isOfParent { Fork.refuse() }
+        // A callback of the last pass may have forked, and returned in the child, too.
+        if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
         inbox.beginPass()
-        notify(.beforeTimers, groups)
-        notify(.beforeSources, groups)
-        var handled = runBlocks(groups)
-        if performSignalledSources(groups, onlyFirst: returnAfterSource) {
+        notify(.beforeTimers, mode)
+        notify(.beforeSources, mode)
+        var handled = runBlocks(mode)
+        if performSignalledSources(mode, onlyFirst: returnAfterSource) {
             handled = true
-            _ = runBlocks(groups)
+            _ = runBlocks(mode)
         }
-        wait(groups, until: handled ? .min : deadline, unlessEmptied: hasItems)
-        fireTimers(groups)
-        handled = serveReady(groups, onlyFirst: returnAfterSource) || handled
-        handled = runBlocks(groups) || handled
+        wait(mode, until: handled ? .min : deadline, unlessEmptied: hasItems)
+        fireTimers(mode)
+        handled = serveReady(mode, onlyFirst: returnAfterSource) || handled
+        handled = runBlocks(mode) || handled
 
         if handled, returnAfterSource { return .handledSource }
         if deadline != .max, deadline < Deadline.now.uptimeNanoseconds { return .timedOut }
         if inbox.isStopRequested { return .stopped }
         collect()
-        return canGoOn(groups) ? nil : .finished
+        return canGoOn(mode) ? nil : .finished
     }
 
-    /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or somebody wakes the
-    /// loop.
+    /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or another thread wakes the loop.
     ///
-    /// It does not sleep while something waits to be served, a signal without a wake-up aside, nor when the last item has gone since the activation
-    /// began; for the sake of blocks alone it does, as in Core Foundation. All this is asked after the observers,
-    /// who may change it. What an earlier activation has left over is served without polling: that is the expensive
-    /// part of a pass. Only handlers of descriptors have theirs confirmed, as the caller of that activation may have
-    /// read them since.
+    /// It does not sleep while something is pending, except a signal without a wake-up, nor when the last item has been
+    /// removed since the activation began; if there were only blocks from the start it does sleep, as in Core Foundation.
+    /// This is decided after the observers have been called, because they may change it. What an earlier activation has
+    /// left ready is served without polling, which is the expensive part of a pass. Only a descriptor source's readiness
+    /// is confirmed then, because the caller of that activation may have read the descriptor since.
     @inline(always)
-    private func wait(_ groups: RunLoop.Groups, until limit: Int64, unlessEmptied hadItems: Bool) {
-        let (own, ready) = (groups.own, groups.ready)
-        guard own.poller != nil || start(own) else { return nap(own, until: limit) }
+    private func wait(_ mode: RunLoop.RunningMode, until limit: Int64, unlessEmptied hadItems: Bool) {
+        let (own, ready) = (mode.own, mode.ready)
+        guard own.poller != nil || start(own) else { return sleepWithoutPoller(own, until: limit) }
         if ready.hasLeftovers, ready.hasConfirmed() { return }
         let hasUnserved = ready.hasUnserved()
-        let limit = isLacking(own) ? retry(own, until: limit) : limit
+        let limit = needsRetry(own) ? retry(own, until: limit) : limit
         if hasUnserved || isOver(limit) { return own.poll(until: .min) }
-        notify(.beforeWaiting, groups)
+        notify(.beforeWaiting, mode)
         inbox.setWaiting(true)
-        let wakeTime = hadItems && !canGoOn(groups) ? .min : wakeTime(groups, until: limit)
+        let wakeTime = hadItems && !canGoOn(mode) ? .min : wakeTime(mode, until: limit)
         let isIdle = wakeTime != .min && !ready.hasUnserved()
-        let maySleep = isIdle && inbox.fallAsleep(on: own.prepareToWait())
+        let maySleep = isIdle && inbox.beginSleep(on: own.prepareToWait())
         own.poll(until: maySleep ? wakeTime : .min)
-        inbox.awake()
+        inbox.endSleep()
         inbox.setWaiting(false)
-        notify(.afterWaiting, groups)
+        notify(.afterWaiting, mode)
     }
 
-    /// Until when the kernel may wait: the limit or the first timer, whichever comes first; `.min` when that is
-    /// over.
+    /// Until when the kernel may wait: the limit or the first timer, whichever is earlier; `.min` if that has passed.
     @inline(__always)
-    private func wakeTime(_ groups: RunLoop.Groups, until limit: Int64) -> Int64 {
-        let first = groups.haveTimers ? min(limit, wakeDate(groups)) : limit
+    private func wakeTime(_ mode: RunLoop.RunningMode, until limit: Int64) -> Int64 {
+        let first = mode.hasTimers ? min(limit, wakeDate(mode)) : limit
         return isOver(first) ? .min : first
     }
 
@@ -131,54 +185,55 @@ extension RunLoop.Core {
 
     /// When to wake for timers; those of the mode and the common ones share wake-ups too.
     @inline(never)
-    private func wakeDate(_ groups: RunLoop.Groups) -> Int64 {
-        groups.own.timers.wakeDate(leastTolerance: timerSlack, with: groups.common.timers) ?? .max
+    private func wakeDate(_ mode: RunLoop.RunningMode) -> Int64 {
+        mode.own.timers.wakeDate(leastTolerance: timerSlack, with: mode.common.timers) ?? .max
     }
 
-    /// Waits without a poller, for which the process has no descriptors left: timers, blocks and what the library itself
-    /// has raised go on, a little late.
+    /// Waits without a poller, which cannot be made because the process has no descriptors left: timers, blocks and events
+    /// without descriptors are still served, up to ``sleepMicroseconds`` late.
     @inline(never)
-    private func nap(_ mode: ModeState, until limit: Int64) {
+    private func sleepWithoutPoller(_ mode: ModeState, until limit: Int64) {
         if lacksMainQueue { serveMainQueue() }
         guard !mode.ready.hasUnserved(), limit > Deadline.now.uptimeNanoseconds else { return }
-        _ = usleep(Self.napMicroseconds)
+        _ = usleep(Self.sleepMicroseconds)
     }
 
-    private static var napMicroseconds: UInt32 { 5_000 }
+    /// Short enough for timers, long enough to use little of the processor.
+    private static var sleepMicroseconds: UInt32 { 5_000 }
 
-    /// Whether a pass in `mode` tries again to watch what it could not watch before.
+    /// Whether a pass in `mode` retries registrations that failed before.
     @inline(__always)
-    private func isLacking(_ mode: ModeState) -> Bool { mode.lacksWatches || lacksMainQueue }
+    private func needsRetry(_ mode: ModeState) -> Bool { mode.needsRetry || lacksMainQueue }
 
-    /// Tries again to watch what the kernel has refused, and returns when to do so once more, if not `limit`: nothing
-    /// wakes a loop for memory or descriptors that have become free.
+    /// Retries the registrations that the kernel has refused, and returns until when to wait: `limit`, or the next retry,
+    /// because nothing wakes a loop when memory or descriptors become free.
     @inline(never)
     private func retry(_ mode: ModeState, until limit: Int64) -> Int64 {
         if lacksMainQueue { serveMainQueue() }
         watchAll(in: mode)
-        guard isLacking(mode) else { return limit }
+        guard needsRetry(mode) else { return limit }
         return min(limit, Deadline.now.uptimeNanoseconds + Self.retryNanoseconds)
     }
 
-    /// Rare enough to cost nothing, and soon enough for whoever waits.
+    /// Twenty times a second costs next to nothing, and a delay of 50 ms is short for a peer.
     private static var retryNanoseconds: Int64 { 50_000_000 }
 
     // MARK: Whether there is anything to run for
 
-    private func canStart(_ groups: RunLoop.Groups) -> Bool {
-        canGoOn(groups) || groups.blockCount > 0
+    private func canStart(_ mode: RunLoop.RunningMode) -> Bool {
+        canGoOn(mode) || mode.blockCount > 0
     }
 
     /// Observers and blocks do not count. The main queue does, unless it is being drained further up the
     /// stack.
     @inline(__always)
-    func canGoOn(_ groups: RunLoop.Groups) -> Bool {
-        groups.own.hasItems || canGoOn(for: groups.common)
+    func canGoOn(_ mode: RunLoop.RunningMode) -> Bool {
+        mode.own.hasItems || canGoOn(for: mode.common)
     }
 
     private func canGoOn(for common: ModeState) -> Bool {
         guard common.hasItems else { return lacksMainQueue && common.mode == .common }
-        guard let mainQueue, mainQueue.isInCallout else { return true }
+        guard let mainQueue, mainQueue.isInCallback else { return true }
         return !common.timers.isEmpty || !common.sources.isEmpty || common.eventSources.count > 1
     }
 }

@@ -2,29 +2,27 @@ import CReactorLinux
 import Glibc
 import Synchronization
 
-/// A thread's event loop: waits for timers, descriptors, signalled sources and posted blocks, and calls their
-/// handlers.
+/// A thread's event loop: waits for timers, descriptors, signalled sources and posted blocks, and calls their handlers.
 ///
-/// Every thread has one, made when it is first asked for (``current``). A loop runs when its thread calls one
-/// of the `run` methods, in one ``Mode`` at a time, and attends only to what was added to that mode. Handlers
-/// are called on the loop's thread, with no lock held, and may call anything here, also `run` again:
-/// activations nest to any depth, and nothing whose callout is under way is called a second time inside it.
+/// Every thread has one, made by the first use of ``current``. A loop runs when its thread calls one of the `run` methods,
+/// in one ``Mode`` at a time, and serves only what was added to that mode. Handlers are called on the loop's thread, with no
+/// lock held, and may call any method, including `run`: activations nest to any depth, and no handler is called again while
+/// it is under way.
 ///
-/// Methods may be called from any thread unless they say otherwise; an addition from another thread wakes the
-/// loop. The loop ends with its thread, and lets go of all that was added to it.
+/// Methods may be called from any thread unless their documentation says otherwise; an addition from another thread wakes
+/// the loop. The loop ends with its thread, and releases everything that was added to it.
 ///
-/// A loop takes five descriptors, and three more for each further mode that it runs in. Where the process has none left,
-/// adding a descriptor throws `Errno.tooManyOpenFiles`; timers, blocks and the events of streams that need no descriptor
-/// go on, a few milliseconds late, and the loop watches its descriptors, and the main loop the main queue, as soon as it
-/// can.
+/// A loop uses five descriptors, and three more for each further mode that it runs in. If the process has none left, adding a
+/// descriptor source throws `Errno.tooManyOpenFiles`. Timers, blocks and streams without descriptors are still served, a few
+/// milliseconds late, and the loop watches its descriptors, and the main loop the main queue, as soon as it can.
 ///
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
-/// exec traps with a message, and the parent is unaffected. A thread that had no loop when it forked can make one in the
-/// child; the main loop only if the parent had not made it. fork(2) limits what else the child of a process with several
-/// threads may call: a lock of the Swift runtime that another thread held stays held.
+/// exec traps with a message, and does not affect the parent. A thread that had no loop when it forked can make one in the
+/// child; the main loop can be made there only if the parent had not made it. fork(2) limits what else the child of a
+/// process with several threads may call: a lock of the Swift runtime that another thread held stays locked.
 ///
-/// It stands on libevent's epoll backend. Where Foundation on Linux differs: there a posted block does not
-/// wake the loop, streams are never served, and observers, sources, `stop` and `wakeUp` are not public.
+/// The loop uses libevent's epoll backend. Foundation on Linux differs: there a posted block does not wake the loop, streams
+/// are never served, and observers, sources, `stop` and `wakeUp` are not public.
 public final class RunLoop: Sendable {
     let identity: LoopIdentity
     let inbox = Inbox()
@@ -33,23 +31,23 @@ public final class RunLoop: Sendable {
     /// One for each set of modes that was asked for.
     let executors = Mutex<[Executor]>([])
 
-    /// Whether this is the main thread's. Known without ``main``, which is not made before it is asked for: a child of
-    /// fork(2) then has one of its own.
+    /// Whether this is the main thread's loop. Known without ``main``, which is made by its first use, so that a child of
+    /// fork(2) can still have one.
     let isMain: Bool
 
     private init(isMain: Bool = false) {
         self.isMain = isMain
         identity = LoopIdentity.next()
         common = Mutex(Self.firstCommonModes)
-        confined = LoopBound(Core(home: identity, inbox: inbox), home: identity)
+        confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
     }
 
-    /// What only the loop's own thread may touch; traps on any other.
+    /// The part of the loop that only its own thread may use; traps on any other.
     var core: Core { @inline(__always) get { confined.value } }
 
-    /// As ``core``, for as long as `body` lasts: nothing is retained.
+    /// Calls `body` with ``core``, without retaining it. Proof: this loop retains it, and the caller this loop.
     @inline(__always)
-    func useCore<Answer>(_ body: (Core) -> Answer) -> Answer {
+    func useCore<Result>(_ body: (Core) -> Result) -> Result {
         unsafe Unmanaged.passUnretained(confined.value)._withUnsafeGuaranteedRef(body)
     }
 
@@ -60,14 +58,14 @@ public final class RunLoop: Sendable {
 
     /// The calling thread's loop.
     ///
-    /// In asynchronous code this is the loop of whatever thread happens to run the task, which nobody runs.
+    /// In asynchronous code this is the loop of the thread that happens to run the task, and that loop never runs.
     public static var current: RunLoop {
         @inline(__always) get { ThreadLoop.get() ?? makeCurrent() }
     }
 
     @inline(never)
     private static func makeCurrent() -> RunLoop {
-        if reactor_had_loop_before_fork() { Fork.refuse() }
+        if reactor_had_loop_before_fork() { ProcessIdentity.refuseParentsLoop() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
         loop.assertNotOfParent()
         ThreadLoop.set(loop)
@@ -77,19 +75,19 @@ public final class RunLoop: Sendable {
 
     /// Calls `body` with the calling thread's loop.
     @inline(__always)
-    static func withCurrent<Answer>(_ body: (RunLoop) -> Answer) -> Answer {
+    static func withCurrent<Result>(_ body: (RunLoop) -> Result) -> Result {
         ThreadLoop.use(body)
     }
 
-    /// Traps in a child of fork(2) if this is a loop of the parent's.
+    /// Traps in a child of fork(2) if its parent made the loop.
     func assertNotOfParent() {
-        if inbox.isOfParent { Fork.refuse() }
+        if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
     }
 
     /// Whether the calling thread is this loop's.
     public var isCurrent: Bool {
         if identity.isCurrent { return true }
-        return isMain && !inbox.isOfParent && reactor_is_main_thread() && RunLoop.current === self
+        return isMain && !inbox.belongsToParent && reactor_is_main_thread() && RunLoop.current === self
     }
 
     // MARK: State
@@ -101,7 +99,7 @@ public final class RunLoop: Sendable {
     /// ``Activities/afterWaiting``.
     public var isWaiting: Bool { inbox.isWaiting }
 
-    /// Makes a sleeping loop go round once more; a loop that is awake will not sleep before its next pass.
+    /// Makes a sleeping loop run another pass; a loop that is awake will not sleep before its next pass.
     ///
     /// It does not end an activation. Outside an activation it does nothing.
     public func wakeUp() {
@@ -109,10 +107,9 @@ public final class RunLoop: Sendable {
         inbox.wakeUp()
     }
 
-    /// Ends the innermost activation under way, at the end of its pass. Without an activation it does
-    /// nothing.
+    /// Ends the innermost activation at the end of its pass. Without an activation it does nothing.
     ///
-    /// ``run()`` and ``run(until:)`` start another one, as in Cocoa; to be able to stop, run with
+    /// ``run()`` and ``run(until:)`` start another one, as in Cocoa. To run a loop that can be stopped, use
     /// ``run(in:until:returnAfterSourceHandled:)`` or `while !done && loop.run(mode: .default, before:
     /// .distantFuture) {}`.
     public func stop() {
@@ -122,29 +119,29 @@ public final class RunLoop: Sendable {
 
     // MARK: Common modes
 
-    /// What the common set is from the start. On Linux no user interface's framework adds the tracking mode.
+    /// The initial common set. It includes the tracking mode because on Linux no user interface framework adds it.
     static let firstCommonModes = ModeSet([.default, .tracking])
 
     /// The loop's common set: what ``Mode/common`` stands for.
     var commonModes: ModeSet { common.withLock { $0 } }
 
-    /// Makes `mode` one of this loop's common modes, for good: it gets all that was, or will be, added to
-    /// them. From any thread.
+    /// Adds `mode` to this loop's common modes for good: it gets everything that was, or will be, added to them. May be
+    /// called from any thread.
     ///
-    /// On the loop's thread it takes effect in the pass under way, also for the mode that runs. What is removed from
-    /// `mode` after this has returned stays out of it.
+    /// On the loop's thread it takes effect in the pass under way, also for the running mode. What is removed from `mode`
+    /// after this has returned stays out of it.
     public func addCommonMode(_ mode: Mode) {
         assertNotOfParent()
         guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }
-        atHome { core in core.modeBecameCommon(mode) }
-        // Blocks and signals that waited for a common mode may run now, also if this is about to sleep.
+        onLoopThread { core in core.modeBecameCommon(mode) }
+        // Blocks and signals for the common modes may run now, even if the loop is about to sleep.
         wakeUp()
     }
 
-    /// Carries out `change` on the loop's thread: now if this is it, else when the loop next looks. False if
-    /// that thread has ended.
+    /// Carries out `change` on the loop's thread: at once if it is the calling thread, else when the loop collects its
+    /// inbox. False if that thread has ended.
     @discardableResult
-    func atHome(_ change: @escaping Inbox.Command) -> Bool {
+    func onLoopThread(_ change: @escaping Inbox.Command) -> Bool {
         guard isCurrent else { return inbox.post(change) }
         change(core)
         return true
@@ -159,13 +156,15 @@ extension RunLoop: Equatable, Hashable {
     public func hash(into hasher: inout Hasher) { hasher.combine(identity.number) }
 }
 
-/// The calling thread's loop, which is let go of when the thread ends.
+/// The calling thread's loop, which is released when the thread ends.
+///
+/// `@safe`: the pointer is thread-local, and is set to a retained loop or to null.
 @safe
 private enum ThreadLoop {
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
         let code = unsafe pthread_key_create(&key, endLoop)
-        precondition(code == 0, "no thread-specific key is left for run loops")
+        precondition(code == 0, "pthread_key_create failed: the process has no thread-specific key left")
         return key
     }()
 
@@ -176,10 +175,10 @@ private enum ThreadLoop {
         return unsafe Unmanaged<RunLoop>.fromOpaque(pointer).takeUnretainedValue()
     }
 
-    /// Calls `body` with the thread's loop, which is made if there is none yet: nothing is retained, as the thread keeps
-    /// its loop.
+    /// Calls `body` with the thread's loop, which is made if there is none yet. Nothing is retained, because the thread
+    /// retains its loop.
     @inline(__always)
-    static func use<Answer>(_ body: (RunLoop) -> Answer) -> Answer {
+    static func use<Result>(_ body: (RunLoop) -> Result) -> Result {
         let pointer = unsafe reactor_current_loop_object() ?? make()
         return unsafe Unmanaged<RunLoop>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body)
     }
@@ -195,7 +194,7 @@ private enum ThreadLoop {
         unsafe reactor_set_current_loop(loop.identity.number, pointer)
     }
 
-    /// Whatever is let go of may still ask for its thread's loop, and gets the one that is ending.
+    /// Objects that are destroyed here may still ask for the thread's loop, and get the one that ends.
     static func end(_ loop: RunLoop) {
         loop.core.end()
         reactor_set_current_loop(0, nil)
@@ -205,7 +204,7 @@ private enum ThreadLoop {
 private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
     guard let pointer = unsafe pointer else { return }
     let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer)
-    // A thread that has forked may end in the child, where the loop is not its own.
-    if unsafe loop._withUnsafeGuaranteedRef({ $0.inbox.isOfParent }) { return }
+    // In a child of fork(2) the thread that forked may end, whose loop belongs to the parent.
+    if unsafe loop._withUnsafeGuaranteedRef({ $0.inbox.belongsToParent }) { return }
     unsafe ThreadLoop.end(loop.takeRetainedValue())
 }

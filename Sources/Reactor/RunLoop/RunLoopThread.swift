@@ -1,8 +1,7 @@
 import Glibc
 public import SystemPackage
 
-/// A thread that runs its loop in the default mode until it is told to stop, with or without anything to
-/// attend to.
+/// A thread that runs its loop in the default mode until ``stop()``, even while the loop has nothing to serve.
 ///
 /// ```swift
 /// let network = try RunLoopThread(name: "network")
@@ -12,7 +11,7 @@ public import SystemPackage
 ///
 /// All methods may be called from any thread.
 public final class RunLoopThread: Sendable {
-    /// The thread's loop; runs from before the initialiser returns until ``stop()``.
+    /// The thread's loop; it runs from before the initializer returns until ``stop()``.
     public let runLoop: RunLoop
     /// The thread's name.
     public let name: String
@@ -30,13 +29,13 @@ public final class RunLoopThread: Sendable {
     ///   many threads.
     public init(name: String) throws(Errno) {
         let (keepAlive, ending) = (RunLoop.Source {}, Ending())
-        let ready = Answer<RunLoop>()
+        let ready = OneShot<RunLoop>()
         self.name = name
         (self.keepAlive, self.ending) = (keepAlive, ending)
         thread = try JoinableThread(name: name) {
             let loop = RunLoop.current
             loop.add(keepAlive, forMode: .default)
-            ready.give(loop)
+            ready.set(loop)
             while !loop.inbox.isEndRequested { loop.run(in: .default) }
             loop.core.finishJobs(in: .default)
             keepAlive.invalidate()
@@ -45,15 +44,15 @@ public final class RunLoopThread: Sendable {
         runLoop = ready.wait()
     }
 
-    /// Ends the loop after the callout under way, and waits until the thread has ended.
+    /// Ends the loop after the callback under way, and waits until the thread has ended.
     ///
-    /// Blocks and jobs that were queued before run first; what is still scheduled is released. Called again,
-    /// or by several threads at once, it waits as well. Called on the thread itself it does not wait: the
-    /// thread ends when the callout returns.
+    /// Blocks and jobs that were queued before run first; what is still scheduled is released. Further calls, also
+    /// by several threads at once, wait as well. Called on the thread itself it does not wait: the thread ends when
+    /// the callback returns.
     ///
-    /// Tasks that prefer the thread's ``executor`` and calls of actors that live on it must have ended
-    /// before: a job that arrives later ends the process with a message. ``withRunLoopThread(name:_:)`` has
-    /// the scope of structured tasks.
+    /// Tasks that prefer the thread's ``executor`` and calls of actors that live on it must have ended before: a
+    /// job that arrives later ends the process with a message. ``withRunLoopThread(name:_:)`` has the scope of
+    /// structured tasks.
     public func stop() {
         requestStop()
         if !runLoop.isCurrent { thread.join() }
@@ -131,5 +130,26 @@ nonisolated(nonsending) public func withRunLoopThread<Result>(
     } catch {
         await thread.stopAndWait()
         throw error
+    }
+}
+
+/// A thread that runs its loop from the first call of ``runLoop()`` until the program ends.
+package final class ResidentThread: Sendable {
+    private let name: String
+    private let thread = Mutex<RunLoopThread?>(nil)
+
+    package init(name: String) { self.name = name }
+
+    /// The thread's loop; the first call starts the thread.
+    ///
+    /// - Throws: What pthread_create(3) does; the next call tries again.
+    package func runLoop() throws(Errno) -> RunLoop {
+        try thread.withLock { [name] thread throws(Errno) in
+            // A child of fork(2) inherits the object, but not the thread.
+            if let thread, !thread.runLoop.inbox.belongsToParent { return thread.runLoop }
+            let started = try RunLoopThread(name: name)
+            thread = started
+            return started.runLoop
+        }
     }
 }

@@ -1,30 +1,28 @@
 import Synchronization
 
 extension RunLoop {
-    /// Something that is done on a loop's thread after it has been signalled: Core Foundation's version-0
-    /// source.
+    /// Work that a loop's thread performs after a signal: Core Foundation's version-0 source.
     ///
-    /// ``signal()`` only marks; a sleeping loop notices when it next wakes, so call ``RunLoop/wakeUp()`` as
-    /// well. Signals before the source is served coalesce into one. The mark is cleared before `perform` is
-    /// called, so a signal from within asks for one more, which comes when `perform` has returned: it is not
-    /// called within itself, though it runs the loop and the source leaves all modes and comes back. A source may
-    /// be in several loops: whichever serves it first consumes the signal.
+    /// ``signal()`` only marks the source; it does not wake a sleeping loop, so call ``RunLoop/wakeUp()`` as well. Signals
+    /// that arrive before the source is performed coalesce into one. The mark is cleared before `perform` is called, so
+    /// signalling again from within it asks for one more call, which comes after it has returned: `perform` is never
+    /// called within itself, even if it runs the loop and the source is removed and added again meanwhile. A source may be
+    /// in several loops: the first one to perform it consumes the signal.
     ///
     /// All methods may be called from any thread.
     public final class Source: Sendable {
-        /// The place among the sources that are signalled: lower ones are served first, equal ones in the
-        /// order of signals.
+        /// The place among the signalled sources: lower orders are performed first, equal orders as they were signalled.
         public let order: Int
 
         fileprivate struct State {
             var isValid = true
-            /// The signal that waits to be served.
+            /// The signal that has not been served yet.
             var signal = Signal.none
-            var stations: [LoopIdentity: Station] = [:]
-            var callouts: Callouts?
+            var loops: [LoopIdentity: LoopState] = [:]
+            var callbacks: Callbacks?
         }
 
-        fileprivate struct Callouts: Sendable {
+        fileprivate struct Callbacks: Sendable {
             var scheduled: (@Sendable (RunLoop, Mode) -> Void)?
             var cancelled: (@Sendable (RunLoop, Mode) -> Void)?
             var perform: @Sendable () -> Void
@@ -35,9 +33,9 @@ extension RunLoop {
         /// Makes a source; it does nothing until it is added to a loop.
         ///
         /// - Parameters:
-        ///   - order: The place among the sources that are signalled.
-        ///   - scheduled: Called for each mode the source gets into, with the loop.
-        ///   - cancelled: Called for each mode the source leaves; also when it could not be added after all, as the
+        ///   - order: The place among the signalled sources.
+        ///   - scheduled: Called with the loop for each mode that the source is added to.
+        ///   - cancelled: Called for each mode that the source is removed from, and when it could not be added because the
         ///     loop's thread has ended meanwhile.
         ///   - perform: Called on a loop's thread to serve a signal.
         public init(
@@ -47,36 +45,38 @@ extension RunLoop {
             perform: @escaping @Sendable () -> Void
         ) {
             self.order = order
-            let callouts = Callouts(scheduled: scheduled, cancelled: cancelled, perform: perform)
-            state = Mutex(State(callouts: callouts))
+            let callbacks = Callbacks(scheduled: scheduled, cancelled: cancelled, perform: perform)
+            state = Mutex(State(callbacks: callbacks))
         }
 
-        /// Whether the source can still be served.
+        /// Whether the source can still be performed.
         public var isValid: Bool { state.withLock { $0.isValid } }
 
-        /// Whether a signal waits to be served.
+        /// Whether a signal is pending.
         public var isSignalled: Bool { state.withLock { $0.signal != .none } }
 
-        /// Marks the source to be served. Wakes nobody; ignored by an invalid source.
+        /// Marks the source to be performed. Does not wake a loop; ignored by an invalid source.
         public func signal() {
             let loops = state.withLock { state -> [RunLoop] in
                 guard state.isValid, state.signal == .none else { return [] }
                 state.signal = .next()
-                return state.beginNotes()
+                return state.enterInboxes()
             }
-            for loop in loops where !loop.inbox.noteSignalled(self) { state.withLock { $0.dropNote(loop) } }
+            for loop in loops where !loop.inbox.postSignal(of: self) {
+                state.withLock { $0.leaveInbox(of: loop) }
+            }
         }
 
-        /// Takes the source out of all its loops for good and lets go of its closures.
+        /// Removes the source from all its loops for good and releases its closures.
         public func invalidate() {
             let loops = state.withLock { state in
                 state.isValid = false
                 state.signal = .none
-                return state.stations.values.map(\.loop)
+                return state.loops.values.map(\.loop)
             }
             for loop in loops { change(in: loop) { $0 = Membership() } }
-            let dropped = state.withLock { $0.callouts.take() }
-            withExtendedLifetime(dropped) {}
+            let callbacks = state.withLock { $0.callbacks.take() }
+            withExtendedLifetime(callbacks) {}
         }
     }
 }
@@ -84,110 +84,201 @@ extension RunLoop {
 // MARK: - In a loop
 
 extension RunLoop.Source {
-    /// Changes the source's modes in `loop`, calls `scheduled` and `cancelled` for those it got into or left, and has
-    /// the loop follow. A loop whose thread has ended meanwhile is left again.
+    /// Changes the source's modes in `loop`, calls `scheduled` and `cancelled` for those that it was added to or removed
+    /// from, and updates its registrations. It leaves a loop whose thread has ended meanwhile.
     func change(in loop: RunLoop, _ change: (inout Membership) -> Void) {
         let common = loop.commonModes
-        let (before, after, callouts) = state.withLock { state in
-            var station = state.stations[loop.identity] ?? Station(loop: loop)
-            change(&station.membership)
-            if !state.isValid { station.membership = Membership() }
-            let before = station.told
-            station.told = station.membership.modes(common: common)
-            state.stations[loop.identity] = station
-            return (before, station.told, state.callouts)
+        let (before, after, callbacks) = state.withLock { state in
+            var loopState = state.loops[loop.identity] ?? LoopState(loop: loop)
+            change(&loopState.membership)
+            if !state.isValid { loopState.membership = Membership() }
+            let before = loopState.announcedModes
+            loopState.announcedModes = loopState.membership.modes(common: common)
+            state.loops[loop.identity] = loopState
+            return (before, loopState.announcedModes, state.callbacks)
         }
-        for mode in after.subtracting(before).members { callouts?.scheduled?(loop, mode) }
+        for mode in after.subtracting(before).members { callbacks?.scheduled?(loop, mode) }
         var left = before.subtracting(after)
-        if !loop.atHome({ [self] core in file(in: core) }) {
-            left.formUnion(state.withLock { $0.forget(loop) })
+        if !loop.onLoopThread({ [self] core in updateRegistrations(in: core) }) {
+            left.formUnion(state.withLock { $0.leave(loop) })
         }
-        for mode in left.members { callouts?.cancelled?(loop, mode) }
+        for mode in left.members { callbacks?.cancelled?(loop, mode) }
     }
 
     func contains(_ mode: RunLoop.Mode, in loop: RunLoop) -> Bool {
         let common = loop.commonModes
-        return state.withLock {
-            $0.stations[loop.identity]?.membership.contains(mode, common: common) ?? false
-        }
+        return state.withLock { $0.loops[loop.identity]?.membership.contains(mode, common: common) ?? false }
     }
+
+    /// The loops that the source is in, for a caller that signals it and wants to wake them.
+    package var loops: [RunLoop] {
+        state.withLock { $0.loops.values.filter { !$0.membership.isEmpty }.map(\.loop) }
+    }
+
+    var isInLoop: Bool { state.withLock { $0.loops.values.contains { !$0.membership.isEmpty } } }
 
     // MARK: On the loop's thread
 
-    /// Brings the loop's groups up to date with the source's modes.
-    func file(in core: RunLoop.Core) {
-        update(in: core) { station in station.file(self, in: core) }
+    func updateRegistrations(in core: RunLoop.Core) {
+        update(in: core) { loopState in loopState.updateRegistrations(of: self, in: core) }
     }
 
-    /// Has a signal wait in the loop's groups that the inbox has brought.
-    func fileSignal(in core: RunLoop.Core) {
-        update(in: core) { station in station.isNoted = false }
+    /// Takes in a signal that the inbox has brought.
+    func receiveSignal(in core: RunLoop.Core) {
+        update(in: core) { loopState in loopState.isInInbox = false }
     }
 
-    /// Changes the station, has the signal wait in the groups where that is filed, and drops what is over.
-    private func update(in core: RunLoop.Core, _ change: (inout Station) -> Void) {
+    /// Changes the source's state in the loop, enqueues a pending signal in the modes that it is then registered in, and
+    /// drops the state if the source has left the loop.
+    private func update(in core: RunLoop.Core, _ change: (inout LoopState) -> Void) {
         state.withLock { state in
-            guard var station = state.stations.removeValue(forKey: core.home) else { return }
-            change(&station)
-            station.fileSignal(state.signal, of: self, in: core)
-            if !station.isOver { state.stations[core.home] = station }
+            guard var loopState = state.loops.removeValue(forKey: core.identity) else { return }
+            change(&loopState)
+            loopState.enqueue(state.signal, of: self, in: core)
+            if !loopState.isOver { state.loops[core.identity] = loopState }
         }
     }
 
-    /// Serves a signal that waits in the loop's groups. False if there is none any longer, or the callback is under way
-    /// on this loop's stack; the signal does not wait there then.
+    /// Performs the source for a signal from the loop's queues. False if the signal has been served elsewhere, or the
+    /// callback is under way on this loop's stack; the signal is no longer queued then.
     func perform(_ signal: Signal, in core: RunLoop.Core) -> Bool {
-        var callouts: Callouts?
+        var callbacks: Callbacks?
         state.withLock { state in
-            guard var station = state.stations.removeValue(forKey: core.home) else { return }
-            if state.signal == signal, !station.isPerforming {
-                callouts = state.callouts
+            guard var loopState = state.loops.removeValue(forKey: core.identity) else { return }
+            if state.signal == signal, !loopState.isPerforming {
+                callbacks = state.callbacks
                 state.signal = .none
-                station.isPerforming = true
+                loopState.isPerforming = true
             }
-            station.fileSignal(state.signal, of: self, in: core)
-            state.stations[core.home] = station
+            loopState.enqueue(state.signal, of: self, in: core)
+            state.loops[core.identity] = loopState
         }
-        guard let callouts else { return false }
-        callouts.perform()
+        guard let callbacks else { return false }
+        callbacks.perform()
         update(in: core) { $0.isPerforming = false }
         return true
     }
 }
 
 extension RunLoop.Source.State {
-    /// The loops whose inboxes have to be told of a signal, as they have not been told of one that they have yet to
-    /// take in.
-    fileprivate mutating func beginNotes() -> [RunLoop] {
-        var loops: [RunLoop] = []
-        for (home, station) in stations where !station.isNoted && !station.membership.isEmpty {
-            stations[home]?.isNoted = true
-            loops.append(station.loop)
+    /// The loops to whose inboxes a signal must be posted: those that do not hold an earlier one.
+    fileprivate mutating func enterInboxes() -> [RunLoop] {
+        var entered: [RunLoop] = []
+        for (identity, loopState) in loops where !loopState.isInInbox && !loopState.membership.isEmpty {
+            loops[identity]?.isInInbox = true
+            entered.append(loopState.loop)
         }
-        return loops
+        return entered
     }
 
-    /// Takes back a note that a loop has not taken in, as its thread has ended.
-    fileprivate mutating func dropNote(_ loop: RunLoop) {
-        stations[loop.identity]?.isNoted = false
-        if stations[loop.identity]?.isOver == true { stations[loop.identity] = nil }
+    /// Undoes ``enterInboxes()`` for a loop whose thread has ended.
+    fileprivate mutating func leaveInbox(of loop: RunLoop) {
+        loops[loop.identity]?.isInInbox = false
+        if loops[loop.identity]?.isOver == true { loops[loop.identity] = nil }
     }
 
-    /// Leaves a loop whose thread has ended; the modes that `cancelled` has to be called for. Where the source is still
-    /// filed there, the loop's end sees to it.
-    fileprivate mutating func forget(_ loop: RunLoop) -> ModeSet {
-        guard stations[loop.identity]?.isFiled == false else { return ModeSet() }
-        return stations.removeValue(forKey: loop.identity)?.told ?? ModeSet()
+    /// Leaves a loop whose thread has ended, and returns the modes that `cancelled` must be called for. Where the source is
+    /// still registered, the loop's end removes it.
+    fileprivate mutating func leave(_ loop: RunLoop) -> ModeSet {
+        guard loops[loop.identity]?.isRegistered == false else { return ModeSet() }
+        return loops.removeValue(forKey: loop.identity)?.announcedModes ?? ModeSet()
     }
 }
 
-// MARK: - Where it is
-
 extension RunLoop.Source {
-    /// The loops that the source is in, which whoever signals it may want to wake.
-    package var loops: [RunLoop] {
-        state.withLock { $0.stations.values.filter { !$0.membership.isEmpty }.map(\.loop) }
+    /// A source's state in one loop.
+    fileprivate struct LoopState {
+        let loop: RunLoop
+        var membership = Membership()
+        /// The modes that `scheduled` has been called for, and `cancelled` has not.
+        var announcedModes = ModeSet()
+        private var places = Places()
+        /// Where the signal is queued: in the modes that the source is registered in, or in none.
+        private var signalPlaces = Places()
+        /// Whether the loop's inbox holds a signal of the source. It holds at most one.
+        var isInInbox = false
+        /// Whether the callback is under way on the loop's stack. This outlasts the membership: a source that is added
+        /// again meanwhile is not called within itself.
+        var isPerforming = false
+
+        init(loop: RunLoop) { self.loop = loop }
+
+        var isRegistered: Bool { !places.isEmpty }
+
+        /// Whether the source has left the loop. Another thread empties the membership before the loop's thread unregisters
+        /// the source.
+        var isOver: Bool { membership.isEmpty && places.isEmpty && !isInInbox && !isPerforming }
     }
 
-    var isInLoop: Bool { state.withLock { $0.stations.values.contains { !$0.membership.isEmpty } } }
+    /// A signal, numbered in the order in which the process makes them.
+    struct Signal: Equatable {
+        let number: UInt64
+
+        /// Before every signal.
+        static var none: Signal { Signal(number: 0) }
+
+        static func next() -> Signal { Signal(number: last.add(1, ordering: .relaxed).newValue) }
+
+        private static let last = Atomic<UInt64>(0)
+    }
+}
+
+// On the loop's thread, with the source's lock held: nothing here calls user code.
+
+extension RunLoop.Source.LoopState {
+    /// Registers `source` in the modes that it is in, and unregisters it from the others.
+    fileprivate mutating func updateRegistrations(of source: RunLoop.Source, in core: RunLoop.Core) {
+        dequeueSignal(in: core)
+        places.update(membership.registrationModes(common: core.commonModes)) { place in
+            core.state(of: place.mode).sources.remove(place.slot)
+        } register: { mode in
+            core.state(of: mode).sources.insert(source)
+        }
+    }
+
+    /// Queues `signal`, and no other, in the modes that the source is registered in; not while the inbox holds it, which
+    /// delivers it in order, nor during the callback.
+    fileprivate mutating func enqueue(
+        _ signal: RunLoop.Source.Signal, of source: RunLoop.Source, in core: RunLoop.Core
+    ) {
+        dequeueSignal(in: core)
+        guard signal != .none, !isInInbox, !isPerforming else { return }
+        signalPlaces.update(places.modes) { _ in
+        } register: { mode in
+            core.state(of: mode).signals.insert(source, signal)
+        }
+    }
+
+    private mutating func dequeueSignal(in core: RunLoop.Core) {
+        signalPlaces.removeAll { place in core.state(of: place.mode).signals.remove(place.slot) }
+    }
+}
+
+/// The signalled sources of one mode: lower orders first, equal orders as they were signalled.
+struct SignalQueue: ~Copyable {
+    struct Entry {
+        let source: RunLoop.Source
+        let signal: RunLoop.Source.Signal
+
+        func precedes(_ other: Entry) -> Bool {
+            (source.order, signal.number) < (other.source.order, other.signal.number)
+        }
+    }
+
+    private var heap = IndexedHeap<RunLoop.Source, Void>()
+
+    var isEmpty: Bool { heap.isEmpty }
+
+    mutating func insert(_ source: RunLoop.Source, _ signal: RunLoop.Source.Signal) -> Int32 {
+        heap.insert(source, priority: Int64(source.order), sequence: signal.number, mark: ())
+    }
+
+    mutating func remove(_ slot: Int32) { heap.remove(slot) }
+
+    /// The first of the sources that were signalled before `limit`.
+    func first(before limit: RunLoop.Source.Signal) -> Entry? {
+        let node = heap.first(upTo: .max) { $0.sequence < limit.number }
+        guard let node, let source = heap[node.slot] else { return nil }
+        return Entry(source: source, signal: RunLoop.Source.Signal(number: node.sequence))
+    }
 }

@@ -190,7 +190,7 @@ public final class Listener: EventSource {
         backoffReason = error
         if let loop, !isDraining {
             try? setInterest([])
-            let modes = Array(membership.groups(common: loop.commonModes).members)
+            let modes = Array(membership.registrationModes(common: loop.commonModes).members)
             timer = loop.perform(after: backoff.next(), inModes: modes) { [weak self] in self?.resume() }
         }
         if backoff.reports(at: .now) { handlers?.fault(self, error) }

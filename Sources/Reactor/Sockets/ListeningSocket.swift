@@ -135,7 +135,7 @@ extension FileDescriptor {
 struct SocketFile {
     private let path: FilePath
     private let status: Glibc.stat
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
     /// Nil if there is no file at `path`.
     init?(_ path: FilePath) {
@@ -148,7 +148,7 @@ struct SocketFile {
     /// Removes the file, unless another one has replaced it. In a child of fork(2) the file is the parent's,
     /// and stays.
     func remove() {
-        guard forks == Fork.count, let current = path.status else { return }
+        guard process.isCurrent, let current = path.status else { return }
         guard current.st_dev == status.st_dev, current.st_ino == status.st_ino else { return }
         _ = unsafe path.withPlatformString { unsafe unlink($0) }
     }

@@ -96,7 +96,7 @@ extension Resolver {
     /// A lookup in progress, whose answer a run loop receives.
     public final class Lookup: Sendable {
         private struct State {
-            var completion: HomeBound<(Answer) -> Void>?
+            var completion: LoopOwned<(Answer) -> Void>?
             /// Keeps the modes non-empty, and delivers the answer.
             var source: RunLoop.Source?
             var request: ResolverRequest?
@@ -111,7 +111,7 @@ extension Resolver {
         ) {
             precondition(
                 !modes.isEmpty, "Resolver.resolve needs at least one mode in which to deliver the answer.")
-            state = Mutex(State(completion: HomeBound(completion, on: loop)))
+            state = Mutex(State(completion: LoopOwned(completion, on: loop)))
             // Cancelled by the end of the loop's thread, or by the end of this lookup.
             let source = RunLoop.Source(
                 cancelled: { _, _ in self.cancel() }, perform: { self.deliver() })
@@ -141,7 +141,7 @@ extension Resolver {
 
         private func deliver() {
             let ended = end()
-            if let completion = ended.completion, let answer = ended.answer { completion.closure(answer) }
+            if let completion = ended.completion, let answer = ended.answer { completion.value(answer) }
         }
 
         /// Takes the state, so that it is used once. The closure is released outside the lock.

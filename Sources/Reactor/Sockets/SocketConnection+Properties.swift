@@ -205,7 +205,7 @@ extension SocketConnection {
         }
         guard isLate else { return isChanged }
         connector?.cancel()
-        changed?.announce()
+        changed?.broadcast()
         fail(.protocolNotSupported, on: nil)
         return true
     }

@@ -55,7 +55,7 @@ final class SocketConnection: Sendable {
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
     /// Announced to threads that wait for the connection; nil for an existing socket.
     let changed: Condition?
     let bufferSlot = WriteBufferSlot()
@@ -126,7 +126,7 @@ final class SocketConnection: Sendable {
                 state.connecting = .ready
             }
         }
-        changed?.announce()
+        changed?.broadcast()
         startTimeouts()
         notify(.input)
         notify(.output)
@@ -139,7 +139,7 @@ final class SocketConnection: Sendable {
         let closing = state.withLock { $0.close(half, bufferSlot) }
         closing.connector?.cancel()
         closing.wait?.end()
-        changed?.announce()
+        changed?.broadcast()
         guard closing.isOver else {
             _ = closing.buffer?.finish(.stop, stallTimeout: closing.stallTimeout)
             return
@@ -152,7 +152,7 @@ final class SocketConnection: Sendable {
     /// send.
     private func closeSocket(_ closing: Closing) {
         // In a child of fork(2) the connection is the parent's, and must not be shut down.
-        let isOwned = holder.closesWhenDone && fault == nil && forks == Fork.count
+        let isOwned = holder.closesWhenDone && fault == nil && process.isCurrent
         defer { holder.close() }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }

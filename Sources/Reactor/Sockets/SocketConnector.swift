@@ -57,7 +57,7 @@ final class SocketConnector: Sendable {
     private func begin(on loop: RunLoop) {
         guard state.withLock({ $0.completion != nil }) else { return }
         let race = HappyEyeballs(until: deadline) { [weak self] outcome in self?.finish(outcome) }
-        let bound = LoopBound(race, home: loop.identity)
+        let bound = LoopBound(race, owner: loop.identity)
         guard setUnlessEnded({ $0.attempts = (loop, bound) }) else { return race.cancel() }
         switch origin {
         case .descriptor: break

@@ -2,37 +2,38 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// The bytes between the two halves of a bound pair: a ring, and who waits at its ends.
+/// The bytes between the two halves of a bound pair.
 final class BoundBuffer: Sendable {
     struct State {
-        var bytes: [UInt8]
-        var start = 0
-        var count = 0
+        let capacity: Int
+        var bytes = ByteQueue()
         var isInputClosed = false
         var isOutputClosed = false
-        /// The halves' engines, which are told when something has changed for them; nil until they are open.
+        /// The engines of the open halves, which are refreshed when the other half changes something.
         var input: StreamEngine?
         var output: StreamEngine?
+
+        var hasRoom: Bool { bytes.count < capacity }
     }
 
     private let state: Mutex<State>
     private let changed = Condition()
 
-    init(capacity: Int) { state = Mutex(State(bytes: [UInt8](repeating: 0, count: capacity))) }
+    init(capacity: Int) { state = Mutex(State(capacity: capacity)) }
 
     func look<Answer>(_ question: (inout State) -> Answer) -> Answer { state.withLock { question(&$0) } }
 
-    /// Changes what is there, and tells whoever waits for it, and `half`.
+    /// Makes a change, and wakes the threads that wait for one. Refreshes the engine that `half` returns.
     func change(_ half: (State) -> StreamEngine?, _ change: (inout State) -> Void) {
         let engine = state.withLock { state in
             change(&state)
             return half(state)
         }
-        changed.announce()
+        changed.broadcast()
         engine?.refresh()
     }
 
-    /// Tries `attempt` again after every change, until it does something.
+    /// Tries `attempt` again after every change, until it has a result.
     func move(
         _ half: (State) -> StreamEngine?, _ attempt: (inout State) -> Result<Transfer, Errno>?
     ) throws(Errno) -> Transfer {
@@ -48,7 +49,7 @@ final class BoundBuffer: Sendable {
                 continue
             }
             if transfer.count > 0 {
-                changed.announce()
+                changed.broadcast()
                 other?.refresh()
             }
             return transfer
@@ -56,7 +57,7 @@ final class BoundBuffer: Sendable {
     }
 }
 
-/// The half of a bound pair that is read.
+/// The input half of a bound pair.
 final class BoundInput: InputBackend {
     private let buffer: BoundBuffer
 
@@ -74,19 +75,21 @@ final class BoundInput: InputBackend {
         }
     }
 
-    func isReady() -> Bool { buffer.look { $0.count > 0 || $0.isOutputClosed } }
+    func isReady() -> Bool { buffer.look { $0.bytes.count > 0 || $0.isOutputClosed } }
 
-    /// The bytes that are there; the end once the other half is closed and all has been read.
+    /// Reads the bytes that are there, or the end once the other half is closed and all bytes have been read.
     func read(into destination: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
         try buffer.move(\.output) { state in
             if state.isInputClosed { return .failure(.badFileDescriptor) }
-            if state.count > 0 { return .success(Transfer(count: unsafe state.take(destination))) }
+            if state.bytes.count > 0 {
+                return .success(Transfer(count: unsafe state.bytes.take(into: destination)))
+            }
             return state.isOutputClosed ? .success(Transfer(count: 0, isAtEnd: true)) : nil
         }
     }
 }
 
-/// The half of a bound pair that is written.
+/// The output half of a bound pair.
 final class BoundOutput: OutputBackend {
     private let buffer: BoundBuffer
 
@@ -106,74 +109,44 @@ final class BoundOutput: OutputBackend {
 
     var isAtEndWhenOpened: Bool { buffer.look { $0.isInputClosed } }
 
-    func isReady() -> Bool { buffer.look { $0.room > 0 || $0.isInputClosed } }
+    func isReady() -> Bool { buffer.look { $0.hasRoom || $0.isInputClosed } }
 
-    /// The end as soon as the other half is closed: a writer that has nothing to write is to learn of it, too.
+    /// At the end as soon as the other half is closed, so that a writer with nothing to write learns of it
+    /// too.
     func prepare() -> Availability {
-        buffer.look { $0.isInputClosed ? .atEnd : $0.room > 0 ? .ready : .waiting }
+        buffer.look { $0.isInputClosed ? .atEnd : $0.hasRoom ? .ready : .waiting }
     }
 
-    /// Waits only when there is no room at all; takes nothing once the other half is closed.
+    /// Waits only if there is no room at all. Accepts nothing once the other half is closed.
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
         try buffer.move(\.input) { state in
             if state.isOutputClosed { return .failure(.badFileDescriptor) }
             if state.isInputClosed { return .success(Transfer(count: 0, isAtEnd: true)) }
-            return state.room > 0 ? .success(Transfer(count: unsafe state.put(bytes))) : nil
+            guard state.hasRoom else { return nil }
+            return .success(Transfer(count: unsafe state.bytes.append(bytes, limit: state.capacity)))
         }
-    }
-}
-
-extension BoundBuffer.State {
-    var room: Int { bytes.count - count }
-
-    /// Moves bytes out, in at most two pieces.
-    mutating func take(_ destination: UnsafeMutableRawBufferPointer) -> Int {
-        let wanted = min(destination.count, count)
-        let first = min(wanted, bytes.count - start)
-        unsafe bytes.withUnsafeBytes { ring in
-            unsafe destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: ring[start..<start + first]))
-            let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: destination[first..<wanted])
-            unsafe rest.copyMemory(from: UnsafeRawBufferPointer(rebasing: ring[0..<wanted - first]))
-        }
-        start = (start + wanted) % bytes.count
-        count -= wanted
-        return wanted
-    }
-
-    /// Moves bytes in, in at most two pieces.
-    mutating func put(_ source: UnsafeRawBufferPointer) -> Int {
-        let wanted = min(source.count, room)
-        let place = (start + count) % bytes.count
-        let first = min(wanted, bytes.count - place)
-        unsafe bytes.withUnsafeMutableBytes { ring in
-            let front = unsafe UnsafeMutableRawBufferPointer(rebasing: ring[place..<place + first])
-            unsafe front.copyMemory(from: UnsafeRawBufferPointer(rebasing: source[0..<first]))
-            let back = unsafe UnsafeMutableRawBufferPointer(rebasing: ring[0..<wanted - first])
-            unsafe back.copyMemory(from: UnsafeRawBufferPointer(rebasing: source[first..<wanted]))
-        }
-        count += wanted
-        return wanted
     }
 }
 
 extension Stream {
-    /// Makes two streams of which one reads what the other writes, in order.
+    /// Creates an input that reads what an output writes, in order.
     ///
-    /// The output has room while fewer than `size` bytes are under way; a write to a full pair waits, so use
-    /// the halves from two threads, or write when the delegate is told of room. Closing the output lets the
-    /// input read what is left, then its end.
+    /// The output has room while fewer than `size` bytes are unread. A write to a full pair waits, so use the
+    /// halves from two threads, or write when the delegate receives ``Event/hasSpaceAvailable``. After the
+    /// output is closed the input reads the remaining bytes, then its end.
     ///
-    /// Closing the input ends the output: scheduled, it delivers ``Event/endEncountered``, whatever it has delivered
-    /// before; a write returns 0, also one that waits for room. That is no error, as in Cocoa; what the input has not
-    /// read is lost.
+    /// Closing the input ends the output: on a run loop it delivers ``Event/endEncountered``, whatever it has
+    /// delivered before, and a write returns 0, even one that waits for room. That is no error, as in Cocoa.
+    /// Bytes that the input has not read are lost.
     /// - Precondition: `size` is positive.
     public static func boundPair(bufferSize size: Int) -> (input: InputStream, output: OutputStream) {
-        precondition(size > 0, "a bound pair needs room for at least one byte")
+        precondition(size > 0, "Stream.boundPair(bufferSize:) needs a positive size (it is \(size))")
         let buffer = BoundBuffer(capacity: size)
         return (InputStream(backend: BoundInput(buffer)), OutputStream(backend: BoundOutput(buffer)))
     }
 
-    /// As ``boundPair(bufferSize:)``, in Cocoa's spelling: what a pointer is nil for is not handed out.
+    /// Creates a bound pair as ``boundPair(bufferSize:)`` does, in Cocoa's spelling. A nil pointer means that
+    /// its half is not wanted.
     public class func getBoundStreams(
         withBufferSize bufferSize: Int, inputStream: UnsafeMutablePointer<InputStream?>?,
         outputStream: UnsafeMutablePointer<OutputStream?>?

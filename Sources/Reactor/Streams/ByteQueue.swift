@@ -1,16 +1,16 @@
 import SystemPackage
 
-/// Bytes that wait to be sent, first in, first out, up to a limit. Pure.
+/// A first-in, first-out queue of bytes. Pure.
 struct ByteQueue {
     private var bytes: [UInt8] = []
     private var start = 0
 
     var count: Int { bytes.count - start }
 
-    /// Appends as many of `new` as the limit allows, and returns how many.
+    /// Appends as many of `new` as fit within `limit`, and returns how many.
     mutating func append(_ new: UnsafeRawBufferPointer, limit: Int) -> Int {
         let accepted = max(0, min(new.count, limit - count))
-        // Moving the rest to the front costs no more than what has been sent since the last time.
+        // Moves no more bytes than have left the queue since the last move.
         if start > 0, bytes.count + accepted > bytes.capacity, start >= count {
             bytes.removeFirst(start)
             start = 0
@@ -19,7 +19,21 @@ struct ByteQueue {
         return accepted
     }
 
-    /// Offers the bytes to `send` until it takes none. Memory that is no longer needed is released.
+    /// Moves as many bytes as fit to `destination`, and returns how many.
+    mutating func take(into destination: UnsafeMutableRawBufferPointer) -> Int {
+        let taken = min(destination.count, count)
+        unsafe bytes.withUnsafeBytes { all in
+            unsafe destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: all[start..<start + taken]))
+        }
+        start += taken
+        if count == 0 {
+            bytes.removeAll(keepingCapacity: true)
+            start = 0
+        }
+        return taken
+    }
+
+    /// Passes the bytes to `send` until it takes none. Frees the memory when all have been taken.
     mutating func send(_ send: (UnsafeRawBufferPointer) throws(Errno) -> Int) throws(Errno) {
         while count > 0 {
             let taken = try unsafe bytes.withUnsafeBufferPointer { (all) throws(Errno) in

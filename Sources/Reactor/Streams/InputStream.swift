@@ -1,10 +1,10 @@
 public import SystemPackage
 
-/// A stream of bytes that come in: from a file, a descriptor, memory, or the output half of a bound pair.
+/// A stream of bytes to read: from a file, a descriptor, memory, or the output half of a bound pair.
 ///
-/// Opened and scheduled on a run loop, it tells its delegate when there are bytes; the delegate reads.
-/// Regular files, and what epoll(7) does not take, are read ahead on a Dispatch queue, so that a slow disk
-/// does not hold up the loop's thread.
+/// An open stream on a run loop delivers ``Stream/Event/hasBytesAvailable`` to its delegate, which reads.
+/// Regular files, and devices that epoll(7) refuses, are read ahead on a Dispatch queue, so that a slow disk
+/// does not block the loop's thread.
 ///
 /// ```swift
 /// final class Echo: StreamDelegate {
@@ -21,7 +21,7 @@ public import SystemPackage
 /// input.open()
 /// ```
 open class InputStream: Stream {
-    // Not one of these is a convenience initialiser, so that a subclass without its own inherits them all.
+    // No initializer is a convenience initializer, so that a subclass without its own inherits them all.
 
     init(backend: any InputBackend) { super.init(StreamEngine(backend)) }
 
@@ -31,8 +31,8 @@ open class InputStream: Stream {
     /// A stream of a copy of `data`: of Foundation's `Data`, or of any other collection of bytes.
     public init(data: some Collection<UInt8>) { super.init(StreamEngine(MemoryInput(data))) }
 
-    /// A stream of the file at `path`: regular, FIFO, terminal or device. It is opened by ``Stream/open()``,
-    /// which fails if it is missing, a directory, or not to be read.
+    /// A stream of the file at `path`: regular, FIFO, terminal or device. ``Stream/open()`` opens it, and
+    /// fails if it is missing, a directory, or not readable.
     public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path)), subject: "\(path)") }
 
     /// As ``init(path:)``; never nil, optional as in Cocoa.
@@ -40,14 +40,14 @@ open class InputStream: Stream {
         super.init(StreamEngine(UnopenedFile(reading: FilePath(path))), subject: path)
     }
 
-    /// A stream of what can be read from `descriptor`: a pipe, a socket, a terminal, a redirected file.
+    /// A stream of the bytes that `descriptor` reads: a pipe, a socket, a terminal, a redirected file.
     ///
     /// Its file status flags stay as they are, so a terminal that is shared with a shell is not left in
-    /// non-blocking mode. What a regular file had read ahead, and nobody took, is given back when the stream
-    /// is closed.
+    /// non-blocking mode. Closing the stream sets the offset of a regular file behind the last byte that was
+    /// read from the stream, whatever was read ahead.
     /// - Parameters:
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
-    ///   - closeWhenDone: Whether closing the stream, or letting go of it, closes the descriptor.
+    ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
         precondition(
@@ -57,27 +57,26 @@ open class InputStream: Stream {
         super.init(StreamEngine(UnopenedFile(reading: holder)), subject: "descriptor \(descriptor.rawValue)")
     }
 
-    /// Whether there are bytes to read, or the end to be found, without waiting.
+    /// Whether a read would return bytes, or find the end, without waiting.
     ///
-    /// True as well where it is not known without trying. Asking is how a stream is used without a run loop.
+    /// Also true if only trying would show. A program without a run loop polls this.
     open var hasBytesAvailable: Bool { engine.isReady }
 
     /// Copies up to `len` bytes to `buffer`, waiting for the first one.
     ///
-    /// - Returns: How many: 0 at the end (or if `len` is not positive), -1 if the stream is not open or has
-    ///   failed.
+    /// - Returns: The number of bytes; 0 at the end (or if `len` is not positive), -1 if the stream is not
+    ///   open or has failed.
     @discardableResult
     open func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
         return unsafe engine.read(into: UnsafeMutableRawBufferPointer(start: buffer, count: count))
     }
 
-    /// The bytes that are left, without copying them, if the stream is one of bytes in memory; they count as
-    /// read then.
+    /// Provides the remaining bytes of a stream in memory without copying them. They count as read.
     ///
     /// - Parameters:
-    ///   - buffer: Set to the bytes, which stay valid until the stream is closed or let go of.
-    ///   - len: Set to how many there are.
+    ///   - buffer: Set to the bytes, which stay valid until the stream is closed or released.
+    ///   - len: Set to the number of bytes.
     /// - Returns: False if the stream's bytes are not in memory; nothing is read then.
     open func getBuffer(
         _ buffer: UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>, length len: UnsafeMutablePointer<Int>
@@ -93,8 +92,8 @@ open class InputStream: Stream {
 extension InputStream {
     /// Reads up to `count` bytes, waiting for the first one.
     ///
-    /// - Returns: The bytes; none at the end, and none if the stream is not open or has failed:
-    ///   ``Stream/streamStatus`` tells.
+    /// - Returns: The bytes; none at the end, and none if the stream is not open or has failed: see
+    ///   ``Stream/streamStatus``.
     public func read(upTo count: Int) -> [UInt8] {
         let most = min(max(count, 0), StreamEngine.mostBytes)
         return unsafe [UInt8](unsafeUninitializedCapacity: most) { buffer, filled in

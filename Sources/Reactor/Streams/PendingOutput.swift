@@ -12,9 +12,8 @@ enum PendingOutput {
 
     private struct State {
         var count = 0
-        /// Identifies the process that the count belongs to: a child of fork(2) does not send its parent's
-        /// output.
-        var forks = Fork.count
+        /// The process that the count belongs to: a child of fork(2) does not send its parent's output.
+        var process = ProcessIdentity.current
     }
 
     private static let state = Mutex(State())
@@ -32,26 +31,26 @@ enum PendingOutput {
 
     static func begin() {
         _ = isRegistered
-        owner.store(Fork.count, ordering: .relaxed)
+        owner.store(ProcessIdentity.current.forks, ordering: .relaxed)
         change(by: 1)
     }
 
     static func end() {
         change(by: -1)
-        changed.announce()
+        changed.broadcast()
     }
 
     private static func change(by difference: Int) {
         state.withLock { state in
-            if state.forks != Fork.count { state = State() }
+            if !state.process.isCurrent { state = State() }
             state.count = max(0, state.count + difference)
         }
     }
 
-    private static var count: Int { state.withLock { $0.forks == Fork.count ? $0.count : 0 } }
+    private static var count: Int { state.withLock { $0.process.isCurrent ? $0.count : 0 } }
 
     private static func waitAtExit() {
-        guard owner.load(ordering: .relaxed) == Fork.count else { return }
+        guard owner.load(ordering: .relaxed) == ProcessIdentity.current.forks else { return }
         exiting.store(true, ordering: .relaxed)
         let deadline = Deadline.now.advanced(by: exitPatience)
         while true {

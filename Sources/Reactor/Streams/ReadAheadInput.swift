@@ -3,14 +3,14 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// A file that is read ahead on a Dispatch queue while a loop is busy with what it has: two chunks, never
-/// more.
+/// A regular file, or a device that epoll(7) refuses. On a run loop a Dispatch queue reads it ahead, up to
+/// two chunks.
 ///
-/// Without a loop it is read where it is asked to be.
+/// Off a run loop, the thread that reads the stream reads the file.
 final class ReadAheadInput: InputBackend {
-    /// As much as one read moves without the copy falling out of a core's own cache.
+    /// The largest read whose copy stays in a core's own cache.
     static let chunkSize = 65_536
-    /// One for the delegate to take from, one to come.
+    /// One that the delegate reads, and one that is being fetched.
     static let mostChunks = 2
 
     private let holder: DescriptorHolder
@@ -33,7 +33,7 @@ final class ReadAheadInput: InputBackend {
         return self
     }
 
-    /// Gives back what was read ahead: whoever shares the descriptor goes on where the client stopped.
+    /// Sets the offset behind the last byte that the client read, for other users of the descriptor.
     func close() throws(Errno) {
         let (offset, dropped) = state.withLock { ($0.offset, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
@@ -41,40 +41,36 @@ final class ReadAheadInput: InputBackend {
         holder.close()
     }
 
-    /// From now on bytes that are read count as taken only when they are claimed: the offset that ``close()`` leaves is
-    /// behind the last that were.
+    /// Counts bytes as taken only when they are claimed, from now on. The offset that ``close()`` leaves is
+    /// behind the last claimed byte.
     func beginClaiming() { state.withLock { $0.unclaimed = 0 } }
 
-    /// Counts `count` bytes that have been read as taken.
+    /// Claims `count` bytes that have been read.
     func claim(_ count: Int) { state.withLock { $0.unclaimed? -= count } }
 
-    /// How many bytes there are still to read, as far as is known.
+    /// How many bytes are left to read, as far as is known.
     var expectedByteCount: Int? {
-        var status = stat()
-        let code = try? holder.use { (number) throws(Errno) in
-            try SystemCall.make { unsafe fstat(number, &status) }
-        }
-        guard isSeekable, code != nil else { return nil }
+        guard isSeekable, let status = try? holder.status() else { return nil }
         return max(0, Int(status.st_size) - state.withLock { $0.offset })
     }
 
-    /// When nothing has been read ahead, and nothing is on its way, only trying would tell.
-    func isReady() -> Bool { state.withLock { !$0.isFetching || $0.hasNews } }
+    /// Also true if nothing has been read ahead and no fetch is under way: only trying would show.
+    func isReady() -> Bool { state.withLock { !$0.isFetching || $0.hasResult } }
 
     // MARK: Reading
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
         while true {
-            let finding = state.withLock { state in
-                let finding = unsafe state.take(into: buffer)
-                if case .nothing = finding { beginFetching(&state) }
-                return finding
+            let lookup = state.withLock { state in
+                let lookup = unsafe state.take(into: buffer)
+                if case .nothing = lookup { beginFetching(&state) }
+                return lookup
             }
-            switch finding {
+            switch lookup {
             case .transfer(let transfer): return transfer
             case .fault(let error): throw error
             case .nothing(let position): return try unsafe readHere(into: buffer, at: position)
-            case .onItsWay: fetch.wait()
+            case .underway: fetch.wait()
             }
         }
     }
@@ -106,15 +102,15 @@ final class ReadAheadInput: InputBackend {
     // MARK: Reading ahead
 
     func prepare() -> Availability {
-        let (isWanted, hasNews) = state.withLock { state in
+        let (isWanted, hasResult) = state.withLock { state in
             let isWanted =
                 !state.isFetching && state.chunks.count < Self.mostChunks && !state.isAtEnd
                 && state.fault == nil
             if isWanted { beginFetching(&state) }
-            return (isWanted, state.hasNews)
+            return (isWanted, state.hasResult)
         }
         if isWanted { DispatchWorkers.run { [self] in fetchChunk() } }
-        return hasNews ? .ready : .waiting
+        return hasResult ? .ready : .waiting
     }
 
     private func fetchChunk() {
@@ -138,13 +134,13 @@ final class ReadAheadInput: InputBackend {
         engine?.refresh()
     }
 
-    /// Claims the file: one at a time reads from it.
+    /// Claims the file: one thread at a time reads from it.
     private func beginFetching(_ state: inout State) {
         state.isFetching = true
         fetch.enter()
     }
 
-    /// Gives the file free, and in the same breath leaves what was read: nobody sees the one without the other.
+    /// Ends the claim and stores the result in one step, so that no thread sees one without the other.
     private func endFetching(_ change: (inout State) -> Void) {
         state.withLock { state in
             change(&state)
@@ -164,6 +160,75 @@ final class ReadAheadInput: InputBackend {
             return false
         }
         while !state.withLock({ $0.move(to: offset) }) { fetch.wait() }
+        return true
+    }
+}
+
+extension ReadAheadInput {
+    /// The bytes that have been read ahead, and the position in the file.
+    struct State {
+        /// Refreshed after each fetch; nil unless the stream is open.
+        var engine: StreamEngine?
+        var chunks: [[UInt8]] = []
+        var spare: [[UInt8]] = []
+        /// How many bytes of the first chunk have been read.
+        var taken = 0
+        /// Where the next chunk begins in the file.
+        var position = 0
+        /// How many bytes have been read and not claimed; nil if reading claims them.
+        var unclaimed: Int?
+        var isFetching = false
+        var isAtEnd = false
+        var fault: Errno?
+
+        init(position: Int = 0) { self.position = position }
+
+        /// The offset of the next byte that the client reads.
+        var offset: Int { position - (chunks.reduce(0) { $0 + $1.count } - taken) - (unclaimed ?? 0) }
+
+        /// Whether a read would return without reading the file.
+        var hasResult: Bool { !chunks.isEmpty || isAtEnd || fault != nil }
+    }
+
+    /// The result of looking for bytes that were read ahead.
+    enum Lookup {
+        case transfer(Transfer)
+        case fault(Errno)
+        /// There are none, and no fetch is under way. The next one begins at `position`.
+        case nothing(position: Int)
+        case underway
+    }
+}
+
+extension ReadAheadInput.State {
+    /// Copies bytes that were read ahead. They come before an error or the end.
+    mutating func take(into buffer: UnsafeMutableRawBufferPointer) -> ReadAheadInput.Lookup {
+        guard let first = chunks.first else {
+            if let fault { return .fault(fault) }
+            if isAtEnd { return .transfer(Transfer(count: 0, isAtEnd: true)) }
+            return isFetching ? .underway : .nothing(position: position)
+        }
+        let count = min(buffer.count, first.count - taken)
+        unsafe first.withUnsafeBytes { bytes in
+            unsafe buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[taken...].prefix(count)))
+        }
+        taken += count
+        unclaimed? += count
+        if taken == first.count {
+            taken = 0
+            spare.append(chunks.removeFirst())
+        }
+        return .transfer(Transfer(count: count))
+    }
+
+    /// Continues at another offset, which clears an end and an error. Returns false while a fetch is under
+    /// way.
+    mutating func move(to offset: Int) -> Bool {
+        guard !isFetching else { return false }
+        spare.append(contentsOf: chunks)
+        chunks = []
+        (taken, position, isAtEnd, fault) = (0, offset, false, nil)
+        unclaimed = unclaimed.map { _ in 0 }
         return true
     }
 }

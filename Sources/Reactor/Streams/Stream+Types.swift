@@ -1,5 +1,5 @@
 extension Stream {
-    /// What a stream is doing. The values are Cocoa's.
+    /// The state of a stream. The values are Cocoa's.
     public enum Status: UInt, Sendable {
         /// Not opened yet.
         case notOpen = 0
@@ -15,11 +15,12 @@ extension Stream {
         case atEnd = 5
         /// Closed.
         case closed = 6
-        /// Failed; stays so when it is closed.
+        /// Failed. Remains after closing.
         case error = 7
     }
 
-    /// What happens on a stream. The bits are Cocoa's, and events that come together are told in their order.
+    /// What has happened on a stream. The bits are Cocoa's; events that come together are delivered in their
+    /// order.
     public struct Event: OptionSet, Sendable, Hashable {
         /// The bits.
         public let rawValue: UInt
@@ -27,15 +28,15 @@ extension Stream {
         /// Makes a set from its bits.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// The stream has opened. Told once, before any other event but a fault.
+        /// The stream has opened. Delivered once, before any other event but an error.
         public static let openCompleted = Event(rawValue: 1)
-        /// There are bytes to read, or the end is to be read. Told again only after a read.
+        /// There are bytes to read, or the end is to be read. Delivered again only after a read.
         public static let hasBytesAvailable = Event(rawValue: 2)
-        /// There is room to write. Told again only after a write.
+        /// There is room to write. Delivered again only after a write.
         public static let hasSpaceAvailable = Event(rawValue: 4)
-        /// The stream has failed. Told once; the last event.
+        /// The stream has failed. Delivered once, as the last event.
         public static let errorOccurred = Event(rawValue: 8)
-        /// The end has been reached. Told once; only a fault may follow.
+        /// The end has been reached. Delivered once; only an error may follow.
         public static let endEncountered = Event(rawValue: 16)
     }
 
@@ -50,18 +51,52 @@ extension Stream {
         /// The key called `rawValue`.
         public init(_ rawValue: String) { self.rawValue = rawValue }
 
-        /// An `Int` (set: any integer that is not negative): where in a regular file the next byte is read or written.
+        /// An `Int` (set: any non-negative integer): the offset in a regular file of the next byte to read or
+        /// write.
         ///
-        /// Can be set before opening and while the stream is open. Setting it returns false, and changes nothing, for
-        /// a file that is written with O_APPEND, for a pipe, terminal, socket or device, and once the stream is at its
-        /// end, has failed or is closed. Set for a path that turns out to be none of a regular file, it makes
-        /// ``Stream/open()`` fail with `Errno.illegalSeek`.
+        /// It can be set before opening and while the stream is open. Setting it returns false, and changes
+        /// nothing, for a file that is written with O_APPEND, for a pipe, terminal, socket or device, and
+        /// once the stream is at its end, has failed or is closed. If it was set for a path that turns out
+        /// not to be a regular file, ``Stream/open()`` fails with `Errno.illegalSeek`.
         public static let fileCurrentOffsetKey = PropertyKey("kCFStreamPropertyFileCurrentOffset")
 
-        /// An `Int`: ``OutputStream/writeBufferSize``, of a socket, pipe or terminal.
+        /// An `Int`: ``OutputStream/writeBufferSize``, for sockets, pipes and terminals.
         public static let writeBufferSizeKey = PropertyKey("ReactorWriteBufferSize")
 
-        /// A `[UInt8]`: what has been written to a memory stream so far. Stays readable after closing.
+        /// A `[UInt8]`: the bytes that were written to a stream in memory. Readable after closing too.
         public static let writtenBytesKey = PropertyKey("ReactorWrittenBytes")
+    }
+}
+
+extension Stream.Event: CustomStringConvertible {
+    /// The names of the events, such as `[openCompleted, hasBytesAvailable]`; a single event without
+    /// brackets.
+    public var description: String {
+        let names = [
+            "openCompleted", "hasBytesAvailable", "hasSpaceAvailable", "errorOccurred", "endEncountered",
+        ]
+        var parts = names.enumerated().compactMap { bit, name in rawValue & (1 << bit) == 0 ? nil : name }
+        let unnamed = rawValue & ~31
+        if unnamed != 0 { parts.append("0x" + String(unnamed, radix: 16)) }
+        return parts.count == 1 ? parts[0] : "[\(parts.joined(separator: ", "))]"
+    }
+}
+
+extension Stream.PropertyKey: CustomStringConvertible {
+    /// The key's name.
+    public var description: String { rawValue }
+}
+
+/// Provides the properties whose values have types of another module.
+package protocol StreamPropertyBridge {
+    /// The value of a property that no stream has by itself; `native` asks the stream for those that it has.
+    static func property(_ key: Stream.PropertyKey, native: (Stream.PropertyKey) -> Any?) -> Any?
+}
+
+/// Finds the ``StreamPropertyBridge`` of a program that links ReactorFoundation, which declares the
+/// conformance. The conformance is looked up at run time, so nothing has to be registered first.
+package enum StreamProperties {
+    static var bridge: (any StreamPropertyBridge.Type)? {
+        StreamProperties.self as? any StreamPropertyBridge.Type
     }
 }

@@ -1,104 +1,106 @@
 import SystemPackage
 
-/// Where a stream's bytes come from or go to. Held by its engine alone; safe from any thread.
+/// The source or the destination of a stream's bytes. Owned by its engine alone; safe from any thread.
 protocol StreamBackend: AnyObject, Sendable {
-    /// The event that says that bytes can be moved.
+    /// The event that reports that bytes can be moved.
     var event: Stream.Event { get }
-    /// Opens what the bytes come from or go to, or begins to.
+    /// Opens the source or the destination, or begins to.
     ///
-    /// - Parameter engine: To be refreshed, with no lock held, after a change that it cannot know of; to be released in
-    ///   ``close()``.
-    /// - Returns: The backend of the open stream: this, or for a file the one for its kind.
+    /// - Parameter engine: The backend calls its `refresh()`, with no lock held, after changes that it cannot
+    ///   notice, and releases it in ``close()``.
+    /// - Returns: The backend of the open stream: this one, or for a file the one for its kind.
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend
     /// How far the opening has come.
     func progress() -> Availability
-    /// Waits until the opening has come to an end, one way or the other.
+    /// Waits until the opening has finished or failed.
     func waitUntilOpen()
-    /// What reports that bytes can be moved; asked when the backend is open.
+    /// What reports that bytes can be moved; read once the backend is open.
     var readinessSource: ReadinessSource { get }
-    /// Whether there was nothing to move from the start: then the stream is at its end as soon as it is open.
+    /// Whether there is nothing to move from the start, so that the stream is at its end as soon as it is
+    /// open.
     var isAtEndWhenOpened: Bool { get }
-    /// Releases what is held, opened or not; throws if bytes that were accepted could not be written. May be
-    /// called more than once.
+    /// Releases the resources, opened or not. Throws if accepted bytes could not be written. May be called
+    /// again.
     func close() throws(Errno)
-    /// What the kernel can be asked about this backend; nil if it cannot.
+    /// The descriptor that the kernel can watch; nil if there is none.
     var descriptor: DescriptorHolder? { get }
-    /// Why no more bytes may be moved, whatever error a call has ended with because of that.
+    /// Why no more bytes may be moved. It replaces the error of a call that failed because of that.
     var refusal: (any Error)? { get }
     /// What has failed, if the stream has.
     var failedOperation: IOError.Operation { get }
     /// What it has failed on, as an error names it.
     var subject: String { get }
-    /// Whether a read or a write would not wait, asking the kernel if need be; true as well if only trying
-    /// would tell.
+    /// Whether a read or a write would not wait, according to the kernel if need be. Also true if only trying
+    /// would show.
     func isReady() -> Bool
-    /// What a stream on a loop can expect of its next read or write. Prepares for that, off the calling thread.
+    /// What the next read or write on a loop can expect. Starts to prepare for it on another thread.
     func prepare() -> Availability
     func property(_ key: Stream.PropertyKey) -> Any?
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool
 
     // MARK: Input
 
-    /// Copies what there is, as far as it fits, if that takes a system call and concerns no other stream. Nil if it
-    /// does not, or has to wait: then ``read(into:)`` is called. Called with the engine locked and the stream open.
+    /// Copies the bytes that are there and fit, if that takes one system call and affects no other stream.
+    /// Nil if not, or if it would wait: the engine then calls ``read(into:)``. Called with the engine locked
+    /// and the stream open.
     func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer?
-    /// Waits for at least one byte, and copies what there is, as far as it fits.
+    /// Waits for at least one byte, then copies the bytes that are there and fit.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer
-    /// The bytes that are left, which count as read, if they are in memory.
+    /// The remaining bytes, which then count as read, if they are in memory.
     func takeBuffer() -> UnsafeRawBufferPointer?
 
     // MARK: Output
 
-    /// Waits for room for at least one byte, and takes as many as fit.
+    /// Waits for room for at least one byte, and accepts as many as fit.
     ///
-    /// `isScheduled` says whether a loop's thread may be calling, which neither a slow disk nor a full write buffer may
-    /// hold up.
+    /// - Parameter isScheduled: Whether the caller may be a loop's thread, which must not wait for a slow
+    ///   disk or a full write buffer.
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer
-    /// What the next write finds; if there is no room, the kernel or the backend tells when there is.
+    /// Checks for room. If there is none, the kernel or the backend reports when there is.
     func checkRoom() throws(Errno) -> Room
-    /// Waits until everything that was accepted has been handed to the kernel.
+    /// Waits until the kernel has taken all accepted bytes.
     func flush(until deadline: Deadline) throws(Errno)
-    /// Tells the peer that nothing more will come.
+    /// Ends the output; the peer reads the end.
     func shutDown() throws(Errno)
 }
 
 /// What reports that bytes can be moved.
 enum ReadinessSource {
-    /// The backend, when it is asked and when it notifies.
+    /// The backend, when the engine asks, and by notifying the engine.
     case backend
     /// The kernel.
     case kernel
-    /// The kernel, after a write that found no room; until then there is room.
+    /// The kernel, after a write that found no room. Until then there is room.
     case kernelWhenFull
 }
 
 /// What the next step of a stream can expect: its opening, its next read or write.
 enum Availability {
-    /// The step has to wait: the backend will notify, or the kernel report.
+    /// The step has to wait. The backend or the kernel will report.
     case waiting
     case ready
-    /// Nothing more will come, or be taken.
+    /// No more bytes will come, or be accepted.
     case atEnd
     case failed(any Error)
 }
 
-/// What a read or a write did.
+/// The result of a read or a write.
 struct Transfer {
     var count: Int
-    /// Whether nothing more will come, or fit.
+    /// Whether no more bytes will come, or fit.
     var isAtEnd = false
-    /// What an output knows of the room for more.
+    /// What the output knows about room for more.
     var room = Room.assumed
 }
 
-/// What an output knows of the room for its next write.
+/// What an output knows about room for the next write.
 enum Room {
-    /// The last write found enough. It is checked before the delegate is called for it.
+    /// The last write found enough. Checked before the delegate is called for it.
     case assumed
     case found
-    /// There is none until the kernel reports some.
+    /// None until the kernel reports it.
     case full
-    /// There is none until the backend reports some.
+    /// None until the backend reports it.
     case awaited
 }
 

@@ -1,25 +1,25 @@
 import SystemPackage
 
-/// A queue that a stream's events are delivered on, in the place of run loops. Being another object tells it from the
-/// stream's earlier ones: what is left on those is not for it.
+/// A queue that delivers a stream's events instead of run loops. Its identity distinguishes it from the
+/// stream's earlier queues: callbacks that are still on those do nothing.
 package final class StreamQueue: Sendable {
-    /// Puts a callout on the queue.
-    package typealias Enqueue = @Sendable (_ callout: @escaping @Sendable () -> Void) -> Void
+    /// Puts a callback on the queue.
+    package typealias Enqueue = @Sendable (_ callback: @escaping @Sendable () -> Void) -> Void
 
     fileprivate let enqueue: Enqueue
 
     fileprivate init(_ enqueue: @escaping Enqueue) { self.enqueue = enqueue }
 }
 
-/// Who receives an event.
+/// The receiver of an event.
 struct Recipient: ~Copyable {
     let stream: Stream?
-    /// Nil if the stream has to be asked.
+    /// Nil if the stream has to be asked for it.
     let delegate: (any StreamDelegate)?
 
-    /// Calls the delegate. False if there is none.
+    /// Calls the delegate. Returns false if there is none.
     ///
-    /// The references are used in place: a name for one of them would count it.
+    /// The references are used in place: naming one would retain it.
     @inline(__always)
     fileprivate consuming func receive(_ event: Stream.Event) -> Bool {
         guard stream != nil else { return true }
@@ -37,17 +37,15 @@ struct Recipient: ~Copyable {
 // MARK: - On a loop
 
 extension StreamEngine {
-    /// Delivers, on the thread of `source`'s loop, what is pending, and what the kernel reports.
-    @inline(__always)
-    func serve(_ source: StreamSource, _ readiness: Readiness) {
-        turn(on: source, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
-    }
-
-    /// - Parameter since: How many transfers there had been when the kernel was asked on purpose.
-    private func turn(on source: StreamSource, isReady: Bool, since: UInt64? = nil) {
+    /// Delivers what is pending, and what the kernel reports, on the thread of `source`'s loop.
+    ///
+    /// - Parameters:
+    ///   - isReady: Whether the kernel reports that bytes can be moved.
+    ///   - since: How many transfers there had been when the engine asked the kernel.
+    func serve(on source: StreamSource, isReady: Bool, since: UInt64? = nil) {
         var recipient: Recipient?
         let action = state.withLock { state in
-            let action = state.machine.turn(
+            let action = state.machine.serve(
                 on: .current, isReady: isReady, since: since,
                 isInRunningMode: isInRunningMode)
             if case .deliver = action { recipient = self.recipient(state) }
@@ -59,9 +57,9 @@ extension StreamEngine {
         if !deliver(event, to: recipient, on: nil) { source.isHandled = false }
     }
 
-    /// Does what the machine has decided.
+    /// Performs what the machine has decided.
     ///
-    /// - Parameter source: What this thread's loop is serving, if that brought it about.
+    /// - Parameter source: The source that this thread's loop is serving, if that led to the action.
     @inline(never)
     func perform(_ action: StreamMachine.Action, on source: StreamSource? = nil) {
         switch action {
@@ -70,11 +68,11 @@ extension StreamEngine {
             source?.isHandled = false
             try? source?.setInterest([])
         case .askKernel(let since):
-            if let source { turn(on: source, isReady: backend.isReady(), since: since) }
+            if let source { serve(on: source, isReady: backend.isReady(), since: since) }
         case .checkRoom(let since): if let source { checkRoom(source, since: since) }
-        case .enqueue: if let queue = state.withLock({ $0.queue }) { callOut(on: queue) }
+        case .enqueue: if let queue = state.withLock({ $0.queue }) { enqueueCallback(on: queue) }
         case .askBackend: refresh()
-        case .raise: raise()
+        case .signal: signal()
         case .updateLoops: updateLoops()
         }
     }
@@ -83,17 +81,17 @@ extension StreamEngine {
         do throws(Errno) {
             let room = try backend.checkRoom()
             state.withLock { $0.machine.checked(room, since: since) }
-            // A buffer may have been drained meanwhile; a kernel that has no room has to be watched.
+            // A buffer may have drained meanwhile; a kernel without room has to be watched.
             if room == .awaited { refresh() } else if room == .full { RunLoop.current.core.update(self) }
         } catch {
             fail(error)
         }
-        turn(on: source, isReady: false)
+        serve(on: source, isReady: false)
     }
 
-    /// Calls the delegate for `event`, and for the others of its turn.
+    /// Calls the delegate for `event`, then for the rest of the batch.
     ///
-    /// - Parameter queue: Where this is called; nil for a loop.
+    /// - Parameter queue: The queue that this runs on; nil on a loop.
     /// - Returns: Whether the first event has been delivered.
     @discardableResult
     @inline(__always)
@@ -102,25 +100,25 @@ extension StreamEngine {
     ) -> Bool {
         let isDelivered = recipient.receive(event)
         let action = state.withLock { state -> StreamMachine.Action? in
-            guard !state.machine.hasMoreInTurn else { return nil }
-            _ = state.machine.delivered(event, toDelegate: isDelivered, goesOn: false)
+            guard !state.machine.hasMoreInBatch else { return nil }
+            _ = state.machine.delivered(event, toDelegate: isDelivered, mayContinue: false)
             return state.machine.next
         }
         if let action {
             if action != .none { perform(action) }
         } else {
-            goOn(after: event, isDelivered, on: queue)
+            continueBatch(after: event, isDelivered, on: queue)
         }
         return isDelivered
     }
 
     @inline(never)
-    private func goOn(after event: Stream.Event, _ isDelivered: Bool, on queue: StreamQueue?) {
+    private func continueBatch(after event: Stream.Event, _ isDelivered: Bool, on queue: StreamQueue?) {
         var recipient: Recipient?
         let action = state.withLock { state -> StreamMachine.Action in
-            let goesOn =
+            let mayContinue =
                 queue.map { $0 === state.queue } ?? state.machine.isScheduled(on: .current, isInRunningMode)
-            let action = state.machine.delivered(event, toDelegate: isDelivered, goesOn: goesOn)
+            let action = state.machine.delivered(event, toDelegate: isDelivered, mayContinue: mayContinue)
             guard case .deliver = action else { return state.machine.next }
             recipient = self.recipient(state)
             return action
@@ -133,7 +131,7 @@ extension StreamEngine {
     }
 }
 
-/// Whether an item with this membership is in the mode that this thread's loop runs in.
+/// Whether `membership` includes the mode that this thread's loop runs in.
 private func isInRunningMode(_ membership: Membership) -> Bool {
     let loop = RunLoop.current
     guard let mode = loop.currentMode else { return false }
@@ -142,12 +140,13 @@ private func isInRunningMode(_ membership: Membership) -> Bool {
 
 // MARK: - On a queue
 
-// The hidden loop waits for the kernel and the backend, as a client's loop would; what it finds to deliver goes to the
-// queue. Nothing more is found before that has been delivered, so a queue of any width calls the delegate once at a
-// time, and in order.
+// The streams thread waits for the kernel and the backend, and enqueues a callback when there is an event to
+// deliver. It looks for no more events before that callback has returned, so even a concurrent queue calls
+// the delegate once at a time and in order.
 
 extension StreamEngine {
-    /// Has events delivered on the queue that `enqueue` is of, and on no loop; or, with nil, nowhere.
+    /// Delivers events on the queue that `enqueue` leads to, and on no loop. Nil ends the delivery on a
+    /// queue.
     func setQueue(_ enqueue: StreamQueue.Enqueue?) {
         leaveLoops()
         guard let enqueue else { return }
@@ -166,13 +165,14 @@ extension StreamEngine {
         if state.withLock({ $0.queue != nil }) { leaveLoops() }
     }
 
-    /// Puts a callout on the queue. It finds out only there whether it is still wanted, and what there is to deliver.
-    func callOut(on queue: StreamQueue) {
+    /// Puts a callback on the queue. The callback itself finds out whether it is still wanted, and what to
+    /// deliver.
+    func enqueueCallback(on queue: StreamQueue) {
         queue.enqueue { [self] in
             var recipient: Recipient?
             let action = state.withLock { state -> StreamMachine.Action in
                 guard state.queue === queue else { return .none }
-                let action = state.machine.queueTurned()
+                let action = state.machine.beginCallback()
                 if case .deliver = action { recipient = self.recipient(state) }
                 return action
             }

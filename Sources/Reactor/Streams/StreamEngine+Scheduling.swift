@@ -1,22 +1,21 @@
 import SystemPackage
 
-// The run loops of a stream: its sources there, and how they are brought up to date.
+// The run loops of a stream: its sources there, and how they are updated.
 
-/// What a run loop serves for a stream, with or without a descriptor.
+/// A stream's source on one run loop, with or without a descriptor.
 final class StreamSource: EventSource {
-    /// Kept alive until the source ends.
-    private var engine: StreamEngine?
+    private let engine: StreamEngine
 
     init(of engine: StreamEngine) {
         self.engine = engine
         super.init(-1, for: [])
     }
 
-    override func serve(_ readiness: Readiness) { engine?.serve(self, readiness) }
+    override func serve(_ readiness: Readiness) {
+        engine.serve(on: self, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
+    }
 
-    override func ended() { engine = nil }
-
-    override func loopEnded(_ loop: RunLoop) { engine?.loopEnded(loop) }
+    override func loopEnded(_ loop: RunLoop) { engine.loopEnded(loop) }
 
     /// The engine asks the kernel itself.
     override var confirmsLateReadiness: Bool { false }
@@ -29,11 +28,11 @@ struct ScheduledLoop {
 
     fileprivate init(_ loop: RunLoop, _ engine: StreamEngine) {
         self.loop = loop
-        source = LoopBound(StreamSource(of: engine), home: loop.identity)
+        source = LoopBound(StreamSource(of: engine), owner: loop.identity)
     }
 
-    /// Ends what the loop serves, on its thread.
-    fileprivate func end() { loop.atHome { [source] _ in source.value.end() } }
+    /// Ends the source on its loop's thread.
+    fileprivate func end() { loop.onLoopThread { [source] _ in source.value.end() } }
 }
 
 // MARK: - Scheduling
@@ -45,7 +44,8 @@ extension StreamEngine {
         join(loop, mode) { _ in }
     }
 
-    /// Schedules the stream in a mode of a loop, unless it is over; `change` happens together with that.
+    /// Schedules the stream in a mode of a loop, unless the stream is closed. Makes `change` at the same
+    /// time.
     func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
         let common = loop.commonModes
         let isScheduled = state.withLock { state -> Bool in
@@ -74,12 +74,12 @@ extension StreamEngine {
         }
     }
 
-    /// Leaves all loops, and the queue.
+    /// Removes the stream from all loops and from its queue.
     func leaveLoops() {
-        let left = state.withLock { state -> ShortList<ScheduledLoop> in
+        let left = state.withLock { state -> SmallArray<ScheduledLoop> in
             state.machine.unscheduleEverywhere()
             state.queue = nil
-            defer { state.loops = ShortList() }
+            defer { state.loops = SmallArray() }
             return state.loops
         }
         for scheduled in left { scheduled.end() }
@@ -112,10 +112,10 @@ extension StreamEngine {
         state.withLock { $0.machine.isScheduled } && self.delegate === delegate
     }
 
-    /// Gives the stream to a hand-off on `loop`, and removes it from its loops or its queue. False if another hand-off
-    /// owns it.
+    /// Gives the stream to a hand-off on `loop`, and removes it from its loops and its queue. Returns false
+    /// if another hand-off owns it.
     ///
-    /// Until the stream is closed it cannot be scheduled elsewhere. Closing it wakes `loop`.
+    /// Until it is closed, the stream cannot be scheduled elsewhere. Closing it wakes `loop`.
     func handOver(to loop: RunLoop) -> Bool {
         let isFree = state.withLock { state in
             let isFree = state.machine.handOver()
@@ -126,14 +126,14 @@ extension StreamEngine {
         return isFree
     }
 
-    /// Ends what ``handOver(to:)`` began; the hand-off closes the stream itself.
+    /// Ends what ``handOver(to:)`` began. The hand-off closes the stream itself.
     func endHandoff() { _ = state.withLock { $0.handoffLoop.take() } }
 }
 
-// MARK: - Bringing loops up to date
+// MARK: Updating loops
 
 extension StreamEngine {
-    /// Finds out whether bytes can be moved now, and brings the loops to deliver what is pending.
+    /// Finds out whether bytes can be moved now, and has the loops deliver what is pending.
     func refresh() {
         advanceOpening()
         let (backend, since) = state.withLock { state in
@@ -141,17 +141,17 @@ extension StreamEngine {
         }
         switch backend?.prepare() {
         case .failed(let error): fail(error)
-        case let availability?: state.withLock { $0.machine.answer(availability, since: since) }
+        case let availability?: state.withLock { $0.machine.noteAvailability(availability, since: since) }
         case nil: break
         }
         updateLoops()
     }
 
-    /// Brings every loop up to date that is behind, or has to deliver.
+    /// Updates every loop that is behind or has to deliver an event.
     func updateLoops() {
-        let (loops, queue) = state.withLock { state -> (ShortList<RunLoop>, StreamQueue?) in
+        let (loops, queue) = state.withLock { state -> (SmallArray<RunLoop>, StreamQueue?) in
             let (wanted, isForQueue) = state.machine.takeLoopsToUpdate()
-            var loops = ShortList<RunLoop>()
+            var loops = SmallArray<RunLoop>()
             for loop in wanted {
                 if let scheduled = state.loops.first(where: { $0.loop.identity == loop }) {
                     loops.append(scheduled.loop)
@@ -160,23 +160,23 @@ extension StreamEngine {
             return (loops, isForQueue ? state.queue : nil)
         }
         for loop in loops { update(loop) }
-        if let queue { callOut(on: queue) }
+        if let queue { enqueueCallback(on: queue) }
     }
 
-    /// Brings `loop` up to date: now if this is its thread, else when it next looks, for which it is woken.
+    /// Updates `loop`: now if this is its thread, else in its next pass, for which it is woken.
     private func update(_ loop: RunLoop) {
         if loop.isCurrent { return loop.core.updateInTurn(self) }
         guard state.withLock({ $0.machine.requestUpdate(of: loop.identity) }) else { return }
-        if !loop.atHome({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
+        if !loop.onLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
     }
 
     /// Has the only loop serve the stream in its next pass.
-    func raise() {
+    func signal() {
         guard let source = state.withLock({ $0.source(on: .current) }) else { return updateLoops() }
         source.value.raise()
     }
 
-    /// What this thread's `loop` has to do, which counts as done, and the means.
+    /// Takes what this thread's `loop` has to do, and what it needs for that.
     fileprivate func takeUpdate(
         of loop: RunLoop
     ) -> (update: StreamSchedule.Update, source: StreamSource, interest: Readiness, DescriptorHolder?)? {
@@ -190,7 +190,7 @@ extension StreamEngine {
         }
     }
 
-    /// Takes in that the kernel refuses to watch the descriptor.
+    /// Fails the stream because the kernel refuses to watch its descriptor.
     fileprivate func failWatching(_ error: Errno, on loop: RunLoop) {
         state.withLock { $0.machine.failWatching(on: loop.identity, error) }
         refresh()
@@ -198,15 +198,15 @@ extension StreamEngine {
 }
 
 extension RunLoop.Core {
-    /// Brings `engine`'s source here up to date, after what other threads have changed before: what one of them has
-    /// closed must be out of the pollers before a descriptor with the same number comes in.
+    /// Updates `engine`'s source after the earlier changes of other threads: a descriptor that one of them
+    /// has closed must leave the pollers before another one with the same number is registered.
     fileprivate func updateInTurn(_ engine: StreamEngine) {
         if hasMoreCommands { return registerLater { core in core.update(engine) } }
         collect()
         update(engine)
     }
 
-    /// Brings `engine`'s source here up to date.
+    /// Updates `engine`'s source.
     func update(_ engine: StreamEngine) {
         guard let (update, source, interest, descriptor) = engine.takeUpdate(of: loop), source.join(loop)
         else { return }
@@ -215,12 +215,18 @@ extension RunLoop.Core {
             try source.setInterest(interest)
             if source.membership != update.membership || (!source.isRegistered && update.isWatched) {
                 source.membership = update.membership
-                try file(source)
+                try self.update(source)
             }
         } catch {
             try? source.setInterest([])
             return engine.failWatching(error, on: loop)
         }
-        if update.isRaised { source.raise() }
+        if update.isSignalled { source.raise() }
     }
+}
+
+extension ResidentThread {
+    /// The thread that connects sockets, runs their timeouts and closes them gracefully, whichever loop their
+    /// streams are on; it also waits for streams whose events go to a queue. It runs no code of the client's.
+    static let streams = ResidentThread(name: "streams")
 }

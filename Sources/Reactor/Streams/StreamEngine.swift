@@ -1,31 +1,33 @@
 import Synchronization
 import SystemPackage
 
-/// Performs what a stream's machine decides, on its backend, its run loops and its delegate. Safe from any thread.
+/// Performs what a stream's ``StreamMachine`` decides, on its backend, its run loops and its delegate. Safe
+/// from any thread.
 ///
-/// On each loop that the stream is scheduled on the engine has a ``StreamSource``, with or without a descriptor: the
-/// kernel reports through it, and the engine raises it. Both come to ``serve(_:_:)``.
+/// The engine has a ``StreamSource`` on each loop that the stream is scheduled on. The source is ready when
+/// the kernel reports its descriptor or the engine signals it; then ``serve(on:isReady:since:)`` runs on the
+/// loop's thread.
 final class StreamEngine: Sendable {
     struct State: ~Copyable {
         var machine: StreamMachine
         var backend: any StreamBackend
-        /// The loops of the machine's schedule.
-        var loops = ShortList<ScheduledLoop>()
-        /// The queue that events are delivered on, if that is no loop.
+        /// One for each loop of the machine's schedule.
+        var loops = SmallArray<ScheduledLoop>()
+        /// The queue that events are delivered on, if not on loops.
         var queue: StreamQueue?
         /// The loop of the hand-off that owns the stream, until the stream is closed.
         var handoffLoop: RunLoop?
-        /// Whether the stream is of a subclass, which may have a delegate of its own making.
+        /// Whether the stream is a client's subclass, which may override `delegate`.
         var isSubclassed = false
     }
 
-    /// What one read(2) or write(2) moves at most: a longer request, which may be longer than memory, is cut.
+    /// The most that one read(2) or write(2) moves. A longer request is cut.
     static let mostBytes = 0x7fff_f000
 
     let state: Mutex<State>
-    /// The stream, which owns the engine, and the delegate that it has been given.
+    /// The stream, which owns the engine, and the delegate that it was given.
     ///
-    /// `nonisolated(unsafe)` is right because both are only touched with `state` locked.
+    /// `nonisolated(unsafe)` is right because both are only accessed with `state` locked.
     private nonisolated(unsafe) weak var owner: Stream?
     private nonisolated(unsafe) weak var givenDelegate: (any StreamDelegate)?
 
@@ -43,7 +45,7 @@ final class StreamEngine: Sendable {
 
     var backend: any StreamBackend { state.withLock { $0.backend } }
 
-    /// The delegate that the stream has been given.
+    /// The delegate that the stream was given.
     var delegate: (any StreamDelegate)? {
         get {
             var delegate: (any StreamDelegate)?
@@ -51,7 +53,8 @@ final class StreamEngine: Sendable {
             return delegate
         }
         set {
-            // Kept until the lock is released: this may be the last reference.
+            // Released after unlocking: this may be the last reference, and its deinitializer is the client's
+            // code.
             var former: (any StreamDelegate)?
             let mustRefresh = state.withLock { state -> Bool in
                 former = unsafe givenDelegate
@@ -66,9 +69,10 @@ final class StreamEngine: Sendable {
         }
     }
 
-    /// The stream, and its delegate unless the stream has to be asked.
+    /// The stream, and its delegate unless the stream has to be asked for it.
     ///
-    /// For use with `state` locked, and so what is looked up may not be released here: it might be the last reference.
+    /// Called with `state` locked. The caller releases the result after unlocking: it may hold the last
+    /// references.
     func recipient(_ state: borrowing State) -> Recipient {
         unsafe Recipient(stream: owner, delegate: state.isSubclassed ? nil : givenDelegate)
     }
@@ -94,12 +98,12 @@ extension StreamEngine {
         } catch {
             fail(error)
         }
-        // Closed from another thread meanwhile, which found nothing to release yet.
+        // Another thread closed the stream meanwhile, and found nothing to release yet.
         if state.withLock({ $0.machine.isClosed }) { try? backend.close() }
         refresh()
     }
 
-    /// Finds out how far an opening has come that takes its time; true while it goes on.
+    /// Checks an opening that takes time. Returns whether it is still under way.
     @discardableResult
     func advanceOpening() -> Bool {
         guard status == .opening else { return false }
@@ -114,13 +118,13 @@ extension StreamEngine {
         return false
     }
 
-    /// Takes in an error, unless the stream has been closed meanwhile.
+    /// Fails the stream, unless it was closed meanwhile.
     func fail(_ error: any Error) {
         let error = backend.refusal ?? error
         state.withLock { $0.machine.fail(error) }
     }
 
-    /// Takes in that bytes which were accepted are lost, which is an error of a closed stream too.
+    /// Reports that accepted bytes are lost. That is an error of a closed stream too.
     func noteLostBytes(_ error: Errno) {
         state.withLock { $0.machine.loseBytes(error) }
         refresh()
@@ -213,13 +217,13 @@ extension StreamEngine {
 
     @inline(never)
     private func failTransfer(_ error: Errno) -> Int {
-        // Closed from another thread under the call: that is no fault of the stream's.
+        // Another thread may have closed the stream during the call, which is no error of the stream.
         fail(error)
         refresh()
         return -1
     }
 
-    /// The bytes of a stream of bytes in memory that are left; nil if it has none or is not open.
+    /// The bytes that are left of a stream in memory; nil for other streams, and unless it is open.
     func takeBuffer() -> UnsafeRawBufferPointer? {
         guard isOpen, let bytes = unsafe backend.takeBuffer() else { return nil }
         finishTransfer(Transfer(count: bytes.count, isAtEnd: true))
@@ -254,7 +258,7 @@ extension StreamEngine {
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        // Past the end, or closed, no offset is used any more.
+        // A stream at its end, or closed, uses no offset any more.
         guard key != .fileCurrentOffsetKey || status == .notOpen || isOpen else { return false }
         guard backend.setProperty(value, key) else { return false }
         refresh()

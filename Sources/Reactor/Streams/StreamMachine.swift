@@ -1,64 +1,67 @@
 import SystemPackage
 
-/// Decides what happens to a stream: its status, which event is delivered when and by which run loop, and what has to be
-/// found out before.
+/// Decides what happens to a stream: its status, which event is delivered when and by which run loop, and
+/// what the engine has to find out first.
 ///
-/// Pure: no descriptor, loop, lock or clock. Every method that changes it is an input, and the ``Action`` that an input
-/// returns is for the engine to perform. An event is pending until it is delivered. One of bytes or space that was
-/// delivered is unanswered until the next read or write.
+/// Pure: no descriptor, loop, lock or clock. Every mutating method is an input; the ``Action`` that it
+/// returns is for the engine to perform. An event is pending until it is delivered. A delivered transfer
+/// event (bytes or space) stays unacknowledged until the next read or write.
 struct StreamMachine {
     /// What the engine does next.
     enum Action: Equatable {
         case none
-        /// Call the delegate, and report with ``delivered(_:toDelegate:goesOn:)``.
+        /// Call the delegate, then report ``delivered(_:toDelegate:mayContinue:)``.
         case deliver(Stream.Event)
-        /// Put a callback on the stream's queue, which begins with ``queueTurned()``.
+        /// Put a callback on the stream's queue, which starts with ``beginCallback()``.
         case enqueue
-        /// Stop watching the descriptor on this loop until the delegate answers: the kernel reports the same again.
+        /// Stop watching the descriptor on this loop until the delegate reads or writes: the kernel has
+        /// repeated its report.
         case disarm
-        /// Ask the kernel again, because its report may be older than the last transfer. The answer counts unless there
-        /// have been more transfers than these.
+        /// Ask the kernel again, because its report may be older than the last transfer. The result is
+        /// ignored if more transfers have been made by then.
         case askKernel(since: UInt64)
-        /// Find out whether there is room, before the delegate is called for it. Counts as ``askKernel(since:)`` does.
+        /// Check for room before calling the delegate for it. The result is ignored as in
+        /// ``askKernel(since:)``.
         case checkRoom(since: UInt64)
         /// Ask the backend whether bytes can be moved.
         case askBackend
         /// Have the only loop, which is up to date, serve the stream in its next pass.
-        case raise
-        /// Bring the run loops up to date that ``takeLoopsToUpdate()`` names, and enqueue a callback if it says so.
+        case signal
+        /// Update the run loops that ``takeLoopsToUpdate()`` returns, and enqueue a callback if it says so.
         case updateLoops
     }
 
-    /// Whether a read or a write may be made.
+    /// Whether a read or a write may start.
     enum Admission: Equatable {
         case begun
-        /// The stream has to open before.
+        /// The stream has to open first.
         case opening
-        /// It returns this.
+        /// The call returns this value.
         case refused(Int)
     }
 
     enum Delivery {
         case idle
-        /// A callback is on the queue, and has not begun.
+        /// A callback is on the queue and has not started.
         case enqueued
-        /// The delegate is being called. It is not called again inside that, nor by another loop.
+        /// The delegate is being called. Neither a nested run of the loop nor another loop calls it
+        /// meanwhile.
         case underway
     }
 
     enum DelegateState {
-        /// There is one, as far as is known: only delivery finds out.
+        /// There is a delegate, as far as is known: only a delivery finds out.
         case expected
-        /// The last event found no delegate, and waits for one; so do those that follow it.
+        /// The last event found no delegate. It waits for one, and so do later events.
         case missing
-        /// A delegate was set while the last event looked for one.
+        /// A delegate was set while the last event was looking for one.
         case replaced
     }
 
-    // Small fields, and close together: there are two of these for every connection.
+    // Small fields, kept together: every connection has two machines.
 
     private(set) var error: (any Error)?
-    /// How many reads or writes have ended.
+    /// How many reads and writes have finished.
     private(set) var transfers: UInt64 = 0
     private(set) var status = Stream.Status.notOpen
     private(set) var readinessSource = ReadinessSource.backend
@@ -67,24 +70,25 @@ struct StreamMachine {
     private(set) var delegateState = DelegateState.expected
     private(set) var isClosed = false
     private(set) var isHandedOver = false
-    private(set) var isUnanswered = false
-    /// Whether events are delivered on a queue. Then the only loop is a hidden one.
+    private(set) var isUnacknowledged = false
+    /// Whether events are delivered on a queue. The only loop is the streams thread's then.
     private(set) var isOnQueue = false
-    /// Whether bytes were moved outside the delegate's callback, or on a queue: what the kernel reports may be older.
+    /// Whether bytes were moved outside the delegate's callback, or on a queue: a report of the kernel may be
+    /// older than that.
     private(set) var mayReportBeStale = false
     private let transferBits: UInt8
     private(set) var pendingBits: UInt8 = 0
-    private(set) var turnBits: UInt8 = 0
-    /// The loops that the stream is scheduled on. None when it is over.
+    private(set) var batchBits: UInt8 = 0
+    /// The loops that the stream is scheduled on. Empty once the stream is closed.
     private(set) var schedule = StreamSchedule()
 
-    /// - Parameter event: What is delivered when bytes can be moved.
+    /// - Parameter event: The event to deliver when bytes can be moved.
     init(_ event: Stream.Event) { transferBits = UInt8(truncatingIfNeeded: event.rawValue) }
 
-    /// What is delivered when bytes can be moved.
+    /// The event that is delivered when bytes can be moved.
     var event: Stream.Event { Stream.Event(rawValue: UInt(transferBits)) }
 
-    /// What the kernel watches the descriptor for, when it does.
+    /// What the kernel watches the descriptor for.
     var interest: Readiness { event == .hasBytesAvailable ? .readable : .writable }
 
     var pending: Stream.Event { Stream.Event(rawValue: UInt(pendingBits)) }
@@ -94,14 +98,14 @@ struct StreamMachine {
 
     // MARK: Opening and closing
 
-    /// The client opens the stream. True if there is something to open.
+    /// The client opens the stream. Returns whether there is something to open.
     mutating func open() -> Bool {
         guard status == .notOpen else { return false }
         status = .opening
         return true
     }
 
-    /// - Parameter isAtEnd: Whether there was nothing to move from the start.
+    /// - Parameter isAtEnd: Whether there is nothing to move from the start.
     mutating func opened(_ readinessSource: ReadinessSource, isAtEnd: Bool) {
         guard status == .opening else { return }
         self.readinessSource = readinessSource
@@ -110,32 +114,33 @@ struct StreamMachine {
         if isAtEnd { reachEnd() }
     }
 
-    /// The client closes the stream. True if there is something to release. An error outlives the closing.
+    /// The client closes the stream. Returns whether there is something to release. An error outlives the
+    /// closing.
     mutating func close() -> Bool {
         guard status != .notOpen, !isClosed else { return false }
         isClosed = true
         pendingBits = 0
-        isUnanswered = false
+        isUnacknowledged = false
         if status != .error { status = .closed }
         return true
     }
 
-    /// The stream has failed, unless closing it was the cause. Delivered once, and nothing after it.
+    /// Fails the stream unless it is closed. The error is delivered once, as the last event.
     mutating func fail(_ error: any Error) {
         if !isClosed { loseBytes(error) }
     }
 
-    /// Accepted bytes are lost, which is an error of a closed stream too, though not delivered.
+    /// Accepted bytes are lost. That is an error of a closed stream too, which delivers nothing.
     mutating func loseBytes(_ error: any Error) {
         guard status != .error else { return }
         pendingBits = 0
-        isUnanswered = false
+        isUnacknowledged = false
         status = .error
         self.error = error
         if !isClosed { insert(.errorOccurred) }
     }
 
-    /// No bytes, or no room, will come any more. Delivered once; only an error may follow.
+    /// No more bytes, or no more room, will come. Delivered once; only an error may follow.
     mutating func reachEnd() {
         guard isOpen else { return }
         status = .atEnd
@@ -143,14 +148,14 @@ struct StreamMachine {
         insert(.endEncountered)
     }
 
-    /// The client has ended the output, so the end need not be delivered.
+    /// The client has ended the output itself, so no end is delivered.
     mutating func shutDown() {
         guard isOpen else { return }
         status = .atEnd
         pendingBits &= ~transferBits
     }
 
-    /// A hand-off takes the stream. False if another one owns it.
+    /// A hand-off takes the stream. Returns false if another one owns it.
     mutating func handOver() -> Bool {
         defer { isHandedOver = true }
         return !isHandedOver || isClosed
@@ -158,14 +163,14 @@ struct StreamMachine {
 
     // MARK: Transfers
 
-    /// A read or a write begins: the answer to the event that was delivered, or is pending.
+    /// A read or a write begins. It acknowledges the transfer event, delivered or pending.
     @inline(__always)
     mutating func begin(count: Int) -> Admission {
         guard isOpen else { return refusal }
         guard count > 0 else { return .refused(0) }
         if status == .open { status = transferBits == 2 ? .reading : .writing }
         pendingBits &= ~transferBits
-        isUnanswered = false
+        isUnacknowledged = false
         if delivery == .idle || isOnQueue { mayReportBeStale = true }
         return .begun
     }
@@ -178,7 +183,8 @@ struct StreamMachine {
         }
     }
 
-    /// A read or a write has ended: what became pending meanwhile may be what it has moved.
+    /// A read or a write has finished. A transfer event that became pending meanwhile may be about the bytes
+    /// that it moved, so it is dropped.
     @inline(__always)
     mutating func move(_ transfer: Transfer) {
         if status == .reading || status == .writing { status = .open }
@@ -191,15 +197,16 @@ struct StreamMachine {
 
     // MARK: Readiness
 
-    /// The kernel reports that bytes can be moved. It goes on reporting for as long as that is so; ending the
-    /// registration and making it again costs two system calls, so it stays until the kernel really does report again.
+    /// The kernel reports that bytes can be moved, and does so in every pass until they have been. Ending the
+    /// registration and making it again takes two system calls, so it stays until the kernel repeats a
+    /// report.
     ///
-    /// - Parameter since: How many transfers there had been when the kernel was asked on purpose.
+    /// - Parameter since: How many transfers there had been when the engine asked the kernel.
     @inline(__always)
     private mutating func reportReady(on loop: LoopIdentity, since: UInt64?) -> Action {
         guard isOpen else { return .none }
         if readinessSource == .kernelWhenFull {
-            // Room is checked before it is delivered, and a write buffer's is not the kernel's to report.
+            // Room is checked before it is delivered. The kernel doesn't report the room of a write buffer.
             guard room == .full else { return .none }
             room = .assumed
         } else if let since {
@@ -209,15 +216,15 @@ struct StreamMachine {
             return .askKernel(since: transfers)
         }
         let isKnown = delegateState == .missing && pendingBits & transferBits != 0
-        let isNews = delivery == .idle && !isUnanswered && !isKnown
+        let isNews = delivery == .idle && !isUnacknowledged && !isKnown
         insertTransfer()
         if isNews { return .none }
         schedule.disarm(on: loop)
         return .disarm
     }
 
-    /// The backend has answered ``Action/askBackend``, which was asked after `since` transfers.
-    mutating func answer(_ availability: Availability, since: UInt64) {
+    /// The backend has answered ``Action/askBackend``, which the engine performed after `since` transfers.
+    mutating func noteAvailability(_ availability: Availability, since: UInt64) {
         switch availability {
         case .waiting:
             if readinessSource == .kernelWhenFull, room == .assumed || room == .found { insertTransfer() }
@@ -230,7 +237,7 @@ struct StreamMachine {
         }
     }
 
-    /// The room has been checked after `since` transfers: a later one knows better.
+    /// The engine has checked for room after `since` transfers; a later transfer knows better.
     mutating func checked(_ room: Room, since: UInt64) {
         guard since == transfers else { return }
         self.room = room
@@ -239,20 +246,22 @@ struct StreamMachine {
 
     // MARK: Delivery
 
-    /// Whether there is an event for a loop to deliver.
+    /// Whether a loop has an event to deliver.
     var canDeliver: Bool { delivery == .idle && pendingBits != 0 }
 
     /// Whether a loop has to be woken to deliver an event.
     var mustDeliver: Bool { canDeliver && delegateState != .missing }
 
-    /// A loop serves the stream, because of what the kernel reports (`isReady`) or because it was asked to.
+    /// A loop serves the stream, because the kernel reports it ready or because the engine has signalled its
+    /// source.
     ///
     /// - Parameters:
-    ///   - since: How many transfers there had been when the kernel was asked on purpose.
-    ///   - isInRunningMode: Whether a membership has the mode that the loop runs in. Only asked if the loop is not up to
-    ///     date.
+    ///   - isReady: Whether the kernel reports that bytes can be moved.
+    ///   - since: How many transfers there had been when the engine asked the kernel.
+    ///   - isInRunningMode: Whether a membership includes the loop's running mode. Called only if the loop is
+    ///     not up to date.
     @inline(__always)
-    mutating func turn(
+    mutating func serve(
         on loop: LoopIdentity, isReady: Bool, since: UInt64? = nil,
         isInRunningMode: (Membership) -> Bool
     ) -> Action {
@@ -265,7 +274,7 @@ struct StreamMachine {
         if mustCheckRoom { return .checkRoom(since: transfers) }
         if isOnQueue { return enqueue() }
         delivery = .underway
-        return beginTurn()
+        return beginBatch()
     }
 
     private mutating func enqueue() -> Action {
@@ -273,16 +282,17 @@ struct StreamMachine {
         return .enqueue
     }
 
-    /// The callback on the queue begins.
-    mutating func queueTurned() -> Action {
+    /// The callback on the queue starts.
+    mutating func beginCallback() -> Action {
         delivery = .underway
-        return beginTurn()
+        return beginBatch()
     }
 
-    /// What becomes pending by the delegate's answers waits for the next turn, so that other streams get theirs.
+    /// Events that become pending during the callbacks wait for the next pass, so that other streams are
+    /// served too.
     @inline(__always)
-    private mutating func beginTurn() -> Action {
-        turnBits = pendingBits
+    private mutating func beginBatch() -> Action {
+        batchBits = pendingBits
         if let event = takeNext() { return .deliver(event) }
         delivery = .idle
         return .none
@@ -290,38 +300,39 @@ struct StreamMachine {
 
     /// An event has been delivered, or has found no delegate and waits for one.
     ///
-    /// - Parameter goesOn: Whether the other events of the turn may be delivered here.
+    /// - Parameter mayContinue: Whether the rest of the batch may be delivered here.
     @inline(__always)
-    mutating func delivered(_ event: Stream.Event, toDelegate isDelivered: Bool, goesOn: Bool) -> Action {
-        if isDelivered, goesOn, let next = takeNext() { return .deliver(next) }
+    mutating func delivered(_ event: Stream.Event, toDelegate isDelivered: Bool, mayContinue: Bool) -> Action
+    {
+        if isDelivered, mayContinue, let next = takeNext() { return .deliver(next) }
         delivery = .idle
         delegateState = isDelivered || delegateState == .replaced ? .expected : .missing
         if !isDelivered { restore(event) }
         return .none
     }
 
-    /// Whether the turn has more events.
-    var hasMoreInTurn: Bool { turnBits & pendingBits != 0 }
+    /// Whether the batch has more events.
+    var hasMoreInBatch: Bool { batchBits & pendingBits != 0 }
 
     @inline(__always)
     private mutating func takeNext() -> Stream.Event? {
         if delegateState == .replaced { delegateState = .expected }
         // Room that was used meanwhile is checked again before it is delivered.
-        let wanted = turnBits & pendingBits & (mustCheckRoom ? ~transferBits : .max)
+        let wanted = batchBits & pendingBits & (mustCheckRoom ? ~transferBits : .max)
         guard wanted != 0 else { return nil }
         let next = wanted & (~wanted &+ 1)
         pendingBits &= ~next
-        turnBits &= ~next
-        if next == transferBits { isUnanswered = true }
+        batchBits &= ~next
+        if next == transferBits { isUnacknowledged = true }
         return Stream.Event(rawValue: UInt(next))
     }
 
-    /// Makes `event` pending again, unless a transfer, an error or the closing has made it void meanwhile.
+    /// Makes `event` pending again, unless a transfer, an error or the closing has overtaken it.
     private mutating func restore(_ event: Stream.Event) {
         guard !isClosed, status != .error || event == .errorOccurred else { return }
         if event == self.event {
-            guard isOpen, isUnanswered else { return }
-            isUnanswered = false
+            guard isOpen, isUnacknowledged else { return }
+            isUnacknowledged = false
         }
         insert(event)
     }
@@ -332,7 +343,7 @@ struct StreamMachine {
 
     @inline(__always)
     private mutating func insertTransfer() {
-        if isOpen, !isUnanswered { pendingBits |= transferBits }
+        if isOpen, !isUnacknowledged { pendingBits |= transferBits }
     }
 
     private var mustCheckRoom: Bool {
@@ -341,22 +352,23 @@ struct StreamMachine {
 
     // MARK: The delegate
 
-    /// The stream has got a delegate, for which what its predecessor has not answered is delivered again.
+    /// The stream has a new delegate, which receives again what its predecessor has not acknowledged.
     ///
-    /// - Parameter isOther: Whether it is another one than before. If not, it only ends the lack of one.
-    /// - Returns: Whether that changes what there is to do.
+    /// - Parameter isOther: Whether it is another object than before. If not, it only ends the lack of a
+    ///   delegate.
+    /// - Returns: Whether there may be something to deliver now.
     mutating func setDelegate(isOther: Bool) -> Bool {
         guard isOther || delegateState == .missing else { return false }
         delegateState = .replaced
-        isUnanswered = false
+        isUnacknowledged = false
         return true
     }
 
-    /// Whether the delegate is being called, or about to be on a queue.
+    /// Whether the delegate is being called, or a callback on the queue will call it.
     var isDelivering: Bool { delivery != .idle }
 
-    /// Whether the delegate, if there is one, has answered.
-    var isAnswered: Bool { delegateState != .missing && !isUnanswered }
+    /// Whether the delegate, if there is one, has read or written since the last transfer event.
+    var isAcknowledged: Bool { delegateState != .missing && !isUnacknowledged }
 }
 
 // MARK: - Run loops
@@ -368,25 +380,26 @@ extension StreamMachine {
         schedule[loop].map { isInRunningMode($0.membership) } ?? false
     }
 
-    /// The stream is scheduled in a mode of a loop. False if it is over. On its first loop what has not been answered is
-    /// delivered again.
+    /// The stream is scheduled in a mode of a loop. Returns false once it is closed. On its first loop an
+    /// unacknowledged event is delivered again.
     mutating func schedule(on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Bool {
         guard !isClosed else { return false }
-        if !isScheduled { isUnanswered = false }
-        // A subclass may have a delegate of its own making now.
+        if !isScheduled { isUnacknowledged = false }
+        // A subclass may have its own kind of delegate by now.
         if delegateState == .missing { delegateState = .expected }
         schedule.add(mode, of: loop, common: common)
         return true
     }
 
-    /// The stream leaves a mode of a loop.
+    /// The stream is removed from a mode of a loop.
     mutating func unschedule(
         from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet
     ) -> StreamSchedule.Removal {
         schedule.remove(mode, of: loop, common: common)
     }
 
-    /// The stream leaves all loops, and its queue: a callback that has not begun there holds up no other delivery.
+    /// The stream is removed from all loops and from its queue. A callback that has not started there delays
+    /// no other delivery.
     mutating func unscheduleEverywhere() {
         schedule = StreamSchedule()
         isOnQueue = false
@@ -398,7 +411,7 @@ extension StreamMachine {
     /// Events are delivered on a queue from now on.
     mutating func joinQueue() { isOnQueue = true }
 
-    /// What is left to do after a change.
+    /// What the engine has to do after a change.
     @inline(__always)
     var next: Action { isDelivering ? .none : nextWhenIdle }
 
@@ -407,27 +420,28 @@ extension StreamMachine {
         guard isScheduled else { return .none }
         if isOpen, readinessSource == .backend || room == .awaited { return .askBackend }
         if schedule.hasSeveralLoops || isBehind(schedule.first!) { return .updateLoops }
-        return mustDeliver ? .raise : .none
+        return mustDeliver ? .signal : .none
     }
 
-    /// The loops to be brought up to date, which are all if one has to deliver an event; or whether a callback is to be put
-    /// on the queue. Neither while the delegate is being called: this is asked again when that returns.
-    mutating func takeLoopsToUpdate() -> (loops: ShortList<LoopIdentity>, isForQueue: Bool) {
-        if isDelivering { return (ShortList(), false) }
-        // Room is checked by the loop before the queue delivers it.
+    /// The loops to update (all of them if one has to deliver an event), and whether to enqueue a callback.
+    /// Nothing while the delegate is being called: the engine asks again after that.
+    mutating func takeLoopsToUpdate() -> (loops: SmallArray<LoopIdentity>, isForQueue: Bool) {
+        if isDelivering { return (SmallArray(), false) }
+        // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
         let isForLoop = mustDeliver && !isForQueue
         if isForQueue { delivery = .enqueued }
         return (schedule.loops { isForLoop || isBehind($0) }, isForQueue)
     }
 
-    /// A loop of another thread is to be brought up to date. True if it has to be asked: it was not yet.
+    /// Another thread's loop is to be updated. Returns whether to ask it: false if an earlier request is
+    /// pending.
     mutating func requestUpdate(of loop: LoopIdentity) -> Bool { schedule.requestUpdate(of: loop) }
 
-    /// What `loop` has to do for the stream, which counts as done; nil if the stream is not scheduled there.
+    /// Takes what `loop` has to do for the stream; nil if the stream is not scheduled there.
     mutating func update(_ loop: LoopIdentity) -> StreamSchedule.Update? {
         let (isWatched, isWatchedDisarmed) = (needsWatch(isDisarmed: false), needsWatch(isDisarmed: true))
-        return schedule.update(loop, isAnswered: isAnswered, isRaised: mustDeliver) {
+        return schedule.update(loop, isAcknowledged: isAcknowledged, isSignalled: mustDeliver) {
             $0 ? isWatchedDisarmed : isWatched
         }
     }
@@ -438,7 +452,7 @@ extension StreamMachine {
         fail(error)
     }
 
-    /// Whether a loop does not have the kernel watch what it should.
+    /// Whether the loop's registration differs from what it should be.
     @inline(__always)
     private func isBehind(_ entry: StreamSchedule.Entry) -> Bool {
         needsWatch(isDisarmed: entry.isDisarmed) != entry.isWatched
@@ -452,7 +466,7 @@ extension StreamMachine {
         guard isOpen else { return false }
         switch readinessSource {
         case .backend: return false
-        case .kernel: return !isDisarmed || isAnswered
+        case .kernel: return !isDisarmed || isAcknowledged
         case .kernelWhenFull: return room == .full
         }
     }

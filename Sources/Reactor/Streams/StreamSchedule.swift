@@ -1,18 +1,20 @@
 import SystemPackage
 
-/// The run loops that a stream is scheduled on, and what each of them has been told. Pure, and the machine's own.
+/// The run loops that a stream is scheduled on, and what each of them has done for it. Pure; part of
+/// ``StreamMachine``.
 struct StreamSchedule {
-    /// How things stand on one loop.
+    /// The stream's state on one loop.
     struct Entry {
         let loop: LoopIdentity
         fileprivate(set) var membership = Membership()
         /// Whether the loop has the kernel watch the descriptor.
         fileprivate(set) var isWatched = false
-        /// Whether the kernel is not asked until the delegate answers: it reported again what it had reported.
+        /// Whether the loop watches nothing until the delegate reads or writes: the kernel has repeated its
+        /// report.
         fileprivate(set) var isDisarmed = false
-        /// Whether the loop serves the stream in all modes that it should.
+        /// Whether the loop serves the stream in the modes of `membership`.
         fileprivate(set) var isUpToDate = false
-        /// Whether the loop has been asked to come up to date, and has not done so yet.
+        /// Whether an update has been requested from the loop's thread, which has not made it yet.
         fileprivate(set) var isUpdateRequested = false
     }
 
@@ -21,20 +23,20 @@ struct StreamSchedule {
         let membership: Membership
         /// Whether the kernel is to watch the descriptor.
         let isWatched: Bool
-        /// Whether the stream has an event to deliver, of which the kernel knows nothing.
-        let isRaised: Bool
+        /// Whether to signal the source, for an event that the kernel will not report.
+        let isSignalled: Bool
     }
 
-    /// What leaving a mode comes to.
+    /// The result of leaving a mode.
     enum Removal {
         case none
         /// The stream is still scheduled in another mode of the loop.
         case changed
-        /// It is not any more.
+        /// The stream is not scheduled on the loop any more.
         case left
     }
 
-    private var entries = ShortList<Entry>()
+    private var entries = SmallArray<Entry>()
 
     var isEmpty: Bool { entries.isEmpty }
     var hasSeveralLoops: Bool { entries.hasOthers }
@@ -71,7 +73,7 @@ struct StreamSchedule {
 
     mutating func remove(_ loop: LoopIdentity) { _ = entries.takeFirst { $0.loop == loop } }
 
-    // MARK: What a loop has been told
+    // MARK: Updates
 
     @inline(__always)
     func isUpToDate(_ loop: LoopIdentity) -> Bool {
@@ -79,14 +81,14 @@ struct StreamSchedule {
         return entries.hasOthers && self[loop]?.isUpToDate ?? false
     }
 
-    /// The loop stops watching the descriptor until the delegate has answered.
+    /// The loop stops watching the descriptor until the delegate reads or writes.
     mutating func disarm(on loop: LoopIdentity) {
         change(loop) { ($0.isDisarmed, $0.isWatched) = (true, false) }
     }
 
     mutating func noteUnwatched(on loop: LoopIdentity) { change(loop) { $0.isWatched = false } }
 
-    /// True if the loop has to be asked: it was not yet.
+    /// Returns whether to ask the loop: false if an earlier request is pending.
     mutating func requestUpdate(of loop: LoopIdentity) -> Bool {
         change(loop) { entry in
             defer { entry.isUpdateRequested = true }
@@ -94,23 +96,23 @@ struct StreamSchedule {
         } ?? false
     }
 
-    /// What a loop has to do, which counts as done.
+    /// Takes what a loop has to do.
     ///
     /// - Parameter isWatched: Whether the kernel is to watch the descriptor, given ``Entry/isDisarmed``.
     mutating func update(
-        _ loop: LoopIdentity, isAnswered: Bool, isRaised: Bool, isWatched: (_ isDisarmed: Bool) -> Bool
+        _ loop: LoopIdentity, isAcknowledged: Bool, isSignalled: Bool, isWatched: (_ isDisarmed: Bool) -> Bool
     ) -> Update? {
         change(loop) { entry in
-            if isAnswered { entry.isDisarmed = false }
+            if isAcknowledged { entry.isDisarmed = false }
             entry.isWatched = isWatched(entry.isDisarmed)
             (entry.isUpdateRequested, entry.isUpToDate) = (false, true)
-            return Update(membership: entry.membership, isWatched: entry.isWatched, isRaised: isRaised)
+            return Update(membership: entry.membership, isWatched: entry.isWatched, isSignalled: isSignalled)
         }
     }
 
-    /// The loops of the entries that `isWanted` says yes to.
-    func loops(where isWanted: (Entry) -> Bool) -> ShortList<LoopIdentity> {
-        var loops = ShortList<LoopIdentity>()
+    /// The loops of the entries that match.
+    func loops(where isWanted: (Entry) -> Bool) -> SmallArray<LoopIdentity> {
+        var loops = SmallArray<LoopIdentity>()
         for entry in entries where isWanted(entry) { loops.append(entry.loop) }
         return loops
     }

@@ -2,16 +2,17 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// A file by path or descriptor, whose kind shows when it is opened: then the backend for that kind takes its place.
+/// A file by path or descriptor before it is opened. Opening it shows its kind, and returns the backend for
+/// that.
 final class UnopenedFile: StreamBackend {
     private struct State {
-        /// Where to begin, if that was set.
+        /// The offset to start at, if it was set.
         var offset: Int?
         var writeBufferSize = 0
     }
 
     let event: Stream.Event
-    /// The path, and the flags to open it with; nil for a descriptor that was given.
+    /// The path, and the flags to open it with; nil for a given descriptor.
     private let path: (FilePath, flags: CInt)?
     private let holder: DescriptorHolder
     private let state = Mutex(State())
@@ -52,7 +53,7 @@ final class UnopenedFile: StreamBackend {
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         guard let (path, flags) = path else { return try openDescriptor(for: engine) }
-        // Non-blocking, so that a FIFO opens at once; no one else has this open file description.
+        // Non-blocking, so that a FIFO opens at once. No other code shares the new open file description.
         let number = try SystemCall.make {
             let flags = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
             return unsafe path.withPlatformString { unsafe Glibc.open($0, flags, 0o666) }
@@ -109,51 +110,35 @@ final class UnopenedFile: StreamBackend {
         guard let (path, flags) = path else { return holder.isSeekable(forWriting: isWritten) }
         var status = stat()
         let isKnown = unsafe path.withPlatformString { unsafe stat($0, &status) } == 0
-        return flags & O_APPEND == 0 && (!isKnown || status.st_mode & S_IFMT == S_IFREG)
+        return flags & O_APPEND == 0 && (!isKnown || status.fileType == S_IFREG)
     }
 }
 
-/// What a file turns out to be when it is opened.
+/// The kind of a file, found out by opening it.
 private enum FileKind {
-    /// Always "ready", and as slow as its disk: moved off the loop's thread.
+    /// Always ready, and as slow as its disk: read and written off the loop's thread.
     case regular
-    /// Not regular, but epoll does not take it: a device such as /dev/null or /dev/zero.
+    /// Not regular, and refused by epoll: a device such as /dev/null or /dev/zero.
     case unwatchable
-    /// A pipe, FIFO, terminal or device that the kernel tells of.
+    /// A pipe, FIFO, terminal or device that epoll watches.
     case watchable
     case socket
 
     init(of holder: DescriptorHolder) throws(Errno) {
-        self = try holder.use { (number) throws(Errno) in
-            var status = stat()
-            try SystemCall.make { unsafe fstat(number, &status) }
-            switch status.st_mode & S_IFMT {
-            case S_IFDIR: throw .isDirectory
-            case S_IFREG: return .regular
-            case S_IFSOCK: return .socket
-            default: return reactor_epoll_takes(number) ? .watchable : .unwatchable
-            }
+        switch try holder.status().fileType {
+        case S_IFDIR: throw .isDirectory
+        case S_IFREG: self = .regular
+        case S_IFSOCK: self = .socket
+        default:
+            let isWatchable = try holder.use { (number) throws(Errno) in reactor_epoll_takes(number) }
+            self = isWatchable ? .watchable : .unwatchable
         }
     }
 }
 
-extension DescriptorHolder {
-    /// Whether the file's offset can be set: it is regular, and O_APPEND does not override the offset for a writer.
-    func isSeekable(forWriting isWritten: Bool) -> Bool {
-        let isSeekable = try? use { (number) throws(Errno) in
-            var status = stat()
-            try SystemCall.make { unsafe fstat(number, &status) }
-            guard status.st_mode & S_IFMT == S_IFREG else { return false }
-            let flags = try SystemCall.make { fcntl(number, F_GETFL) }
-            return !isWritten || flags & O_APPEND == 0
-        }
-        return isSeekable ?? false
-    }
-}
-
-/// The value of a property that is a size or an offset, from whatever integer a client has set.
+/// A property's value as a size or an offset, from any type of integer.
 func nonNegativeInteger(_ value: Any?) -> Int? {
-    // Foundation's numbers are no integers, but can be cast to one.
+    // Foundation's number types don't conform to BinaryInteger, but can be cast to Int.
     guard let integer = value as? any BinaryInteger ?? value as? Int else { return nil }
     return Int(exactly: integer).flatMap { $0 >= 0 ? $0 : nil }
 }

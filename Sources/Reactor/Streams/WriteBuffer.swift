@@ -50,7 +50,7 @@ final class WriteBuffer: Sendable {
         var ending = Ending.stop
         /// How long the peer may take no byte, once the stream is closed.
         var stallTimeout: Duration?
-        let forks = Fork.count
+        let process = ProcessIdentity.current
     }
 
     fileprivate let state: Mutex<State>
@@ -161,7 +161,7 @@ final class WriteBuffer: Sendable {
             state.ending = max(state.ending, ending)
             return (true, sender)
         }
-        changed.announce()
+        changed.broadcast()
         if let sender { perform(on: sender) { $0.expectProgress() } }
         return isPending
     }
@@ -170,7 +170,7 @@ final class WriteBuffer: Sendable {
     func abandon(_ error: Errno) {
         let (sender, hasLost) = state.withLock { ($0.sender, $0.fail(error)) }
         isDrained.store(true, ordering: .releasing)
-        changed.announce()
+        changed.broadcast()
         if hasLost { engine.noteLostBytes(error) }
         if let sender { perform(on: sender) { $0.end() } }
     }
@@ -179,7 +179,7 @@ final class WriteBuffer: Sendable {
     private func perform(
         on sender: LoopBound<WriteBufferSender>, _ body: @escaping @Sendable (WriteBufferSender) -> Void
     ) {
-        guard let loop = try? ResidentThread.streams.runLoop(), loop.identity == sender.home else { return }
+        guard let loop = try? ResidentThread.streams.runLoop(), loop.identity == sender.owner else { return }
         loop.perform { body(sender.value) }
     }
 }
@@ -199,7 +199,7 @@ extension WriteBuffer {
     func begin(_ sender: WriteBufferSender, on loop: RunLoop) -> Bool {
         state.withLock { state in
             guard state.isSending else { return false }
-            state.phase = .sending(LoopBound(sender, home: loop.identity))
+            state.phase = .sending(LoopBound(sender, owner: loop.identity))
             return true
         }
     }
@@ -218,7 +218,7 @@ extension WriteBuffer {
             return (progress, before - state.queue.count, isAwaited)
         }
         if case .blocked = progress { transport.sent(sent, true) } else { transport.sent(sent, false) }
-        changed.announce()
+        changed.broadcast()
         if isAwaited { engine.refresh() }
         if case .blocked = progress { return .blocked(afterSome: sent > 0) }
         return progress
@@ -228,7 +228,7 @@ extension WriteBuffer {
     func fail(_ error: Errno) {
         _ = state.withLock { $0.fail(error) }
         isDrained.store(true, ordering: .releasing)
-        changed.announce()
+        changed.broadcast()
         transport.failed(error)
         engine.noteLostBytes(error)
     }
@@ -252,7 +252,7 @@ extension WriteBuffer.State {
 
     fileprivate func checkOpen() throws(Errno) {
         // The parent's sender is not in a child of fork(2), and a second one would send its bytes twice.
-        if forks != Fork.count { throw .notSupported }
+        if !process.isCurrent { throw .notSupported }
         if let fault { throw fault }
         if isClosed { throw .canceled }
     }

@@ -1,7 +1,7 @@
-/// A closure to be kept behind a lock.
+/// A closure that is stored behind a lock.
 ///
-/// In a box of its own: kept there bare, a closure is wrapped once more by every access (a reabstraction
-/// thunk at each write-back), and each call then goes through all the wrappings.
+/// It is wrapped in a struct because the compiler adds a reabstraction thunk to a bare closure each time that the lock
+/// writes it back, and every call then goes through all of them.
 struct Callback: Sendable {
     private let closure: @Sendable () -> Void
 

@@ -1,76 +1,33 @@
-import Glibc
+import CReactorLinux
 
-/// Lets threads wait until something that they look at may have changed (pthread_cond_wait(3)).
+/// Lets threads wait until what they look at may have changed.
 ///
-/// Take the ``generation``, look, and if it is not yet as it should be ``wait(after:)`` that generation: a
-/// change between the looking and the waiting is not missed.
+/// Take the ``generation``, look, and if nothing has changed yet ``wait(after:)`` that generation: a change between the
+/// look and the wait is not missed.
 @safe
 final class Condition: Sendable {
-    /// Both are initialised before anybody else knows of them and live as long as this object;
-    /// `nonisolated(unsafe)` is right because they are only given to the functions whose business it is to
-    /// synchronise.
-    private nonisolated(unsafe) let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-    private nonisolated(unsafe) let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
-    /// Only touched while `mutex` is held.
-    private nonisolated(unsafe) let changes = UnsafeMutablePointer<UInt64>.allocate(capacity: 1)
+    /// `nonisolated(unsafe)`: it is set once, its memory lives as long as this object, and the C functions access it
+    /// atomically.
+    private nonisolated(unsafe) let condition: OpaquePointer
 
     init() {
-        unsafe pthread_mutex_init(mutex, nil)
-        var attributes = pthread_condattr_t()
-        unsafe pthread_condattr_init(&attributes)
-        unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
-        unsafe pthread_cond_init(changed, &attributes)
-        unsafe pthread_condattr_destroy(&attributes)
-        unsafe changes.initialize(to: 0)
+        guard let condition = unsafe reactor_condition_make() else { fatalError("out of memory") }
+        unsafe self.condition = condition
     }
 
-    deinit {
-        unsafe pthread_cond_destroy(changed)
-        unsafe pthread_mutex_destroy(mutex)
-        unsafe changes.deallocate()
-        unsafe changed.deallocate()
-        unsafe mutex.deallocate()
-    }
+    deinit { unsafe reactor_condition_free(condition) }
 
-    /// How many changes have been announced.
-    var generation: UInt64 { locked { unsafe changes.pointee } }
+    /// How many changes have been announced, modulo 2³².
+    var generation: UInt32 { unsafe reactor_condition_generation(condition) }
 
-    func announce() {
-        locked {
-            unsafe changes.pointee += 1
-            unsafe pthread_cond_broadcast(changed)
-        }
-    }
+    /// Announces a change, and wakes all threads that wait.
+    func broadcast() { unsafe reactor_condition_broadcast(condition) }
 
-    func wait(after generation: UInt64) {
-        locked {
-            while unsafe changes.pointee == generation { unsafe pthread_cond_wait(changed, mutex) }
-        }
-    }
-
-    /// - Returns: False if `deadline` has passed without a change.
-    func wait(after generation: UInt64, until deadline: Deadline) -> Bool {
-        var time = timespec(deadline)
-        return locked {
-            while unsafe changes.pointee == generation {
-                let code = unsafe pthread_cond_timedwait(changed, mutex, &time)
-                if code == ETIMEDOUT { return false }
-            }
-            return true
-        }
-    }
-
-    private func locked<Result>(_ body: () -> Result) -> Result {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
-        return body()
-    }
-}
-
-extension timespec {
-    fileprivate init(_ deadline: Deadline) {
-        let (seconds, nanoseconds) = max(deadline.uptimeNanoseconds, 0).quotientAndRemainder(
-            dividingBy: 1_000_000_000)
-        self.init(tv_sec: Int(seconds), tv_nsec: Int(nanoseconds))
+    /// Waits for a change after `generation`, until `deadline` at the latest.
+    ///
+    /// - Returns: False if the deadline has passed without a change.
+    @discardableResult
+    func wait(after generation: UInt32, until deadline: Deadline = .distantFuture) -> Bool {
+        unsafe reactor_condition_wait(condition, generation, deadline.uptimeNanoseconds)
     }
 }

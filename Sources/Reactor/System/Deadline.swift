@@ -3,9 +3,9 @@ import CReactorLinux
 /// A point in time on the monotonic clock, in nanoseconds.
 ///
 /// The clock is `CLOCK_MONOTONIC` (clock_gettime(2)), the one of `DispatchTime` and `SuspendingClock`: it
-/// never jumps when somebody sets the date, and stands still while the system sleeps. Arithmetic saturates at
+/// does not jump when the date is set, and stops while the system is suspended. Arithmetic saturates at
 /// ``distantPast`` and ``distantFuture``; a `Duration` that is not a whole number of nanoseconds is rounded
-/// up, so that nothing that waits for a deadline is early.
+/// up, so that a wait never ends early.
 ///
 /// Where Foundation's run loop takes a `Date`, this library takes a `Deadline`.
 public struct Deadline: InstantProtocol, Sendable {
@@ -20,7 +20,7 @@ public struct Deadline: InstantProtocol, Sendable {
     /// The present moment.
     public static var now: Deadline { Deadline(uptimeNanoseconds: reactor_monotonic_nanoseconds()) }
 
-    /// Later than every other deadline: a wait without end.
+    /// Later than every other deadline: a wait without limit.
     public static var distantFuture: Deadline { Deadline(uptimeNanoseconds: .max) }
 
     /// Earlier than every other deadline: no wait at all.
@@ -66,10 +66,10 @@ public struct Deadline: InstantProtocol, Sendable {
 }
 
 extension Duration {
-    /// This duration in nanoseconds, rounded up, and kept within what 64 bits hold.
+    /// This duration in nanoseconds, rounded up and clamped to 64 bits.
     var wholeNanoseconds: Int64 {
         let attoseconds = self.attoseconds
-        // A nanosecond has 2^9 * 5^9 attoseconds. Most durations, being less than 78 minutes, need no 128-bit division.
+        // A nanosecond has 2⁹·5⁹ attoseconds. Durations of less than 78 minutes need no 128-bit division.
         if let part = Int64(exactly: (attoseconds &+ 511) >> 9) {
             let (whole, rest) = part.quotientAndRemainder(dividingBy: 1_953_125)
             return rest > 0 ? whole + 1 : whole

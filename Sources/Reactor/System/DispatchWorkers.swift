@@ -2,15 +2,15 @@ import CReactorLinux
 import Dispatch
 import SystemPackage
 
-/// libdispatch's worker threads, which must not be the first to find that the process has no descriptors or threads left.
+/// Ensures that libdispatch can start its worker threads before the library relies on them.
 ///
-/// With its first worker libdispatch makes an epoll, an eventfd and a timerfd for itself, and ends the process where it
-/// cannot. Where it cannot make a thread, it blocks the caller until it can.
+/// With its first worker libdispatch makes an epoll, an eventfd and a timerfd, and ends the process if it cannot. If it
+/// cannot make a thread, it blocks the caller until it can.
 enum DispatchWorkers {
     private static let arePrepared = Flag()
     private static let preparing = Mutex(())
 
-    /// Makes sure that libdispatch has what its workers take.
+    /// Makes libdispatch create what its workers need.
     ///
     /// - Throws: `Errno.tooManyOpenFiles` and its like, or `Errno.resourceTemporarilyUnavailable` if no threads can be
     ///   made; a later call tries again.
@@ -25,7 +25,7 @@ enum DispatchWorkers {
         }
     }
 
-    /// Makes two threads, which exist at the same time, and ends them: a timer takes a manager and a worker.
+    /// Makes and ends two threads that exist at the same time: a timer needs a manager and a worker.
     private static func makeThreads() throws(Errno) {
         let isOver = DispatchSemaphore(value: 0)
         let manager = try JoinableThread(name: "probe") { isOver.wait() }
@@ -36,7 +36,7 @@ enum DispatchWorkers {
         try JoinableThread(name: "probe") {}.join()
     }
 
-    /// Runs `work` on `queue`; or, where there are no descriptors for that, on a thread of its own, which takes none.
+    /// Runs `work` on `queue`; or, if there are no descriptors for that, on a thread of its own, which needs none.
     static func run(
         on queue: DispatchQueue = .global(qos: .userInitiated), _ work: @escaping @Sendable () -> Void
     ) {
@@ -46,8 +46,8 @@ enum DispatchWorkers {
         queue.async(execute: work)
     }
 
-    /// A timer takes all of libdispatch: once it has fired, nothing is left to be made. A queue of its own gets a thread
-    /// even if blocks that wait have taken all those of the global queues.
+    /// A timer makes libdispatch create all of its descriptors and threads. A queue of its own gets a thread even if blocked
+    /// work items occupy those of the global queues.
     private static func awaitTimer() {
         let hasFired = DispatchSemaphore(value: 0)
         let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "prepare"))

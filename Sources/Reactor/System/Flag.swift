@@ -1,6 +1,6 @@
 public import Synchronization
 
-/// Something that one thread says, once, and others look at often.
+/// A flag that is raised once, and that other threads read often.
 @usableFromInline
 final class Flag: Sendable {
     @usableFromInline let raised = Atomic(false)

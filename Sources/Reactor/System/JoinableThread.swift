@@ -3,11 +3,11 @@ import Glibc
 import Synchronization
 package import SystemPackage
 
-/// A POSIX thread that any number of threads may wait for.
+/// A POSIX thread that any number of threads may join.
 package final class JoinableThread: Sendable {
     private let thread: pthread_t
     private let isJoined = Mutex(false)
-    private let forks = Fork.count
+    private let process = ProcessIdentity.current
 
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
@@ -21,8 +21,8 @@ package final class JoinableThread: Sendable {
     }
 
     deinit {
-        // A child of fork(2) has no such thread, and may have another under its number.
-        if forks == Fork.count, !isJoined.withLock({ $0 }) { pthread_detach(thread) }
+        // A child of fork(2) does not have the thread, and may have another one with the same pthread_t.
+        if process.isCurrent, !isJoined.withLock({ $0 }) { pthread_detach(thread) }
     }
 
     /// Waits until the thread has ended.

@@ -1,11 +1,10 @@
 import Synchronization
 
-/// Synchronization's mutex, which this takes the place of in the whole package, as the thread sanitizer can follow
-/// it.
+/// Synchronization's mutex in a form that the thread sanitizer understands; the package uses it everywhere.
 ///
-/// When threads contend, the kernel hands the lock over (futex(2), `FUTEX_LOCK_PI`) inside a library that the
-/// sanitizer has not seen compiled: it then reports what two threads did one after the other as a race. The
-/// store before unlocking and the load after locking tell it the order. On x86 both are plain moves.
+/// When threads contend, the kernel hands the lock over (futex(2), `FUTEX_LOCK_PI`) inside a library that is not compiled for
+/// the sanitizer, which then reports ordered accesses as races. The store before unlocking and the load after locking show
+/// it the order. On x86 both are plain moves.
 package struct Mutex<Value: ~Copyable>: ~Copyable, Sendable {
     private let mutex: Synchronization.Mutex<Value>
     private let order = Atomic(false)

@@ -2,7 +2,7 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// A descriptor that is closed when its owner lets go of it.
+/// A descriptor that is closed when its lifetime ends.
 struct OwnedDescriptor: ~Copyable {
     let number: CInt
 
@@ -10,7 +10,7 @@ struct OwnedDescriptor: ~Copyable {
 
     deinit { _ = close(number) }
 
-    /// A counter that another thread may add to, to wake the one that waits for it (eventfd(2)).
+    /// An event counter, which another thread adds to in order to wake the one that polls it (eventfd(2)).
     static func eventCounter() throws(Errno) -> OwnedDescriptor {
         OwnedDescriptor(try SystemCall.make { eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK)) })
     }
@@ -22,13 +22,13 @@ struct OwnedDescriptor: ~Copyable {
     }
 }
 
-/// Adds one to the event counter `number`; a full counter is readable already, so nothing is lost.
+/// Adds one to the event counter `number`; if the counter is full it is readable anyway, so no wake-up is lost.
 func addOne(toEventCounter number: CInt) {
     var one: UInt64 = 1
     _ = unsafe write(number, &one, MemoryLayout<UInt64>.size)
 }
 
-/// Takes what has been added to the event counter `number`; zero if nothing has.
+/// Reads and clears the event counter `number`; zero if nothing has been added.
 func takeCount(ofEventCounter number: CInt) -> UInt64 {
     var count: UInt64 = 0
     let size = unsafe read(number, &count, MemoryLayout<UInt64>.size)

@@ -1,4 +1,4 @@
-/// Writes bytes as text on one line: what is UTF-8 as it is, but for control bytes and the percent sign.
+/// Writes bytes as one line of text: UTF-8 unchanged, except that control bytes and the percent sign are encoded.
 func percentEncoded(_ bytes: ArraySlice<UInt8>) -> String {
     let isText = String(validating: bytes, as: UTF8.self) != nil
     var text: [UInt8] = []

@@ -13,7 +13,7 @@ package enum SystemCall {
         }
     }
 
-    /// What poll(2) says of a descriptor now, without waiting: those of `events` that are so, and errors.
+    /// Polls a descriptor without waiting (poll(2)): returns those of `events` that it is ready for, and errors.
     static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
         var request = pollfd(fd: descriptor, events: Int16(events), revents: 0)
         try make { unsafe Glibc.poll(&request, 1, 0) }

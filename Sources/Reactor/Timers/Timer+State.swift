@@ -1,55 +1,52 @@
 extension Timer {
     /// What a timer's lock guards.
     ///
-    /// A program may have a million timers, so this has room for what every timer has, and ``Details`` for the
-    /// rest; and "none" is a number that is none.
+    /// A program may have a million timers, so this holds what every timer has, and ``Details`` the rest.
     struct State: ~Copyable {
         /// The date that is, or will be, served next: the start of the phase.
         var due: Int64
-        /// The closure, as long as the timer is valid.
+        /// The closure; nil once the timer is invalid.
         private(set) var handler: Handler?
-        /// The loop that it is in.
+        /// The loop that the timer is in.
         private(set) var loop: RunLoop?
         private var details: Box<Details>?
-        private var group = Group.none
-        private var queued = Place.none
+        private var modes = Modes.none
+        private var firstPlace = Place.none
         /// Whether the closure belongs to the thread of a loop.
         let isConfined: Bool
         var isFiring = false
-        /// Whether the callout that is under way has set another date.
+        /// Whether the callback under way has set another date.
         var isMoved = false
 
-        /// The only group that it is filed in, as a mode's index.
-        private enum Group {
+        /// The index of the only mode that the timer is in, or one of these.
+        private enum Modes {
             static var none: Int32 { -1 }
-            /// Or else as its details say.
+            /// See ``Details/membership``.
             static var several: Int32 { -2 }
         }
 
-        /// The closure is destroyed on its loop's thread also when the timer's last owner releases it. The timer is in
-        /// no loop then: that would keep it.
+        /// Destroys the closure on its owner's thread also when the last reference to the timer is released. The timer
+        /// is in no loop then, because the loop would hold a reference.
         deinit {
             if let handler { Self.release(handler, details) }
         }
 
         @inline(never)
         private static func release(_ handler: consuming Handler, _ details: Box<Details>?) {
-            Timer.Remains(handler, home: details?.value.home).release()
+            Timer.DetachedHandler(handler, owner: details?.value.owner).release()
         }
     }
 
     /// What few timers have.
     fileprivate struct Details: Sendable {
-        /// What ``Timer/fireDate`` answers, if that is not the date that is served.
+        /// The value of ``Timer/fireDate``, if that is not the date that is served.
         var date: Int64?
         var tolerance: Int64 = 0
         var membership = Membership()
-        /// Where it is queued besides its first place.
-        var morePlaces: [Place] = []
-        /// Places in loops that it has left, until those take it out of their queues.
-        var strays: [(home: LoopIdentity, place: Place)] = []
-        /// The closure's home, unless that is the loop that the timer is in.
-        var home: RunLoop?
+        /// Where the timer is registered besides its first place.
+        var otherPlaces: [Place] = []
+        /// The loop whose thread the closure belongs to, unless the timer is in that loop.
+        var owner: RunLoop?
     }
 
     fileprivate final class Box<Value: Sendable>: Sendable {
@@ -60,55 +57,47 @@ extension Timer {
 
     /// A timer's closure, which may belong to the thread of a loop.
     ///
-    /// `@unchecked Sendable` is right because a closure that is not `@Sendable` comes with its home, a run loop:
-    /// ``State/handlerToCall()`` looks first whether the thread is that loop's, and the closure is destroyed there too.
+    /// `@unchecked Sendable`: a closure that is not `@Sendable` comes with an owner, the run loop of the thread that made
+    /// it. ``State/handlerToCall()`` returns it on that thread only, and ``DetachedHandler/release()`` destroys it there.
+    /// After that thread has ended, no thread calls it, and the last one with a reference destroys it.
     struct Handler: ~Copyable, @unchecked Sendable {
         private let closure: (Timer) -> Void
 
         private init(_ closure: consuming @escaping (Timer) -> Void) { self.closure = closure }
 
-        static func anywhere(_ closure: @escaping @Sendable (Timer) -> Void) -> Handler { Handler(closure) }
+        static func sendable(_ closure: @escaping @Sendable (Timer) -> Void) -> Handler { Handler(closure) }
 
-        /// Only for a timer whose home is the calling thread's loop.
-        static func home(_ closure: consuming @escaping (Timer) -> Void) -> Handler { Handler(closure) }
+        /// Only for a timer whose owner is the calling thread's loop.
+        static func confined(_ closure: consuming @escaping (Timer) -> Void) -> Handler { Handler(closure) }
 
-        /// For a call: the timer may release its own meanwhile.
+        /// For a call, during which the timer may release its own.
         var copy: Handler { Handler(closure) }
 
         func callAsFunction(_ timer: Timer) { closure(timer) }
     }
 
-    /// What a timer leaves when it is over. Dealt with outside its lock, as the end of what a closure captured
-    /// may call anything.
-    struct Remains: ~Copyable {
+    /// The closure of a timer that has become invalid. It is released outside the timer's lock, because what it captured
+    /// may call anything when it is destroyed.
+    struct DetachedHandler: ~Copyable {
         private let handler: Handler?
-        /// Where the closure has to be destroyed, if it belongs to a thread.
-        private let home: RunLoop?
-        /// The loop that has yet to take the timer out of its queues.
-        let loop: RunLoop?
+        /// The loop on whose thread the closure must be destroyed, if it belongs to one.
+        private let owner: RunLoop?
 
-        init(_ handler: consuming Handler? = nil, home: RunLoop? = nil, loop: RunLoop? = nil) {
+        init(_ handler: consuming Handler? = nil, owner: RunLoop? = nil) {
             self.handler = consume handler
-            (self.home, self.loop) = (home, loop)
+            self.owner = owner
         }
 
-        /// Destroys the closure where it belongs.
         @inline(__always)
         consuming func release() {
-            guard let home, !home.identity.isCurrent else { return }
-            Parcel(handler).send(to: home.inbox)
+            guard let owner, !owner.identity.isCurrent else { return }
+            DeferredRelease(handler).post(to: owner.inbox)
         }
-    }
-
-    @inline(__always)
-    func settle(_ remains: consuming Remains) {
-        remains.loop?.refile(self)
-        remains.release()
     }
 }
 
 extension Place {
-    fileprivate static var none: Place { Place(group: RunLoop.Mode(-1), slot: -1) }
+    fileprivate static var none: Place { Place(mode: RunLoop.Mode(-1), slot: -1) }
 }
 
 extension Timer.State {
@@ -129,10 +118,11 @@ extension Timer.State {
 
     func isIn(_ loop: LoopIdentity) -> Bool { self.loop?.identity == loop }
 
-    /// The closure, to be called on this thread: it must be one that it may be called on.
+    /// The closure, for a call on this thread. Traps if it belongs to another.
     func handlerToCall() -> Timer.Handler? {
-        if isConfined, let home = loop?.identity ?? details?.value.home?.identity {
-            precondition(home.isCurrent, "fired off its run loop's thread")
+        if isConfined, let owner = loop?.identity ?? details?.value.owner?.identity {
+            precondition(
+                owner.isCurrent, "a timer that was made on a run loop's thread must be fired on that thread")
         }
         return switch handler {
         case .some(let handler): handler.copy
@@ -140,7 +130,7 @@ extension Timer.State {
         }
     }
 
-    /// What ``Timer/fireDate`` answers: the date as it was given, even if that was in the past.
+    /// The value of ``Timer/fireDate``: the date as it was set, even if that was in the past.
     var date: Int64 { details?.value.date ?? due }
 
     var tolerance: Int64 {
@@ -164,78 +154,80 @@ extension Timer.State {
         self.details = Timer.Box(details)
     }
 
-    /// How late the timer may be, in nanoseconds, to share a wake-up: its tolerance, or a little that was not asked for.
+    /// How late the timer may be, in nanoseconds, to share a wake-up: its tolerance, or a little if it has less.
     ///
-    /// A sixty-fourth of its interval, half a millisecond at most, is what a repeating timer's jitter is
-    /// anyway; alone it still fires at its date, but thousands of them share some wake-ups.
+    /// A sixty-fourth of its interval, half a millisecond at most, is the usual jitter of a repeating timer. A timer
+    /// alone still fires at its date, but thousands of them share wake-ups.
     func window(of period: Int64) -> Int64 { max(tolerance, min(period / 64, 500_000)) }
 
-    /// Sets the next date of a repeating timer, unless its callout has set one.
+    /// Sets the next date of a repeating timer, unless its callback has set one.
     mutating func advance(by period: Int64, now: Int64) {
         guard isValid, period > 0, !isMoved else { return }
         let next = Timer.nextDate(after: due, every: period, now: now)
         setDate(next, due: next)
     }
 
-    /// Ends the timer.
-    mutating func retire() -> Timer.Remains {
-        guard let handler = handler.take() else { return Timer.Remains() }
-        guard let loop = loop.take() else { return Timer.Remains(handler, home: details?.value.home) }
-        group = Group.none
-        if leaveQueues(of: loop) { return Timer.Remains(handler) }
-        return Timer.Remains(handler, home: isConfined ? loop : nil, loop: loop)
+    /// Ends the timer. The caller keeps a reference to it, so that it is not destroyed under its own lock.
+    mutating func invalidate() -> Timer.DetachedHandler {
+        guard let handler = handler.take() else { return Timer.DetachedHandler() }
+        guard let loop = loop.take() else {
+            return Timer.DetachedHandler(handler, owner: details?.value.owner)
+        }
+        modes = Modes.none
+        unregister(from: loop)
+        return Timer.DetachedHandler(handler, owner: isConfined ? loop : nil)
     }
 
     // MARK: Modes
 
-    /// The only group that it is filed in; nil if there are several, or none.
-    var soleGroup: RunLoop.Mode? { group >= 0 ? RunLoop.Mode(group) : nil }
+    /// The only mode that the timer is in; nil for several, or none.
+    var onlyMode: RunLoop.Mode? { modes >= 0 ? RunLoop.Mode(modes) : nil }
 
     var membership: Membership {
         get {
-            if let soleGroup { return Membership(soleGroup) }
-            return group == Group.several ? details?.value.membership ?? Membership() : Membership()
+            if let onlyMode { return Membership(onlyMode) }
+            return modes == Modes.several ? details?.value.membership ?? Membership() : Membership()
         }
         set {
             if let only = newValue.single {
-                group = only.index
+                modes = only.index
             } else {
-                group = Group.several
+                modes = Modes.several
                 change { $0.membership = newValue }
             }
         }
     }
 
-    /// Makes `loop` the home of a closure of the calling thread, and adds the timer to a mode of it, if there is one.
+    /// Makes `loop` the owner of a closure of the calling thread, and adds the timer to a mode of it, if there is one.
     @inline(__always)
-    mutating func settle(in loop: RunLoop, _ mode: RunLoop.Mode?) {
+    mutating func confine(to loop: RunLoop, _ mode: RunLoop.Mode?) {
         if let mode {
             self.loop = loop
-            group = mode.index
+            modes = mode.index
         } else {
-            change { $0.home = loop }
+            change { $0.owner = loop }
         }
     }
 
-    /// Adds it to a mode; false if it may not join that loop.
+    /// Adds the timer to a mode; false if it may not join that loop.
     mutating func add(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
         guard isValid else { return false }
         if let current = self.loop {
             guard current === loop else { return false }
             membership.add(mode, common: loop.commonModes)
         } else {
-            let home = details?.value.home
+            let owner = details?.value.owner
             precondition(
-                home == nil || home === loop,
-                "a timer whose closure belongs to a thread joins no other thread's loop")
+                owner == nil || owner === loop,
+                "a timer that was made on a run loop's thread cannot be added to another loop")
             self.loop = loop
-            group = mode.index
-            if home != nil { change { $0.home = nil } }
+            modes = mode.index
+            if owner != nil { change { $0.owner = nil } }
         }
         return true
     }
 
-    /// Takes it out of a mode; false if it is not in that loop.
+    /// Removes the timer from a mode; false if it is not in that loop.
     mutating func remove(_ mode: RunLoop.Mode, of loop: RunLoop) -> Bool {
         guard self.loop === loop else { return false }
         var membership = membership
@@ -244,77 +236,55 @@ extension Timer.State {
         return true
     }
 
-    /// Takes it out of its loop. On another thread than the loop's its places become strays, which the loop has
-    /// to be told of.
+    /// Removes the timer from its loop. The caller keeps a reference to it.
     mutating func leave() {
         guard let loop = loop.take() else { return }
-        if isConfined { change { $0.home = loop } }
-        group = Group.none
-        leaveQueues(of: loop)
+        if isConfined { change { $0.owner = loop } }
+        modes = Modes.none
+        unregister(from: loop)
     }
 
-    /// Takes it out of every queue of the loop that it has left; false if that has to be told. The caller keeps the timer:
-    /// what it captured is not released here, under its lock.
+    /// Removes the timer from the queues of the loop that it has left: at once, or, on another thread than the loop's, when
+    /// the loop takes in the request. Until then the loop may find it there; see ``isRegistered(at:)``.
     @inline(__always)
-    @discardableResult
-    private mutating func leaveQueues(of loop: RunLoop) -> Bool {
-        guard loop.identity.isCurrent else {
-            strand(loop.identity)
-            return false
-        }
-        guard let place else { return true }
+    private mutating func unregister(from loop: RunLoop) {
+        guard let place = onlyPlace, loop.identity.isCurrent else { return unregisterSlowly(from: loop) }
+        firstPlace = .none
         loop.useCore { $0.remove(place) }
-        self.place = nil
-        if hasMorePlaces { leaveMorePlaces(of: loop.core) }
-        return true
     }
 
     @inline(never)
-    private mutating func leaveMorePlaces(of core: RunLoop.Core) {
-        for place in morePlaces { core.remove(place) }
-        morePlaces = []
+    private mutating func unregisterSlowly(from loop: RunLoop) {
+        let places = places
+        guard !places.isEmpty else { return }
+        self.places = Places()
+        loop.onLoopThread { core in places.forEach(core.remove) }
     }
 
     // MARK: Places
 
-    /// Where it is queued.
-    var place: Place? {
-        get { queued.slot < 0 ? nil : queued }
-        set { queued = newValue ?? .none }
-    }
-
-    /// Where it is queued, if that is one place, and the right one.
-    var solePlace: Place? {
-        guard queued.slot >= 0, queued.group.index == group else { return nil }
-        return details == nil || (!hasMorePlaces && !hasStrays) ? queued : nil
-    }
-
-    var hasMorePlaces: Bool { details?.value.morePlaces.isEmpty == false }
-
-    var morePlaces: [Place] {
-        get { details?.value.morePlaces ?? [] }
-        set { if details != nil || !newValue.isEmpty { change { $0.morePlaces = newValue } } }
-    }
-
-    private mutating func strand(_ home: LoopIdentity) {
-        guard let place else { return }
-        let places = morePlaces + [place]
-        change {
-            $0.strays += places.map { (home, $0) }
-            $0.morePlaces = []
+    /// Where the timer is registered in its loop.
+    var places: Places {
+        get {
+            guard firstPlace.slot >= 0 else { return Places() }
+            return Places(firstPlace, details?.value.otherPlaces ?? [])
         }
-        self.place = nil
+        set {
+            firstPlace = newValue.first ?? .none
+            let others = Array(newValue.dropFirst())
+            if hasOtherPlaces || !others.isEmpty { change { $0.otherPlaces = others } }
+        }
     }
 
-    var hasStrays: Bool { details?.value.strays.isEmpty == false }
+    /// Where the timer is registered, if that is one place.
+    var onlyPlace: Place? { firstPlace.slot >= 0 && !hasOtherPlaces ? firstPlace : nil }
 
-    func hasStrays(of home: LoopIdentity) -> Bool {
-        hasStrays && details?.value.strays.contains { $0.home == home } == true
+    /// False for a place that the timer has left while the loop has yet to take in the request.
+    func isRegistered(at place: Place) -> Bool {
+        firstPlace == place || (hasOtherPlaces && places.contains(place))
     }
 
-    mutating func takeStrays(of home: LoopIdentity) -> [Place] {
-        guard let strays = details?.value.strays, !strays.isEmpty else { return [] }
-        change { $0.strays.removeAll { $0.home == home } }
-        return strays.filter { $0.home == home }.map(\.place)
-    }
+    var hasOtherPlaces: Bool { details?.value.otherPlaces.isEmpty == false }
+
+    mutating func setOnlyPlace(_ place: Place) { firstPlace = place }
 }

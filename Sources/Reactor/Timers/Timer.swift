@@ -1,22 +1,21 @@
 import Synchronization
 
-/// Calls a closure on a run loop's thread at a date, once or again and again.
+/// Calls a closure on a run loop's thread at a date, once or repeatedly.
 ///
-/// A timer does nothing until it is added to a run loop, and then fires only while that loop runs in one of
-/// the modes it was added to. It is never early. It may be late: by its ``tolerance``, by the timer slack of
-/// the thread (prctl(2), usually 50 µs), and by whatever keeps the loop busy or in another mode. A loop that
-/// is late fires once, however many firings it missed, and the next date keeps the original phase.
+/// A timer does nothing until it is added to a run loop, and then fires only while that loop runs in one of the modes it was
+/// added to. It never fires early. It may fire late: by its ``tolerance``, by the timer slack of the thread (prctl(2),
+/// usually 50 µs), and by the time for which the loop is busy or in another mode. A late loop fires the timer once, however
+/// many firings it missed, and the next date keeps the original phase.
 ///
-/// Dates are ``Deadline``s on the monotonic clock: setting the system's date moves no timer.
+/// Dates are ``Deadline``s on the monotonic clock, so setting the system's date does not move a timer.
 ///
-/// The loop keeps its timers alive. ``invalidate()`` takes a timer out for good and lets go of its closure; a
-/// timer that does not repeat is invalidated by firing. Every method may be called from any thread.
+/// The loop retains its timers. ``invalidate()`` removes a timer from its loop for good and releases its closure; a timer
+/// that does not repeat is invalidated by firing. Every method may be called from any thread.
 ///
-/// Where Foundation on Linux differs: there a timer made with an interval fires at once, tolerance is
-/// ignored, and no timer is ever freed.
+/// Foundation on Linux differs: there a timer made with an interval fires at once, tolerance is ignored, and no timer is ever
+/// freed.
 public final class Timer: Sendable {
-    /// A repeating timer's least interval, in nanoseconds; shorter ones are as long as this. (Foundation's
-    /// documentation.)
+    /// A repeating timer's shortest interval, in nanoseconds; a shorter one is raised to it, as Foundation documents.
     static let leastInterval: Int64 = 100_000
 
     /// Nanoseconds between firings; zero for a timer that fires once.
@@ -39,8 +38,8 @@ public final class Timer: Sendable {
     /// Makes a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
     ///
     /// - Parameters:
-    ///   - fireDate: When to fire first. A date that has passed means at once, and the phase begins now.
-    ///   - interval: The time between firings of a repeating timer, at least 0.1 ms; else ignored.
+    ///   - fireDate: When to fire first. A date that has passed means the next pass, and the phase begins now.
+    ///   - interval: The time between firings of a repeating timer, at least 0.1 ms; ignored otherwise.
     ///   - repeats: Whether to fire more than once.
     ///   - tolerance: How late the timer may be to share a wake-up with others; at most half the interval.
     ///   - handler: Called with the timer, on the thread of the loop that it is added to.
@@ -52,7 +51,7 @@ public final class Timer: Sendable {
         self.init(
             date: date, due: Self.effective(date), period: repeats ? Self.period(interval) : 0,
             tolerance: tolerance,
-            handler: .anywhere(handler))
+            handler: .sendable(handler))
     }
 
     /// Makes a timer whose first date is `interval` from now.
@@ -64,7 +63,7 @@ public final class Timer: Sendable {
     ) {
         let period = repeats ? Self.period(interval) : 0
         let due = Self.date(after: repeats ? period : interval.wholeNanoseconds)
-        self.init(date: due, due: due, period: period, tolerance: tolerance, handler: .anywhere(handler))
+        self.init(date: due, due: due, period: period, tolerance: tolerance, handler: .sendable(handler))
     }
 
     /// Whether the timer can still fire.
@@ -73,24 +72,21 @@ public final class Timer: Sendable {
     /// The time between firings; zero for a timer that fires once.
     public var interval: Duration { .nanoseconds(period) }
 
-    /// When the timer fires next; during its callout, the date being served; of an invalid timer, its last
-    /// date.
+    /// When the timer fires next; during its callback, the date being served; for an invalid timer, its last date.
     ///
-    /// Setting it moves the timer in all its modes and starts a new phase there; a date that has passed means
-    /// at once. On an invalid timer it does nothing.
+    /// Setting it moves the timer in all its modes and starts a new phase there; a date that has passed means the next pass.
+    /// Setting it on an invalid timer does nothing.
     public var fireDate: Deadline {
         get { Deadline(uptimeNanoseconds: state.withLock { $0.date }) }
         set { move(to: newValue.uptimeNanoseconds) }
     }
 
-    /// How late the timer may be, so that timers whose windows overlap share one wake-up. Zero unless it is
-    /// set.
+    /// How late the timer may fire, so that timers whose windows overlap share one wake-up. The default is zero.
     ///
-    /// A repeating timer that is not alone may be late by a sixty-fourth of its interval, at most half a millisecond,
-    /// whatever this says.
+    /// A repeating timer that is not alone may fire late by a sixty-fourth of its interval, at most half a millisecond,
+    /// even if its tolerance is less.
     ///
-    /// Kept between zero and, for a repeating timer, half its interval. Firing late does not move later
-    /// dates.
+    /// Clamped to zero and, for a repeating timer, half its interval. Firing late does not move later dates.
     public var tolerance: Duration {
         get { .nanoseconds(state.withLock { $0.tolerance }) }
         set {
@@ -99,11 +95,11 @@ public final class Timer: Sendable {
                 state.tolerance = tolerance
                 return state.loop
             }
-            loop?.refile(self)
+            loop?.update(self)
         }
     }
 
-    /// ``fireDate``, for ReactorFoundation, whose own property of that name hides this one's.
+    /// ``fireDate``, for ReactorFoundation, whose property of that name hides this one.
     package var deadline: Deadline {
         get { fireDate }
         set { fireDate = newValue }
@@ -115,18 +111,17 @@ public final class Timer: Sendable {
         set { tolerance = newValue }
     }
 
-    /// Takes the timer out of its loop for good, and lets go of its closure.
+    /// Removes the timer from its loop for good, and releases its closure.
     ///
-    /// No callout begins after this returns when it is called on the loop's thread; called from another
-    /// thread, one that has begun may still be running. Inside the timer's own callout the closure lives
-    /// until it returns.
-    public func invalidate() { settle(state.withLock { $0.retire() }) }
+    /// Called on the loop's thread, no callback begins afterwards; called on another thread, one that has begun may still be
+    /// running. Inside the timer's own callback, the closure is released when the callback returns.
+    public func invalidate() { state.withLock { $0.invalidate() }.release() }
 
     /// Calls the closure now, on this thread.
     ///
-    /// A repeating timer's dates stay as they are; any other is invalidated. An invalid one does nothing.
-    /// - Precondition: A timer whose closure was given on a loop's thread
-    ///   (``scheduled(every:forMode:tolerance:handler:)``) is fired on that thread.
+    /// A repeating timer keeps its dates; any other is invalidated. Firing an invalid timer does nothing.
+    /// - Precondition: A timer made by ``scheduled(after:forMode:tolerance:handler:)`` or
+    ///   ``scheduled(every:forMode:tolerance:handler:)`` is fired on the thread that made it.
     public func fire() {
         guard let handler = state.withLock({ $0.handlerToCall() }) else { return }
         handler(self)
@@ -141,10 +136,10 @@ public final class Timer: Sendable {
             state.isMoved = true
             return state.loop
         }
-        loop?.refile(self)
+        loop?.update(self)
     }
 
-    /// A date that has passed begins its phase now.
+    /// The date to serve: for a date that has passed, now.
     private static func effective(_ date: Int64) -> Int64 { max(date, Deadline.now.uptimeNanoseconds) }
 
     static func date(after delay: Int64) -> Int64 {
@@ -173,14 +168,13 @@ public final class Timer: Sendable {
 extension Timer {
     /// Makes a timer that fires once, `delay` from now, and adds it to the calling thread's loop.
     ///
-    /// The closure belongs to this thread: it may capture what it likes, is called here and is destroyed
-    /// here.
+    /// The closure is called and destroyed on this thread, so it may capture what is not `Sendable`.
     ///
     /// ```swift
     /// Timer.scheduled(after: .seconds(5)) { _ in print("five seconds have passed") }
     /// ```
     /// - Parameters:
-    ///   - delay: Time from now; zero or less means the next pass of the loop, never at once.
+    ///   - delay: Time from now; zero or less means the next pass of the loop, never before this returns.
     ///   - mode: The mode to fire in.
     ///   - tolerance: How late the timer may be to share a wake-up.
     ///   - handler: Called with the timer on this thread.
@@ -195,8 +189,7 @@ extension Timer {
     /// Makes a timer that fires every `interval`, first one interval from now, and adds it to the calling
     /// thread's loop.
     ///
-    /// The closure belongs to this thread: it may capture what it likes, is called here and is destroyed
-    /// here.
+    /// The closure is called and destroyed on this thread, so it may capture what is not `Sendable`.
     ///
     /// ```swift
     /// let ticker = Timer.scheduled(every: .milliseconds(10), forMode: .common) { _ in print("tick") }
@@ -216,18 +209,18 @@ extension Timer {
         return scheduled(delay: period, period: period, mode, tolerance, handler)
     }
 
-    /// Makes a timer whose closure belongs to this thread, and adds it to a mode of this thread's loop, unless that is at
-    /// its end.
+    /// Makes a timer whose closure belongs to this thread, and adds it to a mode of this thread's loop, unless the thread is
+    /// ending.
     static func scheduled(
         delay: Int64, period: Int64, _ mode: RunLoop.Mode?, _ tolerance: Duration,
         _ handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
         let due = date(after: delay)
         let state = State(
-            due: due, date: due, tolerance: clamp(tolerance, period: period), handler: .home(handler),
+            due: due, date: due, tolerance: clamp(tolerance, period: period), handler: .confined(handler),
             isConfined: true)
         let timer = Timer(period: period, state)
-        RunLoop.withCurrent { $0.take(timer, forMode: mode) }
+        RunLoop.withCurrent { $0.adopt(timer, forMode: mode) }
         return timer
     }
 }

@@ -1,202 +1,66 @@
-/// Elements in the order of their dates, equal dates in the order of their sequence numbers: the timers of one group of
-/// modes. Pure: no clock, no loop.
-///
-/// An indexed heap with four children to a node. Adding and removing cost O(log n) at worst and nearly
-/// nothing in practice.
+/// The timers of one mode in the order of their dates, timers of the same date in the order of their sequence numbers.
+/// Pure: no clock, no loop.
 struct TimerQueue<Element>: ~Copyable {
-    /// Where an element is filed until it is removed, wherever its date moves through the heap.
-    typealias Slot = Int32
+    typealias Slot = IndexedHeap<Element, Leeway>.Slot
+    typealias Node = IndexedHeap<Element, Leeway>.Node
 
-    struct Node {
-        var date: Int64
-        var sequence: UInt64
-        let slot: Slot
-        var leeway: Leeway
+    private var heap = IndexedHeap<Element, Leeway>()
 
-        @inline(__always)
-        func precedes(_ other: Node) -> Bool {
-            date == other.date ? sequence < other.sequence : date < other.date
-        }
-    }
-
-    /// The heap, the first node first.
-    private var nodes = Vector<Node>()
-    /// Each slot's place among the nodes; for a free slot, the next free one.
-    private var places = Vector<Int32>()
-    /// By slot.
-    private var slots = Vector<Element?>()
-    /// The head of a list of the slots that are free again.
-    private var firstFree: Slot = -1
-
-    var isEmpty: Bool { nodes.isEmpty }
-    var count: Int { nodes.count }
+    var isEmpty: Bool { heap.isEmpty }
+    var count: Int { heap.count }
     /// The elements, in no order.
-    var elements: [Element] { slots.indices.compactMap { slots[$0] } }
+    var elements: [Element] { heap.elements }
 
-    subscript(slot: Slot) -> Element? { slots[Int(slot)] }
+    subscript(slot: Slot) -> Element? { heap[slot] }
 
-    // MARK: Filing
+    // MARK: Changes
 
-    @discardableResult
     mutating func insert(
-        _ element: consuming Element, date: Int64, tolerance: Int64, isSetAside: Bool = false,
+        _ element: consuming Element, date: Int64, tolerance: Int64, isSuspended: Bool = false,
         sequence: UInt64
     ) -> Slot {
-        let slot = takeSlot(for: element)
-        let leeway = Leeway(nanoseconds: tolerance, isSetAside: isSetAside)
-        let node = Node(date: date, sequence: sequence, slot: slot, leeway: leeway)
-        nodes.append(node)
-        rise(node, from: nodes.count - 1)
-        return slot
-    }
-
-    @inline(__always)
-    private mutating func takeSlot(for element: consuming Element) -> Slot {
-        guard firstFree >= 0 else {
-            places.append(0)
-            slots.append(element)
-            return Slot(truncatingIfNeeded: slots.count - 1)
-        }
-        let slot = firstFree
-        firstFree = places[Int(slot)]
-        slots[Int(slot)] = element
-        return slot
+        let leeway = Leeway(nanoseconds: tolerance, isSuspended: isSuspended)
+        return heap.insert(element, priority: date, sequence: sequence, mark: leeway)
     }
 
     @discardableResult
-    mutating func remove(_ slot: Slot) -> Element? {
-        let place = Int(places[Int(slot)])
-        let last = nodes.removeLast()
-        if place < nodes.count { replaceNode(at: place, with: last) }
-        places[Int(slot)] = firstFree
-        firstFree = slot
-        return slots[Int(slot)].take()
-    }
+    mutating func remove(_ slot: Slot) -> Element? { heap.remove(slot) }
 
-    /// Moves an element to another date, where it is then the last of those with the same; an element that
-    /// has the date already keeps its place. It is set aside as before unless told otherwise.
-    mutating func move(
-        _ slot: Slot, date: Int64, tolerance: Int64, isSetAside: Bool? = nil, sequence: UInt64
-    ) {
-        let place = Int(places[Int(slot)])
-        let isSetAside = isSetAside ?? nodes[place].leeway.isSetAside
-        nodes[place].leeway = Leeway(nanoseconds: tolerance, isSetAside: isSetAside)
-        setDate(date, at: place, sequence)
-    }
-
-    mutating func setAside(_ slot: Slot, _ isSetAside: Bool) {
-        nodes[Int(places[Int(slot)])].leeway.isSetAside = isSetAside
-    }
-
-    /// Sets back an element that was set aside, to a date as ``move(_:date:tolerance:isSetAside:sequence:)`` does.
-    mutating func setBack(_ slot: Slot, date: Int64, sequence: UInt64) {
-        let place = Int(places[Int(slot)])
-        nodes[place].leeway.isSetAside = false
-        setDate(date, at: place, sequence)
-    }
-
-    private mutating func setDate(_ date: Int64, at place: Int, _ sequence: UInt64) {
-        var node = nodes[place]
-        guard node.date != date else { return }
-        (node.date, node.sequence) = (date, sequence)
-        replaceNode(at: place, with: node)
-    }
-
-    // MARK: The heap
-
-    /// What precedes the old node precedes all that is below it, and what does not follows all that is above.
-    @inline(__always)
-    private mutating func replaceNode(at place: Int, with node: Node) {
-        if node.precedes(nodes[place]) { rise(node, from: place) } else { sink(node, from: place) }
-    }
-
-    // Nothing is checked here: a place that is looked at is below the count, and a node's slot is one that was given out.
-    // The checks are a tenth of what a timer costs. Tests compare each step with what a sorted list does.
-
-    /// Puts `node` into the place `start`, or one above it.
-    private mutating func rise(_ node: Node, from start: Int) {
-        let (nodes, places) = unsafe (nodes.start, places.start)
-        var hole = start
-        while hole > 0 {
-            let above = (hole &- 1) / 4
-            let parent = unsafe nodes[above]
-            guard node.precedes(parent) else { break }
-            unsafe (nodes[hole], places[Int(parent.slot)]) = (parent, Int32(truncatingIfNeeded: hole))
-            hole = above
+    /// Moves an element to another date, behind those that have it already; with the same date it stays where it is.
+    mutating func move(_ slot: Slot, date: Int64, tolerance: Int64, isSuspended: Bool, sequence: UInt64) {
+        heap.move(slot, to: date, sequence: sequence) {
+            $0 = Leeway(nanoseconds: tolerance, isSuspended: isSuspended)
         }
-        unsafe (nodes[hole], places[Int(node.slot)]) = (node, Int32(truncatingIfNeeded: hole))
     }
 
-    /// Puts `node` into the place `start`, or one below it.
-    private mutating func sink(_ node: Node, from start: Int) {
-        let (count, nodes, places) = unsafe (nodes.count, nodes.start, places.start)
-        var hole = start
-        while let place = unsafe Self.firstChild(of: hole, in: nodes, count) {
-            let child = unsafe nodes[place]
-            guard child.precedes(node) else { break }
-            unsafe (nodes[hole], places[Int(child.slot)]) = (child, Int32(truncatingIfNeeded: hole))
-            hole = place
+    /// Keeps an element in the queue, but neither due nor waited for.
+    mutating func suspend(_ slot: Slot) { heap.changeMark(of: slot) { $0.isSuspended = true } }
+
+    /// Ends a suspension, and moves the element to `date`.
+    mutating func resume(_ slot: Slot, date: Int64, sequence: UInt64) {
+        heap.move(slot, to: date, sequence: sequence) { $0.isSuspended = false }
+    }
+
+    // MARK: What is due
+
+    /// The earliest element that is due at `now`, of those added before `sequence` that are not suspended.
+    func firstDue(at now: Int64, addedBefore sequence: UInt64) -> Node? {
+        heap.first(upTo: now) { !$0.mark.isSuspended && $0.sequence < sequence }
+    }
+
+    /// Suspends what ``firstDue(at:addedBefore:)`` finds, until it is moved or resumed.
+    mutating func suspendFirstDue(at now: Int64, addedBefore sequence: UInt64) -> (Element, Slot)? {
+        guard let node = firstDue(at: now, addedBefore: sequence), let element = heap[node.slot] else {
+            return nil
         }
-        unsafe (nodes[hole], places[Int(node.slot)]) = (node, Int32(truncatingIfNeeded: hole))
+        suspend(node.slot)
+        return (element, node.slot)
     }
 
-    /// The place of the child that precedes its siblings; nil if there are none.
-    ///
-    /// Of four with different dates it is found by conditional moves: no processor could foretell the branches.
-    @inline(__always)
-    private static func firstChild(
-        of place: Int, in nodes: UnsafeMutablePointer<Node>, _ count: Int
-    ) -> Int? {
-        let start = 4 &* place &+ 1
-        guard start &+ 4 <= count else { return unsafe firstNode(from: start, in: nodes, count) }
-        let (first, second) = unsafe (nodes[start].date, nodes[start &+ 1].date)
-        let (third, fourth) = unsafe (nodes[start &+ 2].date, nodes[start &+ 3].date)
-        let (left, right) = (min(first, second), min(third, fourth))
-        if first == second || third == fourth || left == right {
-            return unsafe firstNode(from: start, in: nodes, count)
-        }
-        let isRight = right < left
-        let isSecond = isRight ? fourth < third : second < first
-        return start &+ (isRight ? 2 : 0) &+ (isSecond ? 1 : 0)
-    }
+    /// The earliest date of the elements that are not suspended.
+    var earliestDate: Int64? { firstDue(at: .max, addedBefore: .max)?.priority }
 
-    /// The first of the four nodes, if there are so many, from `start` on; nil if there are none.
-    @inline(never)
-    private static func firstNode(
-        from start: Int, in nodes: UnsafeMutablePointer<Node>, _ count: Int
-    ) -> Int? {
-        guard start < count else { return nil }
-        var best = start
-        for other in start + 1..<max(start + 1, min(start + 4, count))
-        where unsafe nodes[other].precedes(nodes[best]) { best = other }
-        return best
-    }
-
-    // MARK: Asking
-
-    /// The earliest element that is due at `now`, of those filed before `sequence` that are not set aside.
-    func firstDue(at now: Int64, filedBefore sequence: UInt64) -> Node? {
-        guard let top = nodes.first, top.date <= now else { return nil }
-        if isEligible(top, sequence) { return top }
-        return firstDue(at: now, filedBefore: sequence, under: 0)
-    }
-
-    @inline(__always)
-    private func isEligible(_ node: Node, _ sequence: UInt64) -> Bool {
-        !node.leeway.isSetAside && node.sequence < sequence
-    }
-
-    /// Sets aside what ``firstDue(at:filedBefore:)`` finds, until it is moved or set back.
-    mutating func setAsideFirstDue(at now: Int64, filedBefore sequence: UInt64) -> Element? {
-        guard let node = firstDue(at: now, filedBefore: sequence) else { return nil }
-        setAside(node.slot, true)
-        return slots[Int(node.slot)]
-    }
-
-    /// The earliest date of those that are not set aside.
-    var earliestDate: Int64? {
-        firstDue(at: .max, filedBefore: .max)?.date
-    }
+    // MARK: When to wake
 
     /// When to wake, so that no element is later than its tolerance allows and as many as possible share the
     /// wake-up.
@@ -220,94 +84,70 @@ struct TimerQueue<Element>: ~Copyable {
         other.postpone(&date, upTo: limit)
         return date
     }
-}
 
-// MARK: - Looking through the heap
+    /// How many nodes one search for windows visits: it finds the best wake-up among that many timers, and beyond
+    /// them one that fewer share, so that a pass does not get slower with the number of timers.
+    private static var visitsPerSearch: Int { 128 }
 
-extension TimerQueue {
-    /// How many nodes a question about windows looks at: beyond, it settles for a wake-up that is shared by
-    /// fewer.
-    private static var visitsPerQuestion: Int { 128 }
-
-    /// The earliest end of a window: nobody may be kept waiting longer.
+    /// The earliest end of a window: no element may wait longer.
     private func earliestEnd(leastTolerance: Int64) -> Int64 {
         var limit = Int64.max
-        var visits = Self.visitsPerQuestion
-        narrow(&limit, under: 0, leastTolerance, &visits)
+        var visits = Self.visitsPerSearch
+        lower(&limit, from: 0, leastTolerance, &visits)
         return limit
     }
 
     /// Moves `date` to the last of the queue's dates that is not after `limit`, if that is later.
     private func postpone(_ date: inout Int64, upTo limit: Int64) {
-        var visits = Self.visitsPerQuestion
-        widen(&date, upTo: limit, under: 0, &visits)
+        var visits = Self.visitsPerSearch
+        raise(&date, upTo: limit, from: 0, &visits)
     }
 
-    /// The places of a node's children.
-    private func children(of place: Int) -> Range<Int> {
-        let first = 4 * place + 1
-        return first..<max(first, min(first + 4, nodes.count))
-    }
-
-    private func firstDue(at now: Int64, filedBefore sequence: UInt64, under place: Int) -> Node? {
-        let node = nodes[place]
-        guard node.date <= now else { return nil }
-        if isEligible(node, sequence) { return node }
-        var best: Node?
-        for child in children(of: place) {
-            guard let found = firstDue(at: now, filedBefore: sequence, under: child) else { continue }
-            if best.map({ found.precedes($0) }) ?? true { best = found }
-        }
-        return best
-    }
-
-    /// Lowers `limit` to the earliest end of a window under `place`.
-    private func narrow(_ limit: inout Int64, under place: Int, _ least: Int64, _ visits: inout Int) {
-        let node = nodes[place]
-        guard node.date <= limit else { return }
+    /// Lowers `limit` to the earliest end of a window at or below `position`.
+    private func lower(_ limit: inout Int64, from position: Int, _ least: Int64, _ visits: inout Int) {
+        let node = heap.node(at: position)
+        guard node.priority <= limit else { return }
         guard visits > 0 else {
-            limit = node.date
+            limit = node.priority
             return
         }
         visits -= 1
-        let leeway = node.leeway
-        if !leeway.isSetAside {
-            limit = min(limit, node.date.addingSaturated(max(leeway.nanoseconds, least)))
+        if !node.mark.isSuspended {
+            limit = min(limit, node.priority.addingSaturated(max(node.mark.nanoseconds, least)))
         }
-        for child in children(of: place) { narrow(&limit, under: child, least, &visits) }
+        for child in heap.children(of: position) { lower(&limit, from: child, least, &visits) }
     }
 
-    /// Raises `latest` to the last date under `place` that is not after `limit`.
-    private func widen(_ latest: inout Int64, upTo limit: Int64, under place: Int, _ visits: inout Int) {
-        let node = nodes[place]
-        guard visits > 0, node.date <= limit else { return }
+    /// Raises `latest` to the last date at or below `position` that is not after `limit`.
+    private func raise(_ latest: inout Int64, upTo limit: Int64, from position: Int, _ visits: inout Int) {
+        let node = heap.node(at: position)
+        guard visits > 0, node.priority <= limit else { return }
         visits -= 1
-        if !node.leeway.isSetAside { latest = max(latest, node.date) }
-        for child in children(of: place) { widen(&latest, upTo: limit, under: child, &visits) }
+        if !node.mark.isSuspended { latest = max(latest, node.priority) }
+        for child in heap.children(of: position) { raise(&latest, upTo: limit, from: child, &visits) }
     }
 }
 
-/// How late a timer may be, in four bytes; and whether it is set aside. Pure.
+/// How late a timer may be, in four bytes, and whether it is suspended. Pure.
 ///
 /// Exact up to 33 ms, and beyond that rounded down, by less than a millionth.
 struct Leeway: Equatable {
-    /// From the lowest bit: whether it is set aside, six bits of exponent, twenty-five of mantissa.
+    /// From the lowest bit: whether it is suspended, six bits of exponent, twenty-five of mantissa.
     private var bits: UInt32
 
     private static var mantissaBits: Int { 25 }
 
     /// - Parameter nanoseconds: Zero or more.
     @inline(__always)
-    init(nanoseconds: Int64, isSetAside: Bool = false) {
+    init(nanoseconds: Int64, isSuspended: Bool = false) {
         let exponent = max(0, Int64.bitWidth - nanoseconds.leadingZeroBitCount - Self.mantissaBits)
         let mantissa = UInt32(truncatingIfNeeded: nanoseconds >> Int64(exponent))
-        bits = mantissa << 7 | UInt32(exponent) << 1 | (isSetAside ? 1 : 0)
+        bits = mantissa << 7 | UInt32(exponent) << 1 | (isSuspended ? 1 : 0)
     }
 
     var nanoseconds: Int64 { Int64(bits >> 7) << Int64(bits >> 1 & 63) }
 
-    /// An element that is set aside stays in the queue, but is neither due nor waited for.
-    var isSetAside: Bool {
+    var isSuspended: Bool {
         get { bits & 1 != 0 }
         set { bits = bits & ~1 | (newValue ? 1 : 0) }
     }

@@ -139,7 +139,7 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     /// The operation's result; nil until it finishes.
     ///
     /// A cancelled operation fails with a `CancellationError`, unless ``operationDidCancel()`` is overridden.
-    /// An operation fails with ``RunLoopHasEnded`` if the loop's thread has ended, and with an `Errno` if the
+    /// An operation fails with ``RunLoopEndedError`` if the loop's thread has ended, and with an `Errno` if the
     /// shared thread could not be started.
     public final var result: Result<Void, any Error>? { state.withLock { $0.publishedResult } }
 
@@ -190,7 +190,7 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
 }
 
 /// The error of an operation whose run loop's thread has ended.
-public struct RunLoopHasEnded: Error, Hashable {}
+public struct RunLoopEndedError: Error, Hashable {}
 
 // MARK: - On the loop
 
@@ -205,7 +205,7 @@ extension RunLoopOperation {
         state.withLock { $0.loop = loop }
         for mode in runLoopModes { loop.add(source, forMode: mode) }
         guard runLoopModes.contains(where: { loop.contains(source, forMode: $0) }) || isFinished else {
-            throw RunLoopHasEnded()
+            throw RunLoopEndedError()
         }
         signalLoop()
     }
@@ -233,7 +233,7 @@ extension RunLoopOperation {
     /// invalidated the source.
     private func loopEnded() {
         guard !isFinished else { return }
-        state.withLock { _ = $0.setResult(.failure(RunLoopHasEnded())) }
+        state.withLock { _ = $0.setResult(.failure(RunLoopEndedError())) }
         if state.withLock({ $0.nextStep() }) == .finish { complete() }
     }
 

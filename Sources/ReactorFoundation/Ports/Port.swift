@@ -62,7 +62,7 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
         return delegate
     }
 
-    /// Adds the port to `mode` of `runLoop`. ``Reactor/RunLoop/add(_:forMode:)`` calls this method.
+    /// Adds the port to `mode` of `runLoop`. `RunLoop.add(_:forMode:)` calls this method.
     ///
     /// A subclass may override this method to learn the modes that the port is added to. It is called once
     /// for each mode, on the thread that adds the port. An override need not call `super`.
@@ -70,7 +70,7 @@ open class Port: NSObject, NSCopying, @unchecked Sendable {
         addSource(to: runLoop, forMode: mode)
     }
 
-    /// Removes the port from `mode` of `runLoop`. ``Reactor/RunLoop/remove(_:forMode:)`` calls this method.
+    /// Removes the port from `mode` of `runLoop`. `RunLoop.remove(_:forMode:)` calls this method.
     ///
     /// A subclass may override this method to learn the modes that the port is removed from. An override need
     /// not call `super`.

@@ -183,7 +183,7 @@ import Testing
             let operation = ScriptedOperation(runLoop: thread.runLoop)
             operation.start()
             operation.finished.wait()
-            #expect(operation.error is RunLoopHasEnded)
+            #expect(operation.error is RunLoopEndedError)
             #expect(operation.log.all.isEmpty)
         }
     }
@@ -196,7 +196,7 @@ import Testing
             operation.started.wait()
             thread.stop()
             operation.finished.wait()
-            #expect(operation.error is RunLoopHasEnded)
+            #expect(operation.error is RunLoopEndedError)
             #expect(operation.log.all == ["start", "finish"])
         }
     }

@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(arguments: [RunLoop.Activities.beforeTimers, .beforeSources, .beforeWaiting])
-    func `an activation whose last item is taken away before it sleeps ends at once`(
+    func `an activation whose last item is removed before it sleeps ends at once`(
         activity: RunLoop.Activities
     ) async throws {
         let result = try await onItsOwnThread {
@@ -64,7 +64,7 @@ import Testing
         #expect(result == .finished)
     }
 
-    @Test func `an activation whose last item a block takes away ends at once`() async throws {
+    @Test func `an activation ends at once when a block removes its last item`() async throws {
         let result = try await onItsOwnThread {
             let held = RunLoop.current.hold(.default)
             RunLoop.current.perform { held.invalidate() }
@@ -73,7 +73,7 @@ import Testing
         #expect(result == .finished)
     }
 
-    @Test func `an activation whose last item another thread takes away before its first pass ends`()
+    @Test func `an activation whose last item another thread removes before the first pass ends`()
         async throws
     {
         let result = try await onItsOwnThread {
@@ -136,7 +136,7 @@ import Testing
         #expect(trace == ["timer", "timedOut"])
     }
 
-    @Test func `a handled source is told before a limit that has passed, and both before a stop`()
+    @Test func `a handled source takes precedence over a deadline that has passed, and both over a stop`()
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -174,7 +174,7 @@ import Testing
         #expect(trace == ["timer"])
     }
 
-    @Test func `run until a date goes on after a source, until nothing is left`() async throws {
+    @Test func `run(until:) continues after a source, until nothing is left`() async throws {
         let trace = try await traced { loop, trace in
             let held = loop.hold(.default)
             loop.performAsSource {

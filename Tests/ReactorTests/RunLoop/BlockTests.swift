@@ -35,7 +35,7 @@ import Testing
         #expect(trace == ["1", "4", "default", "0", "2", "3", "5"])
     }
 
-    @Test func `a block of the common modes runs in what is a common mode then`() async throws {
+    @Test func `a block for the common modes runs in the modes that are common when it runs`() async throws {
         let trace = try await traced { loop, trace in
             loop.hold(.custom)
             loop.perform(inModes: [.common]) { trace("block") }
@@ -90,7 +90,7 @@ import Testing
         #expect(trace == ["a", "b", "posted by a", "pass", "posted by that", "pass"])
     }
 
-    @Test func `a nested activation runs what is posted meanwhile, and not the rest of the batch`()
+    @Test func `a nested activation runs blocks posted meanwhile, and not the rest of the batch`()
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -127,7 +127,7 @@ import Testing
         [.default], [.common], [.custom, .default], [.outer, .default],
     ]
 
-    @Test func `a block is let go of as soon as it has run`() async throws {
+    @Test func `a block is released as soon as it has run`() async throws {
         let trace = try await traced { loop, trace in
             let fate: Fate
             do {

@@ -3,7 +3,7 @@ import SystemPackage
 import Testing
 
 @Suite struct ClosureLifetimeTests {
-    @Test func `invalidating or cancelling lets go of the closure at once`() async throws {
+    @Test func `invalidating or cancelling releases the closure at once`() async throws {
         let freed = try await onItsOwnThread { () -> [Bool] in
             let loop = RunLoop.current
             let pipe = try TestPipe()
@@ -32,7 +32,9 @@ import Testing
         #expect(freed == [false, false, false, true, true, true])
     }
 
-    @Test func `a closure that holds its own item is freed with it once it is over`() async throws {
+    @Test func `a closure that captures its own item is freed with it when the item is invalidated`()
+        async throws
+    {
         let freed = try await onItsOwnThread { () -> [Bool] in
             let loop = RunLoop.current
             let pipe = try TestPipe()
@@ -56,7 +58,7 @@ import Testing
         #expect(freed == [true, true])
     }
 
-    @Test func `the loop keeps what was added to it, and nothing that was taken out`() async throws {
+    @Test func `the loop retains items that were added to it, and none that were removed`() async throws {
         let freed = try await onItsOwnThread { () -> [Bool] in
             let loop = RunLoop.current
             let fate: WeakBox<RunLoop.Source>

@@ -85,7 +85,7 @@ struct TestItem {
     }
 
     @Test(arguments: Kind.allCases)
-    func `a mode that becomes common gets the common items there are`(kind: Kind) async throws {
+    func `a mode that becomes common gets the existing common items`(kind: Kind) async throws {
         let trace = try await traced { loop, trace in
             let item = try TestItem(kind, trace)
             try item.add(to: loop, .common)
@@ -109,7 +109,10 @@ struct TestItem {
     }
 
     @Test(arguments: Kind.allCases)
-    func `leaving the common modes leaves each of them, even one that was named by itself`(kind: Kind)
+    func
+        `removal from the common modes removes an item from each of them, even from one that was named by itself`(
+            kind: Kind
+        )
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -138,7 +141,7 @@ struct TestItem {
     }
 
     @Test(arguments: Kind.allCases)
-    func `leaving one common mode leaves the item common and in the others`(kind: Kind) async throws {
+    func `removal from one common mode keeps the item common and in the others`(kind: Kind) async throws {
         let trace = try await traced { loop, trace in
             let item = try TestItem(kind, trace)
             try item.add(to: loop, .common)

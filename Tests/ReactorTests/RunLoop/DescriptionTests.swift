@@ -38,11 +38,11 @@ import Testing
         #expect(dump.contains("every 100.0 seconds, tolerance 3.0 seconds"), "\(dump)")
     }
 
-    @Test func `asked on another thread, a loop says so`() async throws {
+    @Test func `on another thread a description says that the modes are not known there`() async throws {
         let thread = try RunLoopThread(name: "described")
         let dump = thread.runLoop.debugDescription
         thread.stop()
-        #expect(dump.contains("asked on another thread"))
+        #expect(dump.contains("known on its own thread only"))
         #expect(dump.contains("common modes: "))
         #expect(thread.runLoop.description.hasSuffix("(ended)"))
     }

@@ -17,11 +17,13 @@ import Testing
                 ])
     }
 
-    @Test func `a handler that forks and returns in the child goes on in the parent alone`() async throws {
+    @Test func `a handler that forks and returns in the child continues in the parent only`() async throws {
         #expect(try await probeMainLoop("fork in a handler") == ["refused 2"])
     }
 
-    @Test func `a child's signals do there what they did before they were caught, and are the child's`()
+    @Test
+    func
+        `in a child process signals have their earlier actions, and are not delivered to the parent's sources`()
         async throws
     {
         #expect(
@@ -54,7 +56,7 @@ import Testing
             ])
     }
 
-    @Test func `what a child has written to a stream of its own is sent when it exits`() async throws {
+    @Test func `output that a child has written to a stream of its own is sent when it exits`() async throws {
         #expect(
             try await probeMainLoop("a child's own streams") == [
                 "everything: true", "child: exit", "the parent's: 50000",

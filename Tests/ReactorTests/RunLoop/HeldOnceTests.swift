@@ -41,7 +41,7 @@ import Testing
         #expect(trace == ["finished", "block", "timedOut", "finished"])
     }
 
-    @Test func `a block of two modes is let go of when it has run, and at the end of its thread`()
+    @Test func `a block for two modes is released when it has run, and when its thread ends`()
         async throws
     {
         let (ran, waited) = try await onItsOwnThread {

@@ -8,7 +8,7 @@ import Testing
         _ = inbox.beginActivation(in: .default)
         inbox.stop()
         inbox.beginPass()
-        #expect(!inbox.fallAsleep(on: 0))
+        #expect(!inbox.beginSleep(on: 0))
         #expect(inbox.isStopRequested)
     }
 }

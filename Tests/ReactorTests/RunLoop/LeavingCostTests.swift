@@ -1,3 +1,4 @@
+import CReactorLinux
 import Glibc
 import Reactor
 import Testing
@@ -59,11 +60,7 @@ enum Crowd: CaseIterable, Sendable {
 
 /// The processor's time that `body` takes on this thread.
 private func processorTime(_ body: () -> Void) -> Duration {
-    func now() -> Duration {
-        var time = timespec()
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
-        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
-    }
+    func now() -> Duration { .nanoseconds(reactor_clock_nanoseconds(CLOCK_THREAD_CPUTIME_ID)) }
     let start = now()
     body()
     return now() - start

@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 @Suite struct LifetimeTests {
-    @Test func `each kind of item may end itself in its own callout, which goes on`() async throws {
+    @Test func `every kind of item may end itself in its own callback, which continues`() async throws {
         let trace = try await traced { loop, trace in
             let pipe = try TestPipe()
             pipe.put()
@@ -77,7 +77,7 @@ import Testing
         #expect(trace == ["called"])
     }
 
-    @Test func `items that a callout adds are served, and those it removes are not`() async throws {
+    @Test func `items that a callback adds are served, and those it removes are not`() async throws {
         let trace = try await traced { loop, trace in
             let pipe = try TestPipe()
             pipe.put()
@@ -134,7 +134,7 @@ import Testing
                     thread.runLoop.wakeUp()
                 }
                 source.invalidate()
-                // A callout that had begun may still be running: it ends before this.
+                // A callback that had begun may still be running: it ends before this.
                 thread.runLoop.performAndWait(inModes: [.default]) { isOver.value = true }
                 source.signal()
                 thread.runLoop.wakeUp()

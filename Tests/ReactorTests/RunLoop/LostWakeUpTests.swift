@@ -2,7 +2,7 @@ import Reactor
 import Testing
 
 @Suite struct LostWakeUpTests {
-    @Test func `a nested activation leaves the outer one the wake-up that it has gone round for`()
+    @Test func `a wake-up that a nested activation has consumed counts for the outer one, too`()
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -24,7 +24,9 @@ import Testing
         #expect(trace == ["source"])
     }
 
-    @Test func `a block for the outer mode that comes in while nested is not slept on`() async throws {
+    @Test func `a block posted for the outer mode during a nested activation runs without a sleep`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             loop.hold(.outer)
             loop.hold(.inner)

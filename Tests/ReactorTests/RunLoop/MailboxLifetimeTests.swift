@@ -2,7 +2,7 @@ import Glibc
 import Reactor
 import Testing
 
-/// Closing, dropping and ending, in and out of callouts.
+/// Closing, dropping and ending, in and out of callbacks.
 @Suite struct MailboxLifetimeTests {
     @Test func `open, it keeps its modes from being empty, and closed it does not`() async throws {
         try await onItsOwnThread {
@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test func `closed, it drops what waits, and takes no more`() async throws {
+    @Test func `a closed mailbox drops pending messages, and accepts no more`() async throws {
         try await onItsOwnThread {
             let mailbox = Mailbox<Witness> { _, _ in Issue.record("handled") }
             let fates = [false, true].map { isClosed in
@@ -32,7 +32,8 @@ import Testing
         }
     }
 
-    @Test func `closed in its own callout, it handles no more, and keeps the handler until it returns`()
+    @Test
+    func `a mailbox closed in its own callback delivers no more, and releases the handler when it returns`()
         async throws
     {
         try await onItsOwnThread {
@@ -55,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func `let go of, it is closed once all has been handled`() async throws {
+    @Test func `a mailbox without references is closed when all messages have been delivered`() async throws {
         try await onItsOwnThread {
             var handled: [Int] = []
             do {
@@ -71,7 +72,9 @@ import Testing
     }
 
     @Test(arguments: ["closed", "dropped", "dropped full"])
-    func `the handler dies on the loop's thread, whoever ends the mailbox`(how: String) async throws {
+    func `the handler is destroyed on the loop's thread, whichever thread ends the mailbox`(how: String)
+        async throws
+    {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "home")
             let home = thread.runLoop
@@ -109,7 +112,7 @@ import Testing
         #expect(kept.value?.post(AtEnd {}) == false)
     }
 
-    @Test func `one that is made while the thread ends is closed from the start`() async throws {
+    @Test func `a mailbox made while its thread ends is closed from the start`() async throws {
         let isOpen = Shared<Bool?>(nil)
         let thread = try JoinableThread(name: "ending") {
             let last = AtEnd {
@@ -122,7 +125,7 @@ import Testing
         #expect(isOpen.value == false)
     }
 
-    @Test func `one that its poster alone holds still delivers`() async throws {
+    @Test func `a mailbox that only its poster retains still delivers`() async throws {
         try await onItsOwnThread {
             var handled: [Int] = []
             func start() throws {

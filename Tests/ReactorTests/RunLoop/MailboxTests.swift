@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func `no message is handled inside another's callout, and none is lost by that`() async throws {
+    @Test func `no message is delivered inside another's callback, and none is lost`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let trace = Trace()

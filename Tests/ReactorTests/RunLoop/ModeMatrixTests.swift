@@ -46,7 +46,9 @@ struct ModeSwitch: Sendable, CustomTestStringConvertible {
 
 @Suite struct ModeMatrixTests {
     @Test(arguments: ModeSwitch.all)
-    func `an item is served in its modes and no other, however the loop gets there`(change: ModeSwitch)
+    func `an item is served in its modes and in no other, in whatever order the loop runs them`(
+        change: ModeSwitch
+    )
         async throws
     {
         let trace = try await traced { loop, trace in

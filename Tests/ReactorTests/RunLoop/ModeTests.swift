@@ -17,6 +17,21 @@ import Testing
         for (mode, name) in names { #expect(mode.rawValue == name) }
     }
 
+    @Test(arguments: ["(no mode)", "(nowhere)"])
+    func `a common item removed from each common mode is in no mode, whatever its name`(name: String)
+        async throws
+    {
+        let (result, fired) = try await onItsOwnThread {
+            let (loop, fired) = (RunLoop.current, Shared(false))
+            let timer = Timer(fireDate: .now) { _ in fired.value = true }
+            loop.add(timer, forMode: .common)
+            for mode in [RunLoop.Mode.default, .tracking] { loop.remove(timer, forMode: mode) }
+            return (loop.run(in: RunLoop.Mode(name), until: .now), fired.value)
+        }
+        #expect(result == .finished)
+        #expect(!fired)
+    }
+
     @Test func `a new loop's common modes are the default and the tracking mode`() async throws {
         let modes = try await onItsOwnThread { RunLoop.current.modesThatAreCommon }
         #expect(modes == [.default, .tracking])
@@ -33,7 +48,7 @@ import Testing
         try await onItsOwnThread { other.stop() }
     }
 
-    @Test func `running the common pseudo-mode runs nothing and tells no observer`() async throws {
+    @Test func `running the common pseudo-mode runs nothing and calls no observer`() async throws {
         let trace = try await traced { loop, trace in
             loop.hold(.common)
             loop.observe(in: .common) { trace("\($0)") }

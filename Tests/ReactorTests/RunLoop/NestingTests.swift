@@ -2,7 +2,9 @@ import Reactor
 import Testing
 
 @Suite struct NestingTests {
-    @Test func `an observer is not called in its own callout, the others are`() async throws {
+    @Test func `a nested activation in a callback calls the other observers, and not that observer`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             loop.hold(.default)
             loop.observe(.beforeTimers) { _ in
@@ -16,7 +18,9 @@ import Testing
         #expect(trace == ["nests", "other", "has nested", "other"])
     }
 
-    @Test func `a timer is not fired in its own callout, the others are, and once`() async throws {
+    @Test func `a nested activation in a callback fires the other timers once, and not that timer`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             Timer.scheduled(every: .microseconds(100)) { timer in
                 trace("nests")
@@ -45,7 +49,7 @@ import Testing
         #expect(trace == ["first begins", "second", "first ends"])
     }
 
-    @Test func `a source signalled in its own callout waits until that has returned`() async throws {
+    @Test func `a source signalled in its own callback waits until that has returned`() async throws {
         let trace = try await traced { loop, trace in
             let nested = Shared<RunLoop.Source?>(nil)
             let depth = Shared(0)
@@ -85,7 +89,7 @@ import Testing
         #expect(trace == ["first begins", "second", "first ends"])
     }
 
-    @Test func `a descriptor that is ready in its own callout does not keep a nested loop awake`()
+    @Test func `a descriptor that is ready in its own callback does not keep a nested loop awake`()
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -127,7 +131,9 @@ import Testing
         #expect(trace == ["1", "2", "3", "4"])
     }
 
-    @Test func `a descriptor cancelled in a nested activation of its own callout is over`() async throws {
+    @Test func `a source cancelled in a nested activation of its own callback is not called again`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             let pipe = try TestPipe()
             pipe.put()

@@ -36,7 +36,7 @@ import Testing
     @Test(arguments: [
         RunLoop.Activities.entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting, .exit,
     ])
-    func `an observer is told of what it asked for and nothing else`(activity: RunLoop.Activities)
+    func `an observer is called for its activities and for no others`(activity: RunLoop.Activities)
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -47,7 +47,7 @@ import Testing
         #expect(trace == [activity.description])
     }
 
-    @Test func `entry and exit are told once for each activation, nested ones too`() async throws {
+    @Test func `entry and exit occur once for each activation, nested ones included`() async throws {
         let trace = try await traced { loop, trace in
             loop.observe([.entry, .exit], in: .common) { trace("\($0)") }
             loop.perform {
@@ -69,7 +69,7 @@ import Testing
         #expect(trace == ["beforeTimers", "beforeSources", "timer"])
     }
 
-    @Test func `an observer that does not repeat is called once, and is valid in that callout`() async throws
+    @Test func `an observer that does not repeat is called once, and is valid in that callback`() async throws
     {
         let trace = try await traced { loop, trace in
             loop.hold(.default)

@@ -64,7 +64,7 @@ extension ObserverWork {
     @Test(
         arguments: ObserverWork.allCases,
         [RunLoop.Activities.entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting])
-    func `what an observer makes ready is served without a sleep`(
+    func `events that an observer makes ready are served without a sleep`(
         work: ObserverWork, activity: RunLoop.Activities
     ) async throws {
         let trace = try await traced { loop, trace in

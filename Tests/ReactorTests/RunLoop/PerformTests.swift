@@ -44,7 +44,7 @@ import Testing
         #expect(trace == ["block", "later"])
     }
 
-    @Test func `blocks with the same delay run as they were asked for`() async throws {
+    @Test func `blocks with the same delay run in the order of the calls`() async throws {
         let trace = try await traced { loop, trace in
             for index in 0..<20 { loop.perform(after: .zero) { trace("\(index)") } }
             loop.run(in: .default)
@@ -66,7 +66,7 @@ import Testing
         #expect(trace == ["first", "third"])
     }
 
-    @Test func `a delayed block is kept until it runs or is cancelled, and then let go of`() async throws {
+    @Test func `a delayed block is released when it has run or is cancelled`() async throws {
         let trace = try await traced { loop, trace in
             var fates: [Fate] = []
             var tokens: [Timer] = []
@@ -162,7 +162,7 @@ import Testing
         #expect(trace == ["first"])
     }
 
-    @Test func `an ordered block that is asked for in a pass runs in the next, without a sleep between`()
+    @Test func `an ordered block requested in a pass runs in the next, without a sleep between`()
         async throws
     {
         let trace = try await traced { loop, trace in

@@ -73,7 +73,7 @@ private func tracedInNewCommonMode(
     }
 
     @Test(arguments: Kind.allCases)
-    func `an item that left one common mode does not come into one that it left too`(kind: Kind)
+    func `an item removed from two common modes is in neither`(kind: Kind)
         async throws
     {
         let trace = try await tracedInNewCommonMode(kind, removedFrom: .tracking) {

@@ -78,7 +78,7 @@ enum ChangePlace: CaseIterable, Sendable {
         #expect(trace == ["served", "stopped"])
     }
 
-    @Test func `a mode that becomes common in its last timer's callout goes on for the common items`()
+    @Test func `a mode that becomes common in its last timer's callback keeps running for the common items`()
         async throws
     {
         let trace = try await traced { loop, trace in

@@ -40,7 +40,7 @@ import Testing
         #expect(trace == ["first false", "second true", "first true"])
     }
 
-    @Test func `a signalled source keeps its place when it goes from mode to mode`() async throws {
+    @Test func `a signalled source keeps its place when it moves to another mode`() async throws {
         let trace = try await traced { loop, trace in
             let (first, second) = (RunLoop.Source { trace("first") }, RunLoop.Source { trace("second") })
             loop.add(first, forMode: .custom)

@@ -1,7 +1,7 @@
 import Reactor
 import Testing
 
-/// How a source leaves its loop, and comes back, in its own callout.
+/// How a source leaves its loop, and comes back, in its own callback.
 enum SourceReturn: CaseIterable, Sendable {
     case sameMode, otherMode, fromOtherThread, signalFirst
 
@@ -28,7 +28,7 @@ enum SourceReturn: CaseIterable, Sendable {
 
 @Suite struct SourceReturnTests {
     @Test(arguments: SourceReturn.allCases)
-    func `a source that leaves and comes back in its callout is called once that has returned`(
+    func `a source removed and added again in its callback is called when the callback has returned`(
         way: SourceReturn
     ) async throws {
         let trace = try await traced { loop, trace in
@@ -56,7 +56,7 @@ enum SourceReturn: CaseIterable, Sendable {
         #expect(trace == ["depth 1", "returned", "depth 1"])
     }
 
-    @Test func `a source that is invalidated in its callout leaves nothing in the loop`() async throws {
+    @Test func `a source that is invalidated in its callback leaves nothing in the loop`() async throws {
         let trace = try await traced { loop, trace in
             let fate: Fate
             do {
@@ -79,7 +79,9 @@ enum SourceReturn: CaseIterable, Sendable {
     }
 
     @Test(arguments: [Kind.descriptor, .timer, .observer])
-    func `no item that leaves and comes back in its callout is called within it`(kind: Kind) async throws {
+    func `no item that is removed and added again in its callback is called within it`(kind: Kind)
+        async throws
+    {
         let trace = try await traced { loop, trace in
             let pipe = try TestPipe()
             pipe.put()

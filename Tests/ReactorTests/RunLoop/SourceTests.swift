@@ -9,7 +9,7 @@ private func tellingSource(_ trace: Trace) -> RunLoop.Source {
 }
 
 @Suite struct SourceTests {
-    @Test func `a source is told once of each mode that it gets into and leaves`() async throws {
+    @Test func `scheduled and cancelled are called once for each mode`() async throws {
         let trace = try await traced { loop, trace in
             let source = tellingSource(trace)
             for _ in 0..<2 { loop.add(source, forMode: .custom) }
@@ -24,7 +24,7 @@ private func tellingSource(_ trace: Trace) -> RunLoop.Source {
                 + common.map { "out of \($0)" })
     }
 
-    @Test func `a common source is told once of a mode that becomes common`() async throws {
+    @Test func `scheduled of a common source is called once for a mode that becomes common`() async throws {
         let trace = try await traced { loop, trace in
             loop.add(tellingSource(trace), forMode: .common)
             trace("becomes common")
@@ -33,7 +33,9 @@ private func tellingSource(_ trace: Trace) -> RunLoop.Source {
         #expect(trace.suffix(2) == ["becomes common", "in custom"])
     }
 
-    @Test func `a source is told on the thread that adds or removes it`() async throws {
+    @Test func `scheduled and cancelled are called on the thread that adds or removes the source`()
+        async throws
+    {
         let home = try RunLoopThread(name: "home")
         let trace = try await traced { _, trace in
             let source = RunLoop.Source(
@@ -116,7 +118,8 @@ private func tellingSource(_ trace: Trace) -> RunLoop.Source {
         #expect(trace == ["[\"perform\"]", "[\"perform\"]", "false"])
     }
 
-    @Test func `invalidating takes a source out of all modes of all loops, and tells it so`() async throws {
+    @Test func `invalidating removes a source from all modes of all loops, and calls cancelled`() async throws
+    {
         let other = try RunLoopThread(name: "other")
         let trace = try await traced { loop, trace in
             let source = tellingSource(trace)

@@ -2,7 +2,7 @@ import Reactor
 import Testing
 
 @Suite struct StopTests {
-    @Test func `a stop within a source is not told when a handled source is, and does not last`()
+    @Test func `a stop within a handled source is not reported, and does not affect the next activation`()
         async throws
     {
         let trace = try await traced { loop, trace in

@@ -28,7 +28,7 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
     }
 
     @Test(arguments: Kind.allCases)
-    func `a loop lets go of its items with its thread`(kind: Kind) async throws {
+    func `a loop releases its items when its thread ends`(kind: Kind) async throws {
         let trace = Trace()
         let fate = Mutex<Fate?>(nil)
         _ = try await endedThread { loop in
@@ -43,7 +43,7 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
         #expect(fate.withLock { $0?.isFreed } == true)
     }
 
-    @Test func `a source is told of its loop's end, on its thread`() async throws {
+    @Test func `cancelled is called on the loop's thread when the loop ends`() async throws {
         let trace = Trace()
         let source = RunLoop.Source(
             cancelled: { loop, mode in trace("out of \(mode) \(loop.isCurrent) \(loop === RunLoop.current)")
@@ -55,7 +55,7 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
         #expect(source.isValid)
     }
 
-    @Test func `what is let go of at the end can neither run the loop nor add to it`() async throws {
+    @Test func `objects destroyed at the loop's end can neither run the loop nor add to it`() async throws {
         let trace = Trace()
         let source = RunLoop.Source(
             cancelled: { loop, _ in
@@ -69,7 +69,7 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
         #expect(loop.currentMode == nil)
     }
 
-    @Test func `a loop that has ended takes nothing in, and holds nothing`() async throws {
+    @Test func `a loop that has ended accepts no items and retains none`() async throws {
         let loop = try await endedThread { _ in }
         let timer = Timer(interval: .zero) { _ in }
         let source = RunLoop.Source(scheduled: { _, _ in Issue.record("scheduled") }, perform: {})

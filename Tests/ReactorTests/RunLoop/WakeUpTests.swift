@@ -49,7 +49,7 @@ private func tracedWhileWaiting(
     }
 
     @Test(arguments: [RunLoop.Activities.beforeTimers, .beforeSources, .beforeWaiting])
-    func `waking before a wait spares it, however often it is asked for`(activity: RunLoop.Activities)
+    func `a wake-up before a wait skips the wait, however often it is requested`(activity: RunLoop.Activities)
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -79,7 +79,9 @@ private func tracedWhileWaiting(
         #expect(trace == ["beforeTimers", "timedOut"])
     }
 
-    @Test func `waking after a wait is not remembered, for the loop goes round anyway`() async throws {
+    @Test func `a wake-up after a wait is not remembered, because the loop makes another pass anyway`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             loop.hold(.default)
             Timer.scheduled(after: .milliseconds(1)) { _ in
@@ -163,7 +165,9 @@ private func tracedWhileWaiting(
     }
 
     @Test(arguments: [true, false])
-    func `what has woken the loop in one mode does not wake it in another`(byAlarm: Bool) async throws {
+    func `an event that has woken the loop in one mode does not wake it in another`(byAlarm: Bool)
+        async throws
+    {
         let trace = try await traced { loop, trace in
             for mode in [RunLoop.Mode.inner, .outer] {
                 loop.hold(mode)

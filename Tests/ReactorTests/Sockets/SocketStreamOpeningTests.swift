@@ -164,10 +164,10 @@ import Testing
             fixture.output.remove(from: threads[0].runLoop, forMode: .default)
             fixture.output.schedule(in: threads[1].runLoop, forMode: .default)
             try fixture.peer.send([1])
-            waitUntil { reader.told.value.count == 2 && writer.told.value.count >= 2 }
+            waitUntil { reader.events.value.count == 2 && writer.events.value.count >= 2 }
             fixture.closeBoth()
             for thread in threads { thread.stop() }
-            #expect(reader.told.value == [1, 2] && writer.told.value.first == 1)
+            #expect(reader.events.value == [1, 2] && writer.events.value.first == 1)
             #expect(reader.threads.value.count == 1)
         }
     }

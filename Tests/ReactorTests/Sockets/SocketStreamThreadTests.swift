@@ -148,14 +148,14 @@ import Testing
                 stream.schedule(in: thread.runLoop, forMode: .default)
                 stream.open()
             }
-            waitUntil { counter.told.value.count == 3 }
+            waitUntil { counter.events.value.count == 3 }
             for stream in fixture.streams { stream.remove(from: thread.runLoop, forMode: .default) }
             thread.runLoop.performAndWait {}
-            let told = counter.told.value.count
+            let told = counter.events.value.count
             try fixture.peer.send([1])
             #expect(fixture.output.writeOnce([1]) == 1)
             for _ in 0..<3 { thread.runLoop.performAndWait {} }
-            #expect(counter.told.value.count == told)
+            #expect(counter.events.value.count == told)
             thread.stop()
         }
     }

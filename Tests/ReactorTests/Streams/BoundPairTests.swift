@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct BoundPairTests {
     @Test(arguments: [1, 3, 7, 64], [1, 2, 5, 100])
-    func `what goes in comes out, in order, on one loop`(capacity: Int, step: Int) async throws {
+    func `written bytes are read in order on one loop`(capacity: Int, step: Int) async throws {
         try await onItsOwnThread {
             let pair = Stream.boundPair(bufferSize: capacity)
             let (reader, writer) = (Recorder(), Recorder())
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func `what goes in comes out between two threads that wait for each other`() async throws {
+    @Test func `written bytes are read in order between two threads that wait for each other`() async throws {
         let pair = Stream.boundPair(bufferSize: 16)
         pair.input.open()
         pair.output.open()
@@ -42,7 +42,7 @@ import Testing
         #expect(bytes == pattern(50_000) && pair.input.streamStatus == .atEnd)
     }
 
-    @Test func `what goes in comes out between two loops`() async throws {
+    @Test func `written bytes are read in order between two loops`() async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "writer")
             let pair = Stream.boundPair(bufferSize: 10)
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    @Test func `room and bytes can be asked for`() {
+    @Test func `a bound pair reports room and bytes without a run loop`() {
         let pair = Stream.boundPair(bufferSize: 2)
         pair.output.open()
         #expect(pair.output.hasSpaceAvailable && pair.output.write([1, 2]) == 2)
@@ -77,7 +77,7 @@ import Testing
         #expect(pair.output.hasSpaceAvailable && pair.input.hasBytesAvailable)
     }
 
-    @Test func `closing the output lets the input drain, then ends it`() {
+    @Test func `the input reads the remaining bytes, then its end, after the output closes`() {
         let pair = Stream.boundPair(bufferSize: 8)
         pair.output.open()
         pair.output.write([1, 2])
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test func `a half that is let go of without having been opened counts as closed`() {
+    @Test func `releasing an unopened half closes it`() {
         var pair = Optional(Stream.boundPair(bufferSize: 1))
         let (input, output) = (pair!.input, pair!.output)
         pair = nil
@@ -151,7 +151,7 @@ import Testing
         #expect(half.write([1]) == 0 && half.streamStatus == .atEnd)
     }
 
-    @Test func `Cocoa's spelling makes a pair, or one half, or none`() throws {
+    @Test func `getBoundStreams returns a pair, one half, or none`() throws {
         var (input, output): (InputStream?, OutputStream?)
         Stream.getBoundStreams(withBufferSize: 4, inputStream: &input, outputStream: &output)
         output?.open()

@@ -3,8 +3,8 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// A stream that is closed on another thread than its loop's, while a duplicate of its descriptor keeps the open file:
-/// the kernel must not report the number any more.
+/// A stream that another thread than its loop's closes, while a duplicate of its descriptor keeps the file
+/// open: the kernel must not report the number any more.
 @Suite struct DeregistrationTests {
     enum Ending: CaseIterable {
         case close, closeLent, release, removeAndClose
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    /// Has `loop` watch a stream, and ends that on this thread.
+    /// Schedules a stream on `loop`, and closes it on this thread.
     private static func end(_ stream: consuming InputStream, of loop: RunLoop, by ending: Ending) throws {
         let recorder = Recorder()
         stream.delegate = recorder
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func `a loop that is not running when its stream is closed elsewhere sleeps when it runs again`()
+    @Test func `a loop sleeps when it runs after another thread has closed its stream`()
         async throws
     {
         try await onItsOwnThread {
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func `a stream gets no event of a closed one that had its number`() async throws {
+    @Test func `a stream receives no event of a closed one with the same descriptor number`() async throws {
         try await onItsOwnThread {
             let (first, second) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
             let kept = try first.readEnd.duplicate()
@@ -94,7 +94,8 @@ import Testing
         }
     }
 
-    @Test func `closing one of two streams of a lent socket elsewhere leaves the other its events`()
+    @Test
+    func `closing one of two streams of a borrowed socket on another thread leaves the other its events`()
         async throws
     {
         try await onItsOwnThread {

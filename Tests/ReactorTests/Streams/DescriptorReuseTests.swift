@@ -4,9 +4,9 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// A descriptor's number that has another file by the time its loop learns of it.
+/// A descriptor number that belongs to another file by the time its loop learns of it.
 @Suite struct DescriptorReuseTests {
-    @Test func `a stream whose number another stream has just given up is told of its bytes`() async throws {
+    @Test func `a stream that reuses a just-closed descriptor number receives its events`() async throws {
         try await onItsOwnThread {
             let (first, second) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
             let (thread, isHeld, mayGoOn) = (

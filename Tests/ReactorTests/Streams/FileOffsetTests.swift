@@ -3,7 +3,7 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// What `fileCurrentOffsetKey` can do, and what it says when it cannot.
+/// When `fileCurrentOffsetKey` can be set, and what happens when it cannot.
 @Suite struct FileOffsetTests {
     private let key = Stream.PropertyKey.fileCurrentOffsetKey
     private let folder = TemporaryFolder()
@@ -21,7 +21,7 @@ import Testing
         #expect(try content(of: path) == [1, 2, 3, 4])
     }
 
-    @Test func `a descriptor that came to append after it was opened has no offset to set`() throws {
+    @Test func `a descriptor that was set to append after opening has no offset to set`() throws {
         let file = try FileDescriptor.open(try folder.file([1, 2, 3]), .writeOnly)
         let output = OutputStream(descriptor: file, closeWhenDone: true)
         output.open()
@@ -30,7 +30,7 @@ import Testing
         #expect(!output.setProperty(0, forKey: key))
     }
 
-    @Test func `a descriptor that appends can still be read from anywhere`() throws {
+    @Test func `a descriptor that appends can be read from any offset`() throws {
         let file = try FileDescriptor.open(
             try folder.file([1, 2, 3]), .readWrite, options: [.append])
         let input = InputStream(descriptor: file, closeWhenDone: true)
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases.filter { $0 != .file && $0 != .outputFile }, [true, false])
-    func `what is no regular file has no offset to set`(kind: StreamKind, isOpen: Bool) throws {
+    func `only regular files have an offset to set`(kind: StreamKind, isOpen: Bool) throws {
         let fixture = try Fixture(kind)
         if isOpen { fixture.stream.open() }
         #expect(!fixture.stream.setProperty(0, forKey: key))
@@ -54,7 +54,7 @@ import Testing
         #expect(!OutputStream(path: fifo).setProperty(0, forKey: key))
     }
 
-    @Test func `a path that came to be a FIFO after its offset was set does not open`() throws {
+    @Test func `a path that becomes a FIFO after its offset was set fails to open`() throws {
         let input = InputStream(path: folder.path.appending("fifo"))
         #expect(input.setProperty(1, forKey: key))
         _ = folder.fifo()
@@ -63,7 +63,7 @@ import Testing
     }
 
     @Test(arguments: [StreamKind.file, .outputFile])
-    func `a closed stream keeps its offset, and takes no other`(kind: StreamKind) throws {
+    func `a closed stream keeps its offset, which cannot be set`(kind: StreamKind) throws {
         let fixture = try Fixture(kind)
         fixture.stream.open()
         fixture.move(2)
@@ -72,7 +72,7 @@ import Testing
         #expect(fixture.stream.property(forKey: key) as? Int == 2)
     }
 
-    @Test func `a stream at its end, or failed, takes no offset`() throws {
+    @Test func `the offset of a stream at its end, or failed, cannot be set`() throws {
         let input = InputStream(path: try folder.file([1]))
         input.open()
         #expect(input.read(upTo: 2) == [1] && input.read(upTo: 2) == [])
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test(arguments: [Int64.min, -1])
-    func `an offset is not negative`(offset: Int64) throws {
+    func `a negative offset is refused`(offset: Int64) throws {
         let path = try folder.file([1, 2])
         for stream in [InputStream(path: path), OutputStream(path: path)] as [Stream] {
             #expect(!stream.setProperty(offset, forKey: key))

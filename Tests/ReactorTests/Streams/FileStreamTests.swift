@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test func `a file is read whole by reading alone`() async throws {
+    @Test func `a file is read whole without a run loop`() async throws {
         let folder = TemporaryFolder()
         let input = InputStream(path: try folder.file(pattern(200_000)))
         input.open()
@@ -26,7 +26,7 @@ import Testing
         #expect(bytes == pattern(200_000) && input.streamStatus == .atEnd)
     }
 
-    @Test func `reading in a loop within one callout keeps the order`() async throws {
+    @Test func `repeated reads in one callback keep the order`() async throws {
         try await onItsOwnThread {
             let (folder, recorder) = (TemporaryFolder(), Recorder())
             let input = InputStream(path: try folder.file(pattern(2_000_000)))
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func `the end of a file is one more event, whose read returns nothing`() async throws {
+    @Test func `the end of a file is one more event, whose read returns no bytes`() async throws {
         try await onItsOwnThread {
             let (folder, recorder) = (TemporaryFolder(), Recorder())
             var counts: [Int] = []
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func `a file is made or emptied at opening, and appended to if so wished`() throws {
+    @Test func `opening creates or truncates a file, or appends to it`() throws {
         let folder = TemporaryFolder()
         let path = folder.path.appending("new")
         for (append, expected) in [(false, [1, 2]), (false, [1, 2]), (true, [1, 2, 1, 2])] {
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func `bytes that a file accepts while another thread closes it are written`() async throws {
+    @Test func `bytes accepted while another thread closes the file are written`() async throws {
         try await onItsOwnThread {
             let (folder, bytes) = (TemporaryFolder(), pattern(20_000))
             let path = folder.path.appending("new")
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func `what is written on a loop and off it arrives in order`() async throws {
+    @Test func `bytes written on and off a loop arrive in order`() async throws {
         try await onItsOwnThread {
             let folder = TemporaryFolder()
             let path = folder.path.appending("new")
@@ -163,7 +163,9 @@ import Testing
         #expect(!appending.setProperty(0, forKey: key))
     }
 
-    @Test func `the offset of a stream on a loop is where its client is, and can be set`() async throws {
+    @Test func `the offset of a stream on a loop is that of the next byte for its client, and can be set`()
+        async throws
+    {
         try await onItsOwnThread {
             let (folder, recorder) = (TemporaryFolder(), Recorder())
             let key = Stream.PropertyKey.fileCurrentOffsetKey
@@ -181,7 +183,9 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `a shared descriptor's offset is where the client stopped`(isScheduled: Bool) async throws {
+    func `closing leaves a shared descriptor's offset where the client stopped reading`(isScheduled: Bool)
+        async throws
+    {
         try await onItsOwnThread {
             let (folder, recorder) = (TemporaryFolder(), Recorder())
             let path = try folder.file(pattern(300_000))
@@ -218,24 +222,24 @@ import Testing
             let growing = try folder.file(pattern(100_000), name: "growing")
             let (other, second) = (InputStream(path: growing), Recorder())
             second.readsEverything(by: 5_000)
-            let goesOn = second.onEvent
+            let previous = second.onEvent
             second.onEvent = { [unowned second] stream, event in
                 if second.events.count == 3 {
                     let file = OutputStream(path: growing, append: true)
                     file.open()
                     file.write(Array(pattern(300_000)[100_000...]))
                 }
-                goesOn(stream, event)
+                previous(stream, event)
             }
             other.start(second)
             #expect(RunLoop.current.run(in: .default) == .finished)
-            // What was found before it grew may have been its end.
+            // The chunk that was read before the file grew may have been its end.
             #expect(second.bytes.count >= 100_000)
             #expect(second.bytes == Array(pattern(300_000).prefix(second.bytes.count)))
         }
     }
 
-    @Test func `a file that vanishes while it is read is read to its end`() async throws {
+    @Test func `a file that is unlinked while it is read is read to its end`() async throws {
         try await onItsOwnThread {
             let (folder, recorder) = (TemporaryFolder(), Recorder())
             let path = try folder.file(pattern(300_000))

@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test func `a request that is longer than memory gets what there is`() {
+    @Test func `a read longer than the data returns the data`() {
         let input = InputStream(data: pattern(100))
         input.open()
         var buffer = [UInt8](repeating: 0, count: 100)
@@ -27,7 +27,7 @@ import Testing
         #expect(other.read(upTo: .max) == [1])
     }
 
-    @Test func `the rest of the bytes is lent without copying, and counts as read`() throws {
+    @Test func `getBuffer provides the remaining bytes without copying, and counts them as read`() throws {
         let input = InputStream(data: [1, 2, 3, 4])
         var (bytes, count): (UnsafeMutablePointer<UInt8>?, Int) = (nil, 0)
         #expect(!input.getBuffer(&bytes, length: &count))
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: [StreamKind.file, .pipe, .boundInput])
-    func `bytes that are not in memory are not lent, nor read`(kind: StreamKind) throws {
+    func `getBuffer fails for bytes that are not in memory, and reads none`(kind: StreamKind) throws {
         let fixture = try Fixture(kind)
         let input = fixture.stream as! InputStream
         input.open()
@@ -49,7 +49,7 @@ import Testing
         #expect(input.read(upTo: 10) == Fixture.content)
     }
 
-    @Test func `what was written to memory can be had before, during and after`() {
+    @Test func `writtenBytes is readable before, during and after writing`() {
         let output = OutputStream.toMemory()
         let key = Stream.PropertyKey.writtenBytesKey
         #expect(output.property(forKey: key) as? [UInt8] == [])
@@ -62,7 +62,7 @@ import Testing
         #expect(!output.setProperty([UInt8](), forKey: key))
     }
 
-    @Test func `a buffer takes what fits, and is at its end when it is full`() async throws {
+    @Test func `a buffer accepts the bytes that fit, and is at its end when full`() async throws {
         try await onItsOwnThread {
             var memory = [UInt8](repeating: 0, count: 5)
             let recorder = Recorder()

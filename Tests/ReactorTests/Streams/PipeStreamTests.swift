@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 @Suite struct PipeStreamTests {
-    @Test func `a pipe is read in part, one event for each read, up to its end`() async throws {
+    @Test func `a pipe delivers one event for each read, up to its end`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(.pipe), Recorder())
             recorder.readsEverything(by: 4)
@@ -16,7 +16,7 @@ import Testing
         }
     }
 
-    @Test func `a pipe does not hold up a timer`() async throws {
+    @Test func `a pipe does not delay a timer`() async throws {
         try await onItsOwnThread {
             let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
             recorder.readsEverything()
@@ -29,7 +29,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a read waits for a byte, never for all`(isBlocking: Bool) async throws {
+    func `a read waits for the first byte only`(isBlocking: Bool) async throws {
         let pipe = try FileDescriptor.pipe()
         if !isBlocking { _ = fcntl(pipe.readEnd.rawValue, F_SETFL, O_NONBLOCK) }
         let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
@@ -43,7 +43,7 @@ import Testing
         #expect(input.read(upTo: 1).isEmpty && input.streamStatus == .atEnd)
     }
 
-    @Test func `bytes can be asked for while the stream is on a loop`() async throws {
+    @Test func `hasBytesAvailable works while the stream is on a loop`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(.pipe), Recorder())
             recorder.onEvent = { [unowned recorder] stream, event in
@@ -74,7 +74,7 @@ import Testing
         #expect(input.read(upTo: 10).isEmpty && input.streamStatus == .atEnd)
     }
 
-    @Test func `a FIFO tells of what its first writer writes`() async throws {
+    @Test func `a FIFO delivers the bytes of its first writer`() async throws {
         try await onItsOwnThread {
             let (folder, recorder) = (TemporaryFolder(), Recorder())
             let path = folder.fifo()
@@ -92,7 +92,7 @@ import Testing
         }
     }
 
-    @Test func `a FIFO that nobody reads cannot be written`() {
+    @Test func `opening a FIFO without a reader for writing fails`() {
         let folder = TemporaryFolder()
         let output = OutputStream(path: folder.fifo())
         output.open()
@@ -100,7 +100,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a full pipe tells of space when there is some, and sleeps until then`(
+    func `a full pipe delivers space once there is some, and lets the loop sleep until then`(
         isBlocking: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test func `without a loop, a write to a blocking pipe takes all that fits`() throws {
+    @Test func `without a loop, a write to a blocking pipe accepts all bytes that fit`() throws {
         let pipe = try FileDescriptor.pipe()
         let capacity = Int(fcntl(pipe.writeEnd.rawValue, 1032))  // F_GETPIPE_SZ, which Glibc lacks
         let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
@@ -152,7 +152,7 @@ import Testing
     }
 
     @Test(arguments: [O_NONBLOCK, 0])
-    func `a descriptor keeps its flags`(flags: CInt) async throws {
+    func `a stream leaves its descriptor's flags alone`(flags: CInt) async throws {
         try await onItsOwnThread {
             let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
             let ends = try makeTerminal()
@@ -196,7 +196,7 @@ import Testing
         }
     }
 
-    @Test func `a terminal is read as it is typed`() async throws {
+    @Test func `a terminal delivers bytes as they are typed`() async throws {
         try await onItsOwnThread {
             let (ends, recorder, loop) = (try makeTerminal(), Recorder(), RunLoop.current)
             recorder.readsEverything()

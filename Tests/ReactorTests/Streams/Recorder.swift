@@ -3,10 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// A delegate that writes down what it is told, and then does as the test says.
+/// A delegate that records its events, and then performs the test's action.
 final class Recorder: StreamDelegate {
     var events: [Stream.Event] = []
-    /// What the streams were that told.
+    /// The bytes that it has read.
     var bytes: [UInt8] = []
     var onEvent: (Stream, Stream.Event) -> Void = { _, _ in }
 
@@ -15,7 +15,7 @@ final class Recorder: StreamDelegate {
         onEvent(aStream, eventCode)
     }
 
-    /// Reads `size` bytes at every event of bytes, and closes at the end or a fault.
+    /// Reads up to `size` bytes at every event for bytes, and closes at the end or an error.
     func readsEverything(by size: Int = 65_536) {
         onEvent = { [unowned self] stream, event in
             if event == .hasBytesAvailable { bytes += (stream as! InputStream).read(upTo: size) }
@@ -36,10 +36,10 @@ extension Stream {
 }
 
 extension RunLoop {
-    /// How long a test waits for something that must come, before it fails. No test passes by waiting.
+    /// How long a test waits for something that must happen, before it fails. No test passes by waiting.
     static var testPatience: Duration { .seconds(900) }
 
-    /// Runs, one source at a time, until `condition` is so.
+    /// Runs, one source at a time, until `condition` is true.
     func serve(in mode: Mode = .default, until condition: () -> Bool) {
         let deadline = Deadline.now.advanced(by: Self.testPatience)
         while !condition() {
@@ -51,13 +51,13 @@ extension RunLoop {
         }
     }
 
-    /// Makes passes that do not wait: whatever is ready is served.
+    /// Makes passes that do not wait, and serve what is ready.
     func poll(_ mode: Mode = .default, passes: Int = 5) {
         for _ in 0..<passes { run(in: mode, until: .distantPast) }
     }
 
-    /// How many passes the loop makes in a while in which nothing should wake it. A loop that spins makes
-    /// thousands.
+    /// The number of passes that the loop makes in 20 ms in which nothing should wake it. A loop that spins
+    /// makes thousands.
     func passesInAWhile(in mode: Mode = .default) -> Int {
         var passes = 0
         let observer = Observer(for: .beforeTimers) { _, _ in passes += 1 }
@@ -68,7 +68,7 @@ extension RunLoop {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 func content(of path: FilePath) throws -> [UInt8] {
     let descriptor = try FileDescriptor.open(path, .readOnly)
     return try descriptor.closeAfter {
@@ -85,8 +85,8 @@ func content(of path: FilePath) throws -> [UInt8] {
 /// How many of the process's descriptors are of the file at `path`.
 func openDescriptors(of path: FilePath) -> Int { openPaths().count { $0 == path.string } }
 
-/// How many of the process's descriptors are of files, pipes, terminals and devices. Dispatch makes those that
-/// it needs itself, which have no name, when it first does.
+/// How many of the process's descriptors are of files, pipes, terminals and devices. Those that Dispatch
+/// opens when it is first used have no name, and don't count.
 func openFiles() -> Int { openPaths().count { !$0.hasPrefix("anon_inode") && !$0.hasPrefix("/proc") } }
 
 func openPaths() -> [String] {
@@ -97,19 +97,19 @@ func openPaths() -> [String] {
     }
 }
 
-/// Whether everything has been closed that could write to the pipe that `descriptor` reads.
+/// Whether everything that could write to the pipe of `descriptor` has been closed.
 func isAtEnd(_ descriptor: FileDescriptor) -> Bool {
     var request = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
     return poll(&request, 1, 0) == 1 && CInt(request.revents) & CInt(POLLHUP) != 0
 }
 
-/// Whether everything has been closed that could read from the pipe that `descriptor` writes.
+/// Whether everything that could read from the pipe of `descriptor` has been closed.
 func isBroken(_ descriptor: FileDescriptor) -> Bool {
     var request = pollfd(fd: descriptor.rawValue, events: Int16(POLLOUT), revents: 0)
     return poll(&request, 1, 0) == 1 && CInt(request.revents) & CInt(POLLERR) != 0
 }
 
-/// A pseudo terminal in raw mode: what is written to one end is read from the other.
+/// A pseudoterminal in raw mode: bytes written to one end are read from the other.
 func makeTerminal() throws -> (master: FileDescriptor, slave: FileDescriptor) {
     let (unlock, getPeer): (UInt, UInt) = (0x4004_5431, 0x5441)  // TIOCSPTLCK, TIOCGPTPEER: macros
     let master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
@@ -124,11 +124,11 @@ func makeTerminal() throws -> (master: FileDescriptor, slave: FileDescriptor) {
     return (FileDescriptor(rawValue: master), FileDescriptor(rawValue: slave))
 }
 
-/// Bytes that show when a piece of them is missing, twice there, or in the wrong place.
+/// Bytes that show when a piece of them is missing, repeated or misplaced.
 func pattern(_ count: Int) -> [UInt8] { Array(longPattern.prefix(count)) }
 
 private let longPattern: [UInt8] = {
-    // A prime number of bytes, doubled: its period fits no chunk.
+    // A prime number of bytes, doubled: no chunk has a multiple of its period.
     var bytes = Array(UInt8(0)..<251)
     while bytes.count < 4_000_000 { bytes += bytes }
     return bytes

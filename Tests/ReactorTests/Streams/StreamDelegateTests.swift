@@ -3,10 +3,10 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Which delegate gets an event, and when, if there was none at first.
+/// Which delegate receives an event, and when, if there was none at first.
 @Suite struct StreamDelegateTests {
     @Test(arguments: StreamKind.allCases)
-    func `what became ready while there was no delegate is delivered to the first one`(
+    func `events that came without a delegate are delivered to the first one`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func `the end and a fault wait for a delegate`() async throws {
+    @Test func `the end and an error wait for a delegate`() async throws {
         try await onItsOwnThread {
             let (ended, failed, loop) = (Recorder(), Recorder(), RunLoop.current)
             let (empty, missing) = (InputStream(data: []), InputStream(path: "/nowhere/at/all"))
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func `what happens after a delegate was released is delivered to the next one`() async throws {
+    @Test func `events after a delegate's release are delivered to the next one`() async throws {
         try await onItsOwnThread {
             let (pipe, next, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
             let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
@@ -62,7 +62,8 @@ import Testing
     }
 
     @Test(arguments: StreamKind.opensAtOnce)
-    func `a new delegate is told what its predecessor did not answer`(kind: StreamKind) async throws {
+    func `a new delegate receives an event that its predecessor did not act on`(kind: StreamKind) async throws
+    {
         try await onItsOwnThread {
             let (fixture, first, second) = (try Fixture(kind), Recorder(), Recorder())
             fixture.stream.start(first)
@@ -74,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func `setting the delegate that is there already repeats nothing`() async throws {
+    @Test func `setting the same delegate again repeats no event`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(.pipe), Recorder())
             fixture.stream.start(recorder)
@@ -100,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func `bytes that were read without a delegate are not announced to a later one`() async throws {
+    @Test func `bytes that were read without a delegate are not delivered to a later one`() async throws {
         try await onItsOwnThread {
             let (pipe, recorder, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
             let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
@@ -130,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func `a delegate that another thread sets is told by a loop that sleeps`() async throws {
+    @Test func `setting a delegate on another thread wakes the loop for it`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder, loop) = (try Fixture(.pipe), Recorder(), RunLoop.current)
             fixture.stream.start(nil)
@@ -159,7 +160,7 @@ import Testing
         input.close()
     }
 
-    @Test func `a stream that is its own delegate is told before and after another one`()
+    @Test func `a stream that is its own delegate receives events before and after another one`()
         async throws
     {
         try await onItsOwnThread {

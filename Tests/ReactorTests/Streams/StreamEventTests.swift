@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct StreamEventTests {
     @Test(arguments: StreamKind.allCases)
-    func `the opening is told once, and then of bytes or space`(kind: StreamKind) async throws {
+    func `the opening is delivered once, before bytes or space`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(kind), Recorder())
             fixture.stream.start(recorder)
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `an event that is not answered is not repeated, and the loop sleeps`(
+    func `an event without a read or write is not repeated, and the loop sleeps`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `an answer, also a late one, brings the next event`(kind: StreamKind) async throws {
+    func `a read or write, even a late one, brings the next event`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(kind), Recorder())
             fixture.stream.start(recorder)
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream that is always ready is called once in a pass, and lets others have their turn`(
+    func `a stream that is always ready is served once in a pass`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -72,7 +72,7 @@ import Testing
             loop.add(observer, forMode: .default)
             recorder.onEvent = { [unowned recorder] _, event in
                 if event == kind.transferEvent { inThisPass += 1 }
-                // By its source, and by what the kernel tells.
+                // Once for its source, and once for the kernel's report.
                 guard inThisPass <= 2, recorder.events.count < 50 else {
                     Issue.record("called again in the same pass")
                     return
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.finite)
-    func `the end is told once, after all else`(kind: StreamKind) async throws {
+    func `the end is delivered once, after all other events`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(kind), Recorder())
             recorder.onEvent = { _, event in if event == kind.transferEvent { fixture.move(4) } }
@@ -127,7 +127,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `scheduling anew tells again of what was not answered, but not of the opening`(
+    func `scheduling again repeats an event without a read or write, but not the opening`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -144,7 +144,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream in several modes tells each thing once`(kind: StreamKind) async throws {
+    func `a stream in several modes delivers each event once`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
             let other = RunLoop.Mode("streams in another mode")
@@ -162,7 +162,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a mode that the stream is not in tells nothing`(kind: StreamKind) async throws {
+    func `a mode that the stream is not in delivers nothing`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
             let other = RunLoop.Mode("streams are elsewhere")
@@ -176,7 +176,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `the common modes are all of them, also one that becomes common later`(
+    func `a stream in the common modes is served in all of them, and in later ones`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -193,7 +193,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a common stream that was taken out of one mode gets the modes that become common later`(
+    func `a common stream that was removed from one mode joins modes that become common later`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {

@@ -9,7 +9,7 @@ import Testing
         return stream.streamErrno
     }
 
-    @Test func `a file that cannot be opened says why`() throws {
+    @Test func `opening a file fails with its errno`() throws {
         let folder = TemporaryFolder()
         let file = try folder.file([1])
         let loop = folder.path.appending("loop")
@@ -35,9 +35,9 @@ import Testing
         #expect(fault(InputStream(descriptor: directory)) == .isDirectory)
         #expect(openDescriptors(of: folder.path) == 1)
         #expect(fault(InputStream(descriptor: directory, closeWhenDone: true)) == .isDirectory)
-        let nobody = FileDescriptor(rawValue: 1 << 20)
-        #expect(fault(InputStream(descriptor: nobody)) == .badFileDescriptor)
-        #expect(fault(OutputStream(descriptor: nobody)) == .badFileDescriptor)
+        let unopened = FileDescriptor(rawValue: 1 << 20)
+        #expect(fault(InputStream(descriptor: unopened)) == .badFileDescriptor)
+        #expect(fault(OutputStream(descriptor: unopened)) == .badFileDescriptor)
     }
 
     @Test func `a descriptor that was opened for the other direction fails at the first byte`() async throws {
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func `an error in the middle of reading is an event, after the bytes before it`() async throws {
+    @Test func `a read error is delivered after the bytes before it`() async throws {
         try await onItsOwnThread {
             let (ends, recorder) = (try makeTerminal(), Recorder())
             recorder.readsEverything(by: 2)
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a file that cannot be read is a fault of the stream`(isScheduled: Bool) async throws {
+    func `a file that cannot be read fails its stream`(isScheduled: Bool) async throws {
         try await onItsOwnThread {
             let recorder = Recorder()
             recorder.readsEverything()
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func `a device without an end is read as far as one likes`() async throws {
+    @Test func `an endless device can be read in part`() async throws {
         try await onItsOwnThread {
             let recorder = Recorder()
             recorder.onEvent = { [unowned recorder] stream, event in
@@ -120,7 +120,7 @@ import Testing
         }
     }
 
-    @Test func `a full disk is a fault of the write, off a loop`() {
+    @Test func `a full disk fails the write, off a loop`() {
         let output = OutputStream(path: "/dev/full")
         output.open()
         var byte: UInt8 = 0
@@ -130,7 +130,7 @@ import Testing
         #expect(output.streamErrno == .noSpace)
     }
 
-    @Test func `a full disk is told on a loop, also when nothing more is written`() async throws {
+    @Test func `a full disk is delivered on a loop, even if nothing more is written`() async throws {
         try await onItsOwnThread {
             let recorder = Recorder()
             let output = OutputStream(path: "/dev/full")
@@ -144,7 +144,7 @@ import Testing
         }
     }
 
-    @Test func `a full disk is found at closing at the latest`() async throws {
+    @Test func `closing reports a full disk`() async throws {
         try await onItsOwnThread {
             let output = OutputStream(path: "/dev/full")
             output.schedule(in: .current, forMode: .default)

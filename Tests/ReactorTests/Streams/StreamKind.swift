@@ -2,7 +2,7 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// Every kind of stream, to be put through the same.
+/// Every kind of stream, for tests of them all.
 enum StreamKind: String, CaseIterable, Sendable {
     case file, fifo, pipe, terminal, device, bytes, boundInput, socket, connection
     case outputFile, outputPipe, outputDevice, memory, buffer, boundOutput, outputSocket, outputConnection
@@ -14,12 +14,12 @@ enum StreamKind: String, CaseIterable, Sendable {
         }
     }
 
-    /// Those that are open when `open()` returns.
+    /// The kinds that are open when `open()` returns.
     static var opensAtOnce: [StreamKind] { allCases.filter { $0 != .connection && $0 != .outputConnection } }
 
     var transferEvent: Stream.Event { isInput ? .hasBytesAvailable : .hasSpaceAvailable }
 
-    /// Those that come to an end after a few bytes.
+    /// The kinds that end after a few bytes.
     static var finite: [StreamKind] {
         [.file, .fifo, .pipe, .bytes, .boundInput, .buffer, .socket, .connection]
     }
@@ -118,7 +118,7 @@ final class Fixture {
         }
     }
 
-    /// Where somebody waits to be connected to.
+    /// The address of a peer that accepts a connection.
     private func connect(_ body: @escaping @Sendable (SocketPeer) -> Void) throws -> SocketAddress {
         let host = try SocketHost(.ipv4, body)
         self.host = host

@@ -5,11 +5,13 @@ import Testing
 
 @Suite struct StreamLifetimeTests {
     @Test(arguments: StreamKind.allCases)
-    func `closing in a callout ends the telling and the loop`(kind: StreamKind) async throws {
+    func `closing a stream in its callback delivers no further events and ends the loop`(kind: StreamKind)
+        async throws
+    {
         try await onItsOwnThread {
             for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
                 let (fixture, recorder) = (try Fixture(kind), Recorder())
-                recorder.onEvent = { stream, told in if told == event { stream.close() } }
+                recorder.onEvent = { stream, received in if received == event { stream.close() } }
                 fixture.stream.start(recorder)
                 #expect(RunLoop.current.run(in: .default) == .finished)
                 #expect(recorder.events.last == event && fixture.stream.streamStatus == .closed)
@@ -32,12 +34,14 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `removing in a callout ends the telling on that loop`(kind: StreamKind) async throws {
+    func `removing a stream in its callback delivers no further events on that loop`(kind: StreamKind)
+        async throws
+    {
         try await onItsOwnThread {
             for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
                 let (fixture, recorder) = (try Fixture(kind), Recorder())
-                recorder.onEvent = { stream, told in
-                    if told == event { stream.remove(from: .current, forMode: .default) }
+                recorder.onEvent = { stream, received in
+                    if received == event { stream.remove(from: .current, forMode: .default) }
                 }
                 fixture.stream.start(recorder)
                 #expect(RunLoop.current.run(in: .default) == .finished)
@@ -47,7 +51,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `without a delegate left nothing more is told`(kind: StreamKind) async throws {
+    func `a stream whose delegate was released delivers nothing`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(kind), Recorder())
             recorder.onEvent = { stream, _ in stream.delegate = nil }
@@ -59,7 +63,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a delegate may be let go of while it is to be told, and in its own callout`(
+    func `a delegate may be released while an event is pending, and in its own callback`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -71,21 +75,21 @@ import Testing
             #expect(known == nil && fixture.stream.delegate == nil)
             RunLoop.current.poll()
             fixture.stream.remove(from: .current, forMode: .default)
-            var told = 0
+            var deliveries = 0
             recorder = Recorder()
             recorder?.onEvent = { _, _ in
-                told += 1
+                deliveries += 1
                 recorder = nil
             }
             fixture.stream.start(recorder)
-            RunLoop.current.serve { told > 0 }
+            RunLoop.current.serve { deliveries > 0 }
             RunLoop.current.poll()
-            #expect(told == 1 && recorder == nil)
+            #expect(deliveries == 1 && recorder == nil)
         }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream outlives its own release in a callout, and no longer`(kind: StreamKind) async throws {
+    func `a stream released in its callback lives until the callback returns`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try Fixture(kind), Recorder())
             weak let stream = fixture.stream
@@ -101,7 +105,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream that nobody holds ends, scheduled or not, opened or not`(kind: StreamKind) async throws {
+    func `releasing a stream frees it, scheduled or not, opened or not`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             for steps in 0..<4 {
                 let (fixture, recorder) = (try Fixture(kind), Recorder())
@@ -113,14 +117,14 @@ import Testing
                 fixture.releaseStream()
                 #expect(stream == nil && RunLoop.current.run(in: .default) == .finished)
                 #expect(recorder.events.isEmpty)
-                // What is being read ahead still has it in hand.
+                // A fetch that is under way still has the file.
                 while internals != nil { sched_yield() }
             }
         }
     }
 
     @Test(arguments: [false, true])
-    func `a descriptor that was given away is closed with the stream`(opens: Bool) async throws {
+    func `an owned descriptor is closed with the stream`(opens: Bool) async throws {
         let pipe = try FileDescriptor.pipe()
         var input: InputStream? = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
         if opens { input?.open() }
@@ -130,7 +134,7 @@ import Testing
         try pipe.writeEnd.close()
     }
 
-    @Test func `a descriptor that was only lent stays open`() async throws {
+    @Test func `a borrowed descriptor stays open`() async throws {
         let pipe = try FileDescriptor.pipe()
         let input = InputStream(descriptor: pipe.readEnd)
         input.open()
@@ -140,7 +144,7 @@ import Testing
         try pipe.writeEnd.close()
     }
 
-    @Test func `files are closed when their streams are, in whatever way they end`() async throws {
+    @Test func `files are closed with their streams, however they end`() async throws {
         try await onItsOwnThread {
             let folder = TemporaryFolder()
             let path = try folder.file(pattern(300_000))
@@ -161,7 +165,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a loop that is nested in a callout does not call it again, and sleeps`(
+    func `a loop nested in a callback does not call it again, and sleeps`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -180,7 +184,7 @@ import Testing
         }
     }
 
-    @Test func `another stream is served by a loop that is nested in a callout`() async throws {
+    @Test func `a loop nested in a callback serves other streams`() async throws {
         try await onItsOwnThread {
             let (outer, inner) = (try Fixture(.pipe), try Fixture(.pipe))
             let (first, second) = (Recorder(), Recorder())
@@ -197,12 +201,12 @@ import Testing
         }
     }
 
-    @Test func `a number that is closed and used again in a callout tells of the new file only`()
+    @Test func `a descriptor number closed and reused in a callback delivers events of the new file only`()
         async throws
     {
         try await onItsOwnThread {
             let (old, recorder, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
-            // Only lent: other tests' files must not get the number in between.
+            // Borrowed: other tests' files must not get the number in between.
             let first = InputStream(descriptor: old.readEnd)
             let second = Recorder()
             var next: (readEnd: FileDescriptor, writeEnd: FileDescriptor)?

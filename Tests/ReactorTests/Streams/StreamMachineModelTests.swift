@@ -3,7 +3,7 @@ import Testing
 
 @testable import Reactor
 
-/// Visits every state that a stream's machine can come to, with every input in each of them.
+/// Visits every state that a stream's machine can reach, with every input in each of them.
 @Suite struct StreamMachineModelTests {
     @Test(arguments: ["bytes of memory", "bytes of a descriptor", "space in memory", "space of a descriptor"])
     func `in every state, whatever happens, events are delivered once, in order, and to a delegate`(
@@ -35,21 +35,21 @@ import Testing
     }
 }
 
-/// A machine, and what its engine, its client and the kernel do around it.
+/// A machine, and the actions of its engine, its client and the kernel.
 struct Model {
     enum Input: CaseIterable {
         case open, opened, openedAtEnd, failed, bytesLost, closed, ended, shutDown
         case begin, moved, movedToEnd, movedAndFull, movedAndAwaiting
         case kernelReports, kernelConfirms, roomFound, roomFull, roomAwaited
         case backendWaits, backendIsReady, backendIsAtEnd
-        case loopTurns, callbackReturns, callbackReturnsElsewhere, queueTurns
+        case loopServes, callbackReturns, callbackReturnsElsewhere, queueCalls
         case delegateSet, delegateReplaced, delegateRemoved, scheduled, unscheduled, queueSet
         case watchRefused
     }
 
     private enum Question { case kernel, room }
 
-    /// What should not have happened.
+    /// The first violated rule.
     private(set) var problem: String?
 
     private static let loop = LoopIdentity(number: 1)
@@ -62,7 +62,8 @@ struct Model {
     private var isWatched = false
     private var isMoving = false
     private var isEnqueued = false
-    /// The event for which the delegate is being called, whether there is one, and whether the event is void by now.
+    /// The event for which the delegate is being called, whether there is one, and whether the event has been
+    /// overtaken.
     private var callback: (event: Stream.Event, hasDelegate: Bool, isVoid: Bool)?
     private var question: (kind: Question, since: UInt64)?
     private var delivered: Stream.Event = []
@@ -74,7 +75,7 @@ struct Model {
         self.readinessSource = readinessSource
     }
 
-    /// What tells one state from another, in one word: of the count of transfers it only matters whether there have been
+    /// Identifies a state in one word. Of the number of transfers it only matters whether there have been
     /// more since a question was asked.
     var key: UInt64 {
         var key: UInt64 = 0
@@ -84,13 +85,13 @@ struct Model {
         for value in [machine.room.index, machine.delivery.index, machine.delegateState.index] {
             add(value, bits: 2)
         }
-        let (due, called) = (machine.turnBits, callback?.event.rawValue ?? 0)
+        let (due, called) = (machine.batchBits, callback?.event.rawValue ?? 0)
         for events in [UInt(machine.pendingBits), UInt(due), delivered.rawValue, called] {
             add(events, bits: 5)
         }
         let entry = machine.schedule[Self.loop]
         add(machine.isClosed)
-        add(machine.isUnanswered)
+        add(machine.isUnacknowledged)
         add(machine.mayReportBeStale)
         add(machine.isOnQueue)
         add(entry != nil)
@@ -110,7 +111,7 @@ struct Model {
         return key
     }
 
-    /// False if that cannot happen now.
+    /// Returns false if that cannot happen now.
     mutating func take(_ input: Input) -> Bool {
         switch input {
         case .open: return machine.open()
@@ -125,20 +126,20 @@ struct Model {
         case .movedToEnd: return move(Transfer(count: 0, isAtEnd: true))
         case .movedAndFull: return move(Transfer(count: 1, room: .full))
         case .movedAndAwaiting: return move(Transfer(count: 1, room: .awaited))
-        case .kernelReports: return turn(isReady: true)
+        case .kernelReports: return serve(isReady: true)
         case .kernelConfirms: return answerKernel()
         case .roomFound: return answer(.found)
         case .roomFull: return answer(.full)
         case .roomAwaited: return answer(.awaited)
-        case .backendWaits: machine.answer(.waiting, since: machine.transfers)
+        case .backendWaits: machine.noteAvailability(.waiting, since: machine.transfers)
         case .backendIsReady:
-            machine.answer(.ready, since: machine.transfers)
+            machine.noteAvailability(.ready, since: machine.transfers)
             (isRoomKnown, isAwaitingBackend) = (true, false)
-        case .backendIsAtEnd: machine.answer(.atEnd, since: machine.transfers)
-        case .loopTurns: return turn(isReady: false)
-        case .callbackReturns: return endCallback(goesOn: true)
-        case .callbackReturnsElsewhere: return endCallback(goesOn: false)
-        case .queueTurns: return turnQueue()
+        case .backendIsAtEnd: machine.noteAvailability(.atEnd, since: machine.transfers)
+        case .loopServes: return serve(isReady: false)
+        case .callbackReturns: return endCallback(mayContinue: true)
+        case .callbackReturnsElsewhere: return endCallback(mayContinue: false)
+        case .queueCalls: return startCallback()
         case .delegateSet, .delegateReplaced: setDelegate(isOther: input == .delegateReplaced || !hasDelegate)
         case .delegateRemoved: hasDelegate = false
         case .scheduled: schedule(onQueue: false)
@@ -157,10 +158,10 @@ struct Model {
         guard !isMoving, callback == nil, !isEnqueued, question == nil, machine.isScheduled else { return }
         check(!machine.mustDeliver || machine.next != .none, "an event is left")
         var machine = machine
-        machine.answer(.waiting, since: machine.transfers)
+        machine.noteAvailability(.waiting, since: machine.transfers)
         _ = machine.update(Self.loop)
         let waits = machine.needsWatch(isDisarmed: false) || readinessSource == .backend || isAwaitingBackend
-        check(machine.mustDeliver || !machine.isAnswered || !machine.isOpen || waits, "nothing goes on")
+        check(machine.mustDeliver || !machine.isAcknowledged || !machine.isOpen || waits, "nothing goes on")
     }
 }
 
@@ -188,7 +189,7 @@ extension Model {
     private mutating func begin() -> Bool {
         guard !isMoving, machine.begin(count: 1) == .begun else { return false }
         isMoving = true
-        forgetAnswer()
+        forgetAcknowledgement()
         return true
     }
 
@@ -202,10 +203,10 @@ extension Model {
         return true
     }
 
-    private mutating func turn(isReady: Bool, since: UInt64? = nil) -> Bool {
+    private mutating func serve(isReady: Bool, since: UInt64? = nil) -> Bool {
         guard machine.isScheduled, question == nil else { return false }
         perform(
-            machine.turn(on: Self.loop, isReady: isReady, since: since) {
+            machine.serve(on: Self.loop, isReady: isReady, since: since) {
                 $0.contains(.default, common: Self.common)
             })
         return true
@@ -213,7 +214,7 @@ extension Model {
 
     private mutating func perform(_ action: StreamMachine.Action) {
         switch action {
-        case .none, .askBackend, .raise, .updateLoops: break
+        case .none, .askBackend, .signal, .updateLoops: break
         case .disarm: isWatched = false
         case .askKernel(let since): question = (.kernel, since)
         case .checkRoom(let since): question = (.room, since)
@@ -227,7 +228,7 @@ extension Model {
     private mutating func answerKernel() -> Bool {
         guard let (kind, since) = question, kind == .kernel else { return false }
         question = nil
-        return turn(isReady: true, since: since)
+        return serve(isReady: true, since: since)
     }
 
     private mutating func answer(_ room: Room) -> Bool {
@@ -240,10 +241,10 @@ extension Model {
         return true
     }
 
-    private mutating func turnQueue() -> Bool {
+    private mutating func startCallback() -> Bool {
         guard isEnqueued else { return false }
         isEnqueued = false
-        perform(machine.queueTurned())
+        perform(machine.beginCallback())
         return true
     }
 
@@ -261,12 +262,13 @@ extension Model {
         if hasDelegate { delivered.insert(event) }
     }
 
-    private mutating func endCallback(goesOn: Bool) -> Bool {
-        guard let (event, hasDelegate, isAnswered) = callback else { return false }
+    private mutating func endCallback(mayContinue: Bool) -> Bool {
+        guard let (event, hasDelegate, isAcknowledged) = callback else { return false }
         callback = nil
-        let isVoid = isAnswered || event == machine.event && !machine.isOpen
+        let isVoid = isAcknowledged || event == machine.event && !machine.isOpen
         let isError = machine.status == .error && event != .errorOccurred
-        let action = machine.delivered(event, toDelegate: hasDelegate, goesOn: goesOn && machine.isScheduled)
+        let action = machine.delivered(
+            event, toDelegate: hasDelegate, mayContinue: mayContinue && machine.isScheduled)
         let isKept = machine.isClosed || isVoid || isError || machine.pending.contains(event)
         check(hasDelegate || isKept, "an event without a delegate is lost")
         perform(action)
@@ -275,18 +277,18 @@ extension Model {
 
     private mutating func setDelegate(isOther: Bool) {
         hasDelegate = true
-        if machine.setDelegate(isOther: isOther) { forgetAnswer() }
+        if machine.setDelegate(isOther: isOther) { forgetAcknowledgement() }
     }
 
     private mutating func schedule(onQueue: Bool) {
         guard !machine.isClosed else { return }
         if onQueue || machine.isOnQueue { unschedule() }
-        if !machine.isScheduled { forgetAnswer() }
+        if !machine.isScheduled { forgetAcknowledgement() }
         check(machine.schedule(on: Self.loop, .default, common: Self.common), "an open stream is refused")
         if onQueue { machine.joinQueue() }
     }
 
-    /// Does what the engine does on ``StreamMachine/Action/updateLoops``, as it does after every change.
+    /// Performs ``StreamMachine/Action/updateLoops``, as the engine does after every change.
     mutating func updateLoops() {
         let (loops, isForQueue) = machine.takeLoopsToUpdate()
         if isForQueue { perform(.enqueue) }
@@ -294,14 +296,15 @@ extension Model {
             guard let update = machine.update(loop) else { return check(false, "an unknown loop is behind") }
             isWatched = update.isWatched
             check(
-                update.isRaised == machine.mustDeliver, "the loop is raised for nothing, or not for an event")
+                update.isSignalled == machine.mustDeliver,
+                "the loop is raised for nothing, or not for an event")
         }
         let isBehind = machine.schedule[Self.loop].map { $0.isWatched != isWatched } ?? false
         check(!isBehind, "the loop watches what it should not, or does not what it should")
     }
 
-    /// The event of bytes or space may be delivered once more, and the callback under way need not be.
-    private mutating func forgetAnswer() {
+    /// The transfer event may be delivered once more, and the current callback's event is overtaken.
+    private mutating func forgetAcknowledgement() {
         delivered.subtract(machine.event)
         if callback?.event == machine.event { callback?.isVoid = true }
     }

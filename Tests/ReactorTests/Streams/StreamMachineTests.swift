@@ -3,11 +3,11 @@ import Testing
 
 @testable import Reactor
 
-/// What single inputs do. ``StreamMachineModelTests`` has their combinations.
+/// Single inputs. ``StreamMachineModelTests`` has their combinations.
 @Suite struct StreamMachineTests {
     private let loop = LoopIdentity(number: 1)
 
-    /// One that is open, and scheduled on a loop.
+    /// An open machine, scheduled on a loop.
     private func opened(
         _ event: Stream.Event = .hasBytesAvailable, _ source: ReadinessSource = .kernel
     ) -> StreamMachine {
@@ -18,18 +18,18 @@ import Testing
         return machine
     }
 
-    private func turn(_ machine: inout StreamMachine, isReady: Bool = false, since: UInt64? = nil)
+    private func serve(_ machine: inout StreamMachine, isReady: Bool = false, since: UInt64? = nil)
         -> StreamMachine.Action
     {
-        machine.turn(on: loop, isReady: isReady, since: since) { _ in true }
+        machine.serve(on: loop, isReady: isReady, since: since) { _ in true }
     }
 
-    /// Everything that a turn delivers.
+    /// All events of a pass.
     private func deliver(_ machine: inout StreamMachine, isReady: Bool = false) -> [Stream.Event] {
-        var (action, events) = (turn(&machine, isReady: isReady), [Stream.Event]())
+        var (action, events) = (serve(&machine, isReady: isReady), [Stream.Event]())
         while case .deliver(let event) = action {
             events.append(event)
-            action = machine.delivered(event, toDelegate: true, goesOn: true)
+            action = machine.delivered(event, toDelegate: true, mayContinue: true)
         }
         return events
     }
@@ -61,7 +61,7 @@ import Testing
         #expect(first && !second && !isReopened && machine.status == .closed)
     }
 
-    @Test func `opening that was overtaken by closing stays closed`() {
+    @Test func `a stream closed while opening stays closed`() {
         var machine = StreamMachine(.hasBytesAvailable)
         _ = machine.open()
         _ = machine.close()
@@ -103,30 +103,30 @@ import Testing
 
     @Test func `an end replaces bytes that are pending`() {
         var machine = opened()
-        let action = turn(&machine, isReady: true)
+        let action = serve(&machine, isReady: true)
         #expect(action == .deliver(.openCompleted) && machine.pending == .hasBytesAvailable)
         machine.reachEnd()
-        let next = machine.delivered(.openCompleted, toDelegate: true, goesOn: true)
+        let next = machine.delivered(.openCompleted, toDelegate: true, mayContinue: true)
         #expect(next == .none && deliver(&machine) == [.endEncountered] && machine.status == .atEnd)
     }
 
-    @Test func `events of a turn are delivered in the order of their bits`() {
+    @Test func `events of a batch are delivered in the order of their bits`() {
         var machine = opened()
         #expect(deliver(&machine, isReady: true) == [.openCompleted, .hasBytesAvailable])
         #expect(deliver(&machine) == [])
     }
 
-    @Test func `a delivered event is delivered again after an answer`() {
+    @Test func `a delivered event is delivered again after a read`() {
         var machine = opened()
         _ = deliver(&machine, isReady: true)
-        #expect(turn(&machine, isReady: true) == .disarm && machine.pending.isEmpty)
+        #expect(serve(&machine, isReady: true) == .disarm && machine.pending.isEmpty)
         transfer(&machine)
-        #expect(turn(&machine, isReady: true, since: machine.transfers) == .deliver(.hasBytesAvailable))
+        #expect(serve(&machine, isReady: true, since: machine.transfers) == .deliver(.hasBytesAvailable))
     }
 
-    @Test func `a transfer makes a pending event void`() {
+    @Test func `a transfer drops a pending event`() {
         var machine = opened()
-        _ = turn(&machine, isReady: true)
+        _ = serve(&machine, isReady: true)
         #expect(machine.pending == .hasBytesAvailable)
         #expect(machine.begin(count: 1) == .begun)
         #expect(machine.pending.isEmpty && machine.status == .reading)
@@ -135,34 +135,36 @@ import Testing
     }
 
     @Test
-    func `a report is asked for again after a transfer outside the callback, and dropped after another`() {
+    func
+        `after a transfer outside the callback the kernel is asked again, and ignored after another transfer`()
+    {
         var machine = opened()
         _ = deliver(&machine)
         transfer(&machine)
-        #expect(turn(&machine, isReady: true) == .askKernel(since: 1))
+        #expect(serve(&machine, isReady: true) == .askKernel(since: 1))
         transfer(&machine)
-        #expect(turn(&machine, isReady: true, since: 1) == .none && machine.pending.isEmpty)
+        #expect(serve(&machine, isReady: true, since: 1) == .none && machine.pending.isEmpty)
     }
 
     @Test func `room is checked before it is delivered, and withdrawn if there is none`() {
         var machine = opened(.hasSpaceAvailable, .kernelWhenFull)
         _ = deliver(&machine)
-        machine.answer(.waiting, since: 0)
-        #expect(turn(&machine) == .checkRoom(since: 0))
+        machine.noteAvailability(.waiting, since: 0)
+        #expect(serve(&machine) == .checkRoom(since: 0))
         machine.checked(.full, since: 0)
         #expect(machine.pending.isEmpty && machine.needsWatch(isDisarmed: false))
-        #expect(turn(&machine, isReady: true) == .checkRoom(since: 0))
+        #expect(serve(&machine, isReady: true) == .checkRoom(since: 0))
         machine.checked(.found, since: 0)
         #expect(deliver(&machine) == [.hasSpaceAvailable])
     }
 
-    @Test func `a loop that has taken its update is asked again only after a change`() {
+    @Test func `a loop that has taken its update is asked again after a change only`() {
         var machine = opened()
         #expect(machine.next == .updateLoops)
         let (first, second) = (machine.requestUpdate(of: loop), machine.requestUpdate(of: loop))
         let update = machine.update(loop)
-        #expect(first && !second && update?.isWatched == true && update?.isRaised == true)
-        #expect(machine.next == .raise)
+        #expect(first && !second && update?.isWatched == true && update?.isSignalled == true)
+        #expect(machine.next == .signal)
         _ = deliver(&machine)
         #expect(machine.next == .none)
     }
@@ -179,8 +181,8 @@ import Testing
 
     @Test func `a loop that is not up to date delivers only in the stream's modes`() {
         var machine = opened()
-        let elsewhere = machine.turn(on: loop, isReady: false) { _ in false }
-        #expect(elsewhere == .none && turn(&machine) == .deliver(.openCompleted))
+        let elsewhere = machine.serve(on: loop, isReady: false) { _ in false }
+        #expect(elsewhere == .none && serve(&machine) == .deliver(.openCompleted))
     }
 
     @Test(arguments: [Stream.Event.hasBytesAvailable, .hasSpaceAvailable])
@@ -197,7 +199,7 @@ import Testing
         #expect(machine.begin(count: 1) == .refused(-1))
     }
 
-    @Test func `a transfer that was overtaken by closing does not open the stream again`() {
+    @Test func `a transfer that ends after the closing does not reopen the stream`() {
         var machine = opened()
         _ = machine.begin(count: 1)
         _ = machine.close()

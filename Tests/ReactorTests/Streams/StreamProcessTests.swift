@@ -3,9 +3,9 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// What concerns a whole process happens in one of its own.
+/// Tests that affect a whole process, each in a process of its own.
 @Suite struct StreamProcessTests {
-    @Test func `a reader that has gone is an error, not a signal`() async {
+    @Test func `a closed reader is an error, not a signal`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             for isScheduled in [true, false] {
@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func `a SIGPIPE that waits for somebody else goes on waiting`() async {
+    @Test func `a pending SIGPIPE of other code stays pending`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             var (mask, pending) = (sigset_t(), sigset_t())
@@ -43,8 +43,8 @@ import Testing
         }
     }
 
-    /// The kernel then answers what it has taken, and raises the signal all the same.
-    @Test func `a reader that goes while a write waits for room is an error, not a signal`() async {
+    /// The kernel then returns the accepted part, and raises the signal too.
+    @Test func `a reader that closes while a write waits for room is an error, not a signal`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             let pipe = try FileDescriptor.pipe()
@@ -82,7 +82,7 @@ import Testing
 
     @Test func `a file that reaches the size limit is an error, not a signal`() async {
         await #expect(processExitsWith: .success) {
-            // The threads of libdispatch, of which this is one, block the signal.
+            // Dispatch's threads, of which this is one, block the signal.
             var mask = sigset_t()
             sigemptyset(&mask)
             sigaddset(&mask, SIGXFSZ)
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    /// A high number: what other threads open meanwhile gets the lowest that is free.
+    /// A high number: other threads get the lowest that is free.
     @Test func `a descriptor that is closed fails at opening`() {
         let closed = FileDescriptor(rawValue: 1_000_000)
         let (input, output) = (InputStream(descriptor: closed), OutputStream(descriptor: closed))
@@ -136,7 +136,7 @@ import Testing
         #expect(output.streamErrno == .badFileDescriptor)
     }
 
-    @Test func `nothing stays open`() async {
+    @Test func `no descriptor stays open`() async {
         await #expect(processExitsWith: .success) {
             func once() throws {
                 for kind in StreamKind.allCases {
@@ -150,7 +150,7 @@ import Testing
             try once()
             let before = openFiles()
             for _ in 0..<20 { try once() }
-            // A chunk that is being read ahead holds its file until it has come.
+            // A chunk that is being fetched keeps its file open until it has been read.
             let deadline = Deadline.now.advanced(by: RunLoop.testPatience)
             while openFiles() > before, Deadline.now < deadline { sched_yield() }
             try #require(openFiles() <= before)

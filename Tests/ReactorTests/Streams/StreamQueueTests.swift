@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A queue that knows whether one is on it.
+/// A queue that knows whether the current code runs on it.
 private struct MarkedQueue {
     private static let key = DispatchSpecificKey<UInt64>()
     private static let last = Shared<UInt64>(0)
@@ -26,7 +26,7 @@ private struct MarkedQueue {
 
 @Suite struct StreamQueueTests {
     @Test(arguments: StreamKind.allCases)
-    func `events are told on the queue, once for each answer`(kind: StreamKind) async throws {
+    func `events are delivered on the queue, once for each read or write`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
             let isElsewhere = Shared(false)
@@ -34,22 +34,25 @@ private struct MarkedQueue {
             fixture.stream.delegate = counter
             fixture.stream.setDispatchQueue(marked.queue)
             fixture.stream.open()
-            waitUntil { counter.told.value.count == 2 }
+            waitUntil { counter.events.value.count == 2 }
             try waitForStreamsThread()
             marked.queue.sync {}
-            #expect(counter.told.value == [1, kind.transferEvent.rawValue])
+            #expect(counter.events.value == [1, kind.transferEvent.rawValue])
             fixture.move(1)
-            waitUntil { counter.told.value.count == 3 }
+            waitUntil { counter.events.value.count == 3 }
             fixture.stream.close()
             marked.queue.sync {}
             #expect(
-                counter.told.value.dropFirst(2).allSatisfy { $0 == kind.transferEvent.rawValue || $0 == 16 })
+                counter.events.value.dropFirst(2).allSatisfy { $0 == kind.transferEvent.rawValue || $0 == 16 }
+            )
             #expect(!isElsewhere.value)
         }
     }
 
     @Test(arguments: StreamKind.allCases, [true, false])
-    func `a stream opened before it gets its queue is told of`(kind: StreamKind, isOpen: Bool) async throws {
+    func `a stream opened before it gets its queue delivers its events there`(kind: StreamKind, isOpen: Bool)
+        async throws
+    {
         try await onItsOwnThread {
             let (marked, fixture, counter) = (MarkedQueue(), try Fixture(kind), Counter())
             if isOpen { fixture.stream.open() }
@@ -57,42 +60,43 @@ private struct MarkedQueue {
             if !isOpen { fixture.stream.open() }
             fixture.stream.delegate = counter
             fixture.stream.setDispatchQueue(marked.queue)
-            waitUntil { counter.told.value.contains(kind.transferEvent.rawValue) }
+            waitUntil { counter.events.value.contains(kind.transferEvent.rawValue) }
             fixture.stream.close()
             marked.queue.sync {}
         }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `closing in a callout ends the telling`(kind: StreamKind) async throws {
+    func `closing a stream in its callback delivers no further events`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
                 let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
-                let counter = Counter { stream, told in if told == event { stream.close() } }
+                let counter = Counter { stream, received in if received == event { stream.close() } }
                 fixture.stream.delegate = counter
                 fixture.stream.setDispatchQueue(marked.queue)
                 fixture.stream.open()
                 waitUntil { fixture.stream.streamStatus == .closed }
                 try waitForStreamsThread()
                 marked.queue.sync {}
-                #expect(counter.told.value.last == event.rawValue)
+                #expect(counter.events.value.last == event.rawValue)
             }
         }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `taken off its queue in a callout, a stream is silent`(kind: StreamKind) async throws {
+    func `a stream removed from its queue in a callback delivers nothing more`(kind: StreamKind) async throws
+    {
         try await onItsOwnThread {
             let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
             let counter = Counter { stream, _ in stream.setDispatchQueue(nil) }
             fixture.stream.delegate = counter
             fixture.stream.setDispatchQueue(marked.queue)
             fixture.stream.open()
-            waitUntil { !counter.told.value.isEmpty }
+            waitUntil { !counter.events.value.isEmpty }
             marked.queue.sync {}
             try waitForStreamsThread()
             marked.queue.sync {}
-            #expect(counter.told.value == [1])
+            #expect(counter.events.value == [1])
             fixture.stream.close()
         }
     }
@@ -102,7 +106,7 @@ private struct MarkedQueue {
     }
 
     @Test(arguments: [StreamKind.bytes, .socket, .memory], Ending.allCases)
-    func `an event that is on its way when the stream goes does not arrive`(
+    func `an event that is enqueued when the stream is released is not delivered`(
         kind: StreamKind, ending: Ending
     ) async throws {
         try await onItsOwnThread {
@@ -120,23 +124,23 @@ private struct MarkedQueue {
             case .release: fixture.releaseStream()
             case .schedule:
                 fixture.stream.schedule(in: .current, forMode: .default)
-                // Nor does it hold up the loop.
-                RunLoop.current.serve { counter.told.value.count >= 2 }
+                // It does not keep the loop running either.
+                RunLoop.current.serve { counter.events.value.count >= 2 }
                 #expect(counter.threads.value == [UInt(pthread_self())])
                 fixture.stream.close()
             }
             #expect((stream == nil) == (ending == .release))
-            let told = counter.told.value
+            let before = counter.events.value
             marked.queue.resume()
             marked.queue.sync {}
-            #expect(counter.told.value == told && (ending == .schedule) == (told.count == 2))
+            #expect(counter.events.value == before && (ending == .schedule) == (before.count == 2))
             fixture.releaseStream()
             try waitForStreamsThread()
             #expect(stream == nil && internals == nil)
         }
     }
 
-    @Test func `a stream may go in its own callout, the last to hold it`() async throws {
+    @Test func `a stream may be released in its own callback`() async throws {
         try await onItsOwnThread {
             let marked = MarkedQueue()
             let held = Shared<Carrier<[Stream]>>(Carrier([]))
@@ -152,7 +156,7 @@ private struct MarkedQueue {
             }
             waitUntil { weakStream == nil }
             marked.queue.sync {}
-            #expect(counter.told.value == [1] || counter.told.value == [1, 2])
+            #expect(counter.events.value == [1] || counter.events.value == [1, 2])
         }
     }
 
@@ -180,7 +184,7 @@ private struct MarkedQueue {
                 _ = try? pipe.writeEnd.closeAfter { try pipe.writeEnd.writeAll(pattern(20_000)) }
                 end.give(())
             }
-            // So that the loop has something to run for while the stream is elsewhere.
+            // Something for the loop to run for while the stream is elsewhere.
             let keepAlive = RunLoop.Source {}
             loop.add(keepAlive, forMode: .default)
             input.start(counter)

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 @Suite struct StreamQueueTrafficTests {
-    /// Sends back all that comes, with both halves on one queue, and closes both after the end.
+    /// Echoes all bytes, with both halves on one queue, and closes both after the end.
     private final class Echo: StreamDelegate, Sendable {
         private let state = Shared(State())
         let isOver = Answer<Bool>()
@@ -48,9 +48,9 @@ import Testing
         }
     }
 
-    /// Again and again: a write of one callout may use up the room that the next one is to be told of.
+    /// Repeated: a write in one callback may use up the room that the next one is to report.
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], [true, false])
-    func `both halves of a socket are told of on one serial queue`(
+    func `both halves of a socket deliver on one serial queue`(
         origin: SocketOrigin, isNarrow: Bool
     ) async throws {
         try await onItsOwnThread {
@@ -73,7 +73,7 @@ import Testing
     }
 
     @Test(arguments: [StreamKind.pipe, .socket])
-    func `a concurrent queue calls once at a time, and in order`(kind: StreamKind) async throws {
+    func `a concurrent queue calls the delegate once at a time and in order`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let (near, far) = kind == .pipe ? try FileDescriptor.pipe() : try Self.socketPair()
             let input =
@@ -84,7 +84,7 @@ import Testing
             let counter = Counter { stream, event in
                 switch event {
                 case .hasBytesAvailable:
-                    // Several at a time: the last one may find nothing, and wait for the writer.
+                    // Several at a time: the last read may find nothing, and wait for the writer.
                     for _ in 0..<2 where (stream as! InputStream).hasBytesAvailable {
                         let bytes = (stream as! InputStream).read(upTo: 11)
                         read.update { $0 += bytes }
@@ -116,7 +116,7 @@ import Testing
         return (FileDescriptor(rawValue: numbers[0]), FileDescriptor(rawValue: numbers[1]))
     }
 
-    @Test func `an event that is not answered keeps nobody busy`() async {
+    @Test func `an event without a read or write keeps no thread busy`() async {
         // In a process of its own, where no other stream is on a queue.
         await #expect(processExitsWith: .success) {
             let pipe = try FileDescriptor.pipe()
@@ -125,7 +125,7 @@ import Testing
             input.delegate = counter
             input.setDispatchQueue(DispatchQueue(label: "silent"))
             input.open()
-            waitUntil { counter.told.value.count == 2 }
+            waitUntil { counter.events.value.count == 2 }
             try waitForStreamsThread()
             let passes = Answer<Int>()
             try streamsLoop().performAndWait {
@@ -134,9 +134,9 @@ import Testing
                 RunLoop.current.add(observer, forMode: .default)
                 Timer.scheduled(after: .milliseconds(20)) { _ in passes.give(count) }
             }
-            // One that spins goes round tens of thousands of times.
+            // A thread that spins makes tens of thousands of passes.
             let count = passes.wait()
-            try #require(counter.told.value == [1, 2] && count < 10)
+            try #require(counter.events.value == [1, 2] && count < 10)
         }
     }
 }

@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `without a fault there is no error`(kind: StreamKind) throws {
+    func `a stream that has not failed has no error`(kind: StreamKind) throws {
         let fixture = try Fixture(kind)
         #expect(fixture.stream.streamError == nil)
         fixture.stream.open()
@@ -66,7 +66,7 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `moving no bytes changes nothing`(kind: StreamKind) throws {
+    func `reading or writing no bytes changes nothing`(kind: StreamKind) throws {
         let fixture = try Fixture(kind)
         fixture.stream.open()
         var byte: UInt8 = 0
@@ -83,7 +83,7 @@ import Testing
     @Test(arguments: StreamKind.allCases)
     func `properties that a stream does not have cannot be set`(kind: StreamKind) throws {
         let fixture = try Fixture(kind)
-        let key = Stream.PropertyKey("nobody's")
+        let key = Stream.PropertyKey("unknown")
         #expect(!fixture.stream.setProperty(1, forKey: key) && fixture.stream.property(forKey: key) == nil)
         fixture.stream.open()
         #expect(!fixture.stream.setProperty(1, forKey: key) && fixture.stream.property(forKey: key) == nil)

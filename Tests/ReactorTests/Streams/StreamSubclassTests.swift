@@ -2,7 +2,7 @@ import Reactor
 import SystemPackage
 import Testing
 
-/// Overrides everything: the letters of the alphabet, from nowhere.
+/// Overrides everything: the letters of the alphabet, without a source.
 private final class Alphabet: InputStream {
     private var next = UInt8(ascii: "a")
     private var status = Stream.Status.notOpen
@@ -38,17 +38,17 @@ private final class Alphabet: InputStream {
     }
 }
 
-/// Counts what it is given, and is its own delegate.
+/// Counts its bytes, and is its own delegate.
 private final class SelfReader: InputStream, StreamDelegate {
-    var told: [Stream.Event] = []
+    var events: [Stream.Event] = []
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-        told.append(eventCode)
+        events.append(eventCode)
         if eventCode == .hasBytesAvailable { _ = read(upTo: 100) }
         if eventCode == .endEncountered { close() }
     }
 }
 
-/// Wraps another stream, and tells of what that tells as its own.
+/// Wraps another stream, and delivers that one's events as its own.
 private final class Doubling: InputStream, StreamDelegate {
     private let inner: InputStream
 
@@ -101,7 +101,7 @@ private final class Sink: OutputStream {
         }
     }
 
-    @Test func `a stream without a delegate is its own, if it is one`() async throws {
+    @Test func `a stream without a delegate is its own delegate, if it can be`() async throws {
         try await onItsOwnThread {
             let (stream, recorder) = (SelfReader(data: [1, 2, 3]), Recorder())
             #expect(stream.delegate == nil)
@@ -110,7 +110,7 @@ private final class Sink: OutputStream {
             stream.schedule(in: .current, forMode: .default)
             stream.open()
             #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(stream.told == [.openCompleted, .hasBytesAvailable, .endEncountered])
+            #expect(stream.events == [.openCompleted, .hasBytesAvailable, .endEncountered])
         }
     }
 
@@ -124,7 +124,7 @@ private final class Sink: OutputStream {
         }
     }
 
-    @Test func `a subclass of an output stream is made with nothing, and in memory`() {
+    @Test func `a subclass of an output stream inherits the initializers in memory`() {
         let sink = Sink()
         sink.open()
         #expect(sink.write([1, 2]) == 2 && sink.taken == [1, 2])

@@ -4,9 +4,9 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A delegate for any thread: counts what it is told, and notes whether two calls ever overlapped.
+/// A delegate for any thread: counts its events, and records whether two calls overlapped.
 final class Counter: StreamDelegate, Sendable {
-    let told = Shared<[UInt]>([])
+    let events = Shared<[UInt]>([])
     let threads = Shared<Set<UInt>>([])
     let overlaps = Atomic(0)
     private let depth = Atomic(0)
@@ -20,7 +20,7 @@ final class Counter: StreamDelegate, Sendable {
         if depth.add(1, ordering: .sequentiallyConsistent).oldValue > 0 {
             overlaps.add(1, ordering: .sequentiallyConsistent)
         }
-        told.update { $0.append(eventCode.rawValue) }
+        events.update { $0.append(eventCode.rawValue) }
         _ = threads.update { $0.insert(UInt(pthread_self())).inserted }
         onEvent(aStream, eventCode)
         depth.subtract(1, ordering: .sequentiallyConsistent)
@@ -29,7 +29,7 @@ final class Counter: StreamDelegate, Sendable {
 
 @Suite struct StreamThreadTests {
     @Test(arguments: StreamKind.allCases)
-    func `a stream is opened on one thread and told of on another's loop`(kind: StreamKind) async throws {
+    func `a stream opened on one thread delivers on another's loop`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "streams")
             let counter = Counter()
@@ -37,18 +37,18 @@ final class Counter: StreamDelegate, Sendable {
             fixture.stream.delegate = counter
             fixture.stream.schedule(in: thread.runLoop, forMode: .default)
             fixture.stream.open()
-            waitUntil { counter.told.value.count == 2 }
+            waitUntil { counter.events.value.count == 2 }
             fixture.move(1)
-            waitUntil { counter.told.value.count == 3 }
+            waitUntil { counter.events.value.count == 3 }
             fixture.stream.close()
             thread.stop()
-            #expect(counter.told.value == [1, kind.transferEvent.rawValue, kind.transferEvent.rawValue])
+            #expect(counter.events.value == [1, kind.transferEvent.rawValue, kind.transferEvent.rawValue])
             #expect(!counter.threads.value.contains(UInt(pthread_self())))
         }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `closing from another thread ends the telling`(kind: StreamKind) async throws {
+    func `closing from another thread ends the delivery`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "streams")
             for _ in 0..<20 {
@@ -58,18 +58,18 @@ final class Counter: StreamDelegate, Sendable {
                 fixture.stream.schedule(in: thread.runLoop, forMode: .common)
                 fixture.stream.open()
                 fixture.stream.close()
-                // A callout that was under way may be among them, but none comes after this.
+                // A callback that was under way may count, but none after this.
                 thread.runLoop.performAndWait {}
-                let told = counter.told.value.count
+                let before = counter.events.value.count
                 thread.runLoop.performAndWait {}
-                #expect(counter.told.value.count == told && fixture.stream.streamStatus == .closed)
+                #expect(counter.events.value.count == before && fixture.stream.streamStatus == .closed)
             }
             thread.stop()
         }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `removing from another thread ends the telling, and the mode is empty`(
+    func `removing from another thread ends the delivery, and empties the mode`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -81,17 +81,18 @@ final class Counter: StreamDelegate, Sendable {
             fixture.stream.schedule(in: thread.runLoop, forMode: .default)
             fixture.stream.schedule(in: thread.runLoop, forMode: mode)
             fixture.stream.open()
-            waitUntil { counter.told.value.count == 2 }
+            waitUntil { counter.events.value.count == 2 }
             for mode in [.default, mode] { fixture.stream.remove(from: thread.runLoop, forMode: mode) }
             fixture.move(1)
             let result = thread.runLoop.performAndWait { RunLoop.current.run(in: mode, until: .distantPast) }
-            #expect(result == .finished && counter.told.value.count == 2)
+            #expect(result == .finished && counter.events.value.count == 2)
             thread.stop()
         }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream is let go of on another thread while the loop serves it`(kind: StreamKind) async throws {
+    func `a stream may be released on another thread while the loop serves it`(kind: StreamKind) async throws
+    {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "streams")
             for round in 0..<20 {
@@ -101,7 +102,7 @@ final class Counter: StreamDelegate, Sendable {
                 fixture.stream.delegate = counter
                 fixture.stream.schedule(in: thread.runLoop, forMode: .default)
                 fixture.stream.open()
-                if round.isMultiple(of: 2) { waitUntil { !counter.told.value.isEmpty } }
+                if round.isMultiple(of: 2) { waitUntil { !counter.events.value.isEmpty } }
                 fixture.releaseStream()
                 waitUntil { stream == nil }
             }
@@ -111,7 +112,7 @@ final class Counter: StreamDelegate, Sendable {
     }
 
     @Test(arguments: [StreamKind.pipe, .bytes, .boundInput, .file])
-    func `a stream on two loops tells each thing once, on one of them at a time`(
+    func `a stream on two loops delivers each event once, on one of them at a time`(
         kind: StreamKind
     ) async throws {
         try await onItsOwnThread {
@@ -126,16 +127,17 @@ final class Counter: StreamDelegate, Sendable {
             fixture.stream.delegate = counter
             for thread in threads { fixture.stream.schedule(in: thread.runLoop, forMode: .default) }
             fixture.stream.open()
-            waitUntil { counter.told.value.last == Stream.Event.endEncountered.rawValue }
+            waitUntil { counter.events.value.last == Stream.Event.endEncountered.rawValue }
             for thread in threads { thread.stop() }
             #expect(read.value == Fixture.content)
             #expect(counter.overlaps.load(ordering: .relaxed) == 0)
-            #expect(counter.told.value.count { $0 == 1 } == 1 && counter.told.value.count { $0 == 16 } == 1)
+            #expect(
+                counter.events.value.count { $0 == 1 } == 1 && counter.events.value.count { $0 == 16 } == 1)
         }
     }
 
     @Test(arguments: [StreamKind.pipe, .bytes, .boundInput, .file])
-    func `a stream may change loops in a callout`(kind: StreamKind) async throws {
+    func `a stream may change loops in a callback`(kind: StreamKind) async throws {
         try await onItsOwnThread {
             let threads = [try RunLoopThread(name: "one"), try RunLoopThread(name: "two")]
             let loops = threads.map(\.runLoop)
@@ -152,7 +154,7 @@ final class Counter: StreamDelegate, Sendable {
             fixture.stream.delegate = counter
             fixture.stream.schedule(in: loops[0], forMode: .default)
             fixture.stream.open()
-            waitUntil { counter.told.value.last == Stream.Event.endEncountered.rawValue }
+            waitUntil { counter.events.value.last == Stream.Event.endEncountered.rawValue }
             for thread in threads { thread.stop() }
             #expect(isOnFirst.value.first == true && !isOnFirst.value.dropFirst().contains(true))
         }
@@ -196,7 +198,7 @@ final class Counter: StreamDelegate, Sendable {
         }
     }
 
-    @Test func `a number that another thread closes is used again by a new stream`() async throws {
+    @Test func `a descriptor number that another thread closes may be reused by a new stream`() async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "streams")
             for byte in UInt8(0)..<50 {
@@ -220,7 +222,7 @@ final class Counter: StreamDelegate, Sendable {
         }
     }
 
-    @Test func `a blocked reader of a bound pair is let go by closing its half`() async throws {
+    @Test func `closing a half of a bound pair ends its blocked read`() async throws {
         try await onItsOwnThread {
             let pair = Stream.boundPair(bufferSize: 4)
             pair.input.open()

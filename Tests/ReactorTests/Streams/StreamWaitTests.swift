@@ -9,7 +9,7 @@ import Testing
     enum Kind: CaseIterable {
         case pipe, nonBlockingPipe, terminal, socket
 
-        /// Two ends, of which one writes what the other reads.
+        /// Two ends: one reads what the other writes.
         func makeEnds() throws -> (read: FileDescriptor, write: FileDescriptor) {
             switch self {
             case .pipe:
@@ -48,7 +48,7 @@ import Testing
             input.value.close()
             reader.runLoop.performAndWait {}
             #expect(count.value == -1 && input.value.streamStatus == .closed)
-            // The descriptor was lent: the next byte is its owner's.
+            // The descriptor was borrowed: the next byte is its owner's.
             _ = try ends.write.writeAll([7])
             var buffer: [UInt8] = [0, 0]
             #expect(try buffer.withUnsafeMutableBytes { try ends.read.read(into: $0) } == 1 && buffer[0] == 7)
@@ -69,7 +69,7 @@ import Testing
             while output.value.writeOnce(pattern(10_000)) > 0 {}
             hasEnded.value = true
         }
-        // A terminal may have room by now, and not say so: the thread's own state is what counts.
+        // A terminal may have room by now without reporting it: the thread's own state is what counts.
         waitUntil { output.value.streamStatus == .writing && thread.value!.isAsleep }
         return (writer, hasEnded)
     }
@@ -90,10 +90,10 @@ import Testing
     }
 
     @Test(arguments: Kind.allCases, [true, false])
-    func `a write that waits for a full write buffer ends when the stream closes, or its reader goes`(
+    func `a write that waits for a full write buffer ends when the stream or its reader closes`(
         kind: Kind, closesReader: Bool
     ) async throws {
-        // A terminal's other end does not go while its number is open elsewhere; that is the kernel's to say.
+        // A terminal's other end is not closed while its number is open elsewhere.
         if kind == .terminal, closesReader { return }
         try await onItsOwnThread {
             let ends = try kind.makeEnds()
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test func `closing a buffered output sends nothing ahead of what it has accepted`() async throws {
+    @Test func `closing a buffered output keeps the accepted bytes in order`() async throws {
         try await onItsOwnThread {
             let (peer, other) = try SocketPeer.pair()
             SocketPeer.narrow(other.rawValue)
@@ -137,9 +137,9 @@ import Testing
         }
     }
 
-    /// poll(2) promises `PIPE_BUF` for pipes alone; a terminal that was stopped, or is not read, takes less.
+    /// poll(2) promises `PIPE_BUF` for pipes only; a terminal that is stopped, or not read, accepts less.
     @Test(arguments: [true, false], [0, 10_000])
-    func `a terminal that is not read does not hold up the loop`(isMaster: Bool, size: Int) async throws {
+    func `a terminal that is not read does not block the loop`(isMaster: Bool, size: Int) async throws {
         try await onItsOwnThread {
             let terminal = try makeTerminal()
             let descriptor = isMaster ? terminal.master : terminal.slave
@@ -160,7 +160,7 @@ import Testing
     }
 
     /// Two programs often share one standard output.
-    @Test func `a pipe that others fill does not hold up the loop`() async throws {
+    @Test func `a pipe that others fill does not block the loop`() async throws {
         try await onItsOwnThread {
             let pipe = try FileDescriptor.pipe()
             let (output, recorder) = (OutputStream(descriptor: pipe.writeEnd), Recorder())

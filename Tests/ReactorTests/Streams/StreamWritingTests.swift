@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func `waiting for room, all of it is written`() async throws {
+    @Test func `a write that waits for room writes all bytes`() async throws {
         try await onItsOwnThread {
             let (input, output) = Stream.boundPair(bufferSize: 10)
             for stream in [input, output] { stream.open() }
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func `an event is printed by its names`() {
+    @Test func `an event prints its names`() {
         #expect("\(Stream.Event.hasBytesAvailable)" == "hasBytesAvailable")
         #expect("\([.openCompleted, .endEncountered] as Stream.Event)" == "[openCompleted, endEncountered]")
         #expect("\([] as Stream.Event)" == "[]" && "\(Stream.Event(rawValue: 33))" == "[openCompleted, 0x20]")

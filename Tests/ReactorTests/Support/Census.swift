@@ -1,6 +1,6 @@
 import Glibc
 
-/// How many descriptors the process has open. Only of use in a process where nobody else opens any.
+/// How many descriptors the process has open. Only of use in a process where no other code opens any.
 func ownDescriptors() -> Int { entries(of: "/proc/self/fd").count }
 
 /// How many threads the process has whose names begin with `prefix`: those of Dispatch come and go.

@@ -1,7 +1,7 @@
 import Reactor
 
 extension Deadline {
-    /// Keeps the thread busy until the clock is past this: what a long callout does.
+    /// Keeps the thread busy until the clock is past this: what a long callback does.
     func busyWait() {
         while Deadline.now <= self {}
     }

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 @Suite struct RunLoopThreadTests {
-    @Test func `it runs its loop, with nothing to attend to, until it is stopped`() async throws {
+    @Test func `the thread runs its loop until it is stopped, even with nothing to serve`() async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "idle")
             thread.untilAsleep()
@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(arguments: [("short", "short"), ("a name of more than fifteen bytes", "a name of more "), ("", "")])
-    func `its name is the kernel's, as far as that goes`(name: String, seen: String) async throws {
+    func `the kernel has the thread's name, up to fifteen bytes`(name: String, seen: String) async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: name)
             #expect(thread.name == name)
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test func `stop on the thread itself ends it after the callout`() async throws {
+    @Test func `stop on the thread itself ends it after the callback`() async throws {
         try await onItsOwnThread {
             let thread = try RunLoopThread(name: "itself")
             let trace = Trace()
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test func `nothing of a stopped thread is left, however it was stopped`() async throws {
+    @Test func `a stopped thread leaves no objects, however it was stopped`() async throws {
         for way in 0..<3 {
             let weakly = try await onItsOwnThread { () -> WeakThread in
                 let thread = try RunLoopThread(name: "freed")
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test func `a hundred threads leave neither a descriptor nor a thread`() async {
+    @Test func `a hundred stopped threads leave neither descriptors nor threads`() async {
         await #expect(processExitsWith: .success) {
             try await onItsOwnThread {
                 for _ in 0..<3 { try RunLoopThread(name: "first").stop() }

@@ -46,7 +46,7 @@ import Testing
         #expect(trace == ["now", "run"])
     }
 
-    @Test func `in the common modes it runs in whichever comes first, once`() async throws {
+    @Test func `a block for the common modes runs once, in the first of them to run`() async throws {
         let trace = try await traced { loop, trace in
             loop.perform(after: .zero, inModes: [.common]) { trace("run") }
             loop.poll(.tracking)
@@ -121,12 +121,12 @@ import Testing
         }
     }
 
-    @Test func `asking another thread's loop traps`() async {
+    @Test func `a delayed block for another thread's loop traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "other")
             thread.runLoop.perform(after: .zero) {}
         }
-        #expect(result.message.contains("a delayed block without @Sendable"))
+        #expect(result.message.contains("must be called on the loop's own thread"))
     }
 }
 

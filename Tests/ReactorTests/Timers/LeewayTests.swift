@@ -21,15 +21,15 @@ import Testing
     }
 
     @Test(arguments: [0, 77, Int64.max])
-    func `setting aside and back leaves the leeway`(nanoseconds: Int64) {
+    func `suspending and resuming keeps the leeway`(nanoseconds: Int64) {
         var leeway = Leeway(nanoseconds: nanoseconds)
         let before = leeway
-        #expect(!leeway.isSetAside)
-        leeway.isSetAside = true
-        #expect(leeway.isSetAside)
+        #expect(!leeway.isSuspended)
+        leeway.isSuspended = true
+        #expect(leeway.isSuspended)
         #expect(leeway.nanoseconds == before.nanoseconds)
-        #expect(leeway == Leeway(nanoseconds: nanoseconds, isSetAside: true))
-        leeway.isSetAside = false
+        #expect(leeway == Leeway(nanoseconds: nanoseconds, isSuspended: true))
+        leeway.isSuspended = false
         #expect(leeway == before)
     }
 }

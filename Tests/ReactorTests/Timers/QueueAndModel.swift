@@ -2,7 +2,7 @@ import Testing
 
 @testable import Reactor
 
-/// A timer queue and a list that does the same naively; random steps change both alike.
+/// A timer queue and a naive model of it; random steps change both alike.
 final class QueueAndModel {
     struct Entry {
         let element: Int
@@ -10,7 +10,7 @@ final class QueueAndModel {
         var date: Int64
         var tolerance: Int64
         var sequence: UInt64
-        var isSetAside = false
+        var isSuspended = false
     }
 
     private(set) var queue = TimerQueue<Int>()
@@ -33,9 +33,9 @@ final class QueueAndModel {
         switch kind {
         case 3...5: remove(at: index)
         case 6: move(at: index)
-        case 7: setBack(at: index)
-        case 8: setAside(at: index)
-        default: setAsideFirstDue()
+        case 7: resume(at: index)
+        case 8: suspend(at: index)
+        default: suspendFirstDue()
         }
     }
 
@@ -54,39 +54,41 @@ final class QueueAndModel {
 
     private func move(at index: Int) {
         let (date, tolerance) = (randomDate(), randomTolerance())
-        queue.move(model[index].slot, date: date, tolerance: tolerance, sequence: sequence)
+        queue.move(
+            model[index].slot, date: date, tolerance: tolerance, isSuspended: model[index].isSuspended,
+            sequence: sequence)
         if model[index].date != date { model[index].sequence = sequence }
         (model[index].date, model[index].tolerance) = (date, tolerance)
     }
 
-    private func setAside(at index: Int) {
-        model[index].isSetAside.toggle()
-        queue.setAside(model[index].slot, model[index].isSetAside)
+    private func suspend(at index: Int) {
+        model[index].isSuspended = true
+        queue.suspend(model[index].slot)
     }
 
-    private func setBack(at index: Int) {
+    private func resume(at index: Int) {
         let date = Bool.random(using: &generator) ? model[index].date : randomDate()
-        queue.setBack(model[index].slot, date: date, sequence: sequence)
+        queue.resume(model[index].slot, date: date, sequence: sequence)
         if model[index].date != date { model[index].sequence = sequence }
         model[index].date = date
-        model[index].isSetAside = false
+        model[index].isSuspended = false
     }
 
-    private func setAsideFirstDue() {
+    private func suspendFirstDue() {
         let now = randomDate()
         let due = active.filter { $0.date <= now }.min(by: precedes)
-        let found = queue.setAsideFirstDue(at: now, filedBefore: .max)
-        check(found == due?.element, "the element set aside")
+        let found = queue.suspendFirstDue(at: now, addedBefore: .max)
+        check(found?.0 == due?.element && found?.1 == due?.slot, "the suspended element")
         guard let index = model.firstIndex(where: { $0.slot == due?.slot }) else { return }
-        model[index].isSetAside = true
+        model[index].isSuspended = true
     }
 
     func compare() {
         let now = randomDate()
         let limit = UInt64.random(in: 0...sequence + 1, using: &generator)
         let due = active.filter { $0.date <= now && $0.sequence < limit }.min(by: precedes)
-        let found = queue.firstDue(at: now, filedBefore: limit)
-        check(found?.slot == due?.slot && found?.date == due?.date, "the first that is due")
+        let found = queue.firstDue(at: now, addedBefore: limit)
+        check(found?.slot == due?.slot && found?.priority == due?.date, "the first that is due")
         if let found { check(queue[found.slot] == due?.element, "its element") }
         check(queue.earliestDate == active.map(\.date).min(), "the earliest date")
         check(queue.count == model.count && queue.isEmpty == model.isEmpty, "the count")
@@ -100,7 +102,7 @@ final class QueueAndModel {
         let wake = queue.wakeDate(leastTolerance: least)
         guard let limit, let wake else { return check(wake == nil && limit == nil, "nothing to wake for") }
         check(wake <= limit, "a wake-up that is not too late")
-        check(active.contains { $0.date == wake }, "a wake-up for somebody")
+        check(active.contains { $0.date == wake }, "a wake-up at an element's date")
         // More than that may exceed what one question looks at.
         guard model.count <= 100 else { return }
         check(wake == active.map(\.date).filter { $0 <= limit }.max(), "the wake-up that most share")
@@ -111,10 +113,10 @@ final class QueueAndModel {
         if !isRight { Issue.record(what) }
     }
 
-    /// Takes everything out by date; those set aside come at the end, in no order, and are left out.
+    /// Removes everything by date; suspended elements are left out.
     func drain() -> [Int] {
         var elements: [Int] = []
-        while let first = queue.firstDue(at: .max, filedBefore: .max) {
+        while let first = queue.firstDue(at: .max, addedBefore: .max) {
             elements.append(queue.remove(first.slot)!)
         }
         return elements
@@ -122,7 +124,7 @@ final class QueueAndModel {
 
     func drainModel() -> [Int] { active.sorted(by: precedes).map(\.element) }
 
-    private var active: [Entry] { model.filter { !$0.isSetAside } }
+    private var active: [Entry] { model.filter { !$0.isSuspended } }
 
     private func precedes(_ left: Entry, _ right: Entry) -> Bool {
         (left.date, left.sequence) < (right.date, right.sequence)

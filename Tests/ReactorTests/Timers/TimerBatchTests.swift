@@ -126,7 +126,7 @@ import Testing
         #expect(trace == ["outer begins", "second", "third", "outer ends"])
     }
 
-    @Test func `a timer stays silent inside its own callout, and does not keep a nested wait awake`()
+    @Test func `a timer does not fire within its own callback, and does not wake a nested wait`()
         async throws
     {
         try await onItsOwnThread {
@@ -151,7 +151,7 @@ import Testing
         }
     }
 
-    @Test func `a timer in its callout keeps the mode of a nested activation from being empty`() async throws
+    @Test func `a timer in its callback keeps the mode of a nested activation from being empty`() async throws
     {
         try await onItsOwnThread {
             var result: RunLoop.RunResult?
@@ -163,7 +163,7 @@ import Testing
         }
     }
 
-    @Test func `callouts nest in a chain of timers, each once`() async throws {
+    @Test func `callbacks of a chain of timers nest, each is called once`() async throws {
         let trace = try await traced { loop, trace in
             let depth = 20
             for index in 0..<depth {

@@ -54,7 +54,7 @@ import Testing
             Timer(fireDate: .now, interval: interval, repeats: true) { _ in }.interval == .microseconds(100))
     }
 
-    @Test func `a repeating timer without an interval goes on firing`() async throws {
+    @Test func `a repeating timer without an interval keeps firing`() async throws {
         let dates = try await onItsOwnThread { () -> [Deadline] in
             var dates: [Deadline] = []
             Timer.scheduled(every: .zero) { timer in
@@ -89,7 +89,9 @@ import Testing
         #expect(trace == ["past", "distant past"])
     }
 
-    @Test func `a past date is told as given, and the phase begins with the timer`() async throws {
+    @Test func `fireDate returns a past date as it was set, and the phase begins with the timer`()
+        async throws
+    {
         try await onItsOwnThread {
             let given = Deadline.now - .seconds(930)
             let before = Deadline.now
@@ -125,7 +127,7 @@ import Testing
         #expect(timer.interval == .nanoseconds(Int64.max))
     }
 
-    @Test func `tolerance is zero unless set, and told as set`() {
+    @Test func `tolerance is zero unless set, and returned as set`() {
         let timer = Timer(interval: .seconds(1)) { _ in }
         #expect(timer.tolerance == .zero)
         timer.tolerance = .milliseconds(300)

@@ -1,9 +1,9 @@
 import Reactor
 import Testing
 
-/// Dates that are set and told, in and out of callouts.
+/// Dates that are set and told, in and out of callbacks.
 @Suite struct TimerDateTests {
-    @Test func `a date set in the callout is the next, and begins a new phase`() async throws {
+    @Test func `a date set in the callback is the next, and begins a new phase`() async throws {
         try await onItsOwnThread {
             let interval = Duration.milliseconds(5)
             var dates: [Deadline] = []
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `a past date set in the callout means at once, and the interval counts from there`()
+    @Test func `a past date set in the callback means the next pass, and the interval counts from now`()
         async throws
     {
         try await onItsOwnThread {
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test func `a one-shot is over after its callout, even if that set another date`() async throws {
+    @Test func `a one-shot is invalid after its callback, even if that set another date`() async throws {
         let count = try await onItsOwnThread { () -> Int in
             var count = 0
             let timer = Timer.scheduled(after: .zero) { timer in
@@ -64,7 +64,7 @@ import Testing
         #expect(count == 1)
     }
 
-    @Test func `the date that is served is told until the callout is over`() async throws {
+    @Test func `fireDate returns the date being served until the callback returns`() async throws {
         try await onItsOwnThread {
             let timer = Timer.scheduled(every: .seconds(30)) { timer in
                 let date = timer.fireDate

@@ -17,7 +17,7 @@ import Testing
         #expect(early.isEmpty)
     }
 
-    @Test func `a one-shot is valid in its callout, and afterwards neither valid nor in the loop`()
+    @Test func `a one-shot is valid in its callback, and afterwards neither valid nor in the loop`()
         async throws
     {
         try await onItsOwnThread {
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func `a hundred firings keep the phase, whatever their callouts take`() async throws {
+    @Test func `a hundred firings keep the phase, however long their callbacks take`() async throws {
         try await onItsOwnThread {
             let interval = Duration.microseconds(500)
             var dates: [Deadline] = []

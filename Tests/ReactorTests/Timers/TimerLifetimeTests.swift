@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test func `invalidate within the callout lets it go on, and keeps the closure until it returns`()
+    @Test func `invalidating a timer within its callback releases the closure when the callback returns`()
         async throws
     {
         try await onItsOwnThread {
@@ -75,7 +75,9 @@ import Testing
         freed.wait()
     }
 
-    @Test func `a closure that owns what owns its timer is freed by invalidating`() async throws {
+    @Test func `a closure in a reference cycle with its timer is freed by invalidating the timer`()
+        async throws
+    {
         final class Owner {
             var timer: Timer?
             func start() { timer = Timer.scheduled(every: .seconds(1)) { _ in self.timer?.fireDate = .now } }

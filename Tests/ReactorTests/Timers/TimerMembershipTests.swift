@@ -32,7 +32,7 @@ import Testing
         #expect(modes == [.modalPanel, .default])
     }
 
-    @Test func `a date set outside callouts moves the timer in all its modes`() async throws {
+    @Test func `a date set outside the callback moves the timer in all its modes`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             var count = 0

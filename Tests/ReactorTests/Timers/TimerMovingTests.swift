@@ -49,7 +49,7 @@ import Testing
         #expect(trace.all == ["fired"])
     }
 
-    @Test func `a timer that moves to another loop in its own callout fires there`() async throws {
+    @Test func `a timer that moves to another loop in its own callback fires there`() async throws {
         let other = try RunLoopThread(name: "other")
         let fired = Answer<Bool>()
         try await onItsOwnThread {
@@ -70,7 +70,7 @@ import Testing
         other.stop()
     }
 
-    @Test func `a one-shot that moves to another loop in its callout is over there too`() async throws {
+    @Test func `a one-shot that moves to another loop in its callback is invalid there, too`() async throws {
         let other = try RunLoopThread(name: "other")
         try await onItsOwnThread {
             let loop = RunLoop.current

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct TimerQueueTests {
     @Test(arguments: [1, 2, 3, 5, 8])
-    func `the queue does what a sorted list would`(seed: UInt64) {
+    func `the queue behaves as a sorted list`(seed: UInt64) {
         let pair = QueueAndModel(seed: seed, dates: 0..<400, tolerances: 0..<40)
         for _ in 0..<3_000 {
             pair.step()
@@ -12,7 +12,7 @@ import Testing
         }
     }
 
-    @Test func `many equal dates come out in the order in which they went in`() {
+    @Test func `many equal dates come out in the order in which they were added`() {
         let pair = QueueAndModel(seed: 13, dates: 0..<3, tolerances: 0..<1)
         for _ in 0..<1_500 {
             pair.step()
@@ -21,7 +21,7 @@ import Testing
         #expect(pair.drain() == pair.drainModel())
     }
 
-    @Test func `windows beyond the budget never make anyone late`() {
+    @Test func `more windows than a search visits make no timer late`() {
         var generator = SeededGenerator(seed: 21)
         for count in [127, 128, 129, 200, 1_000] {
             var queue = TimerQueue<Int>()
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func `a timer without tolerance among more windows than the budget is on time`() {
+    @Test func `a timer without tolerance among more windows than a search visits is on time`() {
         for count in [200, 1_000] {
             var queue = TimerQueue<Int>()
             for index in 0..<count {
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func `the wake-up is at the last date that every window holds`() {
+    @Test func `the wake-up is at the last date that lies in every window`() {
         var queue = TimerQueue<String>()
         _ = queue.insert("a", date: 100, tolerance: 50, sequence: 1)
         #expect(queue.wakeDate(leastTolerance: 0) == 100)
@@ -65,11 +65,11 @@ import Testing
         _ = queue.insert("d", date: 145, tolerance: 0, sequence: 4)
         #expect(queue.wakeDate(leastTolerance: 0) == 140)
         #expect(queue.wakeDate(leastTolerance: 15) == 145)
-        queue.setAside(second, true)
+        queue.suspend(second)
         #expect(queue.wakeDate(leastTolerance: 0) == 140)
-        queue.move(second, date: 10, tolerance: 0, sequence: 5)
+        queue.move(second, date: 10, tolerance: 0, isSuspended: true, sequence: 5)
         #expect(queue.wakeDate(leastTolerance: 0) == 140)
-        queue.setAside(second, false)
+        queue.resume(second, date: 10, sequence: 6)
         #expect(queue.wakeDate(leastTolerance: 0) == 10)
     }
 
@@ -101,10 +101,10 @@ import Testing
         #expect(queue.wakeDate(leastTolerance: .max) == .max)
         _ = queue.insert("start", date: .min, tolerance: 0, sequence: 2)
         #expect(queue.wakeDate(leastTolerance: 50) == .min)
-        #expect(queue.firstDue(at: .min, filedBefore: .max)?.date == .min)
+        #expect(queue.firstDue(at: .min, addedBefore: .max)?.priority == .min)
     }
 
-    @Test func `an element is let go of when it is removed, and its slot is used again`() {
+    @Test func `an element is released when it is removed, and its slot is reused`() {
         var queue = TimerQueue<Witness>()
         var witness: Witness? = Witness()
         weak let weakWitness = witness

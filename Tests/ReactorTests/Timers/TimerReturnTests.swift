@@ -4,7 +4,7 @@ import Testing
 
 /// Timers that another thread takes out of a loop, and puts back before the loop has looked.
 @Suite struct TimerReturnTests {
-    @Test func `a timer put into another mode fires there alone, and once`() async throws {
+    @Test func `a timer moved to another mode fires only there, and once`() async throws {
         let trace = try await traced { loop, trace in
             let timer = Timer(fireDate: .now) { _ in
                 trace(loop.currentMode == .custom ? "custom" : "default")
@@ -20,7 +20,7 @@ import Testing
         #expect(trace == ["custom"])
     }
 
-    @Test func `a timer put back during a batch waits for the next pass`() async throws {
+    @Test func `a timer removed and added again during a batch waits for the next pass`() async throws {
         let trace = try await traced { loop, trace in
             let other = Timer(fireDate: .distantFuture) { _ in trace("other") }
             let first = Timer(fireDate: .now) { _ in
@@ -39,7 +39,7 @@ import Testing
         #expect(trace == ["first", "next pass", "other"])
     }
 
-    @Test func `a timer put back during its callout is not called again inside it`() async throws {
+    @Test func `a timer removed and added again during its callback is not called within it`() async throws {
         let trace = try await traced { loop, trace in
             let timer = Timer(interval: .seconds(60), repeats: true) { timer in
                 trace("begins")
@@ -82,7 +82,7 @@ import Testing
         busy.stop()
     }
 
-    @Test func `a timer of several modes that another thread takes out leaves all of them`() async throws {
+    @Test func `a timer that another thread removes from its loop leaves all its modes`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let modes: [RunLoop.Mode] = [.custom, .modalPanel, .common]

@@ -23,7 +23,7 @@ import Testing
         thread.untilAsleep()
         timer.fireDate = .now + .milliseconds(1)
         fired.wait()
-        // The callout is still under way when it answers; it is over when the thread is.
+        // The callback is still under way when it answers; it is over when the thread is.
         thread.stop()
         #expect(!timer.isValid)
     }
@@ -57,7 +57,7 @@ import Testing
         #expect(try await result == .finished)
     }
 
-    @Test func `moving a timer from another thread during its callout counts as moving it inside`() throws {
+    @Test func `moving a timer from another thread during its callback counts as moving it inside`() throws {
         let thread = try RunLoopThread(name: "loop")
         let (begun, moved, over) = (Answer<Void>(), Answer<Void>(), Answer<Void>())
         let calls = Shared(0)
@@ -84,7 +84,7 @@ import Testing
         thread.stop()
     }
 
-    @Test func `a timer that another thread takes away or moves does not fire in the batch under way`()
+    @Test func `a timer that another thread removes or moves does not fire in the batch under way`()
         async throws
     {
         let trace = try await traced { loop, trace in
@@ -107,7 +107,9 @@ import Testing
         #expect(trace == ["left alone"])
     }
 
-    @Test func `the closure is destroyed at home though a timer is invalidated elsewhere`() throws {
+    @Test func `a closure is destroyed on its owner's thread even if its timer is invalidated on another`()
+        throws
+    {
         for _ in 0..<200 {
             let thread = try RunLoopThread(name: "loop")
             let destroyed = Answer<Bool>()
@@ -121,7 +123,9 @@ import Testing
         }
     }
 
-    @Test func `a closure of a loop that has ended is destroyed by whoever invalidates`() throws {
+    @Test func `a closure of a loop that has ended is destroyed on the thread that invalidates its timer`()
+        throws
+    {
         let thread = try RunLoopThread(name: "loop")
         let destroyed = Answer<Void>()
         let timer = thread.runLoop.performAndWait {
@@ -157,7 +161,7 @@ import Testing
         }
     }
 
-    @Test func `closures that go home while the loop is busy with them are destroyed there all the same`()
+    @Test func `closures released while their owner's loop is busy with them are destroyed on its thread`()
         throws
     {
         let thread = try RunLoopThread(name: "loop")

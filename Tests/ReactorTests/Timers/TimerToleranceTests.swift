@@ -9,9 +9,9 @@ import Testing
         var early = 0
     }
 
-    /// Adds one-shots, `offsets` in milliseconds from one date, and tells what happened until all had fired.
+    /// Adds one-shots, `offsets` in milliseconds from one date, and returns what happened until all had fired.
     ///
-    /// A machine that holds the thread up takes sleeps away, so what has too few is tried again; it never adds any.
+    /// A busy machine delays the thread, which then sleeps too rarely, never too often: such a run is repeated.
     private static func outcome(
         offsets: [Int], tolerance: Duration, sleeps: Int,
         mode: @escaping @Sendable (Int) -> RunLoop.Mode = { _ in .default }
@@ -39,6 +39,8 @@ import Testing
             }
             loop.add(timer, forMode: mode(offset))
         }
+        // A timer made after its date is due when it was made: that run has other dates than the test wants.
+        guard Deadline.now < origin else { return Outcome() }
         #expect(loop.run(in: .default) == .finished)
         return outcome.value
     }

@@ -1,0 +1,83 @@
+import Glibc
+public import SystemPackage
+
+/// Calls a closure on a run loop's thread while a descriptor is ready to be read or written.
+///
+/// Any descriptor that epoll(7) supports can be watched: sockets, pipes, FIFOs, terminals, eventfds, timerfds, other epolls.
+/// Adding one that it does not support, such as a regular file's, throws `Errno.notPermitted`: open such a file as a stream.
+///
+/// The handler is called once in each pass of the loop while the descriptor is ready, so it should read or write, change its
+/// ``interest``, or ``cancel()``. It is not called again while it is under way, however deep activations nest. It is called
+/// and destroyed on the loop's thread, so it may capture what is not `Sendable`.
+///
+/// Use a non-blocking descriptor (`O_NONBLOCK`), and expect `Errno.wouldBlock` if other code may read or write it too:
+/// readiness is what the kernel has reported last, and another handler of the same pass may have consumed it. If an
+/// activation ends before everything that was ready has been served, as with `run(mode:before:)`, the next one asks the
+/// kernel again before it calls the handlers that are left.
+///
+/// The source does not own the descriptor: cancel the source first, then close the descriptor. A source and its loop belong
+/// to one thread; every method traps on another.
+///
+/// ```swift
+/// let source = DescriptorSource(.standardInput, for: .readable) { source, _ in
+///     var byte: UInt8 = 0
+///     let count = withUnsafeMutableBytes(of: &byte) { try? FileDescriptor.standardInput.read(into: $0) }
+///     if count == nil || count == 0 { source.cancel() }
+/// }
+/// try RunLoop.current.add(source, forMode: .default)
+/// ```
+public final class DescriptorSource: EventSource {
+    /// Proof: it does not change while the handler is called (see ``ended()``), and one thread uses it.
+    @exclusivity(unchecked) private var handler: Handler
+
+    /// The closure. It is not copyable, so that a call borrows it instead of retaining a copy.
+    private enum Handler: ~Copyable {
+        case closure((DescriptorSource, Readiness) -> Void)
+        case none
+    }
+
+    /// Makes a source; it does nothing until it is added to a loop.
+    ///
+    /// - Parameters:
+    ///   - descriptor: An open descriptor, which must stay open until the source is cancelled.
+    ///   - interest: What to watch for; empty for nothing yet.
+    ///   - handler: Called with the source and what the descriptor is ready for. An error or a hang-up counts as both.
+    /// - Precondition: `descriptor` is not negative.
+    public init(
+        _ descriptor: FileDescriptor, for interest: Readiness,
+        handler: @escaping (DescriptorSource, Readiness) -> Void
+    ) {
+        precondition(
+            descriptor.rawValue >= 0, "DescriptorSource needs an open descriptor, not \(descriptor.rawValue)")
+        unsafe self.handler = .closure(handler)
+        super.init(descriptor.rawValue, for: interest)
+    }
+
+    /// The descriptor that is watched.
+    public var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
+
+    /// What the descriptor is watched for.
+    public override var interest: Readiness { watchedInterest }
+
+    /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
+    ///
+    /// - Throws: What epoll_ctl(2) does: `Errno.badFileDescriptor` if the descriptor has been closed,
+    ///   `Errno.noMemory`, …
+    public override func setInterest(_ interest: Readiness) throws(Errno) { try super.setInterest(interest) }
+
+    /// Removes the source from its loop for good and releases its closure. The handler is not called after this.
+    public func cancel() { end() }
+
+    override func serve(_ readiness: Readiness) {
+        switch unsafe handler {
+        case .closure(let closure): closure(self, readiness)
+        case .none: break
+        }
+    }
+
+    override func ended() {
+        var handler = Handler.none
+        unsafe swap(&handler, &self.handler)
+        _ = consume handler
+    }
+}

@@ -1,0 +1,238 @@
+import SystemPackage
+
+/// A source that a run loop serves, on its thread, when a descriptor is ready: the superclass of ``DescriptorSource``,
+/// ``SignalSource``, ``Listener`` and ``DatagramSocket``. Clients cannot subclass it.
+///
+/// A source is in modes of one loop, which retains it meanwhile and ends it with itself. A source and its loop belong to one
+/// thread; every method traps on another.
+public class EventSource: CustomStringConvertible {
+    // The properties that every event uses come first, next to each other.
+
+    /// What the descriptor is watched for.
+    final private(set) var watchedInterest: Readiness
+    /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
+    final private(set) var isInCallback = false
+    /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
+    final var isHandled = true
+    /// Whether the library itself has made the source ready; see ``raise()``.
+    final private var isRaised = false
+    final private var isEnded = false
+    /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
+    final private var isDisarmed = false
+    /// One for each mode that has run; none while there is nothing to record.
+    final private var watches = SmallArray<Watch>() {
+        didSet { hasSeveralWatches = watches.hasOthers }
+    }
+    final private var hasSeveralWatches = false
+    /// Whether there is something to do when the callback has returned.
+    final private var hasWorkAfterCallback = false
+    final private(set) var number: CInt
+    /// What closes the descriptor, if another thread may do that.
+    final private(set) var holder: DescriptorHolder?
+    final var membership = Membership()
+    /// Where it is registered in its loop.
+    final var places = Places()
+    /// The loop that it is in, which retains it.
+    final private(set) var loop: RunLoop?
+    /// The source itself, if its loop may release it before its callback returns.
+    final private var keptAlive: EventSource?
+
+    /// - Parameter number: The descriptor; -1 for a source that has none yet.
+    init(_ number: CInt, for interest: Readiness) {
+        self.number = number
+        watchedInterest = interest
+    }
+
+    deinit { for watch in watches { watch.end() } }
+
+    // MARK: For subclasses
+
+    /// Serves what the descriptor is ready for, or ``raise()``. Called on the loop's thread, never within itself.
+    func serve(_ readiness: Readiness) {}
+
+    /// Releases what the source holds. Called once, when the source has been ended, but not during its callback.
+    func ended() {}
+
+    /// Called before the source is added to a mode; it is not added if this throws.
+    func prepareToJoin() throws(Errno) {}
+
+    func joined(_ mode: RunLoop.Mode) {}
+
+    func left(_ mode: RunLoop.Mode) {}
+
+    /// Called before the loop ends the source with itself.
+    func loopEnded(_ loop: RunLoop) {}
+
+    /// Whether the kernel is asked again before the source is served late.
+    var confirmsLateReadiness: Bool { true }
+
+    // MARK: Its state
+
+    /// What the source waits for.
+    public var description: String {
+        guard isValid else { return "descriptor \(number) (cancelled)" }
+        return "descriptor \(number): \(watchedInterest)\(isInCallback ? ", being called" : "")"
+    }
+
+    /// Whether the source can still be served.
+    public final var isValid: Bool { !isEnded }
+
+    var interest: Readiness { watchedInterest }
+
+    /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
+    func setInterest(_ interest: Readiness) throws(Errno) {
+        loop?.assertCurrent()
+        guard interest != watchedInterest else { return }
+        if isWatched, !isDisarmed { try setInterestOfWatches(interest) }
+        let before = watchedInterest
+        watchedInterest = interest
+        guard !isRegistered, !interest.isEmpty, let core = loop?.core else { return }
+        do throws(Errno) { try core.update(self) } catch {
+            watchedInterest = before
+            throw error
+        }
+    }
+
+    /// Removes the source from its loop for good. It is not served after this.
+    final func end() {
+        loop?.assertCurrent()
+        guard !isEnded else { return }
+        outliveCallback()
+        isEnded = true
+        membership = Membership()
+        if let core = loop?.core { core.updateLeniently(self) }
+        endWatches(except: ModeSet())
+        leave()
+        if !isInCallback { ended() }
+    }
+}
+
+// MARK: - In a loop
+
+extension EventSource {
+    private final var isWatched: Bool { !watches.isEmpty }
+
+    /// Whether the kernel watches the descriptor, or will as soon as the source is interested in something.
+    final var isRegistered: Bool { watches.contains { $0.hasPoller } }
+
+    /// Whether it is in the mode that its loop runs in.
+    final var isInRunningMode: Bool {
+        guard let loop, let mode = loop.currentMode else { return false }
+        return membership.contains(mode, common: loop.core.commonModes)
+    }
+
+    /// Joins `loop` unless the source has ended or is in another; true if it is in `loop` now.
+    final func join(_ loop: RunLoop) -> Bool {
+        guard isValid, self.loop == nil || self.loop === loop else { return false }
+        if self.loop == nil { self.loop = loop }
+        return true
+    }
+
+    final func leave() { loop = nil }
+
+    /// Takes another descriptor, and is interested in nothing yet.
+    final func adopt(_ descriptor: DescriptorHolder) {
+        holder = descriptor
+        number = descriptor.number
+        watchedInterest = []
+        for watch in watches { watch.adopt(number, of: descriptor) }
+    }
+
+    /// Begins to record what is ready in a mode, or retries a failed registration. While there is nothing to record this does
+    /// nothing; later it is done in all modes. Without a poller only ``raise()`` is recorded.
+    final func watch(in state: ModeState) throws(Errno) {
+        guard isWatched || isRaised || !watchedInterest.isEmpty else { return }
+        let mode = state.mode.index
+        let known = watches.first { $0.mode == mode }
+        let watch = known ?? Watch(number, of: holder, for: self, mode: mode, in: state.ready)
+        if let poller = state.poller { watch.use(poller) }
+        try watch.setInterest(watchedInterest)
+        guard known == nil else { return }
+        watches.append(watch)
+        if isRaised { watch.record(.raised) }
+    }
+
+    /// Ends the registrations in all modes but those of `kept`.
+    final func endWatches(except kept: ModeSet) {
+        watches.removeAll { watch in
+            if kept.contains(RunLoop.Mode(watch.mode)) { return false }
+            watch.end()
+            return true
+        }
+    }
+
+    private final func setInterestOfWatches(_ interest: Readiness) throws(Errno) {
+        do throws(Errno) {
+            for watch in watches { try watch.setInterest(interest) }
+        } catch {
+            for watch in watches { try? watch.setInterest(watchedInterest) }
+            throw error
+        }
+        for watch in watches { watch.narrow(to: interest.union(.raised)) }
+    }
+}
+
+// MARK: - Being served
+
+extension EventSource {
+    /// Makes the source ready without the kernel: the next pass in any of its modes serves it.
+    final func raise() {
+        isRaised = true
+        if !isWatched { loop?.core.watch(self) }
+        for watch in watches { watch.record(.raised) }
+    }
+
+    /// Serves what a watch has recorded, and returns whether that counts as handling a source.
+    @inline(always)
+    final func serveRecorded(_ readiness: Readiness) -> Bool {
+        if hasSeveralWatches { for watch in watches { _ = watch.takeReadiness() } }
+        let readiness = readiness.intersection(watchedInterest.union(.raised))
+        guard !isEnded, !readiness.isEmpty else { return false }
+        guard !isInCallback else {
+            disarm(unless: readiness == .raised)
+            return false
+        }
+        isRaised = false
+        isHandled = true
+        isInCallback = true
+        serve(readiness)
+        isInCallback = false
+        let isHandled = isHandled
+        if hasWorkAfterCallback { finishCallback() }
+        return isHandled
+    }
+
+    /// Keeps the source alive until its callback has returned, because the loop may release it before.
+    final func outliveCallback() {
+        guard isInCallback else { return }
+        keptAlive = self
+        hasWorkAfterCallback = true
+    }
+
+    /// Does what had to wait until the callback returned.
+    @inline(never)
+    private final func finishCallback() {
+        let kept = keptAlive.take()
+        hasWorkAfterCallback = false
+        if isDisarmed { rearm() }
+        if isEnded { ended() }
+        withExtendedLifetime(kept) {}
+    }
+
+    /// Stops watching until the callback returns: the registration is level-triggered, and would keep a nested activation
+    /// from sleeping.
+    private final func disarm(unless isRaisedOnly: Bool) {
+        isDisarmed = true
+        hasWorkAfterCallback = true
+        if !isRaisedOnly { try? setInterestOfWatches([]) }
+    }
+
+    /// Watches again. If the kernel has no memory for the registration, a later pass makes it.
+    private final func rearm() {
+        isDisarmed = false
+        if isRaised { raise() }
+        do throws(Errno) { try setInterestOfWatches(watchedInterest) } catch {
+            loop?.core.retryRegistrations()
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import CReactorLinux
+import Glibc
+public import SystemPackage
+
+/// Calls a closure on a run loop's thread when the process receives a POSIX signal.
+///
+/// Any number of sources, on any number of loops, may catch the same signal: each is called. While there is one, the signal's
+/// earlier action (by default, SIGINT ends the process) does not happen; when the last is cancelled, that action is restored.
+/// Deliveries that arrive between two passes of the loop are counted and reported together.
+///
+/// Making a source, and adding one to a mode, catches the signal whatever its disposition was, including `SIG_IGN`. If other
+/// code changes the disposition after that, no source gets the signal until one is made or added again; the disposition that
+/// this code has set is then the one that is restored. A child of fork(2) has the earlier actions, and only the sources that
+/// it makes itself.
+///
+/// A source and its loop belong to one thread; every method traps on another. The source uses sigaction(2) with `SA_RESTART`
+/// and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads block is not
+/// delivered.
+///
+/// ```swift
+/// let interrupt = try SignalSource(SIGINT) { source, _ in
+///     print("stopping")
+///     source.cancel()
+/// }
+/// try RunLoop.main.add(interrupt, forMode: .common)
+/// ```
+public final class SignalSource: EventSource {
+    /// The signal's number.
+    public let signal: CInt
+
+    private var subscription: Subscription?
+    private var handler: ((SignalSource, Int) -> Void)?
+
+    /// Begins to catch `signal`; deliveries are counted until the source is in a loop.
+    ///
+    /// - Parameters:
+    ///   - signal: A signal's number, such as `SIGINT`.
+    ///   - handler: Called with the source and the number of deliveries since the last call, at least one.
+    /// - Throws: `Errno.invalidArgument` for a signal that cannot be caught (SIGKILL, SIGSTOP) or that
+    ///   reports a fault of the program itself (SIGSEGV and its like); `Errno.tooManyOpenFiles` if no eventfd
+    ///   can be made.
+    public init(_ signal: CInt, handler: @escaping (SignalSource, _ deliveries: Int) -> Void) throws(Errno) {
+        let subscription = try Subscription(to: signal)
+        let counter = subscription.counter
+        self.signal = signal
+        self.subscription = consume subscription
+        self.handler = handler
+        super.init(counter, for: .readable)
+    }
+
+    /// The signal's number.
+    public override var description: String { "signal \(signal)\(isValid ? "" : " (cancelled)")" }
+
+    /// Removes the source from its loop for good, releases its closure and stops catching the signal.
+    ///
+    /// If this was the last source of the signal, the earlier action is restored when this returns: a handler may cancel its
+    /// source and raise the signal again to make that action happen.
+    public func cancel() {
+        end()
+        subscription = nil
+    }
+
+    override func serve(_ readiness: Readiness) {
+        let count = takeCount(ofEventCounter: number)
+        if count > 0, let handler { handler(self, Int(clamping: count)) }
+    }
+
+    /// Catches the signal again, in case other code has changed its disposition.
+    override func joined(_ mode: RunLoop.Mode) { subscription?.catchSignal() }
+
+    override func ended() {
+        subscription = nil
+        let handler = handler.take()
+        withExtendedLifetime(handler) {}
+    }
+}
+
+/// Catches a signal and counts it in an eventfd(2) until its lifetime ends; the last one restores the earlier action.
+///
+/// `@safe`: the token is set once, belongs to this value alone, and is freed by `deinit`.
+@safe
+private struct Subscription: ~Copyable {
+    let counter: CInt
+    private let token: UnsafeMutableRawPointer
+
+    init(to signal: CInt) throws(Errno) {
+        var token: UnsafeMutableRawPointer?
+        counter = try SystemCall.make { unsafe reactor_signal_subscribe(signal, &token) }
+        unsafe self.token = token.unsafelyUnwrapped
+    }
+
+    deinit { unsafe reactor_signal_unsubscribe(token) }
+
+    func catchSignal() { unsafe reactor_signal_catch(token) }
+}

@@ -1,0 +1,259 @@
+import Glibc
+import SystemPackage
+
+/// What one source is ready for in one mode, and the kernel's registrations that tell of it.
+///
+/// Reading and writing are registered apart, so that changing one of them is one system call. What the library itself
+/// has raised is recorded here as well, which needs no registration, and no poller.
+@safe
+final class Watch {
+    /// Proof: the source ends its watches with itself, and each of them when it leaves their mode. So a source that is to
+    /// be served is in the loop's tables, which retain it; and before it is taken out of them within its callback, it
+    /// retains itself until that has returned (``EventSource/outliveCallback()``). An event counts no references.
+    fileprivate let source: Unmanaged<EventSource>
+    private let queue: ReadyQueue
+    /// The mode's number.
+    let mode: Int32
+    private var descriptor: CInt
+    /// What closes the descriptor, if another thread may do that.
+    private var holder: DescriptorHolder?
+    /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
+    fileprivate var readiness: Readiness = []
+    /// Nil while the loop has no descriptors for one: then only what is raised is recorded.
+    private var poller: Poller?
+    private var reading: Registration?
+    private var writing: Registration?
+
+    // The queue's.
+    fileprivate var isQueued = false
+    /// The round of serving in which it was queued.
+    fileprivate var round: UInt32 = 0
+    /// The neighbours.
+    fileprivate var previous: ReadyQueue.Link?
+    fileprivate var next: ReadyQueue.Link?
+
+    init(
+        _ descriptor: CInt, of holder: DescriptorHolder?, for source: EventSource, mode: Int32,
+        in queue: ReadyQueue
+    ) {
+        self.descriptor = descriptor
+        self.holder = holder
+        unsafe self.source = .passUnretained(source)
+        self.mode = mode
+        self.queue = queue
+    }
+
+    deinit { queue.remove(ReadyQueue.Link(self)) }
+
+    /// Ends the registrations and drops what was recorded, at once, though the watch may be being served.
+    func end() {
+        reading = nil
+        writing = nil
+        readiness = []
+        queue.remove(ReadyQueue.Link(self))
+    }
+
+    // MARK: What is watched
+
+    /// Takes another descriptor; what was watched is watched no longer.
+    func adopt(_ descriptor: CInt, of holder: DescriptorHolder) {
+        reading = nil
+        writing = nil
+        self.descriptor = descriptor
+        self.holder = holder
+    }
+
+    var hasPoller: Bool { poller != nil }
+
+    func use(_ poller: Poller) { self.poller = poller }
+
+    /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
+    func setInterest(_ interest: Readiness) throws(Errno) {
+        guard let poller else { return }
+        // What is new comes first: if that fails, what was registered still is.
+        let isReadingNew = interest.contains(.readable) && reading == nil
+        if isReadingNew { reading = try register(for: .readable, on: poller) }
+        if interest.contains(.writable), writing == nil {
+            do throws(Errno) { writing = try register(for: .writable, on: poller) } catch {
+                if isReadingNew { reading = nil }
+                throw error
+            }
+        }
+        if !interest.contains(.readable) { reading = nil }
+        if !interest.contains(.writable) { writing = nil }
+    }
+
+    private func register(for interest: Readiness, on poller: Poller) throws(Errno) -> Registration {
+        try unsafe poller.register(descriptor, of: holder, for: interest, recordReadiness, context: self)
+    }
+
+    // MARK: What is ready
+
+    /// Keeps `readiness` for the loop to serve.
+    @inline(__always)
+    func record(_ readiness: Readiness) {
+        self.readiness.formUnion(readiness)
+        queue.append(ReadyQueue.Link(self))
+    }
+
+    /// Keeps only what is still wanted of what was recorded.
+    func narrow(to interest: Readiness) { readiness.formIntersection(interest) }
+
+    /// Drops what the kernel had told and does not say any more, for a source that wants to know.
+    @inline(never)
+    func confirm() {
+        guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .raised else { return }
+        guard let events = try? SystemCall.poll(descriptor, for: POLLIN | POLLOUT) else { return }
+        narrow(to: Readiness(poll: events).union(.raised))
+    }
+
+    /// Takes what was recorded, so that it is not served once more.
+    func takeReadiness() -> Readiness {
+        let taken = readiness
+        readiness = []
+        return taken
+    }
+}
+
+/// libevent's callback: it records, and leaves the serving to the loop.
+@inline(__always)
+private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
+    let watch = unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
+    unsafe watch._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
+}
+
+/// The watches of one mode that wait to be served, first come first.
+///
+/// The queue runs through the watches themselves, both ways: a running loop does not allocate, and a watch
+/// that ends leaves at once. Serving goes by rounds: what is recorded during one is served in the next, after
+/// the kernel has been asked again, so that nothing that keeps itself ready keeps others waiting.
+final class ReadyQueue {
+    /// A watch in the queue, not retained: reference counting would dominate the cost of an event.
+    ///
+    /// `@safe` is right because `Watch.deinit` removes the watch from the queue, so no link in the queue dangles, and
+    /// because a link that ``takeFirst(before:)`` returns is used up by ``serve()``, which reads it before any client
+    /// code runs.
+    @safe
+    struct Link {
+        private unowned(unsafe) let watch: Watch
+
+        fileprivate init(_ watch: Watch) { unsafe self.watch = watch }
+
+        // One at a time: a reference that outlasts one access is counted.
+
+        fileprivate var readiness: Readiness { unsafe watch.readiness }
+
+        fileprivate var round: UInt32 {
+            get { unsafe watch.round }
+            nonmutating set { unsafe watch.round = newValue }
+        }
+
+        fileprivate var isQueued: Bool {
+            get { unsafe watch.isQueued }
+            nonmutating set { unsafe watch.isQueued = newValue }
+        }
+
+        fileprivate var previous: Link? {
+            get { unsafe watch.previous }
+            nonmutating set { unsafe watch.previous = newValue }
+        }
+
+        fileprivate var next: Link? {
+            get { unsafe watch.next }
+            nonmutating set { unsafe watch.next = newValue }
+        }
+
+        func confirm() { unsafe watch.confirm() }
+
+        /// Has the source serve what was recorded. Returns whether that has handled a source. The watch may end meanwhile.
+        @inline(__always)
+        func serve() -> Bool {
+            let (readiness, source) = unsafe (watch.takeReadiness(), watch.source)
+            return unsafe !readiness.isEmpty
+                && source._withUnsafeGuaranteedRef { $0.serveRecorded(readiness) }
+        }
+    }
+
+    private var first: Link?
+    private var last: Link?
+    private var round: UInt32 = 0
+    /// Whether an activation has ended before it had served all that the kernel had told.
+    var hasLeftovers = false
+
+    var isEmpty: Bool { first == nil }
+
+    @inline(__always)
+    fileprivate func append(_ watch: Link) {
+        guard !watch.isQueued else { return }
+        watch.isQueued = true
+        watch.round = round
+        watch.previous = last
+        if let last { last.next = watch } else { first = watch }
+        last = watch
+    }
+
+    @inline(__always)
+    fileprivate func remove(_ watch: Link) {
+        guard watch.isQueued else { return }
+        let (previous, next) = (watch.previous, watch.next)
+        if let previous { previous.next = next } else { first = next }
+        if let next { next.previous = previous } else { last = previous }
+        watch.previous = nil
+        watch.next = nil
+        watch.isQueued = false
+    }
+
+    /// Begins a round of serving; what is recorded from now on is not part of it.
+    func beginRound() -> UInt32 {
+        round &+= 1
+        return round
+    }
+
+    /// Takes the first watch that was recorded before `round` began. It may end as soon as it is served.
+    @inline(__always)
+    func takeFirst(before round: UInt32) -> Link? {
+        guard let link = first, holds(before: round) else { return nil }
+        remove(link)
+        return link
+    }
+
+    /// Whether a watch waits that was recorded before `round` began.
+    @inline(__always)
+    func holds(before round: UInt32) -> Bool {
+        guard let first else { return false }
+        // Rounds wrap around after four thousand million: the difference is what tells.
+        return Int32(bitPattern: first.round &- round) < 0
+    }
+
+    /// Drops from the front what has been served, or withdrawn, in another way; true if anything is left.
+    @inline(always)
+    func hasUnserved() -> Bool {
+        while let link = first, link.readiness.isEmpty { remove(link) }
+        return first != nil
+    }
+
+    /// As ``hasUnserved()``, where the kernel is not asked for anything new: what comes first is still so.
+    func hasConfirmed() -> Bool {
+        while hasUnserved(), let link = first {
+            link.confirm()
+            guard !link.readiness.isEmpty else { continue }
+            link.round = round
+            return true
+        }
+        return false
+    }
+
+    /// Whether the kernel has been asked, and something served, since the watch was recorded or confirmed.
+    @inline(__always)
+    func isLate(_ link: Link) -> Bool { link.round &+ 1 != round }
+
+    /// How many wait to be served: for a dump.
+    var count: Int {
+        var (count, next) = (0, first)
+        while let link = next {
+            count += 1
+            next = link.next
+        }
+        return count
+    }
+}

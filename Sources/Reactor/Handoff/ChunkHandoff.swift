@@ -1,0 +1,158 @@
+public import Dispatch
+import Synchronization
+import SystemPackage
+
+/// Passes a stream's bytes from its run loop to a processor on a Dispatch queue, and brings the result back
+/// to the loop.
+///
+/// Chunks are processed in order, one at a time; several hand-offs on one queue run in parallel as far as the
+/// queue allows. ``HandoffLimits`` bounds the bytes in flight: at the limit the stream is not read. So memory
+/// depends neither on the stream's size nor on the processor's speed; with a ``ByteBudget``, not on the
+/// number of hand-offs either.
+///
+/// The loop reads the streams that the kernel reports as ready, such as sockets and pipes. A regular file is
+/// read on the processor's queue, one chunk at a time, just before the processor is called.
+///
+/// ```swift
+/// let input = InputStream(path: "/var/log/syslog")
+/// let handoff = ChunkHandoff(input, to: Checksum(), on: DispatchQueue(label: "checksum"))
+/// handoff.start { report in
+///     print(report.output, "after", report.byteCount, "bytes")
+///     RunLoop.current.stop()
+/// }
+/// RunLoop.current.run(in: .default)
+/// ```
+///
+/// The hand-off owns the stream: it opens it, is its delegate, and closes it at the end.
+public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
+    /// The report that the completion of ``start(inModes:progress:completion:)`` receives.
+    public typealias Report = HandoffReport<Processor.Output>
+
+    private let worker: ChunkWorker
+    private let output = OutputSlot<Processor.Output>()
+    /// Nil once the hand-off has been started.
+    private let stream: Mutex<LoopOwned<InputStream>?>
+    private let home: RunLoop
+
+    /// Creates a hand-off on the calling thread's loop. Nothing is read before it is started.
+    ///
+    /// - Parameters:
+    ///   - stream: An input that no other code reads.
+    ///   - processor: Belongs to the worker from now on.
+    ///   - queue: The queue that calls the processor.
+    ///   - limits: The most bytes in flight.
+    public init(
+        _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
+        limits: HandoffLimits = HandoffLimits()
+    ) {
+        home = .current
+        worker = ChunkWorker(ProcessorBox(processor, output), on: queue, limits)
+        self.stream = Mutex(LoopOwned(stream, on: home))
+    }
+
+    deinit {
+        if stream.withLock({ $0 == nil }) { worker.abandon() }
+    }
+
+    /// The processor's progress. From any thread.
+    public var progress: HandoffProgress { worker.progress }
+
+    /// Starts reading. The hand-off then runs until it completes, even if every reference to it is released;
+    /// a suspended one, which nothing could resume then, is cancelled.
+    ///
+    /// The completion is called exactly once, whether the stream ends, fails, is closed, or has done so
+    /// before the start. Closing the stream fails the hand-off with `Errno.badFileDescriptor`. So does
+    /// removing the stream from its loop, scheduling it on a queue, or, when the next event comes, setting
+    /// its delegate; but not if the stream is of a regular file, which is scheduled on no loop. If another
+    /// hand-off owns the stream, this one fails with `Errno.resourceBusy`. If Dispatch cannot start a worker
+    /// for lack of descriptors or threads, it fails with that `Errno`.
+    ///
+    /// The stream is removed from its run loops and its queue, and its delegate receives no more events.
+    /// Until the hand-off completes, the stream cannot be scheduled on another loop or queue.
+    ///
+    /// If the loop's thread ends first, the hand-off is cancelled, and its closures are released without
+    /// having been called. Either closure may run the loop: reading goes on meanwhile, but neither closure is
+    /// called.
+    ///
+    /// - Parameters:
+    ///   - modes: The modes of the loop in which the stream is read and the closures are called. They are not
+    ///     empty until the completion.
+    ///   - progress: Called on the loop's thread: about a hundred times in all when the size is known, and at
+    ///     most fifty times a second.
+    ///   - completion: Called on the loop's thread, once.
+    /// - Precondition: Called once, on the thread that created the hand-off, with at least one mode.
+    public func start(
+        inModes modes: [RunLoop.Mode] = [.default], progress: ((HandoffProgress) -> Void)? = nil,
+        completion: @escaping (Report) -> Void
+    ) {
+        precondition(!modes.isEmpty, "ChunkHandoff.start(inModes:) needs at least one mode")
+        guard let stream = stream.withLock({ $0.take() }) else {
+            preconditionFailure("ChunkHandoff.start(inModes:) must be called only once")
+        }
+        let reader = ChunkReader(stream.value, worker, progress: progress) { [output] conclusion in
+            if let output = output.take() { completion(Report(conclusion, output)) }
+        }
+        reader.start(on: home, modes)
+    }
+
+    /// Ends the hand-off after the processor's current call. May be called from any thread at any time,
+    /// repeatedly, and by the processor.
+    ///
+    /// It does not wait, and neither a current call nor a suspended or busy queue delays the completion.
+    /// Bytes in flight are not processed. The completion reports ``HandoffReport/Ending/cancelled`` and the
+    /// number of processed bytes.
+    public func cancel() { worker.cancel() }
+
+    /// Stops calling the processor and reading the stream until ``resume()``, so that a consumer without room
+    /// for more output can stop the input. May be called from any thread at any time, even before the start.
+    ///
+    /// Calls don't nest: one ``resume()`` is enough. It does not wait: a call of the processor, or a read,
+    /// that is under way or about to begin goes on. Chunks that have been read wait, at most the
+    /// ``HandoffLimits/bytesInFlight``, and so do the stream's end and its errors; but the hand-off leaves
+    /// the queue of its ``HandoffLimits/budget``.
+    ///
+    /// ``cancel()`` completes a suspended hand-off at once; suspending has no effect after that. Releasing
+    /// the last reference to a suspended hand-off cancels it.
+    public func suspend() { worker.suspend() }
+
+    /// Resumes a suspended hand-off; does nothing to others. From any thread.
+    public func resume() { worker.resume() }
+}
+
+extension HandoffReport {
+    fileprivate init(_ conclusion: HandoffFlow.Conclusion, _ output: Output) {
+        ending =
+            switch conclusion.fault {
+            case nil: conclusion.isCancelled ? .cancelled : .finished
+            case is StopProcessing: conclusion.isCancelled ? .cancelled : .stopped
+            case let fault?: .failed(fault)
+            }
+        byteCount = conclusion.byteCount
+        self.output = output
+    }
+}
+
+/// Keeps a processor's output for the completion.
+private final class OutputSlot<Output: Sendable>: Sendable {
+    private let output = Mutex<Output?>(nil)
+
+    func put(_ output: Output) { self.output.withLock { $0 = output } }
+
+    func take() -> Output? { output.withLock { $0.take() } }
+}
+
+private final class ProcessorBox<Processor: ChunkProcessor>: AnyProcessor {
+    private var processor: Processor
+    private let slot: OutputSlot<Processor.Output>
+
+    init(_ processor: Processor, _ slot: OutputSlot<Processor.Output>) {
+        self.processor = processor
+        self.slot = slot
+    }
+
+    func process(_ chunk: RawSpan) throws { try processor.process(chunk) }
+
+    func finish() throws { try processor.finish() }
+
+    func storeOutput() { slot.put(processor.output) }
+}

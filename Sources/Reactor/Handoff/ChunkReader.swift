@@ -1,0 +1,159 @@
+import SystemPackage
+
+/// The loop's side of a hand-off: fills chunks from the stream, and calls the client's closures. Belongs to
+/// the loop's thread.
+final class ChunkReader {
+    private let stream: InputStream
+    private let worker: ChunkWorker
+    private let progress: ((HandoffProgress) -> Void)?
+    private let completion: (HandoffFlow.Conclusion) -> Void
+    /// Keeps the modes from being empty, and delivers the worker's updates. Nil once the hand-off has ended.
+    private var source: RunLoop.Source?
+    /// Checks the stream in each pass: one that ended before the hand-off, or was closed, delivers no event.
+    private var observer: RunLoop.Observer?
+    /// Whether the worker reads the stream, and finds its end and its errors itself.
+    private var isReadByWorker = false
+    /// Whether this hand-off owns the stream. False if another one does.
+    private var isOwner = false
+    /// Whether the stream has reported bytes that have not been read yet.
+    private var isReadable = false
+
+    init(
+        _ stream: InputStream, _ worker: ChunkWorker, progress: ((HandoffProgress) -> Void)?,
+        completion: @escaping (HandoffFlow.Conclusion) -> Void
+    ) {
+        self.stream = stream
+        self.worker = worker
+        self.progress = progress
+        self.completion = completion
+    }
+
+    func start(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
+        let receive = LoopOwned({ self.receive() }, on: loop)
+        let end = LoopOwned({ _ = self.end() }, on: loop)
+        // Cancelled by the end of the loop's thread, or by `end()`.
+        let source = RunLoop.Source(
+            cancelled: { _, _ in end.value() }, perform: { receive.value() })
+        self.source = source
+        for mode in modes { loop.add(source, forMode: mode) }
+        let announce = Callback {
+            source.signal()
+            loop.wakeUp()
+        }
+        begin(on: loop, modes, announce)
+        announce()  // a cancelled hand-off may have ended before it was connected
+    }
+
+    private func begin(on loop: RunLoop, _ modes: [RunLoop.Mode], _ announce: Callback) {
+        isOwner = stream.engine.handOver(to: loop)
+        guard isOwner else {
+            worker.connect(announce: announce, resumeReading: Callback {})
+            return worker.end(Errno.resourceBusy)
+        }
+        stream.open()
+        do throws(Errno) { try DispatchWorkers.prepare() } catch {
+            worker.connect(announce: announce, resumeReading: Callback {})
+            return worker.fail(error)
+        }
+        if let file = FileSource(stream) {
+            isReadByWorker = true
+            observeStream(on: loop, modes)
+            worker.connect(announce: announce, reading: file)
+        } else {
+            worker.connect(announce: announce, resumeReading: resumption(on: loop, modes))
+            observeStream(on: loop, modes)
+            schedule(on: loop, modes)
+        }
+    }
+
+    private func observeStream(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
+        let observer = RunLoop.Observer(for: .beforeTimers) { [weak self] _, _ in self?.checkStream() }
+        self.observer = observer
+        for mode in modes { loop.add(observer, forMode: mode) }
+    }
+
+    /// Continues reading. Posts a block instead of signalling the source, because a progress closure may run
+    /// the loop itself.
+    private func resumption(on loop: RunLoop, _ modes: [RunLoop.Mode]) -> Callback {
+        let resume = LoopOwned({ self.resume() }, on: loop)
+        let block = PostedBlock(modes: ModeSet(modes), isSource: false) { resume.value() }
+        return Callback { loop.inbox.post(block) }
+    }
+
+    private func schedule(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
+        _ = worker.beginReading()
+        stream.delegate = self
+        for mode in modes { stream.schedule(in: loop, forMode: mode) }
+    }
+
+    /// Receives the worker's latest update.
+    private func receive() {
+        let update = worker.takeUpdate()
+        if let latest = update.progress, source != nil { progress?(latest) }
+        if let conclusion = update.conclusion, end() { completion(conclusion) }
+    }
+
+    /// Releases the stream, the loop and the worker. Returns false if that has been done.
+    private func end() -> Bool {
+        guard let source else { return false }
+        self.source = nil
+        worker.cancel()
+        worker.disconnect()
+        observer?.invalidate()
+        observer = nil
+        if isOwner {
+            stream.engine.endHandoff()
+            stream.delegate = nil
+            stream.close()
+        }
+        source.invalidate()
+        return true
+    }
+
+    // MARK: Reading
+
+    private func resume() {
+        if source != nil, worker.beginReading() { fill() }
+    }
+
+    /// Reads the bytes that the stream has reported, if there is a chunk to read them into.
+    private func fill() {
+        guard isReadable else { return }
+        unsafe worker.fill { memory in
+            isReadable = false
+            let bytes = unsafe memory.bindMemory(to: UInt8.self)
+            return unsafe stream.read(bytes.baseAddress!, maxLength: bytes.count)
+        } fault: {
+            stream.streamError ?? Errno.badFileDescriptor
+        }
+    }
+
+    private func checkStream() {
+        switch stream.streamStatus {
+        case .closed: worker.end(Errno.badFileDescriptor)
+        case _ where isReadByWorker: break
+        case .error: worker.end(stream.streamError ?? Errno.ioError)
+        case .atEnd: worker.end()
+        default: if hasLostStream { worker.end(Errno.badFileDescriptor) }
+        }
+    }
+
+    /// Whether other code has removed the stream from its loop, or has set another delegate. A subclass may
+    /// schedule itself, and call its delegate, in its own way.
+    private var hasLostStream: Bool {
+        type(of: stream) == InputStream.self && !stream.engine.delivers(to: self)
+    }
+}
+
+extension ChunkReader: StreamDelegate {
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        switch eventCode {
+        case .hasBytesAvailable:
+            isReadable = true
+            fill()
+        case .endEncountered: worker.end()
+        case .errorOccurred: worker.end(stream.streamError ?? Errno.ioError)
+        default: break
+        }
+    }
+}

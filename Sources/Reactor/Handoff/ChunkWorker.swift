@@ -1,0 +1,157 @@
+import Dispatch
+import Synchronization
+import SystemPackage
+
+/// The worker's side of a hand-off: calls the processor on the client's queue, and reads files itself.
+///
+/// It occupies the queue only while there is work, with one job at a time, so that chunks stay in order on a
+/// concurrent queue too. A job yields after some chunks, so that several streams share a serial queue.
+final class ChunkWorker: Sendable {
+    private let flow: Mutex<HandoffFlow>
+    private let chunkSize: Int
+    private let queue: DispatchQueue
+    /// Nil once the hand-off has ended. Locked while the processor is called, and not while a file is read.
+    private let processor: Mutex<(any AnyProcessor)?>
+
+    init(_ processor: sending any AnyProcessor, on queue: DispatchQueue, _ limits: HandoffLimits) {
+        flow = Mutex(HandoffFlow(limits))
+        chunkSize = limits.chunkSize
+        self.queue = queue
+        self.processor = Mutex(processor)
+    }
+
+    /// Changes the flow, then performs the effects with nothing locked.
+    @discardableResult
+    private func update<Answer: ~Copyable & Sendable>(
+        _ change: (inout HandoffFlow, inout HandoffFlow.Effects) -> Answer
+    ) -> Answer {
+        var effects = HandoffFlow.Effects()
+        let answer = flow.withLock { change(&$0, &effects) }
+        for callback in effects.callbacks { callback() }
+        if effects.callsWorker { enqueue() }
+        return answer
+    }
+
+    // MARK: From the loop
+
+    /// Connects the worker to its loop, which reads the stream.
+    func connect(announce: Callback, resumeReading: Callback) {
+        flow.withLock {
+            $0.connect(HandoffFlow.LoopCallbacks(announce: announce, resumeReading: resumeReading))
+        }
+    }
+
+    /// Connects the worker to its loop, and starts to read `source`.
+    func connect(announce: Callback, reading source: FileSource) {
+        connect(announce: announce, resumeReading: Callback { [self] in update { $0.callWorker(&$1) } })
+        update { $0.start(source, &$1) }
+    }
+
+    func disconnect() {
+        let callbacks = flow.withLock { $0.disconnect() }
+        withExtendedLifetime(callbacks) {}  // released with nothing locked
+    }
+
+    /// From any thread.
+    var progress: HandoffProgress { flow.withLock { $0.progress } }
+
+    func takeUpdate() -> HandoffFlow.Update { flow.withLock { $0.takeUpdate() } }
+
+    // MARK: From the reader
+
+    func beginReading() -> Bool { flow.withLock { $0.beginReading() } }
+
+    /// Fills a chunk by `read` and passes it on. If there is no chunk to fill, the reader becomes idle. Zero
+    /// bytes mean the stream's end, and a negative result an error.
+    func fill(_ read: (UnsafeMutableRawBufferPointer) -> Int, fault: () -> any Error) {
+        guard var chunk = flow.withLock({ $0.takeFree() }) else { return }
+        let fault = unsafe chunk.fill(upTo: chunkSize, read) < 0 ? fault() : nil
+        update { $0.put(chunk.take(), fault, &$1) }
+    }
+
+    func end(_ fault: (any Error)? = nil) { update { $0.end(fault, &$1) } }
+
+    // MARK: From any thread
+
+    /// The worker finishes the current call, and makes no more.
+    func cancel() {
+        // Concluded on another thread: the processor is the client's code, which may take a lock that the
+        // caller holds.
+        if update({ $0.cancel(&$1) }) { DispatchWorkers.run { [self] in conclude(nil) } }
+    }
+
+    /// Ends the hand-off with `fault` before anything is read, because Dispatch cannot start a worker.
+    ///
+    /// On a new thread, or on the caller's if none can be created.
+    func fail(_ fault: Errno) {
+        do throws(Errno) {
+            _ = try JoinableThread(name: "work") { [self] in conclude(fault) }
+        } catch {
+            conclude(fault)
+        }
+    }
+
+    /// Both sides finish what they are doing, and begin nothing new.
+    func suspend() { update { $0.suspend(&$1) } }
+
+    func resume() { update { $0.resume(&$1) } }
+
+    /// Ends a suspended hand-off that nothing can resume any more.
+    func abandon() { if flow.withLock({ $0.isSuspended }) { cancel() } }
+
+    // MARK: On the queue
+
+    private func enqueue() { queue.async { [self] in work() } }
+
+    private func work() {
+        var next = update { $0.beginWork(&$1) }
+        while true {
+            switch consume next {
+            case .read(var chunk, let source): next = read(&chunk, from: source)
+            case .process(var chunk, let source):
+                source?.claim(chunk)
+                next = process(&chunk)
+            case .finish(let fault): return conclude(fault)
+            case .yield: return enqueue()
+            case .idle: return
+            }
+        }
+    }
+
+    private func read(_ chunk: inout Chunk, from source: FileSource) -> HandoffFlow.Step {
+        let fault = source.fill(&chunk, upTo: chunkSize)
+        return update { $0.takeRead(chunk.take(), fault, &$1) }
+    }
+
+    private func process(_ chunk: inout Chunk) -> HandoffFlow.Step {
+        var fault: (any Error)?
+        do {
+            try processor.withLock { processor in try chunk.withBytes { try processor?.process($0) } }
+        } catch { fault = error }
+        let count = chunk.byteCount
+        chunk.freeIfReserved()
+        return update { $0.takeProcessed(chunk.take(), count, fault, &$1) }
+    }
+
+    /// Finishes the processor, unless there was an error, and releases it before the loop is notified: its
+    /// resources are free when the completion is called. A second call does nothing.
+    private func conclude(_ fault: (any Error)?) {
+        update { $0.close(&$1) }
+        guard let last = processor.withLock({ $0.take() }) else { return }
+        var fault = fault
+        if fault == nil, !flow.withLock({ $0.isCancelled }) {
+            do { try last.finish() } catch { fault = error }
+        }
+        last.storeOutput()
+        _ = consume last
+        update { [fault] in $0.conclude(fault, &$1) }
+    }
+}
+
+/// A processor of any type. A generic worker would look up the type's metadata for each chunk.
+protocol AnyProcessor: AnyObject {
+    func process(_ chunk: RawSpan) throws
+    func finish() throws
+    /// Stores the output for the completion.
+    func storeOutput()
+}

@@ -1,0 +1,339 @@
+/// The state that the threads of a hand-off share: the chunks, the state of each side, and how the hand-off
+/// ends.
+///
+/// Pure: every event is a method, called under the hand-off's lock. It returns the worker's next step, and
+/// adds to ``Effects`` what the caller performs after unlocking.
+///
+/// The worker reads a file itself, one chunk at a time. The loop reads everything else, and chunks queue in
+/// between: an idle worker is called for the first one, and the reader resumes when half of the chunks are
+/// free, so that neither wakes the other for every chunk.
+struct HandoffFlow: Sendable {
+    /// The state of the worker: idle, on its way to the queue, reading a file, in the processor, or ended.
+    private enum Worker { case idle, called, reading, processing, over }
+
+    /// The worker's next step.
+    enum Step: ~Copyable, Sendable {
+        case read(Chunk, FileSource)
+        /// Process a chunk. If the worker reads a file, the chunk is from that source.
+        case process(Chunk, FileSource?)
+        case finish((any Error)?)
+        /// Let other work on the queue run first.
+        case yield
+        /// Wait to be called again.
+        case idle
+    }
+
+    /// What the caller does after unlocking.
+    struct Effects: ~Copyable {
+        var callsWorker = false
+        fileprivate(set) var callbacks: [Callback] = []
+        /// Memory to free, which may make room in a budget for other hand-offs.
+        fileprivate var dropped: [Chunk] = []
+    }
+
+    /// Callbacks to the loop, until its side has ended.
+    struct LoopCallbacks: Sendable {
+        /// Has the loop take the latest update.
+        let announce: Callback
+        /// Has the loop read again.
+        let resumeReading: Callback
+    }
+
+    /// How the hand-off has ended.
+    struct Conclusion: Sendable {
+        let fault: (any Error)?
+        let isCancelled: Bool
+        let byteCount: Int
+    }
+
+    struct Update: Sendable {
+        let progress: HandoffProgress?
+        let conclusion: Conclusion?
+    }
+
+    /// How many chunks one job processes before it yields to other work on the queue.
+    private static let chunksPerJob = 64
+
+    let limits: HandoffLimits
+    private var loopCallbacks: LoopCallbacks?
+    /// The file that the worker reads; nil if the loop reads.
+    private var source: FileSource?
+
+    private var free: [Chunk] = []
+    /// The chunks that wait for the worker, in order.
+    private var full: [Chunk] = []
+    /// How many chunks there are, including those that are being filled or processed.
+    private var chunkCount = 0
+    /// The request that waits in the budget's queue, if there was no room.
+    private var request: BudgetQueue.RequestID?
+
+    private var worker = Worker.idle
+    private var chunksLeft = 0
+    private var isReaderIdle = true
+    private(set) var isSuspended = false
+    /// Whether no more chunks will come.
+    private var isEnded = false
+    private(set) var isCancelled = false
+    private var fault: (any Error)?
+
+    private var tracker = ProgressTracker()
+    private var conclusion: Conclusion?
+
+    init(_ limits: HandoffLimits) {
+        precondition(
+            limits.chunkSize > 0, "HandoffLimits.chunkSize must be positive (it is \(limits.chunkSize))")
+        self.limits = limits
+    }
+
+    var progress: HandoffProgress { tracker.progress }
+
+    /// What the loop has not received yet.
+    mutating func takeUpdate() -> Update {
+        Update(progress: tracker.takeProgress(), conclusion: conclusion.take())
+    }
+}
+
+// MARK: - The loop's side
+
+extension HandoffFlow {
+    mutating func connect(_ callbacks: LoopCallbacks) { loopCallbacks = callbacks }
+
+    /// Removes the callbacks, which the caller releases after unlocking.
+    mutating func disconnect() -> LoopCallbacks? { loopCallbacks.take() }
+
+    /// Has the worker read `source`.
+    mutating func start(_ source: FileSource, _ effects: inout Effects) {
+        self.source = source
+        tracker.expect(source.expectedByteCount)
+        callWorker(&effects)
+    }
+
+    /// Makes the reader busy. Returns false if it is already, or has no more to read.
+    mutating func beginReading() -> Bool {
+        guard isReaderIdle, !isEnded else { return false }
+        isReaderIdle = false
+        return true
+    }
+
+    /// A chunk to fill; or nil, and the reader becomes idle.
+    mutating func takeFree() -> Chunk? {
+        if !isEnded, !isSuspended, let chunk = makeRoom() { return chunk }
+        isReaderIdle = true
+        return nil
+    }
+
+    /// Queues a filled chunk. An empty one ends the stream, with `fault` if it failed.
+    mutating func put(_ chunk: Chunk, _ fault: (any Error)?, _ effects: inout Effects) {
+        if chunk.byteCount > 0, !isEnded {
+            full.append(chunk)
+            callWorker(&effects)
+        } else {
+            giveBack(chunk, &effects)
+            if chunk.byteCount == 0 { end(fault, &effects) }
+        }
+    }
+
+    /// Ends the stream, after the chunks in the queue. Only the first end counts.
+    mutating func end(_ fault: (any Error)?, _ effects: inout Effects) {
+        guard !isEnded else { return }
+        (isEnded, self.fault) = (true, fault)
+        cancelRequest(&effects)
+        callWorker(&effects)
+    }
+}
+
+// MARK: - The worker's side
+
+extension HandoffFlow {
+    mutating func beginWork(_ effects: inout Effects) -> Step {
+        guard worker == .called else { return .idle }
+        chunksLeft = Self.chunksPerJob
+        return nextStep(&effects)
+    }
+
+    /// Queues a chunk that the worker has read, as ``put(_:_:_:)`` does. The hand-off may have been cancelled
+    /// meanwhile.
+    mutating func takeRead(_ chunk: Chunk, _ fault: (any Error)?, _ effects: inout Effects) -> Step {
+        put(chunk, fault, &effects)
+        return worker == .over ? .idle : nextStep(&effects)
+    }
+
+    /// Takes back a chunk that has been processed, or that the processor threw `fault` in.
+    mutating func takeProcessed(
+        _ chunk: Chunk, _ count: Int, _ fault: (any Error)?, _ effects: inout Effects
+    ) -> Step {
+        giveBack(chunk, &effects)
+        if fault == nil, tracker.add(count, at: { Deadline.now.uptimeNanoseconds }) { announce(&effects) }
+        chunksLeft -= 1
+        if let fault { return .finish(fault) }
+        return nextStep(&effects)
+    }
+
+    private mutating func nextStep(_ effects: inout Effects) -> Step {
+        if isSuspended { return stop() }
+        worker = .processing
+        if isCancelled { return .finish(nil) }
+        if chunksLeft == 0 {
+            worker = .called
+            return .yield
+        }
+        if !full.isEmpty { return .process(full.removeFirst(), source) }
+        if isEnded { return .finish(fault) }
+        guard let source, let chunk = makeRoom() else { return stop() }
+        worker = .reading
+        return .read(chunk, source)
+    }
+
+    private mutating func stop() -> Step {
+        worker = .idle
+        return .idle
+    }
+
+    /// Ends the flow, when the worker has no more to do.
+    mutating func close(_ effects: inout Effects) {
+        (isEnded, worker) = (true, .over)
+        effects.dropped += full + free
+        (full, free) = ([], [])
+        cancelRequest(&effects)
+    }
+
+    /// Records how the hand-off has ended, after the processor has been released.
+    mutating func conclude(_ fault: (any Error)?, _ effects: inout Effects) {
+        conclusion = Conclusion(fault: fault, isCancelled: isCancelled, byteCount: progress.byteCount)
+        announce(&effects)
+    }
+
+    private func announce(_ effects: inout Effects) {
+        if let loopCallbacks { effects.callbacks.append(loopCallbacks.announce) }
+    }
+}
+
+// MARK: - Suspending and cancelling, from any thread
+
+extension HandoffFlow {
+    mutating func suspend(_ effects: inout Effects) {
+        guard !isCancelled else { return }
+        isSuspended = true
+        cancelRequest(&effects)
+    }
+
+    mutating func resume(_ effects: inout Effects) {
+        guard isSuspended else { return }
+        isSuspended = false
+        if !full.isEmpty || isEnded || source != nil { callWorker(&effects) }
+        if source == nil, isReaderIdle, !isEnded { resumeReading(&effects) }
+    }
+
+    /// Drops the chunks that have not been processed. Returns true if the processor is not being called, and
+    /// won't be: the caller then concludes the hand-off, and waits neither for a queue nor for a read.
+    mutating func cancel(_ effects: inout Effects) -> Bool {
+        effects.dropped += full
+        full = []
+        (isEnded, isCancelled, isSuspended, fault) = (true, true, false, nil)
+        cancelRequest(&effects)
+        guard worker != .processing, worker != .over else { return false }
+        worker = .over
+        return true
+    }
+}
+
+// MARK: - Chunks
+
+extension HandoffFlow {
+    /// A chunk, if the limits and the budget allow one more in flight; otherwise a request waits in the
+    /// budget's queue.
+    private mutating func makeRoom() -> Chunk? {
+        if let chunk = free.popLast() { return chunk }
+        guard chunkCount < limits.chunkCount else { return nil }
+        guard let budget = limits.budget else {
+            chunkCount += 1
+            return Chunk()
+        }
+        guard let reservation = reserve(of: budget) else { return nil }
+        chunkCount += 1
+        return Chunk(reservation)
+    }
+
+    private mutating func reserve(of budget: ByteBudget) -> ByteReservation? {
+        if let request {
+            let reservation = budget.claim(request)
+            if reservation != nil { self.request = nil }
+            return reservation
+        }
+        guard let loopCallbacks else { return nil }
+        switch budget.reserve(limits.chunkSize, orCall: loopCallbacks.resumeReading) {
+        case .reserved(let reservation): return reservation
+        case .queued(let request):
+            self.request = request
+            return nil
+        }
+    }
+
+    /// Takes a chunk back to reuse it. With a budget, or after the end, it is dropped.
+    private mutating func giveBack(_ chunk: Chunk, _ effects: inout Effects) {
+        if limits.budget == nil, worker != .over {
+            free.append(chunk)
+        } else {
+            chunkCount -= 1
+            effects.dropped.append(chunk)
+        }
+        let unused = limits.chunkCount - chunkCount + free.count
+        guard source == nil, isReaderIdle, !isEnded, !isSuspended, request == nil else { return }
+        if unused * 2 >= limits.chunkCount { resumeReading(&effects) }
+    }
+
+    private mutating func cancelRequest(_ effects: inout Effects) {
+        guard let request = request.take() else { return }
+        effects.callbacks += limits.budget?.cancel(request) ?? []
+    }
+
+    private func resumeReading(_ effects: inout Effects) {
+        if let loopCallbacks { effects.callbacks.append(loopCallbacks.resumeReading) }
+    }
+
+    mutating func callWorker(_ effects: inout Effects) {
+        guard worker == .idle, !isSuspended else { return }
+        worker = .called
+        effects.callsWorker = true
+    }
+}
+
+/// Counts processed bytes, and decides when to report progress: a hundred times in all, or fifty times a
+/// second, whichever is less.
+struct ProgressTracker: Sendable {
+    /// 20 ms: faster than a person sees, and rare enough not to load the loop.
+    private static let leastInterval: Int64 = 20_000_000
+
+    private var byteCount = 0
+    private var expectedByteCount: Int?
+    /// The next report is due at this many bytes, and not before this time.
+    private var nextByteCount = 0
+    private var nextTime = Int64.min
+    private var pending: HandoffProgress?
+
+    var progress: HandoffProgress {
+        HandoffProgress(byteCount: byteCount, expectedByteCount: expectedByteCount)
+    }
+
+    /// Sets the stream's size. Zero means unknown: procfs reports it for files that it generates while they
+    /// are read.
+    mutating func expect(_ byteCount: Int?) { expectedByteCount = byteCount == 0 ? nil : byteCount }
+
+    /// Adds processed bytes. Returns whether a report is due.
+    mutating func add(_ count: Int, at clock: () -> Int64) -> Bool {
+        byteCount += count
+        if let expected = expectedByteCount, byteCount > expected {
+            expectedByteCount = nil  // the file has grown by an unknown amount
+        }
+        guard count > 0, byteCount >= nextByteCount else { return false }
+        nextByteCount = byteCount + (expectedByteCount ?? 0) / 100
+        let now = clock()
+        guard now >= nextTime else { return false }
+        nextTime = now + Self.leastInterval
+        pending = progress
+        return true
+    }
+
+    /// The progress to report, once.
+    mutating func takeProgress() -> HandoffProgress? { pending.take() }
+}

@@ -1,0 +1,22 @@
+import Synchronization
+
+/// A value that one thread sets, once, and other threads wait for.
+package final class OneShot<Value: Sendable>: Sendable {
+    private let value = Mutex<Value?>(nil)
+    private let changed = Condition()
+
+    package init() {}
+
+    package func set(_ value: Value) {
+        self.value.withLock { $0 = value }
+        changed.broadcast()
+    }
+
+    package func wait() -> Value {
+        while true {
+            let generation = changed.generation
+            if let value = value.withLock({ $0 }) { return value }
+            changed.wait(after: generation)
+        }
+    }
+}

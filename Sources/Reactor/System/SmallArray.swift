@@ -1,0 +1,54 @@
+/// An array that nearly always has one element, which it stores inline.
+struct SmallArray<Element> {
+    private(set) var first: Element?
+    private var others: [Element] = []
+
+    init() {}
+
+    init(_ first: Element?, _ others: [Element]) { (self.first, self.others) = (first, others) }
+
+    var isEmpty: Bool { first == nil }
+
+    var hasOthers: Bool { !others.isEmpty }
+
+    mutating func append(_ element: Element) {
+        if first == nil { first = element } else { others.append(element) }
+    }
+
+    mutating func removeAll(where isUnwanted: (Element) -> Bool) {
+        others.removeAll(where: isUnwanted)
+        if let element = first, isUnwanted(element) { first = others.popLast() }
+    }
+
+    /// Removes and returns an element for which `isWanted` returns true.
+    mutating func takeFirst(where isWanted: (Element) -> Bool) -> Element? {
+        if let element = first, isWanted(element) {
+            first = others.popLast()
+            return element
+        }
+        return others.firstIndex(where: isWanted).map { others.remove(at: $0) }
+    }
+
+    /// Changes an element for which `isWanted` returns true; nil if there is none.
+    @inline(__always)
+    mutating func update<Result>(
+        where isWanted: (Element) -> Bool, _ change: (inout Element) -> Result
+    ) -> Result? {
+        guard let element = first else { return nil }
+        if isWanted(element) { return change(&first!) }
+        return others.firstIndex(where: isWanted).map { change(&others[$0]) }
+    }
+}
+
+extension SmallArray: Sequence {
+    func makeIterator() -> Iterator { Iterator(first: first, others: others[...]) }
+
+    struct Iterator: IteratorProtocol {
+        fileprivate var first: Element?
+        fileprivate var others: ArraySlice<Element>
+
+        mutating func next() -> Element? { first.take() ?? others.popFirst() }
+    }
+}
+
+extension SmallArray: Sendable where Element: Sendable {}

@@ -1,0 +1,68 @@
+import Glibc
+
+/// A growable array with one owner.
+///
+/// It grows with realloc(3), which moves large arrays without copying them. It also needs no generic class that the
+/// runtime would have to instantiate: a program's first `Array` of a type touches some 600 KB of the runtime's pages.
+///
+/// `@safe`: the first `count` elements of the storage are initialized, indices are checked, and elements are moved as bits,
+/// which is right for every type without weak references.
+@safe
+struct UniqueArray<Element>: ~Copyable {
+    private var storage: UnsafeMutablePointer<Element>?
+    private var capacity = 0
+    private(set) var count = 0
+
+    init() {}
+
+    deinit {
+        unsafe storage?.deinitialize(count: count)
+        unsafe free(storage)
+    }
+
+    var isEmpty: Bool { count == 0 }
+    var indices: Range<Int> { 0..<count }
+    var first: Element? { isEmpty ? nil : self[0] }
+
+    /// The elements' address, valid until the array next grows. The array must not be empty; bounds are not checked.
+    @unsafe var start: UnsafeMutablePointer<Element> {
+        @inline(__always) mutating get { unsafe storage.unsafelyUnwrapped }
+    }
+
+    subscript(index: Int) -> Element {
+        @inline(__always) unsafeAddress { unsafe UnsafePointer(place(of: index)) }
+        @inline(__always) unsafeMutableAddress { unsafe place(of: index) }
+    }
+
+    @inline(__always)
+    private func place(of index: Int) -> UnsafeMutablePointer<Element> {
+        precondition(UInt(bitPattern: index) < UInt(bitPattern: count), "no such element")
+        return unsafe storage.unsafelyUnwrapped + index
+    }
+
+    mutating func append(_ element: consuming Element) {
+        if count == capacity { grow() }
+        unsafe (storage.unsafelyUnwrapped + count).initialize(to: element)
+        count += 1
+    }
+
+    mutating func removeLast() -> Element {
+        precondition(count > 0, "nothing to remove")
+        count -= 1
+        return unsafe (storage.unsafelyUnwrapped + count).move()
+    }
+
+    mutating func removeAll() {
+        unsafe storage?.deinitialize(count: count)
+        count = 0
+    }
+
+    @inline(never)
+    private mutating func grow() {
+        let wanted = max(4, capacity * 2)
+        let (bytes, isTooMany) = wanted.multipliedReportingOverflow(by: MemoryLayout<Element>.stride)
+        guard !isTooMany, let memory = unsafe realloc(storage, bytes) else { fatalError("out of memory") }
+        unsafe storage = memory.assumingMemoryBound(to: Element.self)
+        capacity = wanted
+    }
+}

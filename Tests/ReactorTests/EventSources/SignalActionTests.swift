@@ -1,0 +1,153 @@
+import Glibc
+import Reactor
+import Synchronization
+import SystemPackage
+import Testing
+
+/// What happens to the process's own action for a signal, before, while and after it is caught.
+@Suite(.serialized) struct SignalActionTests {
+    @Test func `the last cancel restores the action that the first source found`() async throws {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(4)
+            Glibc.signal(signal, SIG_IGN)
+            let sources = try (0..<3).map { _ in try SignalSource(signal) { _, _ in } }
+            for source in sources {
+                #expect(!isIgnored(signal))
+                source.cancel()
+                source.cancel()
+            }
+            #expect(isIgnored(signal))
+            let again = try SignalSource(signal) { _, _ in }
+            #expect(!isIgnored(signal))
+            again.cancel()
+            #expect(isIgnored(signal))
+        }
+    }
+
+    @Test func `an action that other code installs meanwhile stays`() async throws {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(5)
+            let source = try SignalSource(signal) { _, _ in }
+            Glibc.signal(signal, SIG_IGN)
+            source.cancel()
+            #expect(isIgnored(signal))
+        }
+    }
+
+    @Test func `a source catches its signal though other code has ignored it beside another source`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(9)
+            let first = try SignalSource(signal) { _, _ in }
+            Glibc.signal(signal, SIG_IGN)
+            var count = 0
+            let second = try SignalSource(signal) { _, deliveries in count += deliveries }
+            try RunLoop.current.add(second, forMode: .default)
+            deliver(signal)
+            RunLoop.current.poll()
+            #expect(count == 1)
+            first.cancel()
+            second.cancel()
+            #expect(isIgnored(signal))
+        }
+    }
+
+    @Test func `adding a source to a loop catches the signal though other code has ignored it meanwhile`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(10)
+            var count = 0
+            let source = try SignalSource(signal) { _, deliveries in count += deliveries }
+            Glibc.signal(signal, SIG_IGN)
+            try RunLoop.current.add(source, forMode: .default)
+            deliver(signal)
+            RunLoop.current.poll()
+            #expect(count == 1)
+            Glibc.signal(signal, SIG_IGN)
+            deliver(signal)
+            try RunLoop.current.add(source, forMode: .tracking)
+            deliver(signal)
+            RunLoop.current.poll()
+            #expect(count == 2)
+            source.cancel()
+            #expect(isIgnored(signal))
+        }
+    }
+
+    @Test func `the action that is restored is the last that other code had installed`() async throws {
+        try await onItsOwnThread {
+            let signal = realTimeSignal(11)
+            Glibc.signal(signal, SIG_IGN)
+            let first = try SignalSource(signal) { _, _ in }
+            Glibc.signal(signal, SIG_DFL)
+            let second = try SignalSource(signal) { _, _ in }
+            for source in [first, second] { source.cancel() }
+            #expect(!isIgnored(signal))
+        }
+    }
+
+    @Test func `after a handler has cancelled its source, the signal does what it did before`() async {
+        await #expect(processExitsWith: .signal(SIGTERM)) {
+            let source = try SignalSource(SIGTERM) { source, _ in
+                source.cancel()
+                deliver(SIGTERM)
+            }
+            try RunLoop.current.add(source, forMode: .default)
+            deliver(SIGTERM)
+            RunLoop.current.run(in: .default)
+        }
+    }
+
+    @Test func `a loop that ends with its thread frees its sources and their signals`() async throws {
+        let signal = realTimeSignal(8)
+        let freed = Answer<Bool>()
+        let held = Shared<Bool?>(nil)
+        Glibc.signal(signal, SIG_IGN)
+        try await onItsOwnThread {
+            let source = try makeSource(signal, AtEnd { freed.give(true) })
+            try RunLoop.current.add(source, forMode: .common)
+            held.value = isIgnored(signal)
+        }
+        #expect(freed.wait())
+        #expect(held.value == false)
+        while !isIgnored(signal) { sched_yield() }  // the subscription ends just after its handler
+    }
+
+    @Test func `subscribing under a storm of signals neither loses one's own nor opens descriptors`() async {
+        await #expect(processExitsWith: .success) { try await onItsOwnThread(weatherStorm) }
+    }
+}
+
+/// A thread sends two signals as fast as it can while this one subscribes and cancels.
+@Sendable private func weatherStorm() throws {
+    let (noise, wanted) = (SIGUSR1, realTimeSignal(1))
+    for signal in [noise, wanted] { Glibc.signal(signal, SIG_IGN) }
+    let over = Shared(false)
+    let storm = try JoinableThread(name: "storm") {
+        while !over.value {
+            kill(getpid(), noise)
+            kill(getpid(), wanted)
+        }
+    }
+    let loop = RunLoop.current
+    var descriptors = 0
+    for round in 0..<300 {
+        var calls = 0
+        let sources = try (0..<3).map { index in
+            try SignalSource(index == 0 ? wanted : noise) { source, count in
+                #expect(count > 0)
+                calls += 1
+                source.cancel()
+            }
+        }
+        for source in sources { try loop.add(source, forMode: .default) }
+        #expect(loop.run(in: .default, until: .minutesAway) == .finished)
+        #expect(calls == 3)
+        if round == 10 { descriptors = ownDescriptors() }
+    }
+    #expect(ownDescriptors() == descriptors)
+    over.value = true
+    storm.join()
+}
