@@ -67,6 +67,7 @@ let package = Package(
                 "Reactor",
                 "ReactorCoreFoundation",
                 "ReactorTestSupport",
+                "async-main-probe",
                 "main-loop-probe",
                 system,
             ],
@@ -93,6 +94,14 @@ let package = Package(
             name: "main-loop-probe",
             dependencies: ["CReactorTestSupport", "Reactor", system],
             path: "Tests/MainLoopProbe",
+            swiftSettings: testSettings
+        ),
+        // The same with an asynchronous main.
+        .executableTarget(
+            name: "async-main-probe",
+            dependencies: ["Reactor"],
+            path: "Tests/AsyncMainProbe",
+            packageAccess: false,
             swiftSettings: testSettings
         ),
         .executableTarget(

@@ -34,6 +34,10 @@ let scenarios: [String: () throws -> Void] = [
     "descriptors of modes": descriptorsOfModes,
     "left in modes": leftInModes,
     "left in loops": leftInLoops,
+    "main actor in callbacks": mainActorInCallbacks,
+    "asynchronous work": runsAsynchronousWork,
+    "asynchronous work and a nested run": endsOnlyItsActivation,
+    "cancelled by a signal": cancelledBySignal,
 ]
 
 setvbuf(stdout, nil, _IONBF, 0)

@@ -23,7 +23,7 @@ extension RunLoop.Core {
 
     // MARK: Blocks
 
-    /// Runs the blocks that have been posted so far; true if one of them counts as a source.
+    /// Runs the jobs, and the blocks that have been posted so far; true if one of them counts as a source.
     @inline(__always)
     func runBlocks(_ mode: RunLoop.RunningMode) -> Bool {
         collect()
@@ -32,10 +32,12 @@ extension RunLoop.Core {
 
     @inline(never)
     private func runPendingBlocks(_ mode: RunLoop.RunningMode) -> Bool {
+        var handled = !waitingExecutors.isEmpty && runJobs(mode)
+        guard mode.blockCount > 0 else { return handled }
         var batch: [BlockQueue.Entry] = []
         swap(&batch, &spareBatch)
         takeBlocks(mode, into: &batch)
-        let handled = run(&batch)
+        handled = run(&batch) || handled
         batch.removeAll(keepingCapacity: batch.capacity <= BlockQueue.keptCapacity)
         if spareBatch.capacity < batch.capacity { swap(&batch, &spareBatch) }
         return handled

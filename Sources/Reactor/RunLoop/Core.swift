@@ -32,6 +32,8 @@ extension RunLoop {
         var sharedBlocks = SharedBlocks()
         /// Storage that running blocks reuses; empty while a sweep uses it.
         var spareBatch: [BlockQueue.Entry] = []
+        /// The executors that have jobs to run.
+        var waitingExecutors: [RunLoop.Executor] = []
         /// What ends waits; made with the first mode's poller.
         var waker: Waker?
         /// The thread's timer slack (prctl(2)), in nanoseconds: the kernel may end a wait that much later.
@@ -141,6 +143,8 @@ extension RunLoop {
             inbox.collect(&contents)
             // In the order of posting, before a command collects in turn.
             for index in contents.blocks.indices { queue(&contents.blocks[index]) }
+            for executor in contents.executors { executor.receiveJobs(in: self) }
+            contents.executors.removeAll(keepingCapacity: true)
             commands.append(contentsOf: contents.commands)
             while nextCommand < commands.count {
                 nextCommand += 1
@@ -174,6 +178,7 @@ extension RunLoop {
         func end() {
             inbox.close()
             collect()
+            checkJobsFinished()
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) { release(timer) }
             for source in states.flatMap({ $0.sources.members }) {

@@ -14,6 +14,8 @@ final class Inbox: Sendable {
         var blocks: [PostedBlock] = []
         var commands: [Command] = []
         var signalled: [RunLoop.Source] = []
+        /// Those that other threads have given jobs.
+        var executors: [RunLoop.Executor] = []
     }
 
     /// The state of the outer activation, which an activation restores when it ends.
@@ -79,6 +81,13 @@ final class Inbox: Sendable {
     /// ended.
     func postSignal(of source: RunLoop.Source) -> Bool { add { $0.signalled.append(source) } }
 
+    /// Wakes the loop for jobs that wait in `executor`. False if the loop's thread has ended.
+    func noteJobs(of executor: RunLoop.Executor) -> Bool {
+        guard add({ $0.executors.append(executor) }) else { return false }
+        wakeUp()
+        return true
+    }
+
     func stop() {
         guard activations.load(ordering: .relaxed) > 0 else { return }
         stopRequested.store(true, ordering: .releasing)
@@ -120,6 +129,15 @@ final class Inbox: Sendable {
     }
 
     // MARK: From the loop's thread
+
+    /// How many activations are under way, one within the other.
+    var activationCount: Int { activations.load(ordering: .relaxed) }
+
+    /// Makes the loop, which is awake, go round once more before it sleeps.
+    func owePass() {
+        guard !wakeUpRequested.load(ordering: .relaxed) else { return }
+        _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
+    }
 
     /// Whether there is something to collect.
     var hasSomething: Bool { hasContents.load(ordering: .acquiring) }

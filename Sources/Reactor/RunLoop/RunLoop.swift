@@ -28,6 +28,8 @@ public final class RunLoop: Sendable {
     let inbox = Inbox()
     private let confined: LoopBound<Core>
     private let common: Mutex<ModeSet>
+    /// One for each set of modes that was asked for.
+    let executors = Mutex<[Executor]>([])
 
     /// Whether this is the main thread's loop. Known without ``main``, which is made by its first use, so that a child of
     /// fork(2) can still have one.

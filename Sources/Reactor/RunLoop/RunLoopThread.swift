@@ -18,6 +18,7 @@ public final class RunLoopThread: Sendable {
 
     private let keepAlive: RunLoop.Source
     private let thread: JoinableThread
+    private let ending: Ending
 
     /// Starts a thread, and returns when its loop exists.
     ///
@@ -27,27 +28,108 @@ public final class RunLoopThread: Sendable {
     /// - Throws: What pthread_create(3) does: `Errno.resourceTemporarilyUnavailable` when there are too
     ///   many threads.
     public init(name: String) throws(Errno) {
-        let keepAlive = RunLoop.Source {}
+        let (keepAlive, ending) = (RunLoop.Source {}, Ending())
         let ready = OneShot<RunLoop>()
         self.name = name
-        self.keepAlive = keepAlive
+        (self.keepAlive, self.ending) = (keepAlive, ending)
         thread = try JoinableThread(name: name) {
             let loop = RunLoop.current
             loop.add(keepAlive, forMode: .default)
             ready.set(loop)
             while !loop.inbox.isEndRequested { loop.run(in: .default) }
+            loop.core.finishJobs(in: .default)
             keepAlive.invalidate()
+            ending.finish()
         }
         runLoop = ready.wait()
     }
 
     /// Ends the loop after the callback under way, and waits until the thread has ended.
     ///
-    /// Blocks that were posted before run first; what is still scheduled is released. Further calls, also by several threads
-    /// at once, wait as well. Called on the thread itself it does not wait: the thread ends when the callback returns.
+    /// Blocks and jobs that were queued before run first; what is still scheduled is released. Further calls, also
+    /// by several threads at once, wait as well. Called on the thread itself it does not wait: the thread ends when
+    /// the callback returns.
+    ///
+    /// Tasks that prefer the thread's ``executor`` and calls of actors that live on it must have ended before: a
+    /// job that arrives later ends the process with a message. ``withRunLoopThread(name:_:)`` has the scope of
+    /// structured tasks.
     public func stop() {
-        runLoop.perform { [runLoop] in runLoop.inbox.stopOutermost() }
+        requestStop()
         if !runLoop.isCurrent { thread.join() }
+    }
+
+    /// The executor of the thread's loop in the common modes: for actors that live on the thread, and for
+    /// tasks that prefer it.
+    public var executor: RunLoop.Executor { runLoop.executor() }
+
+    private func requestStop() {
+        runLoop.perform { [runLoop] in runLoop.inbox.stopOutermost() }
+    }
+
+    /// As ``stop()``, without blocking the calling thread while the loop finishes.
+    nonisolated(nonsending) fileprivate func stopAndWait() async {
+        requestStop()
+        await ending.wait()
+        thread.join()
+    }
+
+    /// Lets one task wait until the loop has run for the last time.
+    private final class Ending: Sendable {
+        private enum State {
+            case running
+            case awaited(CheckedContinuation<Void, Never>)
+            case over
+        }
+        private let state = Mutex(State.running)
+
+        func finish() {
+            state.withLock { state in
+                if case .awaited(let waiter) = state { waiter.resume() }
+                state = .over
+            }
+        }
+
+        nonisolated(nonsending) func wait() async {
+            await withCheckedContinuation { waiter in
+                state.withLock { state in
+                    if case .over = state { return waiter.resume() }
+                    state = .awaited(waiter)
+                }
+            }
+        }
+    }
+}
+
+/// Calls `body` with a new thread that runs its loop, and ends the thread when `body` has returned or thrown.
+///
+/// ```swift
+/// try await withRunLoopThread(name: "network") { thread in
+///     let connection = Connection(on: thread.runLoop)
+///     await connection.greet()
+/// }
+/// ```
+///
+/// Jobs that are queued when `body` ends run first. The calling task is suspended meanwhile; no thread is
+/// blocked.
+///
+/// - Parameters:
+///   - name: The thread's name, as in ``RunLoopThread/init(name:)``.
+///   - body: Called with the thread, in the caller's isolation. Tasks that it starts on the thread, and calls
+///     of actors that live there, must have ended when it returns: those of a task group or an `async let`
+///     have.
+/// - Returns: What `body` returns.
+/// - Throws: What `body` throws, and what ``RunLoopThread/init(name:)`` does.
+nonisolated(nonsending) public func withRunLoopThread<Result>(
+    name: String, _ body: nonisolated(nonsending) (RunLoopThread) async throws -> Result
+) async throws -> Result {
+    let thread = try RunLoopThread(name: name)
+    do {
+        let result = try await body(thread)
+        await thread.stopAndWait()
+        return result
+    } catch {
+        await thread.stopAndWait()
+        throw error
     }
 }
 

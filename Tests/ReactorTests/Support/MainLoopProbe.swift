@@ -1,14 +1,16 @@
 import Glibc
 import SystemPackage
 
-/// Runs one scenario of the program `main-loop-probe`, and answers the lines that it printed.
+/// Runs one scenario of the program `main-loop-probe`, or another, and answers the lines that it printed.
 ///
 /// - Parameter arguments: What the scenario wants to know, before its name.
-func probeMainLoop(_ scenario: String, _ arguments: [String] = []) async throws -> [String] {
+func probeMainLoop(
+    _ scenario: String, _ arguments: [String] = [], of program: String = "main-loop-probe"
+) async throws -> [String] {
     try await onItsOwnThread {
         let pipe = try FileDescriptor.pipe()
         defer { try? pipe.readEnd.close() }
-        let process = try spawn([try probePath()] + arguments + [scenario], output: pipe)
+        let process = try spawn([try path(of: program)] + arguments + [scenario], output: pipe)
         try pipe.writeEnd.close()
         var bytes: [UInt8] = []
         try withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
@@ -23,13 +25,13 @@ func probeMainLoop(_ scenario: String, _ arguments: [String] = []) async throws 
     }
 }
 
-/// The program is built beside the test bundle.
-private func probePath() throws -> String {
+/// The programs are built beside the test bundle.
+private func path(of program: String) throws -> String {
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
     let length = readlink("/proc/self/exe", &buffer, buffer.count - 1)
     guard length > 0 else { throw Errno(rawValue: errno) }
     let bundle = FilePath(String(decoding: buffer.prefix(length).map(UInt8.init(bitPattern:)), as: UTF8.self))
-    return bundle.removingLastComponent().appending("main-loop-probe").string
+    return bundle.removingLastComponent().appending(program).string
 }
 
 private func spawn(

@@ -1,0 +1,73 @@
+import Synchronization
+
+extension RunLoop {
+    /// A clock whose sleeps are timers of this loop, in `modes`.
+    ///
+    /// ```swift
+    /// let clock = RunLoop.main.clock()
+    /// try await clock.sleep(for: .seconds(1), tolerance: .milliseconds(100))
+    /// ```
+    ///
+    /// - Parameter modes: The modes to wake in: the common modes unless others are named. While the loop runs
+    ///   in another mode a task sleeps on, past its deadline.
+    /// - Precondition: There is at least one mode.
+    public func clock(in modes: [Mode] = [.common]) -> Clock { Clock(loop: self, modes: ModeSet(modes)) }
+
+    /// A run loop's monotonic clock: tasks sleep on it by timers of the loop.
+    ///
+    /// A task that the loop's thread runs, as one isolated to an actor of the loop or to the main actor,
+    /// wakes inside the timer's callback: no other thread is involved. Sleeps whose tolerances overlap share
+    /// a wake-up with each other and with the loop's timers. The clock stands still while the system sleeps.
+    ///
+    /// The loop has to run in one of the clock's modes for tasks to wake. Tasks must have woken, or been
+    /// cancelled, before the loop's thread ends: one that sleeps then ends the process with a message.
+    public struct Clock: _Concurrency.Clock {
+        private let loop: RunLoop
+        private let modes: [Mode]
+        private let executor: Executor
+
+        fileprivate init(loop: RunLoop, modes: ModeSet) {
+            self.loop = loop
+            self.modes = Array(modes.members)
+            executor = loop.executor(in: self.modes)
+        }
+
+        /// The present moment.
+        public var now: Deadline { .now }
+
+        /// The kernel's timers have nanoseconds; a thread's timer slack makes them some 50 µs late.
+        public var minimumResolution: Duration { .nanoseconds(1) }
+
+        /// Suspends the task until `deadline`, and returns at once if that has passed. Never early.
+        ///
+        /// - Parameters:
+        ///   - deadline: When to wake.
+        ///   - tolerance: How late the task may wake to share a wake-up with other timers. Default zero.
+        /// - Throws: `CancellationError` as soon as the task is cancelled.
+        nonisolated(nonsending) public func sleep(until deadline: Deadline, tolerance: Duration? = nil)
+            async throws
+        {
+            try Task.checkCancellation()
+            guard deadline > .now else { return }
+            let gate = Gate(on: executor)
+            let timer = Timer(fireDate: deadline, tolerance: tolerance ?? .zero) { _ in gate.open() }
+            executor.beginWaiting()
+            defer {
+                timer.invalidate()
+                executor.endWaiting()
+            }
+            for mode in modes { loop.add(timer, forMode: mode) }
+            while deadline > .now, !Task.isCancelled {
+                await gate.wait(isolation: #isolation) { gate.openFromAnywhere() }
+            }
+            try Task.checkCancellation()
+        }
+
+        /// Suspends the task for `duration`, as ``sleep(until:tolerance:)``.
+        nonisolated(nonsending) public func sleep(for duration: Duration, tolerance: Duration? = nil)
+            async throws
+        {
+            try await sleep(until: .now.advanced(by: duration), tolerance: tolerance)
+        }
+    }
+}

@@ -1,0 +1,194 @@
+public import SystemPackage
+
+extension RunLoop {
+    /// Events of a run loop, for `for await`.
+    ///
+    /// The loop serves the source in the modes that were named, and does so from the sequence's creation to
+    /// its end. The task may be anywhere; one that is isolated to the main actor, on the main loop, or to an
+    /// actor of the loop with an executor of the same modes, continues inside the source's callback: no other
+    /// thread is involved.
+    ///
+    /// One task iterates at a time; a second one ends the process with a message. A loop that is left early
+    /// loses nothing: another may go on.
+    ///
+    /// The source ends when the sequence and its iterator are released, when the iterating task is cancelled,
+    /// and with the loop's thread. Then the sequence ends.
+    public struct Events<Element: Sendable, Failure: Error>: AsyncSequence, Sendable {
+        private let subscription: EventSubscription
+        /// Takes the event that has been waited for.
+        private let take: @Sendable () -> Element?
+
+        fileprivate init(_ subscription: EventSubscription, take: @escaping @Sendable () -> Element?) {
+            (self.subscription, self.take) = (subscription, take)
+        }
+
+        /// Begins an iteration.
+        ///
+        /// - Precondition: No other is under way.
+        public func makeAsyncIterator() -> Iterator { Iterator(claim: EventClaim(subscription), take: take) }
+
+        /// Waits for one event after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let claim: EventClaim
+            fileprivate let take: @Sendable () -> Element?
+
+            /// The next event; nil once the sequence has ended.
+            nonisolated(nonsending) public func next() async throws(Failure) -> Element? {
+                try await next(isolation: #isolation)
+            }
+
+            /// The next event; nil once the sequence has ended.
+            public func next(isolation actor: isolated (any Actor)?) async throws(Failure) -> Element? {
+                do throws(Errno) {
+                    while try await claim.subscription.wait(isolation: actor) {
+                        if let event = take() { return event }
+                    }
+                } catch {
+                    // A sequence that never fails has no source that does.
+                    guard let failure = error as? Failure else { return nil }
+                    throw failure
+                }
+                return nil
+            }
+        }
+    }
+}
+
+/// The right to iterate, which lasts as long as the iterator.
+private final class EventClaim: Sendable {
+    let subscription: EventSubscription
+
+    init(_ subscription: EventSubscription) {
+        self.subscription = subscription
+        subscription.signal.claim()
+    }
+
+    deinit { subscription.signal.unclaim() }
+}
+
+/// Where a source leaves its events for the consumer.
+private final class EventStore<Content: Sendable>: Sendable {
+    let content: Mutex<Content>
+
+    init(_ content: Content) { self.content = Mutex(content) }
+}
+
+// MARK: - Sources
+
+extension RunLoop {
+    /// The ticks of a timer of this loop, the first of them one interval from now.
+    ///
+    /// ```swift
+    /// for await _ in RunLoop.main.ticks(every: .seconds(1)) { redraw() }
+    /// ```
+    ///
+    /// The phase is kept. Ticks that come while none is awaited are one, the latest. From any thread.
+    ///
+    /// - Parameters:
+    ///   - interval: The time between ticks, at least 0.1 ms.
+    ///   - tolerance: How late a tick may be to share a wake-up with others; at most half the interval.
+    ///   - modes: Where the timer fires: the common modes unless others are named.
+    /// - Returns: The ticks' dates.
+    public func ticks(
+        every interval: Duration, tolerance: Duration = .zero, in modes: [Mode] = [.common]
+    ) -> Events<Deadline, Never> {
+        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<Deadline?>(nil))
+        let subscription = EventSubscription(on: self, signal) { [self] source in
+            let finisher = Finisher(signal)
+            let timer = Timer.scheduled(every: interval, forMode: modes[0], tolerance: tolerance) { timer in
+                let date = timer.fireDate
+                store.content.withLock { $0 = date }
+                finisher.signal.deliver()
+            }
+            for mode in modes.dropFirst() { add(timer, forMode: mode) }
+            source.end = { timer.invalidate() }
+        }
+        return Events(subscription) { store.content.withLock { $0.take() } }
+    }
+
+    /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
+    ///
+    /// ```swift
+    /// for try await signal in try RunLoop.main.signals(SIGINT, SIGTERM) { … }
+    /// ```
+    ///
+    /// Deliveries of a signal that come while none is awaited are one. From any thread. When the sequence
+    /// ends, the signals' earlier actions are restored.
+    ///
+    /// - Parameters:
+    ///   - signals: The signals' numbers.
+    ///   - modes: Where the loop serves them: the common modes unless others are named.
+    /// - Throws: What ``SignalSource/init(_:handler:)`` does. The sequence throws what epoll_ctl(2) does, if
+    ///   the loop cannot watch for signals.
+    public func signals(_ signals: CInt..., in modes: [Mode] = [.common]) throws(Errno) -> Events<CInt, Errno>
+    {
+        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<[CInt]>([]))
+        let finisher = Finisher(signal)
+        var sources: [SignalSource] = []
+        for number in signals {
+            let source = try SignalSource(number) { [finisher] _, _ in
+                store.content.withLock { if !$0.contains(number) { $0.append(number) } }
+                finisher.signal.deliver()
+            }
+            sources.append(source)
+        }
+        let bound = LoopBound(sources, owner: identity)
+        let subscription = EventSubscription(on: self, signal) { [self] source in
+            source.end = { for source in bound.value { source.cancel() } }
+            for source in bound.value { add(source, in: modes, or: signal) }
+        }
+        return Events(subscription) {
+            store.content.withLock { numbers in
+                if numbers.count > 1 { signal.keep() }
+                return numbers.isEmpty ? nil : numbers.removeFirst()
+            }
+        }
+    }
+
+    /// What `descriptor` is ready for, each time that it is awaited while the descriptor is ready.
+    ///
+    /// ```swift
+    /// for try await _ in loop.readiness(of: socket, for: .readable) {
+    ///     let count = try socket.read(into: buffer)
+    ///     if count == 0 { break }
+    /// }
+    /// ```
+    ///
+    /// As with a ``DescriptorSource``, the descriptor should not block. While no event is awaited the kernel
+    /// is not asked. From any thread.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A descriptor that epoll(7) takes. It must stay open until the loop has ended the
+    ///     source, which it does in its next pass if the sequence is released on another thread; a cancelled
+    ///     sequence has ended it when `next` returns.
+    ///   - interest: What to watch for.
+    ///   - modes: Where the loop watches: the common modes unless others are named.
+    /// - Returns: A sequence that throws what epoll_ctl(2) does, such as `Errno.notPermitted` for a regular
+    ///   file.
+    public func readiness(
+        of descriptor: FileDescriptor, for interest: Readiness, in modes: [Mode] = [.common]
+    ) -> Events<Readiness, Errno> {
+        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<Readiness?>(nil))
+        let subscription = EventSubscription(on: self, signal) { [self] source in
+            let finisher = Finisher(signal)
+            let events = DescriptorSource(descriptor, for: interest) { events, readiness in
+                store.content.withLock { $0 = readiness }
+                if !finisher.signal.offer() { try? events.setInterest([]) }
+            }
+            source.end = { events.cancel() }
+            source.arm = {
+                do throws(Errno) { try events.setInterest(interest) } catch { signal.finish(throwing: error) }
+            }
+            add(events, in: modes, or: signal)
+        }
+        return Events(subscription) { store.content.withLock { $0.take() } }
+    }
+
+    private func add(_ source: EventSource, in modes: [Mode], or signal: EventSignal) {
+        do throws(Errno) {
+            for mode in modes { try add(source, forMode: mode) }
+        } catch {
+            signal.finish(throwing: error)
+        }
+    }
+}

@@ -1,0 +1,141 @@
+import Synchronization
+
+/// A suspension that a run loop's callback ends: the task that waits continues inside the callback, if it
+/// belongs on the loop's thread.
+///
+/// A continuation would resume through the generic executor: from the loop's thread to the pool's and back
+/// for each element. Here the task calls an actor that is its own executor, and that keeps the call's job
+/// instead of running it. To open the gate is to run that job on the loop's executor, or on the main actor's:
+/// the call returns, and the task is where it wants to be. Nothing is allocated for a suspension.
+///
+/// One task waits at a time. An opening that no task waits for lets the next one through.
+final actor Gate: SerialExecutor {
+    /// Where the waiting task continues.
+    private struct Place {
+        enum Isolation { case loop, main, other }
+
+        var isolation = Isolation.other
+        /// Whether the task prefers the loop's executor: the runtime takes a task with a preference to be
+        /// elsewhere unless its job is run with that.
+        var prefersLoop = false
+    }
+
+    private let executor: RunLoop.Executor
+    /// Closed, open, or the address of the job that waits.
+    private let state = Atomic(Gate.closed)
+    /// Proof: set by the task before it parks its job, with a release, and read by the thread that has
+    /// acquired the job.
+    private nonisolated(unsafe) var place = Place()
+    /// What the call changes, so that the compiler cannot leave the call out.
+    private var passages = 0
+
+    private static let closed: UInt = 0
+    private static let open: UInt = 1
+
+    /// - Parameter executor: That of the loop and the modes in which the gate is opened.
+    init(on executor: RunLoop.Executor) { self.executor = executor }
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe UnownedSerialExecutor(ordinary: self) }
+
+    // MARK: Waiting
+
+    /// Waits until the gate is opened, and closes it again. The task's cancellation calls `onCancel`, which
+    /// is to open the gate.
+    ///
+    /// The closure captures the isolation, which it then has: without that the task would go by way of the
+    /// generic executor.
+    func wait(isolation: isolated (any Actor)?, onCancel: @Sendable () -> Void) async {
+        guard !passIfOpen() else { return }
+        unsafe place = place(of: isolation)
+        await withTaskCancellationHandler(
+            operation: {
+                _ = isolation
+                await pass()
+            }, onCancel: onCancel, isolation: isolation)
+    }
+
+    private nonisolated func passIfOpen() -> Bool {
+        state.compareExchange(expected: Self.open, desired: Self.closed, ordering: .acquiring).exchanged
+    }
+
+    private nonisolated func place(of isolation: (any Actor)?) -> Place {
+        let preferred = unsafe executor.asUnownedTaskExecutor()
+        var prefersLoop = false
+        unsafe withUnsafeCurrentTask { task in
+            if let task = unsafe task { prefersLoop = unsafe task.unownedTaskExecutor == preferred }
+        }
+        return Place(isolation: self.isolation(of: isolation), prefersLoop: prefersLoop)
+    }
+
+    private nonisolated func isolation(of actor: (any Actor)?) -> Place.Isolation {
+        guard let actor else { return .other }
+        if actor === MainActor.shared { return executor.isMain ? .main : .other }
+        // The first word of an executor's reference is its address.
+        let address = unsafe unsafeBitCast(actor.unownedExecutor, to: (UInt, UInt).self).0
+        return address == UInt(bitPattern: ObjectIdentifier(executor)) ? .loop : .other
+    }
+
+    @inline(never)
+    private func pass() { passages &+= 1 }
+
+    /// Keeps the job of the task that has called ``pass()``.
+    nonisolated func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        let address = unsafe unsafeBitCast(job, to: UInt.self)
+        let (isParked, found) = state.compareExchange(
+            expected: Self.closed, desired: address, successOrdering: .releasing, failureOrdering: .acquiring)
+        if isParked { return }
+        precondition(found == Self.open, "Two tasks wait for the same events of a run loop: only one may.")
+        // Opened since the task has looked: by its cancellation, or by the loop for a task on another thread.
+        state.store(Self.closed, ordering: .relaxed)
+        send(job)
+    }
+
+    // MARK: Opening
+
+    /// Lets the task that waits, or the next one, continue: at once, if it belongs on the loop's thread.
+    /// Called on the loop's thread.
+    nonisolated func open() {
+        guard let job = takeJob() else { return }
+        let (place, preferred) = unsafe (place, executor.asUnownedTaskExecutor())
+        let isMain = place.isolation == .main
+        let serial = unsafe isMain ? MainActor.sharedUnownedExecutor : executor.asUnownedSerialExecutor()
+        if !place.prefersLoop {
+            unsafe job.runSynchronously(on: serial)
+        } else if place.isolation == .other {
+            unsafe job.runSynchronously(on: preferred)
+        } else {
+            unsafe job.runSynchronously(isolatedTo: serial, taskExecutor: preferred)
+        }
+    }
+
+    /// As ``open()``, from any thread: the task continues later.
+    nonisolated func openFromAnywhere() {
+        if let job = takeJob() { send(job) }
+    }
+
+    /// Takes the job that waits, or opens the gate if there is none.
+    private nonisolated func takeJob() -> UnownedJob? {
+        var seen = state.load(ordering: .acquiring)
+        while true {
+            let wanted = seen <= Self.open ? Self.open : Self.closed
+            let (isDone, current) = state.weakCompareExchange(
+                expected: seen, desired: wanted, successOrdering: .acquiringAndReleasing,
+                failureOrdering: .acquiring)
+            guard isDone else {
+                seen = current
+                continue
+            }
+            return wanted == Self.open ? nil : unsafe unsafeBitCast(seen, to: UnownedJob.self)
+        }
+    }
+
+    /// Has `job` run where it does not depend on what the calling thread is doing.
+    private nonisolated func send(_ job: UnownedJob) {
+        if unsafe place.prefersLoop || place.isolation == .loop {
+            executor.resume(job)
+        } else {
+            globalConcurrentExecutor.enqueue(ExecutorJob(job))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+/// An operation that has been cancelled because its deadline had passed.
+/// ``withDeadline(_:tolerance:clock:_:)`` throws it.
+public struct DeadlineError: Error {
+    /// What the operation has thrown when it was cancelled.
+    public let underlying: any Error
+}
+
+/// Runs `operation`, and cancels it at `deadline`.
+///
+/// ```swift
+/// let reply = try await withDeadline(.now + .seconds(5), clock: loop.clock()) {
+///     try await connection.request()
+/// }
+/// ```
+///
+/// Returns only when the operation has: one that does not respond to cancellation is waited for, and its
+/// result is returned though it is late.
+///
+/// - Parameters:
+///   - deadline: When to cancel, on `clock`.
+///   - tolerance: How late the cancellation may be to share a wake-up.
+///   - clock: The clock to wait on, such as a loop's ``RunLoop/clock(in:)``.
+///   - operation: A child task, with the isolation of the calling code.
+/// - Returns: What `operation` returns.
+/// - Throws: What `operation` throws; ``DeadlineError`` if it throws after the deadline.
+nonisolated(nonsending) public func withDeadline<Success: Sendable, C: Clock>(
+    _ deadline: C.Instant, tolerance: C.Instant.Duration? = nil, clock: C,
+    @_inheritActorContext _ operation: @escaping @Sendable () async throws -> Success
+) async throws -> Success {
+    try await withThrowingTaskGroup { group in
+        group.addTask { Step.returned(try await operation()) }
+        group.addTask { try await clock.sleepThenStep(until: deadline, tolerance: tolerance) }
+        defer { group.cancelAll() }
+        while let step = try await group.next() {
+            switch step {
+            case .returned(let value): return value
+            case .interrupted: continue
+            case .expired:
+                group.cancelAll()
+                return try await result(of: &group)
+            }
+        }
+        preconditionFailure("An operation neither returned nor threw.")
+    }
+}
+
+/// What a child task of ``withDeadline(_:tolerance:clock:_:)`` has to say.
+private enum Step<Success: Sendable>: Sendable {
+    case returned(Success)
+    /// The deadline has passed.
+    case expired
+    /// The wait for the deadline was cancelled.
+    case interrupted
+}
+
+extension Clock {
+    fileprivate func sleepThenStep<Success>(
+        until deadline: Instant, tolerance: Instant.Duration?
+    ) async throws -> Step<Success> {
+        do { try await sleep(until: deadline, tolerance: tolerance) } catch { return .interrupted }
+        return .expired
+    }
+}
+
+/// The result of the operation, whose deadline has passed.
+nonisolated(nonsending) private func result<Success>(
+    of group: inout ThrowingTaskGroup<Step<Success>, any Error>
+) async throws -> Success {
+    do {
+        guard case .returned(let value) = try await group.next() else {
+            preconditionFailure("An operation neither returned nor threw.")
+        }
+        return value
+    } catch {
+        throw DeadlineError(underlying: error)
+    }
+}
