@@ -104,13 +104,14 @@ extension DescriptorHolder {
         }
     }
 
-    /// Ends the registration on that thread, unless closing has ended it.
-    func endWatch(by epoll: Epoll, _ deregister: () -> Void) {
+    /// Ends the registration on that thread. Returns false if closing had removed the descriptor from the
+    /// epoll before.
+    func endWatch(by epoll: Epoll, _ deregister: () -> Void) -> Bool {
         watching.withLock { watching in
             deregister()
-            if let index = watching.epolls.firstIndex(where: { $0 === epoll }) {
-                watching.epolls.remove(at: index)
-            }
+            guard let index = watching.epolls.firstIndex(where: { $0 === epoll }) else { return false }
+            watching.epolls.remove(at: index)
+            return true
         }
     }
 

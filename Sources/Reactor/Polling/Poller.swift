@@ -99,7 +99,10 @@ struct Registration: ~Copyable {
         guard !base.belongsToParent else { return }
         guard let holder else { return unsafe event_free(event) }
         let event = unsafe event
-        holder.endWatch(by: base.epoll) { unsafe event_free(event) }
+        let descriptor = unsafe event_get_fd(event)
+        let isInKernel = holder.endWatch(by: base.epoll) { unsafe event_free(event) }
+        // Another stream or source may have registered the same borrowed descriptor.
+        if !isInKernel, !holder.closesWhenDone { base.registerAgain(descriptor) }
     }
 
     private static func add(_ event: OpaquePointer) throws(Errno) {
@@ -197,6 +200,10 @@ private final class EventBase {
     /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
     /// here would be one in the parent.
     var belongsToParent: Bool { !process.isCurrent }
+
+    /// Registers a descriptor with the kernel again, for the registrations that are left of it, after
+    /// ``Epoll/remove(_:)``.
+    func registerAgain(_ descriptor: CInt) { unsafe reactor_register_again(pointer, descriptor) }
 
     @inline(__always)
     func loop(_ flags: CInt) { if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() } }

@@ -128,4 +128,27 @@ import Testing
             for number in [own, peer] { close(number) }
         }
     }
+
+    @Test func `closing a stream elsewhere leaves a source of the same lent descriptor its events`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let thread = try RunLoopThread(name: "served")
+            let pipe = try FileDescriptor.pipe()
+            let calls = Shared(0)
+            thread.runLoop.performAndWait {
+                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+                    var byte: UInt8 = 0
+                    if read(pipe.readEnd.rawValue, &byte, 1) == 1 { calls.value += 1 }
+                }
+                do { try RunLoop.current.add(source, forMode: .default) } catch { Issue.record(error) }
+            }
+            let stream = InputStream(descriptor: pipe.readEnd)
+            try Self.end(stream, of: thread.runLoop, by: .closeLent)
+            try pipe.writeEnd.writeAll([1])
+            waitUntil { calls.value == 1 }
+            thread.stop()
+            for end in [pipe.readEnd, pipe.writeEnd] { try end.close() }
+        }
+    }
 }
