@@ -14,6 +14,10 @@ final class DescriptorHolder: Sendable {
     private let descriptor: Atomic<CInt>
     private let isClosing: Atomic<Bool>
     private let watching = Mutex(Watching())
+    private let process = ProcessIdentity.current
+
+    /// Announces that the last call has ended that used a closed, borrowed descriptor.
+    private static let lastUseEnded = Condition()
 
     private struct Watching {
         /// One for each registration.
@@ -61,9 +65,22 @@ final class DescriptorHolder: Sendable {
         return try body(number)
     }
 
+    /// Closes the holder. A descriptor that is not to be closed belongs to its owner again when this returns:
+    /// calls that use it have ended. They are in system calls that do not wait, or in waits that have been
+    /// ended.
     func close() {
         endWatching()
-        if uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 { closeNow() }
+        let before = uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue
+        if before == 0 { closeNow() } else if !closesWhenDone { waitForUses() }
+    }
+
+    private func waitForUses() {
+        // In a child of fork(2) the threads that made the calls are missing.
+        while process.isCurrent {
+            let generation = Self.lastUseEnded.generation
+            if uses.load(ordering: .sequentiallyConsistent) <= 1 { return }
+            Self.lastUseEnded.wait(after: generation)
+        }
     }
 
     /// Closes the holder, and moves the descriptor to a new one; nil if it is in use, or is not to be closed.
@@ -87,7 +104,8 @@ final class DescriptorHolder: Sendable {
     /// Called again by calls that begin after the closing, and then does nothing.
     private func closeNow() {
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
-        if number >= 0, closesWhenDone { _ = Glibc.close(number) }
+        guard closesWhenDone else { return Self.lastUseEnded.broadcast() }
+        if number >= 0 { _ = Glibc.close(number) }
     }
 }
 

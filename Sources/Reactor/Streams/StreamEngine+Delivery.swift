@@ -44,14 +44,20 @@ extension StreamEngine {
     ///   - since: How many transfers there had been when the engine asked the kernel.
     func serve(on source: StreamSource, isReady: Bool, since: UInt64? = nil) {
         var recipient: Recipient?
+        var queue: StreamQueue?
         let action = state.withLock { state in
             let action = state.machine.serve(
                 on: .current, isReady: isReady, since: since,
                 isInRunningMode: isInRunningMode)
-            if case .deliver = action { recipient = self.recipient(state) }
+            switch action {
+            case .deliver: recipient = self.recipient(state)
+            case .enqueue: queue = state.queue
+            default: break
+            }
             return action
         }
         guard case .deliver(let event) = action, let recipient = recipient.take() else {
+            if let queue { return enqueueCallback(on: queue) }
             return perform(action, on: source)
         }
         if !deliver(event, to: recipient, on: nil) { source.isHandled = false }
@@ -63,14 +69,13 @@ extension StreamEngine {
     @inline(never)
     func perform(_ action: StreamMachine.Action, on source: StreamSource? = nil) {
         switch action {
-        case .none, .deliver: source?.isHandled = false
+        case .none, .deliver, .enqueue: source?.isHandled = false
         case .disarm:
             source?.isHandled = false
             try? source?.setInterest([])
         case .askKernel(let since):
             if let source { serve(on: source, isReady: backend.isReady(), since: since) }
         case .checkRoom(let since): if let source { checkRoom(source, since: since) }
-        case .enqueue: if let queue = state.withLock({ $0.queue }) { enqueueCallback(on: queue) }
         case .askBackend: refresh()
         case .signal: signal()
         case .updateLoops: updateLoops()

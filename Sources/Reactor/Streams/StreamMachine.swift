@@ -282,8 +282,9 @@ struct StreamMachine {
         return .enqueue
     }
 
-    /// The callback on the queue starts.
+    /// The callback on the queue starts. It has nothing to do if the stream has left the queue since.
     mutating func beginCallback() -> Action {
+        guard delivery == .enqueued else { return .none }
         delivery = .underway
         return beginBatch()
     }

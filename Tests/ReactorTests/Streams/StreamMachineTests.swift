@@ -214,4 +214,19 @@ import Testing
         let third = machine.handOver()
         #expect(first && !second && third)
     }
+
+    @Test func `a callback whose queue the stream has left delivers nothing`() {
+        var machine = StreamMachine(.hasBytesAvailable)
+        _ = machine.open()
+        machine.opened(.kernel, isAtEnd: false)
+        for _ in 0..<2 {
+            machine.unscheduleEverywhere()
+            _ = machine.schedule(on: loop, .default, common: ModeSet(.default))
+            machine.joinQueue()
+        }
+        let stale = machine.beginCallback()
+        let isEnqueued = machine.takeLoopsToUpdate().isForQueue
+        let current = machine.beginCallback()
+        #expect(stale == .none && isEnqueued && current == .deliver(.openCompleted))
+    }
 }

@@ -238,4 +238,27 @@ final class Counter: StreamDelegate, Sendable {
             #expect(pair.input.streamStatus == .closed && pair.input.streamError == nil)
         }
     }
+
+    @Test func `no write uses a lent descriptor after close has returned on another thread`() async throws {
+        try await onItsOwnThread {
+            for _ in 0..<200 {
+                let (lent, other) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
+                for end in [lent.writeEnd, other.readEnd] { _ = fcntl(end.rawValue, F_SETFL, O_NONBLOCK) }
+                nonisolated(unsafe) let stream = OutputStream(descriptor: lent.writeEnd)
+                stream.open()
+                let started = Shared(false)
+                let writer = try JoinableThread {
+                    var byte: UInt8 = 1
+                    while stream.write(&byte, maxLength: 1) > 0 { started.value = true }
+                }
+                waitUntil { started.value }
+                stream.close()
+                #expect(dup2(other.writeEnd.rawValue, lent.writeEnd.rawValue) >= 0)
+                writer.join()
+                var byte: UInt8 = 0
+                #expect(read(other.readEnd.rawValue, &byte, 1) == -1)
+                for end in [lent.readEnd, lent.writeEnd, other.readEnd, other.writeEnd] { try end.close() }
+            }
+        }
+    }
 }
