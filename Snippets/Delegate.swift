@@ -24,3 +24,4 @@ final class Echo: StreamDelegate {
 let echo = Echo()
 echo.start()
 RunLoop.current.run(in: .default)
+if let error = echo.input.streamError ?? echo.output.streamError { throw error }

@@ -6,6 +6,7 @@ let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label:
     if line.byteCount > 40 { count += 1 }
 }
 reader.start { report in
+    if case .failed(let error) = report.ending { fatalError("\(error)") }
     print("\(report.output.value) of \(report.output.lineCount) lines are long")
     RunLoop.main.stop()
 }

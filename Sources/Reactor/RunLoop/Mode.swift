@@ -31,10 +31,11 @@ extension RunLoop {
         /// The mode that runs while the user drags. A member of every loop's common set from the start.
         public static var tracking: Mode { Mode(2) }
 
-        /// AppKit's name for its tracking mode.
+        /// AppKit's name for its tracking mode: another mode than ``tracking``. Common only after
+        /// ``RunLoop/addCommonMode(_:)``, where in AppKit it is from the start.
         public static var eventTracking: Mode { Mode(3) }
 
-        /// AppKit's mode for modal panels.
+        /// AppKit's mode for modal panels. Common only after ``RunLoop/addCommonMode(_:)``.
         public static var modalPanel: Mode { Mode(4) }
 
         /// Never runs, and equals no mode made from a name. A common item that was removed from each common mode

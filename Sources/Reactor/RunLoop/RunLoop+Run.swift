@@ -22,7 +22,8 @@ extension RunLoop {
     ///   - returnAfterSourceHandled: Whether to return as soon as a source has been handled: a signalled
     ///     source, a descriptor, a stream, a main-queue drain, or a block posted with `performAndWait`.
     ///     Timers, observers and other blocks never count.
-    /// - Returns: Why it ended; ``RunResult/finished`` at once if the mode is empty.
+    /// - Returns: Why it ended; ``RunResult/finished`` at once if the mode is empty. The main loop's common modes never
+    ///   are, as they serve the main queue: there only ``stop()`` or the deadline end it.
     /// - Precondition: Called on the loop's own thread.
     @discardableResult
     public func run(

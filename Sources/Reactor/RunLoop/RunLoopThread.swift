@@ -11,7 +11,7 @@ public import SystemPackage
 ///
 /// All methods may be called from any thread.
 public final class RunLoopThread: Sendable {
-    /// The thread's loop; it runs from before the initializer returns until ``stop()``.
+    /// The thread's loop, which runs until ``stop()``.
     public let runLoop: RunLoop
     /// The thread's name.
     public let name: String

@@ -90,7 +90,7 @@ open class OutputStream: Stream {
     /// unless it is set.
     ///
     /// For sockets, pipes and terminals; setting it has no effect on other streams. With a write buffer a
-    /// write on a run loop never waits: it returns the number of bytes that it accepted, which is 0 when the
+    /// write on a run loop never waits once the stream is open: it returns the number of bytes that it accepted, which is 0 when the
     /// buffer is full. ``Stream/Event/hasSpaceAvailable`` means that three quarters of the buffer are free,
     /// so a delegate that writes no more than that for each event has all of it accepted. A thread of this
     /// library sends accepted bytes in order, in whatever mode the loop runs, even after the stream was
@@ -135,8 +135,10 @@ extension OutputStream {
         unsafe bytes.withUnsafeBytes { unsafe writeAll($0) }
     }
 
-    /// Writes all of `bytes`, waiting for room as often as necessary. With a ``writeBufferSize`` on a run
-    /// loop it does not wait, and writes as many as there is room for.
+    /// Writes all of `bytes`, waiting for room as often as necessary: a peer that does not read stops the
+    /// thread, and with it the thread's loop. With a ``writeBufferSize`` on a run loop it does not wait once the
+    /// stream is open, and writes as many as there is room for. Before ``Stream/Event/openCompleted`` a write
+    /// waits for the connection.
     ///
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
     /// - Precondition: ``Stream/open()`` was called. (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)

@@ -26,8 +26,8 @@ extension StreamDelegate {
 ///
 /// Any thread may call every method, one thread at a time for a stream; ``close()``,
 /// ``remove(from:forMode:)`` and the status may be used from any thread at any time. No event is delivered
-/// after ``close()``, nor on a loop that the stream was removed from. Releasing the last reference closes a
-/// stream.
+/// after ``close()``, nor on a loop that the stream was removed from. Neither its loops nor its delegate keep
+/// a stream alive: releasing the last reference closes it.
 ///
 /// Unlike Foundation on Linux, which never calls a delegate and crashes in ``streamError`` when there is no
 /// error.
