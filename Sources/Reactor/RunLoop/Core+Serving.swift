@@ -158,10 +158,9 @@ extension RunLoop.Core {
                 update(timer, &state)
                 return nil
             }
-            state.isFiring = true
             state.isMoved = false
             if state.hasOtherPlaces { suspend(state.places) }
-            return state.handlerToCall()
+            return state.beginFiring()
         }
     }
 
@@ -170,7 +169,7 @@ extension RunLoop.Core {
     }
 
     private func finish(_ timer: Timer) {
-        guard timer.period > 0 else { return finishForGood(timer) }
+        guard timer.period > 0 else { return timer.finishForGood() }
         let now = Deadline.now.uptimeNanoseconds
         let otherLoop = timer.state.withLock { state -> RunLoop? in
             state.isFiring = false
@@ -188,14 +187,6 @@ extension RunLoop.Core {
             return update(timer, &state)
         }
         self.state(of: place.mode).timers.resume(place.slot, date: state.due, sequence: nextSequence())
-    }
-
-    private func finishForGood(_ timer: Timer) {
-        let handler = timer.state.withLock { state in
-            state.isFiring = false
-            return state.invalidate()
-        }
-        handler.release()
     }
 
     // MARK: Event sources

@@ -58,7 +58,7 @@ extension Timer {
     /// A timer's closure, which may belong to the thread of a loop.
     ///
     /// `@unchecked Sendable`: a closure that is not `@Sendable` comes with an owner, the run loop of the thread that made
-    /// it. ``State/handlerToCall()`` returns it on that thread only, and ``DetachedHandler/release()`` destroys it there.
+    /// it. ``State/beginFiring()`` returns it on that thread only, and ``DetachedHandler/release()`` destroys it there.
     /// After that thread has ended, no thread calls it, and the last one with a reference destroys it.
     struct Handler: ~Copyable, @unchecked Sendable {
         private let closure: (Timer) -> Void
@@ -118,8 +118,15 @@ extension Timer.State {
 
     func isIn(_ loop: LoopIdentity) -> Bool { self.loop?.identity == loop }
 
-    /// The closure, for a call on this thread. Traps if it belongs to another.
-    func handlerToCall() -> Timer.Handler? {
+    /// Begins a call of the closure, and returns it; nil if the timer is invalid or the closure is being called. Traps on
+    /// another thread than the closure's.
+    mutating func beginFiring() -> Timer.Handler? {
+        guard let handler = handlerToCall(), !isFiring else { return nil }
+        isFiring = true
+        return handler
+    }
+
+    private func handlerToCall() -> Timer.Handler? {
         if isConfined, let owner = loop?.identity ?? details?.value.owner?.identity {
             precondition(
                 owner.isCurrent, "a timer that was made on a run loop's thread must be fired on that thread")

@@ -119,13 +119,30 @@ public final class Timer: Sendable {
 
     /// Calls the closure now, on this thread.
     ///
-    /// A repeating timer keeps its dates; any other is invalidated. Firing an invalid timer does nothing.
+    /// A repeating timer keeps its dates; any other is invalidated. Firing an invalid timer does nothing, nor does firing
+    /// one whose closure is being called, on this thread or another: it is not re-entered.
+    ///
     /// - Precondition: A timer made by ``scheduled(after:forMode:tolerance:handler:)`` or
     ///   ``scheduled(every:forMode:tolerance:handler:)`` is fired on the thread that made it.
     public func fire() {
-        guard let handler = state.withLock({ $0.handlerToCall() }) else { return }
+        guard let handler = state.withLock({ $0.beginFiring() }) else { return }
         handler(self)
-        if period == 0 { invalidate() }
+        guard period > 0 else { return finishForGood() }
+        let loop = state.withLock { state in
+            state.isFiring = false
+            return state.loop
+        }
+        // A run of the loop meanwhile may have suspended the timer.
+        loop?.update(self)
+    }
+
+    /// Ends the only firing of a timer that does not repeat.
+    func finishForGood() {
+        let handler = state.withLock { state in
+            state.isFiring = false
+            return state.invalidate()
+        }
+        handler.release()
     }
 
     private func move(to date: Int64) {

@@ -120,4 +120,82 @@ import Testing
             #expect(calls.value == 1)
         }
     }
+
+    @Test func `a timer that fire calls is not called again by a run of the loop in its handler`()
+        async throws
+    {
+        for repeats in [false, true] {
+            try await onItsOwnThread {
+                var count = 0
+                let timer = self.dueTimer(repeats: repeats) { _ in
+                    count += 1
+                    RunLoop.current.poll()
+                }
+                timer.fire()
+                #expect(count == 1)
+                #expect(timer.isValid == repeats)
+                timer.invalidate()
+            }
+        }
+    }
+
+    @Test func `firing a timer in its handler does nothing`() async throws {
+        for repeats in [false, true] {
+            try await onItsOwnThread {
+                var (count, depth) = (0, 0)
+                let timer = self.dueTimer(repeats: repeats) { timer in
+                    depth += 1
+                    #expect(depth == 1)
+                    count += 1
+                    if count <= 2 { timer.fire() }
+                    depth -= 1
+                }
+                timer.fire()
+                RunLoop.current.poll()
+                #expect(count == (repeats ? 2 : 1))
+                timer.invalidate()
+            }
+        }
+    }
+
+    @Test func `a repeating timer whose loop ran in fire goes on firing`() async throws {
+        try await onItsOwnThread {
+            var count = 0
+            let timer = self.dueTimer(repeats: true) { timer in
+                count += 1
+                if count == 1 { RunLoop.current.poll() } else { timer.invalidate() }
+            }
+            timer.fire()
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(count == 2)
+        }
+    }
+
+    @Test func `firing a timer while another thread calls its handler does nothing`() async throws {
+        let (begun, fired, calls) = (Answer<Void>(), Answer<Void>(), Shared(0))
+        let timer = Timer(fireDate: .distantFuture) { _ in
+            calls.update { $0 += 1 }
+            begun.give(())
+            if calls.value == 1 { fired.wait() }
+        }
+        async let firing: Void = onItsOwnThread { timer.fire() }
+        try await onItsOwnThread {
+            begun.wait()
+            timer.fire()
+            fired.give(())
+        }
+        try await firing
+        #expect(calls.value == 1)
+        #expect(!timer.isValid)
+    }
+
+    /// A timer of this thread's loop that is due.
+    private func dueTimer(repeats: Bool, _ handler: @escaping (Timer) -> Void) -> Timer {
+        let timer =
+            repeats
+            ? Timer.scheduled(every: .milliseconds(1), handler: handler)
+            : Timer.scheduled(after: .zero, handler: handler)
+        timer.fireDate.busyWait()
+        return timer
+    }
 }
