@@ -61,9 +61,9 @@ final class Inbox: Sendable {
     @inline(__always)
     var belongsToParent: Bool { !process.isCurrent }
 
+    /// Posts a block; releases it if the loop's thread has ended.
     func post(_ block: PostedBlock) {
-        add { $0.blocks.append(block) }
-        wakeUp()
+        if add({ $0.blocks.append(block) }) { wakeUp() }
     }
 
     /// Posts a command; false if the loop's thread has ended.
@@ -107,7 +107,6 @@ final class Inbox: Sendable {
         contents.withLock { ($0.blocks.count, $0.commands.count, $0.signalled.count) }
     }
 
-    @discardableResult
     private func add(_ change: (inout Contents) -> Void) -> Bool {
         guard !belongsToParent else { return false }
         return contents.withLock { contents in

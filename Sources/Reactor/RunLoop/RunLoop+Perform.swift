@@ -31,6 +31,7 @@ extension RunLoop {
     /// in one of `modes`: forever, if it never does.
     /// - Returns: What `block` returns.
     /// - Throws: What `block` throws.
+    /// - Precondition: The loop's thread does not end before the block has run.
     public func performAndWait<Result: Sendable, Failure: Error>(
         inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -38,11 +39,13 @@ extension RunLoop {
         precondition(
             !modes.isEmpty,
             "performAndWait needs a mode: a block in no mode never runs, and the call would wait forever")
-        let result = OneShot<Swift.Result<Result, Failure>>()
-        performAsSource(inModes: modes) {
-            do throws(Failure) { result.set(.success(try block())) } catch { result.set(.failure(error)) }
+        let result = OneShot<Swift.Result<Result, Failure>?>()
+        post(AwaitedBlock(block, result).call, ModeSet(modes), isSource: true)
+        guard let result = result.wait() else {
+            preconditionFailure(
+                "RunLoop.performAndWait: the loop's thread has ended without running the block")
         }
-        return try result.wait().get()
+        return try result.get()
     }
 
     /// Runs `block` on the calling thread's loop, which must be this one, once `delay` has passed.
@@ -104,5 +107,25 @@ extension RunLoop {
         assertNotOfParent()
         guard !modes.isEmpty else { return }
         inbox.post(PostedBlock(modes: modes, isSource: isSource, body: block))
+    }
+}
+
+/// A block that a thread waits for. Its deinitializer ends the wait if the block has not run.
+private final class AwaitedBlock<Result: Sendable, Failure: Error>: Sendable {
+    private let body: @Sendable () throws(Failure) -> Result
+    private let result: OneShot<Swift.Result<Result, Failure>?>
+
+    init(
+        _ body: @escaping @Sendable () throws(Failure) -> Result,
+        _ result: OneShot<Swift.Result<Result, Failure>?>
+    ) {
+        self.body = body
+        self.result = result
+    }
+
+    deinit { result.set(nil) }
+
+    func call() {
+        do throws(Failure) { result.set(.success(try body())) } catch { result.set(.failure(error)) }
     }
 }

@@ -7,8 +7,9 @@ package final class OneShot<Value: Sendable>: Sendable {
 
     package init() {}
 
+    /// Sets the value, unless it is set.
     package func set(_ value: Value) {
-        self.value.withLock { $0 = value }
+        self.value.withLock { if case .none = $0 { $0 = value } }
         changed.broadcast()
     }
 

@@ -56,4 +56,33 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
         }
         #expect(result.message.contains("performAndWait needs a mode"))
     }
+
+    @Test func `waiting for a block of a loop that has ended traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let ended = Answer<RunLoop>()
+            try elsewhere { ended.give(.current) }
+            try elsewhere { ended.wait().performAndWait {} }
+        }
+        #expect(result.message.contains("loop's thread has ended"))
+    }
+
+    @Test(arguments: [[RunLoop.Mode.custom], [.custom, .tracking]])
+    func `waiting for a block of a loop that ends without running it traps`(modes: [RunLoop.Mode]) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [names = modes.map(\.rawValue) as [String]] in
+            let ending = Answer<RunLoop>()
+            _ = try JoinableThread(name: "ending") {
+                let loop = RunLoop.current
+                loop.hold(.default)
+                loop.observe(.afterWaiting) { _ in loop.stop() }
+                ending.give(loop)
+                loop.run(in: .default)
+            }
+            try elsewhere {
+                ending.wait().untilAsleep()
+                ending.wait().performAndWait(inModes: names.map { RunLoop.Mode(rawValue: $0) }) {}
+            }
+        }
+        #expect(result.message.contains("loop's thread has ended"))
+    }
 }
