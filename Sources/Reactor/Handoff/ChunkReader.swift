@@ -9,10 +9,12 @@ final class ChunkReader {
     private let completion: (HandoffFlow.Conclusion) -> Void
     /// Keeps the modes from being empty, and delivers the worker's updates. Nil once the hand-off has ended.
     private var source: RunLoop.Source?
-    /// Checks the stream in each pass: one that ended before the hand-off, or was closed, delivers no event.
+    /// Checks a subclass in each pass, because it may end without an event. The engine reports what happens to
+    /// other streams.
     private var observer: RunLoop.Observer?
-    /// Whether the worker reads the stream, and finds its end and its errors itself.
-    private var isReadByWorker = false
+    /// Which side reads the stream. The worker finds the end and the errors of what it reads itself.
+    private enum Reading { case none, byLoop, byWorker }
+    private var reading = Reading.none
     /// Whether this hand-off owns the stream. False if another one does.
     private var isOwner = false
     /// Whether the stream has reported bytes that have not been read yet.
@@ -45,7 +47,8 @@ final class ChunkReader {
     }
 
     private func begin(on loop: RunLoop, _ modes: [RunLoop.Mode], _ announce: Callback) {
-        isOwner = stream.engine.handOver(to: loop)
+        let check = posting(on: loop, modes) { self.checkStream() }
+        isOwner = stream.engine.handOver(to: HandoffOwner(loop, streamChanged: check))
         guard isOwner else {
             worker.connect(announce: announce, resumeReading: Callback {})
             return worker.end(Errno.resourceBusy)
@@ -56,14 +59,15 @@ final class ChunkReader {
             return worker.fail(error)
         }
         if let file = FileSource(stream) {
-            isReadByWorker = true
-            observeStream(on: loop, modes)
+            reading = .byWorker
             worker.connect(announce: announce, reading: file)
         } else {
-            worker.connect(announce: announce, resumeReading: resumption(on: loop, modes))
-            observeStream(on: loop, modes)
+            reading = .byLoop
+            worker.connect(announce: announce, resumeReading: posting(on: loop, modes) { self.resume() })
+            if isSubclass { observeStream(on: loop, modes) }
             schedule(on: loop, modes)
         }
+        check()  // the stream may have ended before
     }
 
     private func observeStream(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
@@ -72,11 +76,13 @@ final class ChunkReader {
         for mode in modes { loop.add(observer, forMode: mode) }
     }
 
-    /// Continues reading. Posts a block instead of signalling the source, because a progress closure may run
-    /// the loop itself.
-    private func resumption(on loop: RunLoop, _ modes: [RunLoop.Mode]) -> Callback {
-        let resume = LoopOwned({ self.resume() }, on: loop)
-        let block = PostedBlock(modes: ModeSet(modes), isSource: false) { resume.value() }
+    /// A callback for any thread, which has the loop call `body`. Posts a block instead of signalling the
+    /// source, because a progress closure may run the loop itself.
+    private func posting(
+        on loop: RunLoop, _ modes: [RunLoop.Mode], _ body: @escaping () -> Void
+    ) -> Callback {
+        let body = LoopOwned(body, on: loop)
+        let block = PostedBlock(modes: ModeSet(modes), isSource: false) { body.value() }
         return Callback { loop.inbox.post(block) }
     }
 
@@ -128,10 +134,12 @@ final class ChunkReader {
         }
     }
 
+    /// Ends the hand-off of a stream that other code has taken or closed, or that has ended without an event.
     private func checkStream() {
+        guard source != nil, reading != .none else { return }
         switch stream.streamStatus {
         case .closed: worker.end(Errno.badFileDescriptor)
-        case _ where isReadByWorker: break
+        case _ where reading == .byWorker: break
         case .error: worker.end(stream.streamError ?? Errno.ioError)
         case .atEnd: worker.end()
         default: if hasLostStream { worker.end(Errno.badFileDescriptor) }
@@ -140,9 +148,9 @@ final class ChunkReader {
 
     /// Whether other code has removed the stream from its loop, or has set another delegate. A subclass may
     /// schedule itself, and call its delegate, in its own way.
-    private var hasLostStream: Bool {
-        type(of: stream) == InputStream.self && !stream.engine.delivers(to: self)
-    }
+    private var hasLostStream: Bool { !isSubclass && !stream.engine.delivers(to: self) }
+
+    private var isSubclass: Bool { type(of: stream) != InputStream.self }
 }
 
 extension ChunkReader: StreamDelegate {

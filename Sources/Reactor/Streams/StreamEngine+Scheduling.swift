@@ -49,7 +49,7 @@ extension StreamEngine {
     func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
         let common = loop.commonModes
         let isScheduled = state.withLock { state -> Bool in
-            guard state.handoffLoop == nil || state.handoffLoop === loop,
+            guard state.handoff.map({ $0.loop === loop }) ?? true,
                 state.machine.schedule(on: loop.identity, mode, common: common)
             else { return false }
             if state.source(on: loop.identity) == nil { state.loops.append(ScheduledLoop(loop, self)) }
@@ -63,26 +63,29 @@ extension StreamEngine {
 
     func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
         let common = loop.commonModes
-        let (removal, left) = state.withLock { state in
+        let (removal, left, handoff) = state.withLock { state in
             let removal = state.machine.unschedule(from: loop.identity, mode, common: common)
-            return (removal, removal == .left ? state.removeLoop(loop.identity) : nil)
+            return (removal, removal == .left ? state.removeLoop(loop.identity) : nil, state.handoff)
         }
         switch removal {
         case .none: break
         case .changed: update(loop)
-        case .left: left?.end()
+        case .left:
+            left?.end()
+            handoff?.streamChanged()
         }
     }
 
     /// Removes the stream from all loops and from its queue.
     func leaveLoops() {
-        let left = state.withLock { state -> SmallArray<ScheduledLoop> in
+        let (left, handoff) = state.withLock { state in
             state.machine.unscheduleEverywhere()
             state.queue = nil
             defer { state.loops = SmallArray() }
-            return state.loops
+            return (state.loops, state.handoff)
         }
         for scheduled in left { scheduled.end() }
+        handoff?.streamChanged()
     }
 
     fileprivate func loopEnded(_ loop: RunLoop) {
@@ -112,14 +115,14 @@ extension StreamEngine {
         state.withLock { $0.machine.isScheduled } && self.delegate === delegate
     }
 
-    /// Gives the stream to a hand-off on `loop`, and removes it from its loops and its queue. Returns false
-    /// if another hand-off owns it.
+    /// Gives the stream to a hand-off, and removes it from its loops and its queue. Returns false if another
+    /// hand-off owns it.
     ///
-    /// Until it is closed, the stream cannot be scheduled elsewhere. Closing it wakes `loop`.
-    func handOver(to loop: RunLoop) -> Bool {
+    /// Until it is closed, the stream cannot be scheduled on another loop than the hand-off's.
+    func handOver(to handoff: HandoffOwner) -> Bool {
         let isFree = state.withLock { state in
             let isFree = state.machine.handOver()
-            if isFree { state.handoffLoop = loop }
+            if isFree { state.handoff = handoff }
             return isFree
         }
         if isFree { leaveLoops() }
@@ -127,7 +130,17 @@ extension StreamEngine {
     }
 
     /// Ends what ``handOver(to:)`` began. The hand-off closes the stream itself.
-    func endHandoff() { _ = state.withLock { $0.handoffLoop.take() } }
+    func endHandoff() { _ = state.withLock { $0.handoff.take() } }
+}
+
+/// The hand-off that owns a stream.
+final class HandoffOwner: Sendable {
+    let loop: RunLoop
+    /// Called when the stream has been closed or removed from its loop, or has got another delegate. Any thread
+    /// may call it.
+    let streamChanged: Callback
+
+    init(_ loop: RunLoop, streamChanged: Callback) { (self.loop, self.streamChanged) = (loop, streamChanged) }
 }
 
 // MARK: Updating loops

@@ -15,8 +15,8 @@ final class StreamEngine: Sendable {
         var loops = SmallArray<ScheduledLoop>()
         /// The queue that events are delivered on, if not on loops.
         var queue: StreamQueue?
-        /// The loop of the hand-off that owns the stream, until the stream is closed.
-        var handoffLoop: RunLoop?
+        /// The hand-off that owns the stream, until the stream is closed.
+        var handoff: HandoffOwner?
         /// Whether the stream is a client's subclass, which may override `delegate`.
         var isSubclassed = false
     }
@@ -56,16 +56,15 @@ final class StreamEngine: Sendable {
             // Released after unlocking: this may be the last reference, and its deinitializer is the client's
             // code.
             var former: (any StreamDelegate)?
-            let mustRefresh = state.withLock { state -> Bool in
+            let (mustRefresh, handoff) = state.withLock { state in
                 former = unsafe givenDelegate
                 unsafe givenDelegate = newValue
-                guard newValue != nil, state.machine.setDelegate(isOther: former !== newValue) else {
-                    return false
-                }
-                return state.machine.isScheduled
+                let isNews = newValue != nil && state.machine.setDelegate(isOther: former !== newValue)
+                return (isNews && state.machine.isScheduled, state.handoff)
             }
             withExtendedLifetime(former) {}
             if mustRefresh { refresh() }
+            handoff?.streamChanged()
         }
     }
 
@@ -131,13 +130,13 @@ extension StreamEngine {
     }
 
     func close() {
-        let (isClosed, handoffLoop) = state.withLock { state in
-            state.machine.close() ? (true, state.handoffLoop.take()) : (false, nil)
+        let (isClosed, handoff) = state.withLock { state in
+            state.machine.close() ? (true, state.handoff.take()) : (false, nil)
         }
         guard isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
-        handoffLoop?.inbox.wakeUp()
+        handoff?.streamChanged()
     }
 
     /// Ends a stream that has been released, opened or not.

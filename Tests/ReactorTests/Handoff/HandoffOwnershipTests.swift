@@ -145,13 +145,41 @@ import Testing
             let other = try RunLoopThread(name: "other")
             let thief = EventCounter(DispatchSemaphore(value: 0))
             let report = collect(source.stream, limits: HandoffLimits(chunkSize: 1, bytesInFlight: 1)) { _ in
-                switch theft {
-                case .loop:
-                    source.stream.remove(from: .current, forMode: .default)
-                    source.stream.schedule(in: other.runLoop, forMode: .default)
-                case .queue: source.stream.setDispatchQueue(.global())
-                case .noDelegate: source.stream.delegate = nil
-                case .delegate: source.stream.delegate = thief
+                theft.take(source.stream, from: .current, to: other.runLoop, thief)
+            }
+            other.stop()
+            #expect(report?.ending.name == "failed: \(Errno.badFileDescriptor)")
+        }
+    }
+
+    @Test(arguments: HandedKind.allCases)
+    func `a suspended hand-off has no observer that every pass calls`(kind: HandedKind) async throws {
+        try await onItsOwnThread {
+            let source = try HandedStream(kind, fails: false)
+            let report = collect(source.stream) { handoff in
+                handoff.suspend()
+                RunLoop.current.poll()
+                #expect(!"\(RunLoop.current)".contains("observer"))
+                source.finish()
+                handoff.resume()
+            }
+            #expect(report?.output == HandedStream.content)
+        }
+    }
+
+    @Test(arguments: Theft.allCases)
+    func `taking the stream away while the loop sleeps ends the hand-off`(theft: Theft) async throws {
+        try await onItsOwnThread {
+            let pipe = try TestPipe()
+            let stream = InputStream(descriptor: pipe.readEnd)
+            let other = try RunLoopThread(name: "other")
+            let thief = EventCounter(DispatchSemaphore(value: 0))
+            let carried = Carrier((stream, thief))
+            let report = collect(stream) { [loop = RunLoop.current] _ in
+                _ = try? JoinableThread(name: "thief") {
+                    loop.untilAsleep()
+                    let (stream, thief) = carried.value
+                    theft.take(stream, from: loop, to: other.runLoop, thief)
                 }
             }
             other.stop()
@@ -233,6 +261,19 @@ import Testing
 /// How other code takes a stream from its hand-off.
 enum Theft: String, CaseIterable, Sendable {
     case loop, queue, noDelegate, delegate
+
+    func take(
+        _ stream: InputStream, from loop: RunLoop, to other: RunLoop, _ delegate: any StreamDelegate
+    ) {
+        switch self {
+        case .loop:
+            stream.remove(from: loop, forMode: .default)
+            stream.schedule(in: other, forMode: .default)
+        case .queue: stream.setDispatchQueue(.global())
+        case .noDelegate: stream.delegate = nil
+        case .delegate: stream.delegate = delegate
+        }
+    }
 }
 
 /// Counts the events that it receives.
