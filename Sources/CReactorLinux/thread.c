@@ -10,6 +10,7 @@ static _Thread_local uint64_t current_loop;
 static _Thread_local void *current_loop_object;
 // Whether the thread had a loop when it called fork. The child does not have it.
 static _Thread_local bool had_loop;
+static _Thread_local bool handles_messages;
 static _Thread_local enum { unknown, yes, no } is_main_thread;
 
 uint64_t reactor_current_loop(void) { return current_loop; }
@@ -19,6 +20,9 @@ void reactor_set_current_loop(uint64_t identity, void *object) {
     current_loop = identity;
     current_loop_object = object;
 }
+
+bool reactor_handles_messages(void) { return handles_messages; }
+void reactor_handle_messages(bool handles) { handles_messages = handles; }
 
 // Called for every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {

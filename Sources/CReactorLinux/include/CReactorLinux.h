@@ -61,6 +61,10 @@ void reactor_set_thread_name(const char *name);
 /// Whether the calling thread is the process's first.
 bool reactor_is_main_thread(void);
 
+/// Whether the calling thread is in a call whose messages the library handles itself.
+bool reactor_handles_messages(void);
+void reactor_handle_messages(bool handles);
+
 // MARK: fork(2)
 
 /// The number of forks between the process that loaded the library and this one: see reactor_fork_count. A

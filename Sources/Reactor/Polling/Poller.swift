@@ -82,12 +82,12 @@ struct Registration: ~Copyable {
         guard let event = unsafe event else { throw .noMemory }
         do throws(Errno) {
             if let holder {
-                try holder.beginWatch(by: base.epoll) { () throws(Errno) in try unsafe Self.add(event) }
+                try holder.beginWatch(by: base.epoll) { () throws(Errno) in try unsafe add(event) }
             } else {
-                try unsafe Self.add(event)
+                try unsafe add(event)
             }
         } catch {
-            unsafe event_free(event)
+            unsafe remove(event)
             throw error
         }
         unsafe self.event = event
@@ -97,16 +97,12 @@ struct Registration: ~Copyable {
 
     deinit {
         guard !base.belongsToParent else { return }
-        guard let holder else { return unsafe event_free(event) }
+        guard let holder else { return unsafe remove(event) }
         let event = unsafe event
         let descriptor = unsafe event_get_fd(event)
-        let isInKernel = holder.endWatch(by: base.epoll) { unsafe event_free(event) }
+        let isInKernel = holder.endWatch(by: base.epoll) { unsafe remove(event) }
         // Another stream or source may have registered the same borrowed descriptor.
         if !isInKernel, !holder.closesWhenDone { base.registerAgain(descriptor) }
-    }
-
-    private static func add(_ event: OpaquePointer) throws(Errno) {
-        guard unsafe event_add(event, nil) == 0 else { throw Errno(rawValue: errno) }
     }
 }
 
@@ -174,7 +170,10 @@ private final class EventBase {
         let (number, address) = try making.withLock { _ throws(Errno) in
             // Immediately before, as other threads open descriptors too.
             let number = try SystemCall.make { reactor_descriptors_for_poller() }
-            return (number, unsafe UInt(bitPattern: event_base_new_with_config(configuration)))
+            return (
+                number,
+                withoutMessages { unsafe UInt(bitPattern: event_base_new_with_config(configuration)) }
+            )
         }
         guard let base = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
         return unsafe (number, base)
@@ -192,8 +191,8 @@ private final class EventBase {
     ) throws(Errno) -> Bool {
         let event = unsafe event_new(base, counter, Int16(EV_READ | EV_PERSIST), ignoreReadiness, nil)
         guard let event = unsafe event else { throw .noMemory }
-        defer { unsafe event_free(event) }
-        guard unsafe event_add(event, nil) == 0 else { throw Errno(rawValue: errno) }
+        defer { unsafe remove(event) }
+        try unsafe add(event)
         return reactor_epoll_remove(number, counter)
     }
 
@@ -203,7 +202,9 @@ private final class EventBase {
 
     /// Registers a descriptor with the kernel again, for the registrations that are left of it, after
     /// ``Epoll/remove(_:)``.
-    func registerAgain(_ descriptor: CInt) { unsafe reactor_register_again(pointer, descriptor) }
+    func registerAgain(_ descriptor: CInt) {
+        withoutMessages { unsafe reactor_register_again(pointer, descriptor) }
+    }
 
     @inline(__always)
     func loop(_ flags: CInt) { if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() } }
@@ -225,10 +226,34 @@ private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
 
-/// Turns off libevent's message to standard error for a refused descriptor, which is an error of the
-/// registering call. After a message of error severity libevent exits, so this traps first.
+/// Adds `event` to its base. A refusal is the caller's error, and no message.
+private func add(_ event: OpaquePointer) throws(Errno) {
+    guard withoutMessages({ unsafe event_add(event, nil) }) == 0 else { throw Errno(rawValue: errno) }
+}
+
+/// Removes `event` from its base, and frees it.
+private func remove(_ event: OpaquePointer) { withoutMessages { unsafe event_free(event) } }
+
+/// Makes a call of libevent whose failure its result tells.
+@inline(__always)
+private func withoutMessages<Result>(_ call: () -> Result) -> Result {
+    reactor_handle_messages(true)
+    defer { reactor_handle_messages(false) }
+    return call()
+}
+
+/// libevent has one callback for all its messages in the process, and no way to read it: this replaces one that other code
+/// has set.
+///
+/// A warning in a call of this file is dropped. After a message of error severity libevent exits, so this traps first.
+/// Messages in other code's calls are printed, as libevent does without a callback.
 private let listenToLibevent: Void = unsafe event_set_log_callback { severity, message in
-    guard severity == EVENT_LOG_ERR else { return }
-    fatalError(
-        "libevent failed: \(unsafe message.map { unsafe String(cString: $0) } ?? "no message")")
+    let isExpected = reactor_handles_messages()
+    if isExpected, severity != EVENT_LOG_ERR { return }
+    let text = unsafe message.map { unsafe String(cString: $0) } ?? "no message"
+    guard !isExpected else { fatalError("libevent failed: \(text)") }
+    let names = [
+        EVENT_LOG_DEBUG: "debug", EVENT_LOG_MSG: "msg", EVENT_LOG_WARN: "warn", EVENT_LOG_ERR: "err",
+    ]
+    _ = try? FileDescriptor.standardError.writeAll("[\(names[severity] ?? "???")] \(text)\n".utf8)
 }
