@@ -64,7 +64,7 @@ struct IndexedHeap<Element, Mark>: ~Copyable {
 
     @discardableResult
     mutating func remove(_ slot: Slot) -> Element? {
-        let position = Int(positions[Int(slot)])
+        let position = position(of: slot)
         let last = nodes.removeLast()
         if position < nodes.count { replaceNode(at: position, with: last) }
         positions[Int(slot)] = firstFree
@@ -76,7 +76,7 @@ struct IndexedHeap<Element, Mark>: ~Copyable {
     /// is. `change` changes its mark.
     @inline(__always)
     mutating func move(_ slot: Slot, to priority: Int64, sequence: UInt64, _ change: (inout Mark) -> Void) {
-        let position = Int(positions[Int(slot)])
+        let position = position(of: slot)
         change(&nodes[position].mark)
         var node = nodes[position]
         guard node.priority != priority else { return }
@@ -85,7 +85,15 @@ struct IndexedHeap<Element, Mark>: ~Copyable {
     }
 
     mutating func changeMark(of slot: Slot, _ change: (inout Mark) -> Void) {
-        change(&nodes[Int(positions[Int(slot)])].mark)
+        change(&nodes[position(of: slot)].mark)
+    }
+
+    /// Traps for a free slot: its entry, the next free slot, may be the position of another element.
+    @inline(__always)
+    private func position(of slot: Slot) -> Int {
+        let position = Int(positions[Int(slot)])
+        precondition(nodes[position].slot == slot, "no such element")
+        return position
     }
 
     // MARK: Searches

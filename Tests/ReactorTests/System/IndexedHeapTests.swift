@@ -70,4 +70,26 @@ import Testing
         let next = heap.insert(Witness(), priority: 1, sequence: 2, mark: ())
         #expect(next == slot)
     }
+
+    @Test func `removing an element that was removed traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            var heap = IndexedHeap<Int, Int>()
+            let slots = (0..<4).map { heap.insert($0, priority: 0, sequence: UInt64($0), mark: 0) }
+            heap.remove(slots[1])
+            heap.remove(slots[0])
+            heap.remove(slots[0])
+        }
+        #expect(result.message.contains("no such element"))
+    }
+
+    @Test func `moving an element that was removed traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            var heap = IndexedHeap<Int, Int>()
+            let slots = (0..<4).map { heap.insert($0, priority: 0, sequence: UInt64($0), mark: 0) }
+            heap.remove(slots[1])
+            heap.remove(slots[0])
+            heap.move(slots[0], to: 9, sequence: 9) { $0 = 1 }
+        }
+        #expect(result.message.contains("no such element"))
+    }
 }
