@@ -137,7 +137,8 @@ extension StreamEngine {
         guard isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
-        handoffLoop?.inbox.wakeUp()
+        // A child of fork(2) shares the event counter of its parent's loop.
+        if let inbox = handoffLoop?.inbox, !inbox.belongsToParent { inbox.wakeUp() }
     }
 
     /// Ends a stream that has been released, opened or not.
