@@ -4,8 +4,8 @@ public import SystemPackage
 /// pair.
 ///
 /// An open stream on a run loop delivers ``Stream/Event/hasSpaceAvailable`` to its delegate, which writes.
-/// Bytes for a regular file are accepted at once and written on a Dispatch queue, so that a slow disk does
-/// not block the loop's thread. When the reader of a pipe or a socket has closed it, the stream fails with
+/// Bytes for a regular file are accepted at once, up to 256 KiB, and written on a Dispatch queue, so that a
+/// slow disk does not block the loop's thread; ``Stream/close()`` waits for them. When the reader of a pipe or a socket has closed it, the stream fails with
 /// `Errno.brokenPipe`; SIGPIPE is not raised. Closing the input of a bound pair ends the output
 /// (``Stream/boundPair(bufferSize:)``).
 open class OutputStream: Stream {
@@ -68,11 +68,12 @@ open class OutputStream: Stream {
     ///
     /// A socket, pipe or terminal accepts as many bytes as the kernel has room for, so a delegate that writes
     /// once for each ``Stream/Event/hasSpaceAvailable`` never waits. With a ``writeBufferSize`` it accepts
-    /// that many more, and does not wait on a run loop. Accepted bytes are lost only if the peer or the
-    /// network fails, and then the stream fails.
-    /// - Returns: The number of accepted bytes, perhaps fewer than `len`; 0 if a fixed buffer or a write
-    ///   buffer is full, or the input of a bound pair has been closed (or `len` is not positive); -1 if the
-    ///   stream is not open or has failed.
+    /// that many more, and does not wait on a run loop. Nor does a file, which returns 0 while 256 KiB wait to
+    /// be written, and delivers the event when there is room. Accepted bytes are lost only if the peer, the
+    /// network or the disk fails, and then the stream fails.
+    /// - Returns: The number of accepted bytes, perhaps fewer than `len`; 0 if a fixed buffer, a write buffer
+    ///   or a file's is full, or the input of a bound pair has been closed (or `len` is not positive); -1 if
+    ///   the stream is not open or has failed.
     @discardableResult
     open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
@@ -136,9 +137,9 @@ extension OutputStream {
     }
 
     /// Writes all of `bytes`, waiting for room as often as necessary: a peer that does not read stops the
-    /// thread, and with it the thread's loop. With a ``writeBufferSize`` on a run loop it does not wait once the
-    /// stream is open, and writes as many as there is room for. Before ``Stream/Event/openCompleted`` a write
-    /// waits for the connection.
+    /// thread, and with it the thread's loop. On a run loop a file, and a stream with a ``writeBufferSize``, does
+    /// not wait once it is open, and accepts as many as there is room for. Before ``Stream/Event/openCompleted``
+    /// a write waits for the connection.
     ///
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
     /// - Precondition: ``Stream/open()`` was called. (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
