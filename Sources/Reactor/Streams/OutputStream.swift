@@ -38,12 +38,12 @@ open class OutputStream: Stream {
     ///   - path: The file, relative to the working directory when the stream is opened.
     ///   - append: Whether to append to a regular file; otherwise it is truncated.
     public init(path: FilePath, append: Bool = false) {
-        super.init(StreamEngine(UnopenedFile(writing: path, append: append)), subject: "\(path)")
+        super.init(StreamEngine(UnopenedFile(writing: path, append: append), subject: "\(path)"))
     }
 
     /// As ``init(path:append:)``; never nil, optional as in Cocoa.
     public init?(toFileAtPath path: String, append shouldAppend: Bool) {
-        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend)), subject: path)
+        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend), subject: path))
     }
 
     /// A stream into `descriptor`: a pipe, a socket, a terminal, a redirected file. Its file status flags
@@ -58,7 +58,7 @@ open class OutputStream: Stream {
             descriptor.rawValue >= 0,
             "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(writing: holder)), subject: "descriptor \(descriptor.rawValue)")
+        super.init(StreamEngine(UnopenedFile(writing: holder), subject: "descriptor \(descriptor.rawValue)"))
     }
 
     /// Whether there is room to write without waiting.
