@@ -84,8 +84,8 @@ open class OutputStream: Stream {
     ///
     /// Bytes that were written before arrive first. The stream is then at its end; further writes return 0.
     /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one
-    ///   that is not open, or the error that the connection has failed with.
-    public func shutDown() throws(Errno) { try engine.shutDown() }
+    ///   that is not open, or ``Stream/streamError`` if the stream has failed.
+    public func shutDown() throws { try throwingStreamError(engine.shutDown) }
 
     /// How many bytes a ``write(_:maxLength:)`` accepts beyond those that the kernel takes. 0, as in Cocoa,
     /// unless it is set.
@@ -110,9 +110,15 @@ open class OutputStream: Stream {
     ///
     /// Only an open stream can be flushed; ``Stream/close()`` needs no flush before it.
     /// - Throws: `Errno.timedOut` if the kernel has not taken the bytes by `deadline`,
-    ///   `Errno.badFileDescriptor` if the stream is not open, or the error that the stream has failed with.
-    public func flush(until deadline: Deadline = .distantFuture) throws(Errno) {
-        try engine.flush(until: deadline)
+    ///   `Errno.badFileDescriptor` if the stream is not open, or ``Stream/streamError`` if it has failed.
+    public func flush(until deadline: Deadline = .distantFuture) throws {
+        try throwingStreamError { () throws(Errno) in try engine.flush(until: deadline) }
+    }
+
+    /// Throws the stream's error in place of `body`'s, and in place of calling it.
+    private func throwingStreamError(_ body: () throws(Errno) -> Void) throws {
+        if let streamError { throw streamError }
+        do throws(Errno) { try body() } catch { throw streamError ?? error }
     }
 
     /// The bytes that were written to a stream in memory; empty for any other stream.

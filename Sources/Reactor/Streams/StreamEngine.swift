@@ -241,7 +241,6 @@ extension StreamEngine {
     }
 
     func flush(until deadline: Deadline) throws(Errno) {
-        if let error = error as? Errno { throw error }
         guard isOpen || status == .atEnd else { throw .badFileDescriptor }
         try backend.flush(until: deadline)
     }
