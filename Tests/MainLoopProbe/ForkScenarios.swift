@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import Reactor
+import Synchronization
 import SystemPackage
 
 // MARK: fork(2)
@@ -173,6 +174,62 @@ struct ForkedChild {
     print("closed:", ending)
     for stream in [input, output] { stream.close() }
     print("everything:", bytes(of: peer) == [UInt8](repeating: 1, count: sent))
+}
+
+/// Closes, in a child, streams that the parent is connecting.
+@MainActor func connectingStreamsInChild() throws {
+    // The kernel connects two clients that no one accepts, and more clients wait.
+    let listener = try Listener(.ipv4Loopback(port: 0), options: .init(backlog: 0)) { _, _ in
+    } faults: {
+        print($1)
+    }
+    let before = openSocketCount()
+    let pairs = (0..<4).map { _ in Stream.connection(to: listener.localAddress) }
+    let streams = pairs.flatMap { [$0.input, $0.output] as [Stream] }
+    for stream in streams {
+        stream.schedule(in: .main, forMode: .default)
+        stream.open()
+    }
+    while openSocketCount() < before + pairs.count { sched_yield() }
+    print("closed:", ForkedChild.ending { for stream in streams { stream.close() } })
+    print("connecting:", streams.contains { $0.streamStatus == .opening })
+    for stream in streams { stream.close() }
+}
+
+private func openSocketCount() -> Int {
+    (0..<1000).count { number in
+        var status = stat()
+        return fstat(CInt(number), &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK
+    }
+}
+
+/// Closes, in a child, a stream that a loop of the parent hands off. The child shares the loop's event counter.
+@MainActor func handoffInChild() throws {
+    let (pipe, other) = (try FileDescriptor.pipe(), try RunLoopThread(name: "other"))
+    let wakeUps = Count()
+    // Any thread may close a stream.
+    nonisolated(unsafe) let stream = InputStream(descriptor: pipe.readEnd)
+    other.runLoop.performAndWait {
+        let observer = RunLoop.Observer(for: .afterWaiting) { _, _ in
+            wakeUps.value.add(1, ordering: .relaxed)
+        }
+        RunLoop.current.add(observer, forMode: .default)
+        ChunkHandoff(stream, to: Ignored(), on: .global()).start { _ in }
+    }
+    while !other.runLoop.isWaiting { sched_yield() }
+    let before = wakeUps.value.load(ordering: .relaxed)
+    print("closed:", ForkedChild.ending { stream.close() })
+    other.runLoop.performAndWait {}
+    print("wake-ups:", wakeUps.value.load(ordering: .relaxed) - before)
+    other.stop()
+}
+
+private final class Count: Sendable { let value = Atomic(0) }
+
+private struct Ignored: ChunkProcessor {
+    var output: Void {}
+
+    mutating func process(_ chunk: RawSpan) {}
 }
 
 /// Closes, in a child, the parent's sockets that are bound to paths, as a server's forked workers do.

@@ -24,6 +24,8 @@ let scenarios: [String: () throws -> Void] = [
     "loops in a child": loopsInChild,
     "fork in a handler": forkInHandler,
     "a parent's paths in a child": boundPathsInChild,
+    "connecting streams in a child": connectingStreamsInChild,
+    "a parent's hand-off in a child": handoffInChild,
     "signals in a child": signalsInChild,
     "a fresh loop in a child": freshLoopInChild,
     "a parent's streams in a child": inheritedStreamsInChild,

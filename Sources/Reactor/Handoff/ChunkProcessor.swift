@@ -99,7 +99,8 @@ public struct HandoffReport<Output: Sendable>: Sendable {
         case stopped
         /// ``ChunkHandoff/cancel()`` was called.
         case cancelled
-        /// The stream failed (an `Errno`), or the processor threw.
+        /// The stream failed (its ``Stream/streamError``), the hand-off could not read it (an `Errno`), or the
+        /// processor threw.
         case failed(any Error)
     }
 

@@ -97,7 +97,10 @@ final class SocketConnector: Sendable {
             defer { state = State() }
             return state
         }
-        if let (loop, race) = ended.attempts { loop.perform { race.value.cancel() } }
+        // In a child of fork(2) the attempts are the parent's, and go on there.
+        if let (loop, race) = ended.attempts, !loop.inbox.belongsToParent {
+            loop.perform { race.value.cancel() }
+        }
         ended.request?.cancel()
         return ended.completion
     }
@@ -235,7 +238,10 @@ private final class Attempt {
         try RunLoop.current.add(source, forMode: .default)
     }
 
-    deinit { source.cancel() }
+    deinit {
+        // In a child of fork(2) the registration is the parent's.
+        if source.loop?.inbox.belongsToParent != true { source.cancel() }
+    }
 }
 
 extension [SocketAddress] {

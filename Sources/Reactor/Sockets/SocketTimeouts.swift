@@ -11,7 +11,13 @@ final class SocketTimeouts: Sendable {
     let lastActivity = Atomic<Int64>(0)
     /// Since when a byte has waited for the peer; 0 while none does.
     let blockedSince = Atomic<Int64>(0)
-    let timer = Mutex<Timer?>(nil)
+    let timing = Mutex(Timing())
+
+    struct Timing {
+        var timer: Timer?
+        /// Whether the connection is closed: another thread that is starting the timeouts gets no timer.
+        var isOver = false
+    }
 }
 
 extension SocketTimeouts {
@@ -38,20 +44,29 @@ extension SocketTimeouts {
         _ = blockedSince.compareExchange(expected: before, desired: 0, ordering: .relaxed)
     }
 
-    /// Invalidates the timer and replaces it.
+    /// Invalidates the timer and replaces it. Once the connection is closed, `timer` is invalid too.
     fileprivate func replaceTimer(by timer: Timer?) {
-        let old = self.timer.withLock { old in
-            defer { old = timer }
-            return old
+        let unused = timing.withLock { timing in
+            if timing.isOver { return timer }
+            defer { timing.timer = timer }
+            return timing.timer
         }
-        old?.invalidate()
+        unused?.invalidate()
+    }
+
+    fileprivate func end() {
+        let timer = timing.withLock { timing in
+            timing.isOver = true
+            return timing.timer.take()
+        }
+        timer?.invalidate()
     }
 
     /// Moves the timer to ``nextCheck(_:)`` if that is earlier.
     fileprivate func arm(_ options: SocketOptions) {
-        timer.withLock { timer in
+        timing.withLock { timing in
             let next = nextCheck(options)
-            if let timer, next < timer.fireDate { timer.fireDate = next }
+            if let timer = timing.timer, next < timer.fireDate { timer.fireDate = next }
         }
     }
 
@@ -109,7 +124,7 @@ extension SocketConnection {
         loop.add(timer, forMode: .default)
     }
 
-    func stopTimeouts() { timeouts?.replaceTimer(by: nil) }
+    func stopTimeouts() { timeouts?.end() }
 
     private func check(_ timer: Timer) {
         let (options, timeouts) = state.withLock { ($0.details.options, $0.details.timeouts) }

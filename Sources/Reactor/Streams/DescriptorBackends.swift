@@ -7,18 +7,15 @@ import SystemPackage
 ///
 /// A read blocks in poll(2), which closing the stream can end, and not in read(2). The exception is a
 /// blocking descriptor without `RWF_NOWAIT` whose bytes another reader takes after poll(2) has found them.
+/// `O_NONBLOCK` is not relied upon: every process that shares the open file may clear it at any time.
 final class DescriptorInput: InputBackend {
     private let holder: DescriptorHolder
     private let waiting = DescriptorWait()
-    /// Whether a read may be tried without poll(2): the descriptor is non-blocking, or the kernel supports
-    /// `RWF_NOWAIT` for it, as it does for pipes since Linux 6.5.
+    /// Whether a read may be tried without poll(2): the kernel supports `RWF_NOWAIT` for the descriptor, as it
+    /// does for pipes since Linux 6.5.
     private let canTry = Atomic(true)
-    private let isNonBlocking: Bool
 
-    init(_ holder: DescriptorHolder) {
-        self.holder = holder
-        isNonBlocking = holder.isNonBlocking
-    }
+    init(_ holder: DescriptorHolder) { self.holder = holder }
 
     var descriptor: DescriptorHolder? { holder }
 
@@ -60,7 +57,7 @@ final class DescriptorInput: InputBackend {
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
     private func read(_ number: CInt, _ buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
         do throws(Errno) {
-            guard !isNonBlocking, canTry.load(ordering: .relaxed) else {
+            guard canTry.load(ordering: .relaxed) else {
                 return try SystemCall.make { unsafe Glibc.read(number, buffer.baseAddress, buffer.count) }
             }
             return try SystemCall.make { unsafe reactor_read_now(number, buffer.baseAddress, buffer.count) }
@@ -78,9 +75,9 @@ final class DescriptorInput: InputBackend {
 
 /// Writes a pipe, FIFO, terminal or other device that epoll(7) watches.
 ///
-/// A blocking descriptor is opened again as non-blocking, because `O_NONBLOCK` is shared with every user of
-/// the open file. If that fails, each write is limited to what poll(2) guarantees, and can still block when
-/// another writer fills the pipe in between.
+/// A pipe or terminal is opened again as non-blocking, because every user of the open file shares
+/// `O_NONBLOCK`, and may set or clear it at any time. If that fails and the descriptor is blocking, each write
+/// is limited to what poll(2) guarantees, and can still block when another writer fills the pipe in between.
 final class DescriptorOutput: KernelOutput {
     private let given: DescriptorHolder
     let target: DescriptorHolder
@@ -91,10 +88,10 @@ final class DescriptorOutput: KernelOutput {
 
     init(_ given: DescriptorHolder) {
         self.given = given
-        if given.isNonBlocking {
-            (target, writeLimit) = (given, .max)
-        } else if let own = given.reopenedForWriting() {
+        if let own = given.reopenedForWriting() {
             (target, writeLimit) = (own, .max)
+        } else if given.isNonBlocking {
+            (target, writeLimit) = (given, .max)
         } else {
             // POSIX guarantees PIPE_BUF bytes for a pipe, and nothing for a terminal or a device.
             (target, writeLimit) = (given, given.isPipe ? Int(PIPE_BUF) : 1)

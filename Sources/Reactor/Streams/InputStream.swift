@@ -33,11 +33,11 @@ open class InputStream: Stream {
 
     /// A stream of the file at `path`: regular, FIFO, terminal or device. ``Stream/open()`` opens it, and
     /// fails if it is missing, a directory, or not readable.
-    public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path)), subject: "\(path)") }
+    public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path), subject: "\(path)")) }
 
     /// As ``init(path:)``; never nil, optional as in Cocoa.
     public init?(fileAtPath path: String) {
-        super.init(StreamEngine(UnopenedFile(reading: FilePath(path))), subject: path)
+        super.init(StreamEngine(UnopenedFile(reading: FilePath(path)), subject: path))
     }
 
     /// A stream of the bytes that `descriptor` reads: a pipe, a socket, a terminal, a redirected file.
@@ -54,7 +54,7 @@ open class InputStream: Stream {
             descriptor.rawValue >= 0,
             "InputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(reading: holder)), subject: "descriptor \(descriptor.rawValue)")
+        super.init(StreamEngine(UnopenedFile(reading: holder), subject: "descriptor \(descriptor.rawValue)"))
     }
 
     /// Whether a read would return bytes, or find the end, without waiting.

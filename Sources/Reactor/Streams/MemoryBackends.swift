@@ -62,26 +62,31 @@ final class MemoryOutput: OutputBackend {
 @safe
 final class BufferOutput: OutputBackend {
     /// `nonisolated(unsafe)` is correct: the memory is only written while `used` is locked. The caller
-    /// guarantees that nothing else uses it meanwhile.
+    /// guarantees that it is valid, and that nothing else uses it, until the stream is closed.
     private nonisolated(unsafe) let buffer: UnsafeMutableRawBufferPointer
     private let capacity: Int
-    private let used = Mutex(0)
+    /// How many bytes have been written; nil once closed.
+    private let used = Mutex<Int?>(0)
 
     init(_ buffer: UnsafeMutableRawBufferPointer) {
         unsafe self.buffer = buffer
         capacity = buffer.count
     }
 
-    func isReady() -> Bool { used.withLock { $0 < capacity } }
+    /// Waits for a write on another thread: after that the memory is the caller's again.
+    func close() throws(Errno) { used.withLock { $0 = nil } }
+
+    func isReady() -> Bool { used.withLock { $0 ?? capacity < capacity } }
 
     var isAtEndWhenOpened: Bool { capacity == 0 }
 
     func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
-        used.withLock { used in
-            let count = min(bytes.count, capacity - used)
-            unsafe buffer[used...].copyBytes(from: bytes.prefix(count))
-            used += count
-            return Transfer(count: count, isAtEnd: used == capacity)
+        try used.withLock { (used) throws(Errno) in
+            guard let start = used else { throw .canceled }
+            let count = min(bytes.count, capacity - start)
+            unsafe buffer[start...].copyBytes(from: bytes.prefix(count))
+            used = start + count
+            return Transfer(count: count, isAtEnd: start + count == capacity)
         }
     }
 }

@@ -4,8 +4,8 @@ public import SystemPackage
 /// pair.
 ///
 /// An open stream on a run loop delivers ``Stream/Event/hasSpaceAvailable`` to its delegate, which writes.
-/// Bytes for a regular file are accepted at once and written on a Dispatch queue, so that a slow disk does
-/// not block the loop's thread. When the reader of a pipe or a socket has closed it, the stream fails with
+/// Bytes for a regular file are accepted at once, up to 256 KiB, and written on a Dispatch queue, so that a
+/// slow disk does not block the loop's thread; ``Stream/close()`` waits for them. When the reader of a pipe or a socket has closed it, the stream fails with
 /// `Errno.brokenPipe`; SIGPIPE is not raised. Closing the input of a bound pair ends the output
 /// (``Stream/boundPair(bufferSize:)``).
 open class OutputStream: Stream {
@@ -38,12 +38,12 @@ open class OutputStream: Stream {
     ///   - path: The file, relative to the working directory when the stream is opened.
     ///   - append: Whether to append to a regular file; otherwise it is truncated.
     public init(path: FilePath, append: Bool = false) {
-        super.init(StreamEngine(UnopenedFile(writing: path, append: append)), subject: "\(path)")
+        super.init(StreamEngine(UnopenedFile(writing: path, append: append), subject: "\(path)"))
     }
 
     /// As ``init(path:append:)``; never nil, optional as in Cocoa.
     public init?(toFileAtPath path: String, append shouldAppend: Bool) {
-        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend)), subject: path)
+        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend), subject: path))
     }
 
     /// A stream into `descriptor`: a pipe, a socket, a terminal, a redirected file. Its file status flags
@@ -58,7 +58,7 @@ open class OutputStream: Stream {
             descriptor.rawValue >= 0,
             "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(writing: holder)), subject: "descriptor \(descriptor.rawValue)")
+        super.init(StreamEngine(UnopenedFile(writing: holder), subject: "descriptor \(descriptor.rawValue)"))
     }
 
     /// Whether there is room to write without waiting.
@@ -68,11 +68,12 @@ open class OutputStream: Stream {
     ///
     /// A socket, pipe or terminal accepts as many bytes as the kernel has room for, so a delegate that writes
     /// once for each ``Stream/Event/hasSpaceAvailable`` never waits. With a ``writeBufferSize`` it accepts
-    /// that many more, and does not wait on a run loop. Accepted bytes are lost only if the peer or the
-    /// network fails, and then the stream fails.
-    /// - Returns: The number of accepted bytes, perhaps fewer than `len`; 0 if a fixed buffer or a write
-    ///   buffer is full, or the input of a bound pair has been closed (or `len` is not positive); -1 if the
-    ///   stream is not open or has failed.
+    /// that many more, and does not wait on a run loop. Nor does a file, which returns 0 while 256 KiB wait to
+    /// be written, and delivers the event when there is room. Accepted bytes are lost only if the peer, the
+    /// network or the disk fails, and then the stream fails.
+    /// - Returns: The number of accepted bytes, perhaps fewer than `len`; 0 if a fixed buffer, a write buffer
+    ///   or a file's is full, or the input of a bound pair has been closed (or `len` is not positive); -1 if
+    ///   the stream is not open or has failed.
     @discardableResult
     open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
@@ -83,8 +84,8 @@ open class OutputStream: Stream {
     ///
     /// Bytes that were written before arrive first. The stream is then at its end; further writes return 0.
     /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one
-    ///   that is not open, or the error that the connection has failed with.
-    public func shutDown() throws(Errno) { try engine.shutDown() }
+    ///   that is not open, or ``Stream/streamError`` if the stream has failed.
+    public func shutDown() throws { try throwingStreamError(engine.shutDown) }
 
     /// How many bytes a ``write(_:maxLength:)`` accepts beyond those that the kernel takes. 0, as in Cocoa,
     /// unless it is set.
@@ -109,9 +110,15 @@ open class OutputStream: Stream {
     ///
     /// Only an open stream can be flushed; ``Stream/close()`` needs no flush before it.
     /// - Throws: `Errno.timedOut` if the kernel has not taken the bytes by `deadline`,
-    ///   `Errno.badFileDescriptor` if the stream is not open, or the error that the stream has failed with.
-    public func flush(until deadline: Deadline = .distantFuture) throws(Errno) {
-        try engine.flush(until: deadline)
+    ///   `Errno.badFileDescriptor` if the stream is not open, or ``Stream/streamError`` if it has failed.
+    public func flush(until deadline: Deadline = .distantFuture) throws {
+        try throwingStreamError { () throws(Errno) in try engine.flush(until: deadline) }
+    }
+
+    /// Throws the stream's error in place of `body`'s, and in place of calling it.
+    private func throwingStreamError(_ body: () throws(Errno) -> Void) throws {
+        if let streamError { throw streamError }
+        do throws(Errno) { try body() } catch { throw streamError ?? error }
     }
 
     /// The bytes that were written to a stream in memory; empty for any other stream.
@@ -136,9 +143,9 @@ extension OutputStream {
     }
 
     /// Writes all of `bytes`, waiting for room as often as necessary: a peer that does not read stops the
-    /// thread, and with it the thread's loop. With a ``writeBufferSize`` on a run loop it does not wait once the
-    /// stream is open, and writes as many as there is room for. Before ``Stream/Event/openCompleted`` a write
-    /// waits for the connection.
+    /// thread, and with it the thread's loop. On a run loop a file, and a stream with a ``writeBufferSize``, does
+    /// not wait once it is open, and accepts as many as there is room for. Before ``Stream/Event/openCompleted``
+    /// a write waits for the connection.
     ///
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
     /// - Precondition: ``Stream/open()`` was called. (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)

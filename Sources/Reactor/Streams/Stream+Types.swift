@@ -52,7 +52,7 @@ extension Stream {
         public init(_ rawValue: String) { self.rawValue = rawValue }
 
         /// An `Int` (set: any non-negative integer): the offset in a regular file of the next byte to read or
-        /// write.
+        /// write. An output waits until its accepted bytes are written, for both getting and setting it.
         ///
         /// It can be set before opening and while the stream is open. Setting it returns false, and changes
         /// nothing, for a file that is written with O_APPEND, for a pipe, terminal, socket or device, and

@@ -33,12 +33,9 @@ extension StreamDelegate {
 /// error.
 open class Stream {
     let engine: StreamEngine
-    /// The path or descriptor that the stream was created for, as its errors name it; nil where the backend knows.
-    private let subject: String?
 
-    init(_ engine: StreamEngine, subject: String? = nil) {
+    init(_ engine: StreamEngine) {
         self.engine = engine
-        self.subject = subject
         engine.serve(self)
     }
 
@@ -84,11 +81,7 @@ open class Stream {
 
     /// Why the stream failed: an ``IOError``, or for sockets a ``ResolverError`` or a ``StreamRequirementError``. Nil
     /// unless the status is ``Status/error``.
-    open var streamError: (any Error)? {
-        guard let error = engine.error, let errno = error as? Errno else { return engine.error }
-        let backend = engine.backend
-        return IOError(backend.failedOperation, subject ?? backend.subject, errno)
-    }
+    open var streamError: (any Error)? { engine.error }
 
     /// Delivers events on `aRunLoop`'s thread while it runs in `mode`. A stream may be on any number of loops
     /// and modes.

@@ -30,8 +30,12 @@ final class StreamEngine: Sendable {
     /// `nonisolated(unsafe)` is right because both are only accessed with `state` locked.
     private nonisolated(unsafe) weak var owner: Stream?
     private nonisolated(unsafe) weak var givenDelegate: (any StreamDelegate)?
+    /// The path or descriptor that the stream was created for, as its errors name it; nil where the backend
+    /// knows.
+    private let subject: String?
 
-    init(_ backend: any StreamBackend) {
+    init(_ backend: any StreamBackend, subject: String? = nil) {
+        self.subject = subject
         state = Mutex(State(machine: StreamMachine(backend.event), backend: backend))
     }
 
@@ -78,7 +82,12 @@ final class StreamEngine: Sendable {
 
     var status: Stream.Status { state.withLock { $0.machine.status } }
 
-    var error: (any Error)? { state.withLock { $0.machine.error } }
+    /// Why the stream failed, with the operation and its subject.
+    var error: (any Error)? {
+        let (error, backend) = state.withLock { ($0.machine.error, $0.backend) }
+        guard let errno = error as? Errno else { return error }
+        return IOError(backend.failedOperation, subject ?? backend.subject, errno)
+    }
 
     var isOpen: Bool { state.withLock { $0.machine.isOpen } }
 
@@ -230,7 +239,6 @@ extension StreamEngine {
     }
 
     func flush(until deadline: Deadline) throws(Errno) {
-        if let error = error as? Errno { throw error }
         guard isOpen || status == .atEnd else { throw .badFileDescriptor }
         try backend.flush(until: deadline)
     }

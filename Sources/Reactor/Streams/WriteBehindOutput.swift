@@ -7,6 +7,7 @@ import SystemPackage
 /// A file that is written on a Dispatch queue, so that a slow disk does not block the loop. The number of
 /// bytes that wait to be written is bounded.
 ///
+/// A write on a loop never waits; closing the stream, and asking for its offset, wait for the accepted bytes.
 /// Without a loop the calling thread writes, so that a full disk is an error of the write itself.
 final class WriteBehindOutput: OutputBackend {
     /// The limit of accepted bytes that are not written yet: enough for a disk to be busy while the loop
@@ -70,26 +71,21 @@ final class WriteBehindOutput: OutputBackend {
             if let fault = state.withLock({ $0.fault }) { throw fault }
             return Transfer(count: try unsafe writeFile(bytes))
         }
-        while true {
-            if let transfer = try unsafe accept(bytes) { return transfer }
-            writer.wait()
-        }
+        return try unsafe accept(bytes)
     }
 
-    /// Accepts as many bytes as there is room for; nil if there is none. Throws `canceled` once the stream is
-    /// closed.
-    private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer? {
-        let result = state.withLock { state -> Result<(count: Int, isFirst: Bool), Errno>? in
-            if let fault = state.fault { return .failure(fault) }
-            if state.isClosed { return .failure(.canceled) }
-            guard state.room > 0 else { return nil }
+    /// Accepts as many bytes as there is room for. Throws `canceled` once the stream is closed.
+    private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer {
+        let (count, isFirst) = try state.withLock { (state) throws(Errno) -> (Int, Bool) in
+            if let fault = state.fault { throw fault }
+            if state.isClosed { throw .canceled }
             let count = min(bytes.count, state.room)
+            guard count > 0 else { return (0, false) }
             unsafe state.waiting.append(contentsOf: bytes.prefix(count))
             defer { state.isWriting = true }
             if !state.isWriting { writer.enter() }
-            return .success((count, !state.isWriting))
+            return (count, !state.isWriting)
         }
-        guard let (count, isFirst) = try result?.get() else { return nil }
         if isFirst {
             PendingOutput.begin()
             DispatchWorkers.run { [self] in drain() }

@@ -56,6 +56,19 @@ import Testing
             ])
     }
 
+    @Test func `a child that closes streams of its parent that are connecting ends no attempt`() async throws
+    {
+        #expect(
+            try await probeMainLoop("connecting streams in a child") == ["closed: exit", "connecting: true"])
+    }
+
+    @Test func `a child that closes a stream that its parent hands off does not wake the parent`()
+        async throws
+    {
+        #expect(
+            try await probeMainLoop("a parent's hand-off in a child") == ["closed: exit", "wake-ups: 1"])
+    }
+
     @Test func `output that a child has written to a stream of its own is sent when it exits`() async throws {
         #expect(
             try await probeMainLoop("a child's own streams") == [

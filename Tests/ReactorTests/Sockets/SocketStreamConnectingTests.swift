@@ -46,11 +46,14 @@ import Testing
         }
     }
 
-    @Test func `an unknown host is an error of a blocking read`() {
+    @Test func `an unknown host is an error of a blocking write, a flush and a shutdown`() throws {
         let pair = Stream.connection(toHost: "", port: 80)
         pair.output.open()
         #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamStatus == .error)
-        #expect((pair.output.streamError as? ResolverError)?.code == .unknownName)
+        let error = try #require(pair.output.streamError as? ResolverError)
+        #expect(error.code == .unknownName)
+        #expect(throws: error) { try pair.output.flush() }
+        #expect(throws: error) { try pair.output.shutDown() }
     }
 
     @Test(arguments: [true, false])

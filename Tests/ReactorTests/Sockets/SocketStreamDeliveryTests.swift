@@ -184,7 +184,8 @@ import Testing
             reader.runLoop.performAndWait {}
             peer.close()
             waitUntil { fixture.output.writeOnce([1]) == -1 }
-            #expect(throws: Errno.self) { try fixture.output.flush() }
+            let error = try #require(fixture.output.streamError as? IOError)
+            #expect(throws: error) { try fixture.output.flush() }
         }
     }
 

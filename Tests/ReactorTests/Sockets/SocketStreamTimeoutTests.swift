@@ -160,4 +160,26 @@ import Testing
         #expect(fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey))
         #expect(!fixture.input.hasTimeoutTimer)
     }
+
+    @Test func `no timer stays when the streams close while another thread sets a timeout`() async throws {
+        try await onItsOwnThread {
+            for _ in 0..<500 {
+                let fixture = try SocketFixture(.descriptor)
+                try fixture.openBoth()
+                let (carrier, isSetting) = (Carrier(fixture), Countdown(1))
+                onThreads(2) { index in
+                    let fixture = carrier.value
+                    if index == 0 {
+                        isSetting.wait()
+                        return fixture.closeBoth()
+                    }
+                    repeat {
+                        fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey)
+                        isSetting.count()
+                    } while fixture.streams.contains { $0.streamStatus != .closed }
+                }
+                try #require(!fixture.input.hasTimeoutTimer)
+            }
+        }
+    }
 }

@@ -1,4 +1,6 @@
+import Glibc
 import Reactor
+import SystemPackage
 import Testing
 
 @Suite struct MemoryStreamTests {
@@ -90,5 +92,60 @@ import Testing
             #expect(output.streamStatus == .atEnd && output.write([1]) == 0)
         }
         #expect(byte == 9)
+    }
+
+    /// The kernel maps a page when its first byte is written: this shows a write without reading the memory.
+    @Test func `closing a buffer waits for a write on another thread, and no byte changes after that`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let memory = try UntouchedMemory(byteCount: 64 << 20)
+            let output = Carrier(memory.makeOutput())
+            output.value.open()
+            let writer = try JoinableThread(name: "writer") {
+                _ = output.value.writeOnce([UInt8](repeating: 1, count: 64 << 20))
+            }
+            waitUntil { memory.touchedPages(among: 1) > 0 }
+            output.value.close()
+            let touched = memory.touchedPages()
+            writer.join()
+            #expect(memory.touchedPages() == touched)
+        }
+    }
+
+    @Test func `a closed buffer accepts no bytes`() {
+        var byte: UInt8 = 9
+        let output = OutputStream(toBuffer: &byte, capacity: 1)
+        output.open()
+        output.close()
+        #expect(output.writeOnce([1]) == -1 && byte == 9 && output.streamStatus == .closed)
+    }
+}
+
+/// Memory that no page of has been written yet.
+private final class UntouchedMemory: Sendable {
+    private let address: Int
+    private let byteCount: Int
+    private var start: UnsafeMutableRawPointer { UnsafeMutableRawPointer(bitPattern: address)! }
+
+    init(byteCount: Int) throws {
+        let start = mmap(nil, byteCount, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        guard let start, start != MAP_FAILED else { throw Errno(rawValue: errno) }
+        madvise(start, byteCount, MADV_NOHUGEPAGE)
+        (address, self.byteCount) = (Int(bitPattern: start), byteCount)
+    }
+
+    deinit { munmap(start, byteCount) }
+
+    func makeOutput() -> OutputStream {
+        OutputStream(toBuffer: start.assumingMemoryBound(to: UInt8.self), capacity: byteCount)
+    }
+
+    /// How many of the first `limit` pages have been written.
+    func touchedPages(among limit: Int = .max) -> Int {
+        let pageSize = sysconf(Int32(_SC_PAGESIZE))
+        var pages = [UInt8](repeating: 0, count: min(limit, byteCount / pageSize))
+        mincore(start, pages.count * pageSize, &pages)
+        return pages.count { $0 & 1 != 0 }
     }
 }

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Reactor
 import SystemPackage
@@ -103,6 +104,33 @@ import Testing
                 if isScheduled { RunLoop.current.run(in: .default) } else { output.write(pattern(20_000)) }
                 try #require(output.streamErrno == .fileTooLarge)
                 try #require(try content(of: path).count == 10_000)
+            }
+        }
+    }
+
+    @Test func `a file whose worker has to wait does not block its loop`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let (folder, recorder, bytes) = (TemporaryFolder(), Recorder(), pattern(1_000_000))
+                let path = folder.path.appending("new")
+                let output = OutputStream(path: path)
+                output.start(recorder)
+                RunLoop.current.serve { recorder.events == [.openCompleted, .hasSpaceAvailable] }
+                // More work items than libdispatch has threads: the file's is behind them.
+                let gate = DispatchSemaphore(value: 0)
+                for _ in 0..<600 { DispatchQueue.global(qos: .userInitiated).async { gate.wait() } }
+                var written = output.write(bytes)
+                try #require(written > 0 && written < bytes.count && !output.hasSpaceAvailable)
+                try #require(output.writeOnce(bytes) == 0 && output.streamStatus == .open)
+                RunLoop.current.poll()
+                try #require(recorder.count(.hasSpaceAvailable) == 1)
+                recorder.onEvent = { _, event in
+                    if event == .hasSpaceAvailable { written += output.writeOnce(Array(bytes[written...])) }
+                }
+                for _ in 0..<600 { gate.signal() }
+                RunLoop.current.serve { written == bytes.count }
+                output.close()
+                try #require(try content(of: path) == bytes)
             }
         }
     }

@@ -7,7 +7,9 @@ import Testing
 /// Reads and writes that wait, and what ends them.
 @Suite struct StreamWaitTests {
     enum Kind: CaseIterable {
-        case pipe, nonBlockingPipe, terminal, socket
+        case pipe, nonBlockingPipe, pipeMadeBlocking, terminal, terminalMadeBlocking, socket
+
+        var isTerminal: Bool { self == .terminal || self == .terminalMadeBlocking }
 
         /// Two ends: one reads what the other writes.
         func makeEnds() throws -> (read: FileDescriptor, write: FileDescriptor) {
@@ -15,19 +17,25 @@ import Testing
             case .pipe:
                 let ends = try FileDescriptor.pipe()
                 return (ends.readEnd, ends.writeEnd)
-            case .nonBlockingPipe:
+            case .nonBlockingPipe, .pipeMadeBlocking:
                 let ends = try FileDescriptor.pipe()
-                for end in [ends.readEnd, ends.writeEnd] {
-                    _ = fcntl(end.rawValue, F_SETFL, fcntl(end.rawValue, F_GETFL) | O_NONBLOCK)
-                }
+                for end in [ends.readEnd, ends.writeEnd] { setNonBlocking(end, true) }
                 return (ends.readEnd, ends.writeEnd)
-            case .terminal:
+            case .terminal, .terminalMadeBlocking:
                 let ends = try makeTerminal()
+                for end in [ends.master, ends.slave] { setNonBlocking(end, self == .terminalMadeBlocking) }
                 return (ends.master, ends.slave)
             case .socket:
                 let (peer, other) = try SocketPeer.pair()
                 let read = try peer.descriptor.duplicate()
                 return (read, other)
+            }
+        }
+
+        /// Does to an open stream's descriptor what another process that shares the open file may do.
+        func share(_ descriptor: FileDescriptor) {
+            if self == .pipeMadeBlocking || self == .terminalMadeBlocking {
+                setNonBlocking(descriptor, false)
             }
         }
     }
@@ -38,6 +46,7 @@ import Testing
             let ends = try kind.makeEnds()
             let input = Carrier(InputStream(descriptor: ends.read))
             input.value.open()
+            kind.share(ends.read)
             let reader = try RunLoopThread(name: "reader")
             let count = Shared<Int?>(nil)
             reader.runLoop.perform {
@@ -80,6 +89,7 @@ import Testing
             let ends = try kind.makeEnds()
             let output = Carrier(OutputStream(descriptor: ends.write))
             output.value.open()
+            kind.share(ends.write)
             let (writer, hasEnded) = try startBlockedWriter(output)
             output.value.close()
             writer.runLoop.performAndWait {}
@@ -94,12 +104,13 @@ import Testing
         kind: Kind, closesReader: Bool
     ) async throws {
         // A terminal's other end is not closed while its number is open elsewhere.
-        if kind == .terminal, closesReader { return }
+        if kind.isTerminal, closesReader { return }
         try await onItsOwnThread {
             let ends = try kind.makeEnds()
             let output = Carrier(OutputStream(descriptor: ends.write))
             output.value.writeBufferSize = 10
             output.value.open()
+            kind.share(ends.write)
             let (writer, hasEnded) = try startBlockedWriter(output)
             if closesReader { try ends.read.close() } else { output.value.close() }
             writer.runLoop.performAndWait {}
@@ -182,4 +193,9 @@ import Testing
             try pipe.writeEnd.close()
         }
     }
+}
+
+private func setNonBlocking(_ descriptor: FileDescriptor, _ isNonBlocking: Bool) {
+    let flags = fcntl(descriptor.rawValue, F_GETFL)
+    _ = fcntl(descriptor.rawValue, F_SETFL, isNonBlocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK)
 }

@@ -27,7 +27,7 @@ extension Stream {
         return timeouts.map { Deadline(uptimeNanoseconds: $0.lastActivity.load(ordering: .relaxed)) }
     }
 
-    var hasTimeoutTimer: Bool { socketConnection?.timeouts?.timer.withLock { $0 } != nil }
+    var hasTimeoutTimer: Bool { socketConnection?.timeouts?.timing.withLock { $0.timer } != nil }
 
     private var socketConnection: SocketConnection? { (engine.backend as? SocketInput)?.connection }
 }
