@@ -69,7 +69,8 @@ open class InputStream: Stream {
     @discardableResult
     open func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
-        return unsafe engine.read(into: UnsafeMutableRawBufferPointer(start: buffer, count: count))
+        var bytes = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: count).mutableBytes
+        return engine.read(into: &bytes)
     }
 
     /// Provides the remaining bytes of a stream in memory without copying them. They count as read.
@@ -99,6 +100,13 @@ extension InputStream {
         return unsafe [UInt8](unsafeUninitializedCapacity: most) { buffer, filled in
             guard let start = buffer.baseAddress else { return }
             filled = unsafe max(0, read(start, maxLength: buffer.count))
+        }
+    }
+
+    /// Calls ``read(_:maxLength:)``, which a subclass may override.
+    func read(into buffer: inout MutableRawSpan) -> Int {
+        unsafe buffer.withUnsafeMutableBytes { bytes in
+            unsafe read(bytes.bindMemory(to: UInt8.self).baseAddress!, maxLength: bytes.count)
         }
     }
 }

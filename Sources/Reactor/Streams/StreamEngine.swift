@@ -151,19 +151,19 @@ extension StreamEngine {
 // MARK: - Transfers
 
 extension StreamEngine {
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+    func read(into buffer: inout MutableRawSpan) -> Int {
         do throws(Errno) {
             var action = StreamMachine.Action.none
             let count = try state.withLock { (state) throws(Errno) -> Int in
-                guard state.machine.isOpen, buffer.count > 0,
-                    let transfer = try unsafe state.backend.readNow(into: buffer)
+                guard state.machine.isOpen, buffer.byteCount > 0,
+                    let transfer = try state.backend.readNow(into: &buffer)
                 else { return -1 }
-                _ = state.machine.begin(count: buffer.count)
+                _ = state.machine.begin(count: buffer.byteCount)
                 state.machine.move(transfer)
                 action = state.machine.next
                 return transfer.count
             }
-            guard count >= 0 else { return unsafe readWaiting(into: buffer) }
+            guard count >= 0 else { return readWaiting(into: &buffer) }
             if action != .none { perform(action) }
             return count
         } catch {
@@ -172,13 +172,13 @@ extension StreamEngine {
     }
 
     @inline(never)
-    private func readWaiting(into buffer: UnsafeMutableRawBufferPointer) -> Int {
-        transfer(buffer.count) { (backend, _) throws(Errno) in try unsafe backend.read(into: buffer) }
+    private func readWaiting(into buffer: inout MutableRawSpan) -> Int {
+        transfer(buffer.byteCount) { (backend, _) throws(Errno) in try backend.read(into: &buffer) }
     }
 
-    func write(_ bytes: UnsafeRawBufferPointer) -> Int {
-        transfer(bytes.count) { (backend, isScheduled) throws(Errno) in
-            try unsafe backend.write(bytes, isScheduled: isScheduled)
+    func write(_ bytes: RawSpan) -> Int {
+        transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
+            try backend.write(bytes, isScheduled: isScheduled)
         }
     }
 

@@ -1,4 +1,3 @@
-import CReactorLinux
 import Dispatch
 import Glibc
 import Synchronization
@@ -64,27 +63,27 @@ final class WriteBehindOutput: OutputBackend {
 
     // MARK: Writing
 
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         guard isScheduled else {
             writer.wait()
             if let fault = state.withLock({ $0.fault }) { throw fault }
-            return Transfer(count: try unsafe writeFile(bytes))
+            return Transfer(count: try writeFile(bytes))
         }
         while true {
-            if let transfer = try unsafe accept(bytes) { return transfer }
+            if let transfer = try accept(bytes) { return transfer }
             writer.wait()
         }
     }
 
     /// Accepts as many bytes as there is room for; nil if there is none. Throws `canceled` once the stream is
     /// closed.
-    private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer? {
+    private func accept(_ bytes: RawSpan) throws(Errno) -> Transfer? {
         let result = state.withLock { state -> Result<(count: Int, isFirst: Bool), Errno>? in
             if let fault = state.fault { return .failure(fault) }
             if state.isClosed { return .failure(.canceled) }
             guard state.room > 0 else { return nil }
-            let count = min(bytes.count, state.room)
-            unsafe state.waiting.append(contentsOf: bytes.prefix(count))
+            let count = min(bytes.byteCount, state.room)
+            state.waiting.append(bytes.extracting(first: count))
             defer { state.isWriting = true }
             if !state.isWriting { writer.enter() }
             return .success((count, !state.isWriting))
@@ -100,8 +99,8 @@ final class WriteBehindOutput: OutputBackend {
     /// Writes until no bytes wait, or the file fails.
     private func drain() {
         while let batch = nextBatch() {
-            let result = unsafe batch.withUnsafeBytes { bytes in
-                Result { () throws(Errno) in try unsafe writeAll(bytes) }
+            let result = batch.withBytes { bytes in
+                Result { () throws(Errno) in try writeAll(bytes) }
             }
             let engine = state.withLock { state in
                 state.spare = batch
@@ -138,17 +137,15 @@ final class WriteBehindOutput: OutputBackend {
         }
     }
 
-    private func writeAll(_ bytes: UnsafeRawBufferPointer) throws(Errno) {
+    private func writeAll(_ bytes: RawSpan) throws(Errno) {
         var written = 0
-        while written < bytes.count {
-            written += try unsafe writeFile(UnsafeRawBufferPointer(rebasing: bytes[written...]))
+        while written < bytes.byteCount {
+            written += try writeFile(bytes.extracting(droppingFirst: written))
         }
     }
 
-    private func writeFile(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
-        try holder.use { (number) throws(Errno) in
-            try SystemCall.make { unsafe reactor_write(number, bytes.baseAddress, bytes.count) }
-        }
+    private func writeFile(_ bytes: RawSpan) throws(Errno) -> Int {
+        try holder.use { (number) throws(Errno) in try SystemCall.write(bytes, to: number) }
     }
 
     // MARK: Properties

@@ -1,3 +1,4 @@
+import CReactorLinux
 import Glibc
 package import SystemPackage
 
@@ -18,5 +19,60 @@ package enum SystemCall {
         var request = pollfd(fd: descriptor, events: Int16(events), revents: 0)
         try make { unsafe Glibc.poll(&request, 1, 0) }
         return CInt(request.revents)
+    }
+}
+
+// MARK: - Calls that move bytes
+
+extension SystemCall {
+    /// read(2).
+    static func read(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
+        try unsafe buffer.withUnsafeMutableBytes { (bytes) throws(Errno) in
+            try make { unsafe Glibc.read(descriptor, bytes.baseAddress, bytes.count) }
+        }
+    }
+
+    /// A read(2) that does not block (preadv2(2), `RWF_NOWAIT`). Throws `EOPNOTSUPP` if the kernel has none for the
+    /// descriptor.
+    static func readNow(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
+        try unsafe buffer.withUnsafeMutableBytes { (bytes) throws(Errno) in
+            try make { unsafe reactor_read_now(descriptor, bytes.baseAddress, bytes.count) }
+        }
+    }
+
+    /// pread(2).
+    static func read(
+        _ descriptor: CInt, at offset: Int, into buffer: inout MutableRawSpan
+    ) throws(Errno) -> Int {
+        try unsafe buffer.withUnsafeMutableBytes { (bytes) throws(Errno) in
+            try make { unsafe pread(descriptor, bytes.baseAddress, bytes.count, offset) }
+        }
+    }
+
+    /// A write(2) that raises no signal.
+    static func write(_ bytes: RawSpan, to descriptor: CInt) throws(Errno) -> Int {
+        try unsafe bytes.withUnsafeBytes { (bytes) throws(Errno) in
+            try make { unsafe reactor_write(descriptor, bytes.baseAddress, bytes.count) }
+        }
+    }
+
+    /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
+    static func receive(from socket: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+        try count(
+            unsafe buffer.withUnsafeMutableBytes { unsafe reactor_receive(socket, $0.baseAddress, $0.count) })
+    }
+
+    /// Sends as many bytes as the socket has room for (send(2)); returns 0 if it has none.
+    static func send(_ bytes: RawSpan, to socket: CInt) throws(Errno) -> Int {
+        try count(unsafe bytes.withUnsafeBytes { unsafe reactor_send(socket, $0.baseAddress, $0.count) }) ?? 0
+    }
+
+    /// The result of a call that returns a negative error number; nil if the call would have blocked.
+    @inline(__always)
+    private static func count(_ result: Int) throws(Errno) -> Int? {
+        if result >= 0 { return result }
+        let error = Errno(rawValue: CInt(-result))
+        if error == .resourceTemporarilyUnavailable { return nil }
+        throw error
     }
 }

@@ -1,0 +1,32 @@
+extension MutableRawSpan {
+    /// Copies the first bytes of `source`, as many as fit, to the beginning, and returns how many.
+    mutating func copy(_ source: RawSpan) -> Int {
+        let count = min(byteCount, source.byteCount)
+        unsafe withUnsafeMutableBytes { target in
+            unsafe source.extracting(first: count).withUnsafeBytes { unsafe target.copyMemory(from: $0) }
+        }
+        return count
+    }
+}
+
+extension [UInt8] {
+    /// Calls `body` with the bytes, borrowed until it returns.
+    func withBytes<Result, Failure: Error>(
+        _ body: (RawSpan) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(unsafe span.bytes)
+    }
+
+    /// Calls `body` with the bytes, which it may replace.
+    mutating func withMutableBytes<Result, Failure: Error>(
+        _ body: (inout MutableRawSpan) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        var span = mutableSpan
+        var bytes = unsafe span.mutableBytes
+        return try body(&bytes)
+    }
+
+    mutating func append(_ bytes: RawSpan) {
+        unsafe bytes.withUnsafeBytes { unsafe append(contentsOf: $0) }
+    }
+}
