@@ -25,7 +25,7 @@ struct UniqueArray<Element>: ~Copyable {
     var first: Element? { isEmpty ? nil : self[0] }
 
     /// The elements' address, valid until the array next grows. The array must not be empty; bounds are not checked.
-    @unsafe var start: UnsafeMutablePointer<Element> {
+    var start: UnsafeMutablePointer<Element> {
         @inline(__always) mutating get { unsafe storage.unsafelyUnwrapped }
     }
 
