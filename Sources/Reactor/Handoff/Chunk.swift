@@ -16,17 +16,8 @@ struct Chunk: Sendable {
     /// Replaces the bytes with those that `read` writes to memory of `size` bytes. Returns the result of
     /// `read`: the number of bytes, unless it is negative.
     mutating func fill(upTo size: Int, _ read: (inout MutableRawSpan) -> Int) -> Int {
-        var result = 0
         storage.removeAll(keepingCapacity: true)
-        storage.append(addingCapacity: size) { room in
-            unsafe room.withUnsafeMutableBufferPointer { memory, count in
-                let bytes = unsafe UnsafeMutableRawBufferPointer(start: memory.baseAddress, count: size)
-                var span = unsafe bytes.mutableBytes
-                result = read(&span)
-                count = max(0, result)
-            }
-        }
-        return result
+        return storage.append(upTo: size, read)
     }
 
     /// Moves the bytes out, and leaves an empty chunk. A copy would share the memory, which then could not be

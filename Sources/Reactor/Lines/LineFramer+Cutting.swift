@@ -136,18 +136,20 @@ extension LineFramer {
             let most = overflowCount
             carry.reserveCapacity(needed < limit ? max(needed, min(2 * carry.capacity, most)) : most)
         }
-        unsafe bytes.withUnsafeBytes { unsafe carry.append(contentsOf: $0) }
+        carry.append(bytes)
     }
 
     mutating func deliverCarried(_ count: Int, _ line: Line, _ body: Body) throws -> Demand {
         defer { dropCarried(line.ending == .continued ? count : carry.count) }
-        return try unsafe body(carry.span.bytes.extracting(first: count), line)
+        return try carry.withBytes { try body($0.extracting(first: count), line) }
     }
 
     mutating func dropCarried(_ count: Int) {
         carry.removeFirst(count)
         guard carry.capacity > Self.keptCapacity else { return }
-        carry = unsafe carry.withUnsafeBytes { unsafe Array($0) }  // Array(carry) would share the storage
+        var rest: [UInt8] = []
+        carry.withBytes { rest.append($0) }
+        carry = rest
     }
 }
 
@@ -254,9 +256,9 @@ struct ByteFinder {
         var target = offsets.mutableSpan
         return unsafe bytes.withUnsafeBytes { source in
             unsafe target.withUnsafeMutableBufferPointer { target in
-                let first = unsafe source.baseAddress?.assumingMemoryBound(to: UInt8.self)
-                let room = target.count
-                return unsafe reactor_find_bytes(first, source.count, wanted, target.baseAddress, room)
+                unsafe reactor_find_bytes(
+                    source.baseAddress?.assumingMemoryBound(to: UInt8.self), source.count, wanted,
+                    target.baseAddress, target.count)
             }
         }
     }

@@ -286,12 +286,12 @@ extension DatagramSocket {
 
     /// Sends a datagram to `address`, like ``send(_:to:)-([UInt8],_)``.
     public func send(_ bytes: [UInt8], to address: SocketAddress) throws(Errno) -> Bool {
-        try unsafe send(bytes.span.bytes, toward: address)
+        try bytes.withBytes { (bytes) throws(Errno) in try send(bytes, toward: address) }
     }
 
     /// Sends a datagram to the connected address, like ``send(_:)-([UInt8])``.
     public func send(_ bytes: [UInt8]) throws(Errno) -> Bool {
-        try unsafe send(bytes.span.bytes, toward: nil)
+        try bytes.withBytes { (bytes) throws(Errno) in try send(bytes, toward: nil) }
     }
 
     private func send(_ bytes: RawSpan, toward address: SocketAddress?) throws(Errno) -> Bool {

@@ -11,6 +11,7 @@ extension MutableRawSpan {
 
 extension [UInt8] {
     /// Calls `body` with the bytes, borrowed until it returns.
+    @inline(__always)
     func withBytes<Result, Failure: Error>(
         _ body: (RawSpan) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -28,5 +29,20 @@ extension [UInt8] {
 
     mutating func append(_ bytes: RawSpan) {
         unsafe bytes.withUnsafeBytes { unsafe append(contentsOf: $0) }
+    }
+
+    /// Appends the bytes that `read` writes to memory of `size` bytes. Returns the result of `read`: the number of
+    /// bytes, unless it is negative.
+    mutating func append(upTo size: Int, _ read: (inout MutableRawSpan) -> Int) -> Int {
+        var result = 0
+        append(addingCapacity: size) { room in
+            unsafe room.withUnsafeMutableBufferPointer { memory, count in
+                let bytes = unsafe UnsafeMutableRawBufferPointer(start: memory.baseAddress, count: size)
+                var span = unsafe bytes.mutableBytes
+                result = read(&span)
+                count = Swift.max(0, result)
+            }
+        }
+        return result
     }
 }

@@ -14,11 +14,32 @@ package enum SystemCall {
         }
     }
 
-    /// Polls a descriptor without waiting (poll(2)): returns those of `events` that it is ready for, and errors.
+    /// Makes a system call with a path.
+    ///
+    /// `@safe`: `call` gets a valid pointer, and marks what it does with it.
+    @safe
+    @discardableResult
+    static func make(
+        _ path: FilePath, _ call: (UnsafePointer<CInterop.PlatformChar>) -> CInt
+    ) throws(Errno) -> CInt {
+        try make { unsafe path.withPlatformString { unsafe call($0) } }
+    }
+
+    /// Polls a descriptor without waiting: returns those of `events` that it is ready for, and errors.
     static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
-        var request = pollfd(fd: descriptor, events: Int16(events), revents: 0)
-        try make { unsafe Glibc.poll(&request, 1, 0) }
-        return CInt(request.revents)
+        var requests: [1 of pollfd] = [pollfd(fd: descriptor, events: Int16(events), revents: 0)]
+        try poll(&requests, timeout: 0)
+        return CInt(requests[0].revents)
+    }
+
+    /// poll(2), with a timeout in milliseconds; -1 for none.
+    static func poll<let count: Int>(_ requests: inout [count of pollfd], timeout: CInt) throws(Errno) {
+        var span = requests.mutableSpan
+        try make {
+            unsafe span.withUnsafeMutableBufferPointer {
+                unsafe Glibc.poll($0.baseAddress, nfds_t(count), timeout)
+            }
+        }
     }
 }
 
