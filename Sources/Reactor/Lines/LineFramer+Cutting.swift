@@ -254,12 +254,8 @@ struct ByteFinder {
 
     private mutating func scan(_ bytes: RawSpan) -> Int {
         var target = offsets.mutableSpan
-        return unsafe bytes.withUnsafeBytes { source in
-            unsafe target.withUnsafeMutableBufferPointer { target in
-                unsafe reactor_find_bytes(
-                    source.baseAddress?.assumingMemoryBound(to: UInt8.self), source.count, wanted,
-                    target.baseAddress, target.count)
-            }
+        return unsafe target.withUnsafeMutableBufferPointer { target in
+            bytes.withAddress { unsafe reactor_find_bytes($0, $1, wanted, target.baseAddress, target.count) }
         }
     }
 }

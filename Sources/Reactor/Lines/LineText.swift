@@ -120,9 +120,6 @@ extension RawSpan {
     }
 
     fileprivate func checkVectors() -> reactor_text {
-        unsafe withUnsafeBytes { buffer in
-            guard let first = buffer.baseAddress else { return reactor_text_unknown }
-            return unsafe reactor_check_text(first.assumingMemoryBound(to: UInt8.self), buffer.count)
-        }
+        withAddress { unsafe reactor_check_text($0, $1) }
     }
 }

@@ -298,11 +298,7 @@ extension DatagramSocket {
         let number = try openDescriptor.rawValue
         let raw = address?.raw ?? reactor_address()
         do throws(Errno) {
-            try unsafe bytes.withUnsafeBytes { (bytes) throws(Errno) in
-                _ = try SystemCall.make {
-                    unsafe reactor_send_datagram(number, bytes.baseAddress, bytes.count, raw)
-                }
-            }
+            try SystemCall.make { bytes.withAddress { unsafe reactor_send_datagram(number, $0, $1, raw) } }
             return true
         } catch .resourceTemporarilyUnavailable {
             // If this socket is writable, it is the Unix-domain receiver that is full.

@@ -104,8 +104,6 @@ extension InputStream {
 
     /// Calls ``read(_:maxLength:)``, which a subclass may override.
     func read(into buffer: inout MutableRawSpan) -> Int {
-        unsafe buffer.withUnsafeMutableBytes { bytes in
-            unsafe read(bytes.bindMemory(to: UInt8.self).baseAddress!, maxLength: bytes.count)
-        }
+        buffer.withAddress { unsafe read($0!.assumingMemoryBound(to: UInt8.self), maxLength: $1) }
     }
 }

@@ -27,8 +27,9 @@ open class OutputStream: Stream {
     /// A write accepts the bytes that fit. When the buffer is full the stream is at its end, and further
     /// writes return 0.
     public init(toBuffer buffer: UnsafeMutablePointer<UInt8>, capacity: Int) {
-        let bytes = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: max(capacity, 0))
-        super.init(unsafe StreamEngine(BufferOutput(bytes)))
+        super.init(
+            StreamEngine(
+                unsafe BufferOutput(UnsafeMutableRawBufferPointer(start: buffer, count: max(capacity, 0)))))
     }
 
     /// A stream into the file at `path`, which ``Stream/open()`` creates if it is missing (mode 0666, less
@@ -167,9 +168,6 @@ extension OutputStream {
 
     /// Writes with one call of ``write(_:maxLength:)``, which a subclass may override.
     private func writeOnce(_ bytes: RawSpan) -> Int {
-        unsafe bytes.withUnsafeBytes { bytes in
-            let start = unsafe bytes.assumingMemoryBound(to: UInt8.self).baseAddress!
-            return unsafe write(start, maxLength: bytes.count)
-        }
+        bytes.withAddress { unsafe write($0!.assumingMemoryBound(to: UInt8.self), maxLength: $1) }
     }
 }

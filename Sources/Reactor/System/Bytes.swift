@@ -1,11 +1,34 @@
+import Glibc
+
+extension RawSpan {
+    /// Calls `body`, which calls C, with the address and the number of the bytes.
+    ///
+    /// `@safe`: `body` marks what it does with the address.
+    @safe
+    @inline(__always)
+    func withAddress<Result>(_ body: (UnsafeRawPointer?, Int) -> Result) -> Result {
+        unsafe withUnsafeBytes { unsafe body($0.baseAddress, $0.count) }
+    }
+}
+
 extension MutableRawSpan {
+    /// Calls `body`, which calls C, with the address and the number of the bytes.
+    ///
+    /// `@safe`: `body` marks what it does with the address.
+    @safe
+    @inline(__always)
+    mutating func withAddress<Result>(_ body: (UnsafeMutableRawPointer?, Int) -> Result) -> Result {
+        unsafe withUnsafeMutableBytes { unsafe body($0.baseAddress, $0.count) }
+    }
+
     /// Copies the first bytes of `source`, as many as fit, to the beginning, and returns how many.
     mutating func copy(_ source: RawSpan) -> Int {
-        let count = min(byteCount, source.byteCount)
-        unsafe withUnsafeMutableBytes { target in
-            unsafe source.extracting(first: count).withUnsafeBytes { unsafe target.copyMemory(from: $0) }
+        source.extracting(first: byteCount).withAddress { start, count in
+            if let start = unsafe start {
+                withAddress { target, _ in _ = unsafe memcpy(target!, start, count) }
+            }
+            return count
         }
-        return count
     }
 }
 

@@ -89,7 +89,7 @@ extension SocketAddress {
 
 extension reactor_address {
     fileprivate init(_ family: sa_family_t, _ bytes: RawSpan) {
-        self = unsafe bytes.withUnsafeBytes { unsafe reactor_address_make(family, $0.baseAddress, $0.count) }
+        self = bytes.withAddress { unsafe reactor_address_make(family, $0, $1) }
     }
 
     fileprivate var bytesAfterFamily: [UInt8] {

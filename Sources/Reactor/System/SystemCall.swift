@@ -47,45 +47,39 @@ package enum SystemCall {
 
 extension SystemCall {
     /// read(2).
+    @inline(__always)
     static func read(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
-        try unsafe buffer.withUnsafeMutableBytes { (bytes) throws(Errno) in
-            try make { unsafe Glibc.read(descriptor, bytes.baseAddress, bytes.count) }
-        }
+        try make { buffer.withAddress { unsafe Glibc.read(descriptor, $0, $1) } }
     }
 
     /// A read(2) that does not block (preadv2(2), `RWF_NOWAIT`). Throws `EOPNOTSUPP` if the kernel has none for the
     /// descriptor.
+    @inline(__always)
     static func readNow(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
-        try unsafe buffer.withUnsafeMutableBytes { (bytes) throws(Errno) in
-            try make { unsafe reactor_read_now(descriptor, bytes.baseAddress, bytes.count) }
-        }
+        try make { buffer.withAddress { unsafe reactor_read_now(descriptor, $0, $1) } }
     }
 
     /// pread(2).
     static func read(
         _ descriptor: CInt, at offset: Int, into buffer: inout MutableRawSpan
     ) throws(Errno) -> Int {
-        try unsafe buffer.withUnsafeMutableBytes { (bytes) throws(Errno) in
-            try make { unsafe pread(descriptor, bytes.baseAddress, bytes.count, offset) }
-        }
+        try make { buffer.withAddress { unsafe pread(descriptor, $0, $1, offset) } }
     }
 
     /// A write(2) that raises no signal.
     static func write(_ bytes: RawSpan, to descriptor: CInt) throws(Errno) -> Int {
-        try unsafe bytes.withUnsafeBytes { (bytes) throws(Errno) in
-            try make { unsafe reactor_write(descriptor, bytes.baseAddress, bytes.count) }
-        }
+        try make { bytes.withAddress { unsafe reactor_write(descriptor, $0, $1) } }
     }
 
     /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
     static func receive(from socket: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         try count(
-            unsafe buffer.withUnsafeMutableBytes { unsafe reactor_receive(socket, $0.baseAddress, $0.count) })
+            buffer.withAddress { unsafe reactor_receive(socket, $0, $1) })
     }
 
     /// Sends as many bytes as the socket has room for (send(2)); returns 0 if it has none.
     static func send(_ bytes: RawSpan, to socket: CInt) throws(Errno) -> Int {
-        try count(unsafe bytes.withUnsafeBytes { unsafe reactor_send(socket, $0.baseAddress, $0.count) }) ?? 0
+        try count(bytes.withAddress { unsafe reactor_send(socket, $0, $1) }) ?? 0
     }
 
     /// The result of a call that returns a negative error number; nil if the call would have blocked.
