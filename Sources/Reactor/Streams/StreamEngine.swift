@@ -153,17 +153,16 @@ extension StreamEngine {
 extension StreamEngine {
     func read(into buffer: inout MutableRawSpan) -> Int {
         do throws(Errno) {
-            var action = StreamMachine.Action.none
-            let count = try state.withLock { (state) throws(Errno) -> Int in
-                guard state.machine.isOpen, buffer.byteCount > 0,
+            let size = buffer.byteCount
+            let result = try state.withLock { (state) throws(Errno) -> (Int, StreamMachine.Action)? in
+                guard state.machine.isOpen, size > 0,
                     let transfer = try state.backend.readNow(into: &buffer)
-                else { return -1 }
-                _ = state.machine.begin(count: buffer.byteCount)
+                else { return nil }
+                _ = state.machine.begin(count: size)
                 state.machine.move(transfer)
-                action = state.machine.next
-                return transfer.count
+                return (transfer.count, state.machine.next)
             }
-            guard count >= 0 else { return readWaiting(into: &buffer) }
+            guard let (count, action) = result else { return readWaiting(into: &buffer) }
             if action != .none { perform(action) }
             return count
         } catch {
