@@ -48,7 +48,6 @@ final class Poller {
     /// - Parameters:
     ///   - holder: Closes the descriptor, if another thread may do that meanwhile.
     ///   - context: Outlives the registration, which it owns.
-    @unsafe
     func register(
         _ descriptor: CInt, of holder: DescriptorHolder?, for interest: Readiness, _ callback: Callback,
         context: AnyObject

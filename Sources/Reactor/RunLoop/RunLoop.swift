@@ -200,10 +200,9 @@ private enum ThreadLoop {
 }
 
 private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
-    let reference = unsafe Unmanaged<RunLoop>.fromOpaque(pointer!)
-    let loop = unsafe reference.takeUnretainedValue()
+    let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer!).takeUnretainedValue()
     // In a child of fork(2) the thread that forked may end, whose loop belongs to the parent.
     if loop.inbox.belongsToParent { return }
     ThreadLoop.end(loop)
-    unsafe reference.release()
+    unsafe Unmanaged.passUnretained(loop).release()
 }

@@ -355,8 +355,10 @@ private final class DatagramBatch {
     func takeNext(_ body: (RawSpan, DatagramSocket.Datagram) -> Void) {
         let raw = unsafe reactor_datagrams_at(storage, next)
         next += 1
-        let datagram = unsafe DatagramSocket.Datagram(
-            sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length)
-        unsafe body(UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes, datagram)
+        unsafe body(
+            UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes,
+            DatagramSocket.Datagram(
+                sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length)
+        )
     }
 }

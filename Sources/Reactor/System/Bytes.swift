@@ -24,9 +24,8 @@ extension MutableRawSpan {
     /// Copies the first bytes of `source`, as many as fit, to the beginning, and returns how many.
     mutating func copy(_ source: RawSpan) -> Int {
         source.extracting(first: byteCount).withAddress { start, count in
-            if let start = unsafe start {
-                withAddress { target, _ in _ = unsafe memcpy(target!, start, count) }
-            }
+            guard count > 0 else { return 0 }
+            withAddress { target, _ in _ = unsafe memcpy(target!, start!, count) }
             return count
         }
     }
@@ -51,7 +50,7 @@ extension [UInt8] {
     }
 
     mutating func append(_ bytes: RawSpan) {
-        unsafe bytes.withUnsafeBytes { unsafe append(contentsOf: $0) }
+        bytes.withAddress { unsafe append(contentsOf: UnsafeRawBufferPointer(start: $0, count: $1)) }
     }
 
     /// Appends the bytes that `read` writes to memory of `size` bytes. Returns the result of `read`: the number of

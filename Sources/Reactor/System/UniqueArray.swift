@@ -52,11 +52,6 @@ struct UniqueArray<Element>: ~Copyable {
         return unsafe (storage.unsafelyUnwrapped + count).move()
     }
 
-    mutating func removeAll() {
-        unsafe storage?.deinitialize(count: count)
-        count = 0
-    }
-
     @inline(never)
     private mutating func grow() {
         let wanted = max(4, capacity * 2)
