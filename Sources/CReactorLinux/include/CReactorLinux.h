@@ -76,7 +76,7 @@ bool reactor_had_loop_before_fork(void);
 /// A number of changes that threads wait for (futex(2)).
 struct reactor_condition;
 
-/// NULL when there is no memory.
+/// Ends the process when there is no memory.
 struct reactor_condition *reactor_condition_make(void);
 void reactor_condition_free(struct reactor_condition *condition);
 /// How many broadcasts there have been.

@@ -118,8 +118,8 @@ final class Watch {
 /// libevent's callback: it records, and leaves the serving to the loop.
 @inline(__always)
 private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
-    let watch = unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
-    unsafe watch._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
+    unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
+        ._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
 }
 
 /// The watches of one mode that wait to be served, first come first.

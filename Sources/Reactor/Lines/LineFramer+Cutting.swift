@@ -195,7 +195,9 @@ extension LineFramer {
         while next < offsets.count {
             let index = unsafe base &+ Int(offsets[unchecked: next])  // offsets ascend within the bytes
             let mayReturn = carriageReturn != .ordinary && index > start
-            let hasReturn = unsafe mayReturn && bytes[unchecked: index &- 1] == .carriageReturn
+            let hasReturn =
+                unsafe mayReturn
+                && bytes.unsafeLoad(fromUncheckedByteOffset: index &- 1, as: UInt8.self) == .carriageReturn
             let end = hasReturn ? index &- 1 : index
             guard end &- start <= limit else { break }
             next += 1
@@ -264,11 +266,5 @@ extension RawSpan {
     @inlinable
     subscript(offset: Int) -> UInt8 {
         unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self)  // bounds-checked
-    }
-
-    @unsafe
-    @inlinable
-    subscript(unchecked offset: Int) -> UInt8 {
-        unsafe unsafeLoad(fromUncheckedByteOffset: offset, as: UInt8.self)
     }
 }

@@ -29,7 +29,9 @@ extension LineFramer.Line {
         switch bytes.check() {
         case .text(let isASCII): return unsafe String(unchecked: bytes, isKnownASCII: isASCII)
         case .invalid where policy == .repair:
-            return unsafe bytes.withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }
+            return bytes.withAddress { start, count in
+                unsafe String(decoding: UnsafeRawBufferPointer(start: start, count: count), as: UTF8.self)
+            }
         case .invalid(let place): throw InvalidText(number: number, offset: offset + place)
         }
     }
@@ -116,7 +118,10 @@ extension RawSpan {
 
     @inline(__always)
     fileprivate func withUnits<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
-        unsafe withUnsafeBytes { unsafe body($0.assumingMemoryBound(to: UInt8.self).span) }
+        withAddress { start, count in
+            unsafe body(
+                UnsafeBufferPointer(start: start?.assumingMemoryBound(to: UInt8.self), count: count).span)
+        }
     }
 
     fileprivate func checkVectors() -> reactor_text {

@@ -21,8 +21,8 @@ extension DescriptorHolder {
 
     /// Reads and drops pending input, up to a megabyte: other items of the loop get their turn.
     func discardInput() -> DiscardedInput {
-        unsafe withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { memory in
-            var buffer = unsafe memory.mutableBytes
+        var memory = [UInt8](repeating: 0, count: 16_384)
+        return memory.withMutableBytes { buffer in
             do throws(Errno) {
                 for _ in 0..<64 {
                     guard let count = try receive(into: &buffer) else { return .open }

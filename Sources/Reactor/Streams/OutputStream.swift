@@ -126,8 +126,7 @@ extension OutputStream {
     ///   `text.utf8.count` may end inside a character.
     @discardableResult
     public func write(_ text: String) -> Int {
-        var text = text
-        return text.withUTF8 { write(unsafe UnsafeRawBufferPointer($0).bytes) }
+        write(text.utf8)
     }
 
     /// Writes all of `bytes`, like ``write(_:)-([UInt8])``.

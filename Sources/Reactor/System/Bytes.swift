@@ -59,9 +59,9 @@ extension [UInt8] {
         var result = 0
         append(addingCapacity: size) { room in
             unsafe room.withUnsafeMutableBufferPointer { memory, count in
-                let bytes = unsafe UnsafeMutableRawBufferPointer(start: memory.baseAddress, count: size)
-                var span = unsafe bytes.mutableBytes
-                result = read(&span)
+                var bytes = unsafe UnsafeMutableRawBufferPointer(start: memory.baseAddress, count: size)
+                    .mutableBytes
+                result = read(&bytes)
                 count = Swift.max(0, result)
             }
         }

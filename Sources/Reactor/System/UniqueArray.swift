@@ -16,8 +16,7 @@ struct UniqueArray<Element>: ~Copyable {
     init() {}
 
     deinit {
-        unsafe storage?.deinitialize(count: count)
-        unsafe free(storage)
+        unsafe free(storage?.deinitialize(count: count))
     }
 
     var isEmpty: Bool { count == 0 }
