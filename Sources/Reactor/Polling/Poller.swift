@@ -157,8 +157,8 @@ private final class EventBase {
         if !belongsToParent { unsafe event_base_free(pointer) }
     }
 
-    /// Whether ``epoll`` has the number of the base's epoll, which libevent does not expose: the descriptors that
-    /// the base watches are registered there.
+    /// Whether ``epoll`` has the number of the base's epoll, which libevent does not expose: the descriptors
+    /// that the base watches are registered there.
     private func hasEpoll(showing counter: CInt) throws(Errno) -> Bool {
         let probe = try unsafe Registration(of: counter, EV_READ, on: self, ignoreReadiness, context: self)
         return withExtendedLifetime(probe) { epoll.remove(counter) }
