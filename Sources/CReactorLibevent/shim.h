@@ -6,7 +6,36 @@
 
 #include <event2/event.h>
 
+#include <errno.h>
 #include <stdlib.h>
+
+/// Makes a base for one thread: without locks, and without a cached time, because it has no timers and would read
+/// the clock in every pass. NULL when there is no memory.
+static inline struct event_base *reactor_base_make(void) {
+    struct event_config *configuration = event_config_new();
+    if (!configuration) return NULL;
+    event_config_set_flag(configuration,
+                          EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_IGNORE_ENV | EVENT_BASE_FLAG_NO_CACHE_TIME);
+    event_config_require_features(configuration, EV_FEATURE_ET | EV_FEATURE_O1);
+    struct event_base *base = event_base_new_with_config(configuration);
+    event_config_free(configuration);
+    return base;
+}
+
+/// Makes an event: calls `callback` whenever `descriptor` is ready for `kind`, until event_free. 0, or -1 with errno.
+static inline int reactor_event_add(struct event_base *base, int descriptor, short kind, event_callback_fn callback,
+                                    void *context, struct event **event) {
+    *event = event_new(base, descriptor, kind | EV_PERSIST, callback, context);
+    if (!*event) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (event_add(*event, NULL) == 0) return 0;
+    int error = errno;
+    event_free(*event);
+    errno = error;
+    return -1;
+}
 
 struct reactor_events_of_descriptor {
     evutil_socket_t descriptor;

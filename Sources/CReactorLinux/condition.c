@@ -14,7 +14,11 @@ struct reactor_condition {
     _Atomic uint32_t waiting;
 };
 
-struct reactor_condition *reactor_condition_make(void) { return calloc(1, sizeof(struct reactor_condition)); }
+struct reactor_condition *reactor_condition_make(void) {
+    struct reactor_condition *condition = calloc(1, sizeof *condition);
+    if (!condition) abort();
+    return condition;
+}
 
 void reactor_condition_free(struct reactor_condition *condition) { free(condition); }
 

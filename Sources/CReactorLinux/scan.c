@@ -101,7 +101,7 @@ ALWAYS_INLINE size_t find(const uint8_t *bytes, size_t count, uint8_t wanted, ui
     return found;
 }
 
-size_t reactor_find_bytes_baseline(const uint8_t *bytes, size_t count, uint8_t wanted,
+size_t reactor_find_bytes_baseline(const void *bytes, size_t count, uint8_t wanted,
                                    uint32_t *positions, size_t capacity) {
     return find(bytes, count, wanted, positions, capacity);
 }
@@ -113,7 +113,7 @@ WIDE static size_t find_wide(const uint8_t *bytes, size_t count, uint8_t wanted,
 }
 #endif
 
-size_t reactor_find_bytes(const uint8_t *bytes, size_t count, uint8_t wanted, uint32_t *positions,
+size_t reactor_find_bytes(const void *bytes, size_t count, uint8_t wanted, uint32_t *positions,
                           size_t capacity) {
 #if defined(__x86_64__)
     if (has_wide()) return find_wide(bytes, count, wanted, positions, capacity);
@@ -224,7 +224,7 @@ WIDE static bool is_valid(const uint8_t *bytes, size_t count) {
     return __builtin_reduce_or(found) == 0;
 }
 
-enum reactor_text reactor_check_text(const uint8_t *bytes, size_t count) {
+enum reactor_text reactor_check_text(const void *bytes, size_t count) {
 #if defined(__x86_64__)
     if (!has_wide()) return reactor_text_unknown;
 #endif
@@ -235,6 +235,6 @@ enum reactor_text reactor_check_text(const uint8_t *bytes, size_t count) {
 
 #else
 
-enum reactor_text reactor_check_text(const uint8_t *bytes, size_t count) { return reactor_text_unknown; }
+enum reactor_text reactor_check_text(const void *bytes, size_t count) { return reactor_text_unknown; }
 
 #endif

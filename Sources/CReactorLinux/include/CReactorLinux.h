@@ -80,7 +80,7 @@ bool reactor_had_loop_before_fork(void);
 /// A number of changes that threads wait for (futex(2)).
 struct reactor_condition;
 
-/// NULL when there is no memory.
+/// Ends the process when there is no memory.
 struct reactor_condition *reactor_condition_make(void);
 void reactor_condition_free(struct reactor_condition *condition);
 /// How many broadcasts there have been.
@@ -222,10 +222,10 @@ int reactor_multicast_interface(int descriptor, int family, unsigned interface);
 ///
 /// If it returns `capacity` there may be more: continue after the last one. `count` is at most UINT32_MAX.
 /// The rest of `positions` is undefined. Any thread.
-size_t reactor_find_bytes(const uint8_t *bytes, size_t count, uint8_t wanted,
+size_t reactor_find_bytes(const void *bytes, size_t count, uint8_t wanted,
                           uint32_t *positions, size_t capacity);
 /// The same with instructions that every processor of the architecture has: SSE2, NEON, or plain words.
-size_t reactor_find_bytes_baseline(const uint8_t *bytes, size_t count, uint8_t wanted,
+size_t reactor_find_bytes_baseline(const void *bytes, size_t count, uint8_t wanted,
                                    uint32_t *positions, size_t capacity);
 
 /// The result of reactor_check_text.
@@ -233,4 +233,4 @@ enum reactor_text { reactor_text_unknown, reactor_text_utf8, reactor_text_ascii 
 
 /// Whether the bytes are whole, well-formed UTF-8 characters, or even ASCII. Unknown if not, for fewer than
 /// some forty bytes, and on processors without AVX2 or NEON. Any thread.
-enum reactor_text reactor_check_text(const uint8_t *bytes, size_t count);
+enum reactor_text reactor_check_text(const void *bytes, size_t count);

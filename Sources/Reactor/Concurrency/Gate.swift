@@ -59,10 +59,8 @@ final actor Gate: SerialExecutor {
     }
 
     private nonisolated func place(of isolation: (any Actor)?) -> Place {
-        let preferred = unsafe executor.asUnownedTaskExecutor()
-        var prefersLoop = false
-        unsafe withUnsafeCurrentTask { task in
-            if let task = unsafe task { prefersLoop = unsafe task.unownedTaskExecutor == preferred }
+        let prefersLoop = unsafe withUnsafeCurrentTask { task in
+            unsafe task?.unownedTaskExecutor == executor.asUnownedTaskExecutor()
         }
         return Place(isolation: self.isolation(of: isolation), prefersLoop: prefersLoop)
     }

@@ -118,8 +118,8 @@ final class Watch {
 /// libevent's callback: it records, and leaves the serving to the loop.
 @inline(__always)
 private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
-    let watch = unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
-    unsafe watch._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
+    unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
+        ._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
 }
 
 /// The watches of one mode that wait to be served, first come first.
@@ -134,33 +134,16 @@ final class ReadyQueue {
     /// because a link that ``takeFirst(before:)`` returns is used up by ``serve()``, which reads it before any client
     /// code runs.
     @safe
+    @dynamicMemberLookup
     struct Link {
         private unowned(unsafe) let watch: Watch
 
         fileprivate init(_ watch: Watch) { unsafe self.watch = watch }
 
-        // One at a time: a reference that outlasts one access is counted.
-
-        fileprivate var readiness: Readiness { unsafe watch.readiness }
-
-        fileprivate var round: UInt32 {
-            get { unsafe watch.round }
-            nonmutating set { unsafe watch.round = newValue }
-        }
-
-        fileprivate var isQueued: Bool {
-            get { unsafe watch.isQueued }
-            nonmutating set { unsafe watch.isQueued = newValue }
-        }
-
-        fileprivate var previous: Link? {
-            get { unsafe watch.previous }
-            nonmutating set { unsafe watch.previous = newValue }
-        }
-
-        fileprivate var next: Link? {
-            get { unsafe watch.next }
-            nonmutating set { unsafe watch.next = newValue }
+        /// One property at a time: a reference that outlasts one access is counted.
+        subscript<Value>(dynamicMember property: ReferenceWritableKeyPath<Watch, Value>) -> Value {
+            @inline(__always) get { unsafe watch[keyPath: property] }
+            @inline(__always) nonmutating set { unsafe watch[keyPath: property] = newValue }
         }
 
         func confirm() { unsafe watch.confirm() }

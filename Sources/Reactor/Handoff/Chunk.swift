@@ -11,21 +11,13 @@ struct Chunk: Sendable {
     var byteCount: Int { storage.count }
 
     /// Calls `body` with the bytes, borrowed until it returns.
-    func withBytes(_ body: (RawSpan) throws -> Void) rethrows { try unsafe body(storage.span.bytes) }
+    func withBytes(_ body: (RawSpan) throws -> Void) rethrows { try storage.withBytes(body) }
 
     /// Replaces the bytes with those that `read` writes to memory of `size` bytes. Returns the result of
     /// `read`: the number of bytes, unless it is negative.
-    mutating func fill(upTo size: Int, _ read: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
-        var result = 0
+    mutating func fill(upTo size: Int, _ read: (inout MutableRawSpan) -> Int) -> Int {
         storage.removeAll(keepingCapacity: true)
-        storage.append(addingCapacity: size) { room in
-            unsafe room.withUnsafeMutableBufferPointer { memory, count in
-                result = unsafe read(
-                    UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(memory)[..<size]))
-                count = max(0, result)
-            }
-        }
-        return result
+        return storage.append(upTo: size, read)
     }
 
     /// Moves the bytes out, and leaves an empty chunk. A copy would share the memory, which then could not be
@@ -66,7 +58,7 @@ struct FileSource: Sendable {
 
     /// Fills a chunk. It stays empty at the end of the file, and after an error, which is returned.
     func fill(_ chunk: inout Chunk, upTo size: Int) -> (any Error)? {
-        let count = unsafe chunk.fill(upTo: size) { unsafe engine.read(into: $0) }
+        let count = chunk.fill(upTo: size) { engine.read(into: &$0) }
         // A stream that cannot be read, and has no error, has been closed by other code.
         return count < 0 ? engine.error ?? Errno.badFileDescriptor : nil
     }

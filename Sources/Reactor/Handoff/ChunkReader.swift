@@ -125,10 +125,9 @@ final class ChunkReader {
     /// Reads the bytes that the stream has reported, if there is a chunk to read them into.
     private func fill() {
         guard isReadable else { return }
-        unsafe worker.fill { memory in
+        worker.fill { bytes in
             isReadable = false
-            let bytes = unsafe memory.bindMemory(to: UInt8.self)
-            return unsafe stream.read(bytes.baseAddress!, maxLength: bytes.count)
+            return stream.read(into: &bytes)
         } fault: {
             stream.streamError ?? Errno.badFileDescriptor
         }

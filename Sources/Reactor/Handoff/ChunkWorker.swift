@@ -63,9 +63,9 @@ final class ChunkWorker: Sendable {
 
     /// Fills a chunk by `read` and passes it on. If there is no chunk to fill, the reader becomes idle. Zero
     /// bytes mean the stream's end, and a negative result an error.
-    func fill(_ read: (UnsafeMutableRawBufferPointer) -> Int, fault: () -> any Error) {
+    func fill(_ read: (inout MutableRawSpan) -> Int, fault: () -> any Error) {
         guard var chunk = flow.withLock({ $0.takeFree() }) else { return }
-        let fault = unsafe chunk.fill(upTo: chunkSize, read) < 0 ? fault() : nil
+        let fault = chunk.fill(upTo: chunkSize, read) < 0 ? fault() : nil
         update { $0.put(chunk.take(), fault, &$1) }
     }
 

@@ -136,18 +136,20 @@ extension LineFramer {
             let most = overflowCount
             carry.reserveCapacity(needed < limit ? max(needed, min(2 * carry.capacity, most)) : most)
         }
-        unsafe bytes.withUnsafeBytes { unsafe carry.append(contentsOf: $0) }
+        carry.append(bytes)
     }
 
     mutating func deliverCarried(_ count: Int, _ line: Line, _ body: Body) throws -> Demand {
         defer { dropCarried(line.ending == .continued ? count : carry.count) }
-        return try unsafe body(carry.span.bytes.extracting(first: count), line)
+        return try carry.withBytes { try body($0.extracting(first: count), line) }
     }
 
     mutating func dropCarried(_ count: Int) {
         carry.removeFirst(count)
         guard carry.capacity > Self.keptCapacity else { return }
-        carry = unsafe carry.withUnsafeBytes { unsafe Array($0) }  // Array(carry) would share the storage
+        var rest: [UInt8] = []
+        carry.withBytes { rest.append($0) }
+        carry = rest
     }
 }
 
@@ -193,7 +195,9 @@ extension LineFramer {
         while next < offsets.count {
             let index = unsafe base &+ Int(offsets[unchecked: next])  // offsets ascend within the bytes
             let mayReturn = carriageReturn != .ordinary && index > start
-            let hasReturn = unsafe mayReturn && bytes[unchecked: index &- 1] == .carriageReturn
+            let hasReturn =
+                unsafe mayReturn
+                && bytes.unsafeLoad(fromUncheckedByteOffset: index &- 1, as: UInt8.self) == .carriageReturn
             let end = hasReturn ? index &- 1 : index
             guard end &- start <= limit else { break }
             next += 1
@@ -252,12 +256,8 @@ struct ByteFinder {
 
     private mutating func scan(_ bytes: RawSpan) -> Int {
         var target = offsets.mutableSpan
-        return unsafe bytes.withUnsafeBytes { source in
-            unsafe target.withUnsafeMutableBufferPointer { target in
-                let first = unsafe source.baseAddress?.assumingMemoryBound(to: UInt8.self)
-                let room = target.count
-                return unsafe reactor_find_bytes(first, source.count, wanted, target.baseAddress, room)
-            }
+        return unsafe target.withUnsafeMutableBufferPointer { target in
+            bytes.withAddress { unsafe reactor_find_bytes($0, $1, wanted, target.baseAddress, target.count) }
         }
     }
 }
@@ -266,11 +266,5 @@ extension RawSpan {
     @inlinable
     subscript(offset: Int) -> UInt8 {
         unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self)  // bounds-checked
-    }
-
-    @unsafe
-    @inlinable
-    subscript(unchecked offset: Int) -> UInt8 {
-        unsafe unsafeLoad(fromUncheckedByteOffset: offset, as: UInt8.self)
     }
 }

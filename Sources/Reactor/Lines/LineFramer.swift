@@ -98,10 +98,10 @@ public struct LineFramer: Sendable {
     /// - Throws: As `push`.
     public mutating func finish(_ body: (RawSpan, Line) throws -> Demand) throws {
         let nothing: [UInt8] = []
-        try unsafe beginPush(nothing.span.bytes)
+        try nothing.withBytes { try beginPush($0) }
         defer { endPush() }
         while !isSkipping, carry.count > limit {
-            if try unsafe deliverPiece(of: nothing.span.bytes, body) == .enough { return }
+            if try nothing.withBytes({ try deliverPiece(of: $0, body) }) == .enough { return }
         }
         guard progress.lineStart < byteCount else { return }
         let count = min(carry.count, limit)

@@ -108,8 +108,7 @@ extension LineFramer.Line {
     @usableFromInline
     func deliverableText(_ bytes: RawSpan, _ policy: TextPolicy) throws -> String {
         switch knowledge {
-        case .ascii: return unsafe String(unchecked: bytes, isKnownASCII: true)
-        case .utf8: return unsafe String(unchecked: bytes, isKnownASCII: false)
+        case .ascii, .utf8: return unsafe String(unchecked: bytes, isKnownASCII: knowledge == .ascii)
         case .nothing: break
         }
         do throws(InvalidText) { return try text(bytes, policy) } catch {

@@ -27,10 +27,11 @@ extension LineFramer.Line {
     /// - Throws: `InvalidText`, only if `policy` is `.report`.
     public func text(_ bytes: RawSpan, _ policy: TextPolicy = .repair) throws(InvalidText) -> String {
         switch bytes.check() {
-        case .ascii: return unsafe String(unchecked: bytes, isKnownASCII: true)
-        case .utf8: return unsafe String(unchecked: bytes, isKnownASCII: false)
+        case .text(let isASCII): return unsafe String(unchecked: bytes, isKnownASCII: isASCII)
         case .invalid where policy == .repair:
-            return unsafe bytes.withUnsafeBytes { unsafe String(decoding: $0, as: UTF8.self) }
+            return bytes.withAddress { start, count in
+                unsafe String(decoding: UnsafeRawBufferPointer(start: start, count: count), as: UTF8.self)
+            }
         case .invalid(let place): throw InvalidText(number: number, offset: offset + place)
         }
     }
@@ -40,8 +41,7 @@ extension String {
     /// Copies bytes that are known to be UTF-8.
     @unsafe
     init(unchecked bytes: RawSpan, isKnownASCII: Bool) {
-        self = unsafe bytes.withUnsafeBytes { buffer in
-            let units = unsafe buffer.assumingMemoryBound(to: UInt8.self).span
+        self = bytes.withUnits { units in
             var text = unsafe UTF8Span(unchecked: units, isKnownASCII: isKnownASCII)
             _ = text.checkForASCII()
             return String(copying: text)
@@ -94,7 +94,7 @@ extension RawSpan {
     public var isValidUTF8: Bool { if case .invalid = check() { false } else { true } }
 
     fileprivate enum Finding {
-        case ascii, utf8
+        case text(isASCII: Bool)
         /// Not UTF-8: the first ill-formed sequence begins at `place`.
         case invalid(place: Int)
     }
@@ -103,25 +103,28 @@ extension RawSpan {
     /// does not accept short spans, and does not tell where an ill-formed sequence is.
     fileprivate func check() -> Finding {
         switch checkVectors() {
-        case reactor_text_ascii: return .ascii
-        case reactor_text_utf8: return .utf8
+        case reactor_text_ascii: return .text(isASCII: true)
+        case reactor_text_utf8: return .text(isASCII: false)
         default: break
         }
-        return unsafe withUnsafeBytes { buffer in
+        return withUnits { units in
             do throws(UTF8.ValidationError) {
-                let units = unsafe buffer.assumingMemoryBound(to: UInt8.self).span
-                let text = try UTF8Span(validating: units)
-                return text.isKnownASCII ? .ascii : .utf8
+                return .text(isASCII: try UTF8Span(validating: units).isKnownASCII)
             } catch {
                 return .invalid(place: error.byteOffsets.lowerBound)
             }
         }
     }
 
-    fileprivate func checkVectors() -> reactor_text {
-        unsafe withUnsafeBytes { buffer in
-            guard let first = buffer.baseAddress else { return reactor_text_unknown }
-            return unsafe reactor_check_text(first.assumingMemoryBound(to: UInt8.self), buffer.count)
+    @inline(__always)
+    fileprivate func withUnits<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
+        withAddress { start, count in
+            unsafe body(
+                UnsafeBufferPointer(start: start?.assumingMemoryBound(to: UInt8.self), count: count).span)
         }
+    }
+
+    fileprivate func checkVectors() -> reactor_text {
+        withAddress { unsafe reactor_check_text($0, $1) }
     }
 }

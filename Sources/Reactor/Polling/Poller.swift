@@ -17,7 +17,7 @@ final class Poller {
     private let alarmEvent: Registration
 
     init(number: Int32, waker: Waker) throws(Errno) {
-        let base = try EventBase(counter: waker.counter)
+        let base = try EventBase.make(counter: waker.counter)
         // Edge-triggered: the counter and the alarm need not be read to stop being reported.
         let kind = EV_READ | EV_ET
         counterEvent = try unsafe Registration(
@@ -48,7 +48,6 @@ final class Poller {
     /// - Parameters:
     ///   - holder: Closes the descriptor, if another thread may do that meanwhile.
     ///   - context: Outlives the registration, which it owns.
-    @unsafe
     func register(
         _ descriptor: CInt, of holder: DescriptorHolder?, for interest: Readiness, _ callback: Callback,
         context: AnyObject
@@ -78,29 +77,26 @@ struct Registration: ~Copyable {
         context: AnyObject, holder: DescriptorHolder? = nil
     ) throws(Errno) {
         let context = unsafe Unmanaged.passUnretained(context).toOpaque()
-        let event = unsafe event_new(base.pointer, descriptor, Int16(kind | EV_PERSIST), callback, context)
-        guard let event = unsafe event else { throw .noMemory }
-        do throws(Errno) {
-            if let holder {
-                try holder.beginWatch(by: base.epoll) { () throws(Errno) in try unsafe add(event) }
-            } else {
-                try unsafe add(event)
+        var event: OpaquePointer?
+        let add = { () throws(Errno) in
+            _ = try SystemCall.make {
+                withoutMessages {
+                    unsafe reactor_event_add(base.pointer, descriptor, Int16(kind), callback, context, &event)
+                }
             }
-        } catch {
-            unsafe remove(event)
-            throw error
         }
-        unsafe self.event = event
+        if let holder { try holder.beginWatch(by: base.epoll, add) } else { try add() }
+        unsafe self.event = event.unsafelyUnwrapped
         self.base = base
         self.holder = holder
     }
 
-    deinit {
-        guard !base.belongsToParent else { return }
-        guard let holder else { return unsafe remove(event) }
-        let event = unsafe event
+    deinit { if !base.belongsToParent { unsafe Self.end(event, on: base, holder) } }
+
+    private static func end(_ event: OpaquePointer, on base: EventBase, _ holder: DescriptorHolder?) {
+        guard let holder else { return withoutMessages { unsafe event_free(event) } }
         let descriptor = unsafe event_get_fd(event)
-        let isInKernel = holder.endWatch(by: base.epoll) { unsafe remove(event) }
+        let isInKernel = holder.endWatch(by: base.epoll) { withoutMessages { unsafe event_free(event) } }
         // Another stream or source may have registered the same borrowed descriptor.
         if !isInKernel, !holder.closesWhenDone { base.registerAgain(descriptor) }
     }
@@ -115,10 +111,12 @@ final class Epoll: Sendable {
     fileprivate init(_ number: CInt) { self.number = Mutex(number) }
 
     /// Deregisters a descriptor that is about to be closed. Its number has no registration afterwards.
-    func remove(_ descriptor: CInt) {
+    ///
+    /// - Returns: Whether there was one.
+    @discardableResult
+    func remove(_ descriptor: CInt) -> Bool {
         // A child of fork(2) shares its parent's epoll.
-        guard process.isCurrent else { return }
-        number.withLock { _ = reactor_epoll_remove($0, descriptor) }
+        process.isCurrent && number.withLock { reactor_epoll_remove($0, descriptor) }
     }
 
     /// The epoll is about to be closed.
@@ -136,47 +134,25 @@ private final class EventBase {
     private static let making = Mutex(())
 
     /// - Parameter counter: A descriptor that no base of another loop watches.
-    init(counter: CInt) throws(Errno) {
+    static func make(counter: CInt) throws(Errno) -> EventBase {
         listenToLibevent
         // Another thread may take the number that the epoll was expected to get, but not every time.
         for _ in 0..<1000 {
-            let (number, pointer) = try unsafe Self.make()
-            let isEpoll = Result { () throws(Errno) in
-                try unsafe Self.isEpoll(number, of: pointer, counter)
-            }
-            if case .success(true) = isEpoll {
-                unsafe (self.pointer, epoll) = (pointer, Epoll(number))
-                return
-            }
-            unsafe event_base_free(pointer)
-            _ = try isEpoll.get()
+            let base = try EventBase()
+            if try base.hasEpoll(showing: counter) { return base }
         }
         throw .resourceBusy
     }
 
-    /// Creates a base, and returns it with the number of its epoll(7), unless another thread has taken that
-    /// number meanwhile.
-    private static func make() throws(Errno) -> (number: CInt, OpaquePointer) {
-        guard let configuration = unsafe event_config_new() else { throw .noMemory }
-        defer { unsafe event_config_free(configuration) }
-        // No cached time: the base has no timers, and would read the clock in every pass.
-        let flags =
-            EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
-            | EVENT_BASE_FLAG_NO_CACHE_TIME.rawValue
-        unsafe event_config_set_flag(configuration, CInt(flags))
-        unsafe event_config_require_features(
-            configuration, CInt(EV_FEATURE_ET.rawValue | EV_FEATURE_O1.rawValue))
+    private init() throws(Errno) {
         // Only the address leaves the lock: the base belongs to this thread.
-        let (number, address) = try making.withLock { _ throws(Errno) in
+        let (number, address) = try Self.making.withLock { _ throws(Errno) in
             // Immediately before, as other threads open descriptors too.
             let number = try SystemCall.make { reactor_descriptors_for_poller() }
-            return (
-                number,
-                withoutMessages { unsafe UInt(bitPattern: event_base_new_with_config(configuration)) }
-            )
+            return (number, withoutMessages { unsafe UInt(bitPattern: reactor_base_make()) })
         }
-        guard let base = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
-        return unsafe (number, base)
+        guard let pointer = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
+        unsafe (self.pointer, epoll) = (pointer, Epoll(number))
     }
 
     deinit {
@@ -184,16 +160,11 @@ private final class EventBase {
         if !belongsToParent { unsafe event_base_free(pointer) }
     }
 
-    /// Whether `number` is the base's epoll, which libevent does not expose: the descriptors that the base
-    /// watches are registered there.
-    private static func isEpoll(
-        _ number: CInt, of base: OpaquePointer, _ counter: CInt
-    ) throws(Errno) -> Bool {
-        let event = unsafe event_new(base, counter, Int16(EV_READ | EV_PERSIST), ignoreReadiness, nil)
-        guard let event = unsafe event else { throw .noMemory }
-        defer { unsafe remove(event) }
-        try unsafe add(event)
-        return reactor_epoll_remove(number, counter)
+    /// Whether ``epoll`` has the number of the base's epoll, which libevent does not expose: the descriptors
+    /// that the base watches are registered there.
+    private func hasEpoll(showing counter: CInt) throws(Errno) -> Bool {
+        let probe = try unsafe Registration(of: counter, EV_READ, on: self, ignoreReadiness, context: self)
+        return withExtendedLifetime(probe) { epoll.remove(counter) }
     }
 
     /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
@@ -225,14 +196,6 @@ private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
 }
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
-
-/// Adds `event` to its base. A refusal is the caller's error, and no message.
-private func add(_ event: OpaquePointer) throws(Errno) {
-    guard withoutMessages({ unsafe event_add(event, nil) }) == 0 else { throw Errno(rawValue: errno) }
-}
-
-/// Removes `event` from its base, and frees it.
-private func remove(_ event: OpaquePointer) { withoutMessages { unsafe event_free(event) } }
 
 /// Makes a call of libevent whose failure its result tells.
 @inline(__always)

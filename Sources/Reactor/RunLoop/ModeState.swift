@@ -93,8 +93,7 @@ final class OwnedModeState {
     }
 
     deinit {
-        unsafe state.address.deinitialize(count: 1)
-        unsafe state.address.deallocate()
+        unsafe state.address.deinitialize(count: 1).deallocate()
     }
 }
 

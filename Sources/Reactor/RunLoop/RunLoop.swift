@@ -168,25 +168,23 @@ private enum ThreadLoop {
         return key
     }()
 
-    /// The calling thread's loop; nil if it has none yet.
-    @inline(__always)
-    static func get() -> RunLoop? {
-        guard let pointer = unsafe reactor_current_loop_object() else { return nil }
-        return unsafe Unmanaged<RunLoop>.fromOpaque(pointer).takeUnretainedValue()
+    /// The thread retains its loop.
+    private static var reference: Unmanaged<RunLoop>? {
+        @inline(__always) get { unsafe reactor_current_loop_object().map { unsafe .fromOpaque($0) } }
     }
 
-    /// Calls `body` with the thread's loop, which is made if there is none yet. Nothing is retained, because the thread
-    /// retains its loop.
+    /// The calling thread's loop; nil if it has none yet.
+    @inline(__always)
+    static func get() -> RunLoop? { unsafe reference?.takeUnretainedValue() }
+
+    /// Calls `body` with the thread's loop, which is made if there is none yet, and not retained.
     @inline(__always)
     static func use<Result>(_ body: (RunLoop) -> Result) -> Result {
-        let pointer = unsafe reactor_current_loop_object() ?? make()
-        return unsafe Unmanaged<RunLoop>.fromOpaque(pointer)._withUnsafeGuaranteedRef(body)
+        unsafe (reference ?? make())._withUnsafeGuaranteedRef(body)
     }
 
     @inline(never)
-    private static func make() -> UnsafeMutableRawPointer {
-        unsafe Unmanaged.passUnretained(RunLoop.current).toOpaque()
-    }
+    private static func make() -> Unmanaged<RunLoop> { unsafe .passUnretained(RunLoop.current) }
 
     static func set(_ loop: RunLoop) {
         let pointer = unsafe Unmanaged.passRetained(loop).toOpaque()
@@ -202,9 +200,9 @@ private enum ThreadLoop {
 }
 
 private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
-    guard let pointer = unsafe pointer else { return }
-    let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer)
+    let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer!).takeUnretainedValue()
     // In a child of fork(2) the thread that forked may end, whose loop belongs to the parent.
-    if unsafe loop._withUnsafeGuaranteedRef({ $0.inbox.belongsToParent }) { return }
-    unsafe ThreadLoop.end(loop.takeRetainedValue())
+    if loop.inbox.belongsToParent { return }
+    ThreadLoop.end(loop)
+    unsafe Unmanaged.passUnretained(loop).release()
 }

@@ -286,23 +286,19 @@ extension DatagramSocket {
 
     /// Sends a datagram to `address`, like ``send(_:to:)-([UInt8],_)``.
     public func send(_ bytes: [UInt8], to address: SocketAddress) throws(Errno) -> Bool {
-        try unsafe send(bytes.span.bytes, toward: address)
+        try bytes.withBytes { (bytes) throws(Errno) in try send(bytes, toward: address) }
     }
 
     /// Sends a datagram to the connected address, like ``send(_:)-([UInt8])``.
     public func send(_ bytes: [UInt8]) throws(Errno) -> Bool {
-        try unsafe send(bytes.span.bytes, toward: nil)
+        try bytes.withBytes { (bytes) throws(Errno) in try send(bytes, toward: nil) }
     }
 
     private func send(_ bytes: RawSpan, toward address: SocketAddress?) throws(Errno) -> Bool {
         let number = try openDescriptor.rawValue
         let raw = address?.raw ?? reactor_address()
         do throws(Errno) {
-            try unsafe bytes.withUnsafeBytes { (bytes) throws(Errno) in
-                _ = try SystemCall.make {
-                    unsafe reactor_send_datagram(number, bytes.baseAddress, bytes.count, raw)
-                }
-            }
+            try SystemCall.make { bytes.withAddress { unsafe reactor_send_datagram(number, $0, $1, raw) } }
             return true
         } catch .resourceTemporarilyUnavailable {
             // If this socket is writable, it is the Unix-domain receiver that is full.
@@ -359,8 +355,10 @@ private final class DatagramBatch {
     func takeNext(_ body: (RawSpan, DatagramSocket.Datagram) -> Void) {
         let raw = unsafe reactor_datagrams_at(storage, next)
         next += 1
-        let datagram = unsafe DatagramSocket.Datagram(
-            sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length)
-        unsafe body(UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes, datagram)
+        unsafe body(
+            UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes,
+            DatagramSocket.Datagram(
+                sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length)
+        )
     }
 }

@@ -3,29 +3,14 @@ import Glibc
 import SystemPackage
 
 extension DescriptorHolder {
-    /// Sends as many bytes as the socket has room for (send(2)); returns 0 if it has none.
-    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
-        let count = try use { (number) throws(Errno) in
-            unsafe reactor_send(number, bytes.baseAddress, bytes.count)
-        }
-        return try Self.count(count) ?? 0
+    /// Sends as many bytes as the socket has room for; returns 0 if it has none.
+    func send(_ bytes: RawSpan) throws(Errno) -> Int {
+        try use { (number) throws(Errno) in try SystemCall.send(bytes, to: number) }
     }
 
-    /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
-    func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
-        let count = try use { (number) throws(Errno) in
-            unsafe reactor_receive(number, buffer.baseAddress, buffer.count)
-        }
-        return try Self.count(count)
-    }
-
-    /// The result of a call that returns a negative error number; nil if the call would have blocked.
-    @inline(__always)
-    private static func count(_ result: Int) throws(Errno) -> Int? {
-        if result >= 0 { return result }
-        let error = Errno(rawValue: CInt(-result))
-        if error == .resourceTemporarilyUnavailable { return nil }
-        throw error
+    /// Receives pending bytes: 0 at the end, nil if none are pending.
+    func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+        try use { (number) throws(Errno) in try SystemCall.receive(from: number, into: &buffer) }
     }
 
     enum DiscardedInput {
@@ -36,10 +21,11 @@ extension DescriptorHolder {
 
     /// Reads and drops pending input, up to a megabyte: other items of the loop get their turn.
     func discardInput() -> DiscardedInput {
-        unsafe withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { buffer in
+        var memory = [UInt8](repeating: 0, count: 16_384)
+        return memory.withMutableBytes { buffer in
             do throws(Errno) {
                 for _ in 0..<64 {
-                    guard let count = try unsafe receive(into: buffer) else { return .open }
+                    guard let count = try receive(into: &buffer) else { return .open }
                     if count == 0 { return .atEnd }
                 }
                 return .open

@@ -150,7 +150,7 @@ struct SocketFile {
     func remove() {
         guard process.isCurrent, let current = path.status else { return }
         guard current.st_dev == status.st_dev, current.st_ino == status.st_ino else { return }
-        _ = unsafe path.withPlatformString { unsafe unlink($0) }
+        _ = try? SystemCall.make(path) { unsafe unlink($0) }
     }
 }
 
@@ -158,12 +158,12 @@ extension FilePath {
     /// lstat(2).
     fileprivate var status: Glibc.stat? {
         var status = Glibc.stat()
-        let code = unsafe withPlatformString { unsafe lstat($0, &status) }
-        return code == 0 ? status : nil
+        let result = try? SystemCall.make(self) { unsafe lstat($0, &status) }
+        return result == nil ? nil : status
     }
 
     fileprivate func setPermissions(_ permissions: FilePermissions) throws(Errno) {
-        try SystemCall.make { unsafe withPlatformString { unsafe chmod($0, permissions.rawValue) } }
+        try SystemCall.make(self) { unsafe chmod($0, permissions.rawValue) }
     }
 }
 
@@ -188,8 +188,8 @@ private let lockRetryMicroseconds: UInt32 = 500
 /// folder cannot be opened; after ``lockTimeout`` the descriptor is returned without the lock.
 private func lockFolder(_ path: FilePath) -> OwnedDescriptor? {
     let path = path.isEmpty ? FilePath(".") : path
-    let number = unsafe path.withPlatformString { unsafe open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
-    guard number >= 0 else { return nil }
+    let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
+    guard let number = try? SystemCall.make(path, { unsafe open($0, flags) }) else { return nil }
     let end = Deadline.now.advanced(by: lockTimeout)
     while flock(number, LOCK_EX | LOCK_NB) == -1, errno == EWOULDBLOCK || errno == EINTR, .now < end {
         usleep(lockRetryMicroseconds)

@@ -56,11 +56,10 @@ struct ResolverQuery: Sendable {
         let answer = unsafe reactor_resolve(
             host, name, flags | serviceFlags, CInt(family.rawValue), type)
         defer { unsafe free(answer.addresses) }
-        guard unsafe answer.code == 0 else {
-            return failure(.init(rawValue: unsafe answer.code), unsafe Errno(rawValue: answer.system_error))
-        }
-        let list = unsafe UnsafeBufferPointer(start: answer.addresses, count: answer.count)
-        let found = unsafe list.compactMap { SocketAddress($0) }
+        let (code, systemError) = unsafe (answer.code, answer.system_error)
+        guard code == 0 else { return failure(.init(rawValue: code), Errno(rawValue: systemError)) }
+        let found = unsafe UnsafeBufferPointer(start: answer.addresses, count: answer.count)
+            .compactMap { SocketAddress($0) }
         // A hosts file may list an address twice.
         var addresses: [SocketAddress] = []
         for address in found where !addresses.contains(address) { addresses.append(address) }

@@ -34,11 +34,11 @@ final class SocketInput: InputBackend {
         return .failed(fault)
     }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
             if connection.isRefused { throw .protocolNotSupported }
             let count: Int?
-            do throws(Errno) { count = try unsafe connection.receive(into: buffer) } catch {
+            do throws(Errno) { count = try connection.receive(into: &buffer) } catch {
                 connection.fail(error, on: .input)
                 throw connection.fault ?? error
             }
@@ -89,10 +89,10 @@ final class SocketOutput: KernelOutput {
 
     var fault: Errno? { connection.fault }
 
-    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
+    func send(_ bytes: RawSpan) throws(Errno) -> Int {
         do throws(Errno) {
-            let sent = try unsafe connection.send(bytes)
-            connection.noteSent(sent, isBlocked: sent < bytes.count)
+            let sent = try connection.send(bytes)
+            connection.noteSent(sent, isBlocked: sent < bytes.byteCount)
             return sent
         } catch {
             connection.fail(error, on: .output)
@@ -132,8 +132,8 @@ final class SocketOutput: KernelOutput {
 extension SocketConnection {
     /// Sends the bytes of a write buffer, also after the connection was closed.
     var bufferTransport: WriteBuffer.Transport {
-        unsafe WriteBuffer.Transport(
-            send: { (socket, bytes) throws(Errno) in try unsafe socket.send(bytes) },
+        WriteBuffer.Transport(
+            send: { (socket, bytes) throws(Errno) in try socket.send(bytes) },
             sent: { [weak self] count, isBlocked in self?.noteSent(count, isBlocked: isBlocked) },
             failed: { [weak self] error in self?.fail(error, on: .output) },
             end: { socket, ending, buffer in

@@ -184,10 +184,10 @@ final class SocketConnection: Sendable {
 
     // The halves have no holder of their own, and would retain this one for each call.
 
-    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int { try unsafe holder.send(bytes) }
+    func send(_ bytes: RawSpan) throws(Errno) -> Int { try holder.send(bytes) }
 
-    func receive(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
-        try unsafe holder.receive(into: buffer)
+    func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+        try holder.receive(into: &buffer)
     }
 
     // MARK: Faults

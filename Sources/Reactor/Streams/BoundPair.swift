@@ -78,11 +78,11 @@ final class BoundInput: InputBackend {
     func isReady() -> Bool { buffer.look { $0.bytes.count > 0 || $0.isOutputClosed } }
 
     /// Reads the bytes that are there, or the end once the other half is closed and all bytes have been read.
-    func read(into destination: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+    func read(into destination: inout MutableRawSpan) throws(Errno) -> Transfer {
         try buffer.move(\.output) { state in
             if state.isInputClosed { return .failure(.badFileDescriptor) }
             if state.bytes.count > 0 {
-                return .success(Transfer(count: unsafe state.bytes.take(into: destination)))
+                return .success(Transfer(count: state.bytes.take(into: &destination)))
             }
             return state.isOutputClosed ? .success(Transfer(count: 0, isAtEnd: true)) : nil
         }
@@ -118,12 +118,12 @@ final class BoundOutput: OutputBackend {
     }
 
     /// Waits only if there is no room at all. Accepts nothing once the other half is closed.
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         try buffer.move(\.input) { state in
             if state.isOutputClosed { return .failure(.badFileDescriptor) }
             if state.isInputClosed { return .success(Transfer(count: 0, isAtEnd: true)) }
             guard state.hasRoom else { return nil }
-            return .success(Transfer(count: unsafe state.bytes.append(bytes, limit: state.capacity)))
+            return .success(Transfer(count: state.bytes.append(bytes, limit: state.capacity)))
         }
     }
 }

@@ -8,23 +8,20 @@ struct ByteQueue {
     var count: Int { bytes.count - start }
 
     /// Appends as many of `new` as fit within `limit`, and returns how many.
-    mutating func append(_ new: UnsafeRawBufferPointer, limit: Int) -> Int {
-        let accepted = max(0, min(new.count, limit - count))
+    mutating func append(_ new: RawSpan, limit: Int) -> Int {
+        let accepted = max(0, min(new.byteCount, limit - count))
         // Moves no more bytes than have left the queue since the last move.
         if start > 0, bytes.count + accepted > bytes.capacity, start >= count {
             bytes.removeFirst(start)
             start = 0
         }
-        unsafe bytes.append(contentsOf: new.prefix(accepted))
+        bytes.append(new.extracting(first: accepted))
         return accepted
     }
 
     /// Moves as many bytes as fit to `destination`, and returns how many.
-    mutating func take(into destination: UnsafeMutableRawBufferPointer) -> Int {
-        let taken = min(destination.count, count)
-        unsafe bytes.withUnsafeBytes { all in
-            unsafe destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: all[start..<start + taken]))
-        }
+    mutating func take(into destination: inout MutableRawSpan) -> Int {
+        let taken = bytes.withBytes { destination.copy($0.extracting(droppingFirst: start)) }
         start += taken
         if count == 0 {
             bytes.removeAll(keepingCapacity: true)
@@ -34,10 +31,10 @@ struct ByteQueue {
     }
 
     /// Passes the bytes to `send` until it takes none. Frees the memory when all have been taken.
-    mutating func send(_ send: (UnsafeRawBufferPointer) throws(Errno) -> Int) throws(Errno) {
+    mutating func send(_ send: (RawSpan) throws(Errno) -> Int) throws(Errno) {
         while count > 0 {
-            let taken = try unsafe bytes.withUnsafeBufferPointer { (all) throws(Errno) in
-                try unsafe send(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: all[start...])))
+            let taken = try bytes.withBytes { (all) throws(Errno) in
+                try send(all.extracting(droppingFirst: start))
             }
             guard taken > 0 else { return }
             start += taken

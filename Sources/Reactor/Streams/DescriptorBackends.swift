@@ -1,4 +1,3 @@
-import CReactorLinux
 import Glibc
 import Synchronization
 import SystemPackage
@@ -29,17 +28,17 @@ final class DescriptorInput: InputBackend {
     /// The kernel reports readiness.
     func prepare() -> Availability { .waiting }
 
-    func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? {
+    func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
         // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.
-        return try unsafe attempt(holder.number, buffer)
+        return try attempt(holder.number, &buffer)
     }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
             let transfer = try holder.use { (number) throws(Errno) -> Transfer? in
                 guard try waiting.wait(for: CInt(POLLIN), of: number) else { throw .canceled }
-                return try unsafe attempt(number, buffer)
+                return try attempt(number, &buffer)
             }
             if let transfer { return transfer }
         }
@@ -47,20 +46,20 @@ final class DescriptorInput: InputBackend {
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
     private func attempt(
-        _ number: CInt, _ buffer: UnsafeMutableRawBufferPointer
+        _ number: CInt, _ buffer: inout MutableRawSpan
     ) throws(Errno) -> Transfer? {
-        guard let count = try unsafe read(number, buffer) else { return nil }
+        guard let count = try read(number, &buffer) else { return nil }
         if count == 0, holder.awaitsFirstWriter { return nil }
         return Transfer(count: count, isAtEnd: count == 0)
     }
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
-    private func read(_ number: CInt, _ buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int? {
+    private func read(_ number: CInt, _ buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         do throws(Errno) {
             guard canTry.load(ordering: .relaxed) else {
-                return try SystemCall.make { unsafe Glibc.read(number, buffer.baseAddress, buffer.count) }
+                return try SystemCall.read(number, into: &buffer)
             }
-            return try SystemCall.make { unsafe reactor_read_now(number, buffer.baseAddress, buffer.count) }
+            return try SystemCall.readNow(number, into: &buffer)
         } catch {
             switch error {
             case .resourceTemporarilyUnavailable: return nil
@@ -116,10 +115,10 @@ final class DescriptorOutput: KernelOutput {
 
     var fault: Errno? { buffer?.fault }
 
-    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
+    func send(_ bytes: RawSpan) throws(Errno) -> Int {
         try target.use { (number) throws(Errno) in
             if writeLimit != .max, !target.isReady(for: CInt(POLLOUT)) { return 0 }
-            return try unsafe Self.write(bytes.prefix(writeLimit), to: number)
+            return try Self.write(bytes.extracting(first: writeLimit), to: number)
         }
     }
 
@@ -132,18 +131,15 @@ final class DescriptorOutput: KernelOutput {
         if !isOpen { throw .canceled }
     }
 
-    private static func write(_ bytes: Slice<UnsafeRawBufferPointer>, to number: CInt) throws(Errno) -> Int {
-        let bytes = unsafe UnsafeRawBufferPointer(rebasing: bytes)
-        do throws(Errno) {
-            return try SystemCall.make { unsafe reactor_write(number, bytes.baseAddress, bytes.count) }
-        } catch {
+    private static func write(_ bytes: RawSpan, to number: CInt) throws(Errno) -> Int {
+        do throws(Errno) { return try SystemCall.write(bytes, to: number) } catch {
             if error == .resourceTemporarilyUnavailable { return 0 }
             throw error
         }
     }
 
-    private static let transport = unsafe WriteBuffer.Transport { (descriptor, bytes) throws(Errno) in
-        try descriptor.use { (number) throws(Errno) in try unsafe write(bytes[...], to: number) }
+    private static let transport = WriteBuffer.Transport { (descriptor, bytes) throws(Errno) in
+        try descriptor.use { (number) throws(Errno) in try write(bytes, to: number) }
     }
 
     // MARK: Properties

@@ -46,12 +46,7 @@ final class DescriptorWait: Sendable {
             pollfd(fd: number, events: Int16(events), revents: 0),
             pollfd(fd: counter?.number ?? -1, events: Int16(POLLIN), revents: 0),
         ]
-        var span = requests.mutableSpan
-        try SystemCall.make {
-            unsafe span.withUnsafeMutableBufferPointer {
-                unsafe Glibc.poll($0.baseAddress, 2, counter == nil ? lookInterval : -1)
-            }
-        }
+        try SystemCall.poll(&requests, timeout: counter == nil ? lookInterval : -1)
         return requests[0].revents != 0
     }
 }

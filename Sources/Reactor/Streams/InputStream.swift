@@ -69,7 +69,8 @@ open class InputStream: Stream {
     @discardableResult
     open func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
-        return unsafe engine.read(into: UnsafeMutableRawBufferPointer(start: buffer, count: count))
+        var bytes = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: count).mutableBytes
+        return engine.read(into: &bytes)
     }
 
     /// Provides the remaining bytes of a stream in memory without copying them. They count as read.
@@ -82,8 +83,8 @@ open class InputStream: Stream {
         _ buffer: UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>, length len: UnsafeMutablePointer<Int>
     ) -> Bool {
         guard let bytes = unsafe engine.takeBuffer() else { return false }
-        let start = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
-        unsafe buffer.pointee = unsafe start?.assumingMemoryBound(to: UInt8.self)
+        unsafe buffer.pointee = UnsafeMutablePointer(
+            mutating: bytes.assumingMemoryBound(to: UInt8.self).baseAddress)
         unsafe len.pointee = bytes.count
         return true
     }
@@ -96,9 +97,13 @@ extension InputStream {
     ///   ``Stream/streamStatus``.
     public func read(upTo count: Int) -> [UInt8] {
         let most = min(max(count, 0), StreamEngine.mostBytes)
-        return unsafe [UInt8](unsafeUninitializedCapacity: most) { buffer, filled in
-            guard let start = buffer.baseAddress else { return }
-            filled = unsafe max(0, read(start, maxLength: buffer.count))
-        }
+        var bytes: [UInt8] = []
+        if most > 0 { _ = bytes.append(upTo: most) { read(into: &$0) } }
+        return bytes
+    }
+
+    /// Calls ``read(_:maxLength:)``, which a subclass may override.
+    func read(into buffer: inout MutableRawSpan) -> Int {
+        buffer.withAddress { unsafe read($0!.assumingMemoryBound(to: UInt8.self), maxLength: $1) }
     }
 }

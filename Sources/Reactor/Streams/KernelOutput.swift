@@ -13,7 +13,7 @@ protocol KernelOutput: OutputBackend {
     /// Why no more bytes can be sent.
     var fault: Errno? { get }
     /// Sends as many bytes as the kernel has room for, and returns how many; 0 if it has none.
-    func send(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int
+    func send(_ bytes: RawSpan) throws(Errno) -> Int
     /// Called when the kernel has no room.
     func noteFull()
     /// Called when poll(2) reports an error: throws what a write would throw.
@@ -52,23 +52,22 @@ extension KernelOutput {
         return .full
     }
 
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         // The buffer is read once: closing the stream removes it, and later bytes must not overtake its
         // bytes.
         let buffer = buffer
         while true {
             if let fault { throw fault }
             try buffer?.checkOpen()
-            let sent = buffer?.isEmpty ?? true ? try unsafe send(bytes) : 0
-            if sent == bytes.count { return Transfer(count: sent) }
+            let sent = buffer?.isEmpty ?? true ? try send(bytes) : 0
+            if sent == bytes.byteCount { return Transfer(count: sent) }
             guard let buffer, buffer.isInUse else {
                 if sent > 0 { return Transfer(count: sent, room: .full) }
                 try waitForRoom()
                 continue
             }
-            let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[sent...])
-            let count = sent + (try unsafe buffer.accept(rest, for: target))
-            if count == bytes.count { return Transfer(count: count) }
+            let count = sent + (try buffer.accept(bytes.extracting(droppingFirst: sent), for: target))
+            if count == bytes.byteCount { return Transfer(count: count) }
             if count > 0 || isScheduled {
                 return Transfer(count: count, room: buffer.isEmpty ? .full : .awaited)
             }

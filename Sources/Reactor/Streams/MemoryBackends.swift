@@ -6,38 +6,40 @@ import SystemPackage
 final class MemoryInput: InputBackend {
     /// Allocated once and never moved, because `getBuffer` returns pointers into it.
     ///
-    /// `nonisolated(unsafe)` is correct: the memory is written in the initialiser only.
-    private nonisolated(unsafe) let start: UnsafeMutableRawPointer
+    /// `nonisolated(unsafe)` is correct: the memory is written in the initializer only.
+    private nonisolated(unsafe) let memory: UnsafeRawBufferPointer
     private let byteCount: Int
     private let readCount = Mutex(0)
 
     init(_ bytes: some Collection<UInt8>) {
         byteCount = bytes.count
-        unsafe start = .allocate(byteCount: byteCount, alignment: 1)
-        unsafe UnsafeMutableRawBufferPointer(start: start, count: byteCount).copyBytes(from: bytes)
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount, alignment: 1)
+        unsafe copy.copyBytes(from: bytes)
+        unsafe memory = UnsafeRawBufferPointer(copy)
     }
 
-    deinit { unsafe start.deallocate() }
+    deinit { unsafe memory.deallocate() }
 
     func isReady() -> Bool { readCount.withLock { $0 < byteCount } }
 
     var isAtEndWhenOpened: Bool { byteCount == 0 }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
-        let (bytes, isLast) = unsafe take(limit: buffer.count)
-        unsafe buffer.copyMemory(from: bytes)
-        return Transfer(count: bytes.count, isAtEnd: isLast)
+    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
+        let range = take(limit: buffer.byteCount)
+        let count = unsafe buffer.copy(memory.bytes.extracting(range))
+        return Transfer(count: count, isAtEnd: range.upperBound == byteCount)
     }
 
-    func takeBuffer() -> UnsafeRawBufferPointer? { unsafe take(limit: byteCount).bytes }
+    func takeBuffer() -> UnsafeRawBufferPointer? {
+        unsafe UnsafeRawBufferPointer(rebasing: memory[take(limit: byteCount)])
+    }
 
-    /// The next bytes, up to `limit`, which count as read.
-    private func take(limit: Int) -> (bytes: UnsafeRawBufferPointer, isLast: Bool) {
-        unsafe readCount.withLock { readCount in
-            let count = min(limit, byteCount - readCount)
-            defer { readCount += count }
-            let bytes = unsafe UnsafeRawBufferPointer(start: start + readCount, count: count)
-            return unsafe (bytes, readCount + count == byteCount)
+    /// The place of the next bytes, up to `limit`, which count as read.
+    private func take(limit: Int) -> Range<Int> {
+        readCount.withLock { readCount in
+            let start = readCount
+            readCount += min(limit, byteCount - start)
+            return start..<readCount
         }
     }
 }
@@ -48,9 +50,9 @@ final class MemoryOutput: OutputBackend {
 
     func isReady() -> Bool { true }
 
-    func write(_ new: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
-        bytes.withLock { unsafe $0.append(contentsOf: new) }
-        return Transfer(count: new.count)
+    func write(_ new: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
+        bytes.withLock { $0.append(new) }
+        return Transfer(count: new.byteCount)
     }
 
     func property(_ key: Stream.PropertyKey) -> Any? {
@@ -80,11 +82,11 @@ final class BufferOutput: OutputBackend {
 
     var isAtEndWhenOpened: Bool { capacity == 0 }
 
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         try used.withLock { (used) throws(Errno) in
             guard let start = used else { throw .canceled }
-            let count = min(bytes.count, capacity - start)
-            unsafe buffer[start...].copyBytes(from: bytes.prefix(count))
+            var room = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[start...]).mutableBytes
+            let count = room.copy(bytes)
             used = start + count
             return Transfer(count: count, isAtEnd: start + count == capacity)
         }

@@ -27,8 +27,9 @@ open class OutputStream: Stream {
     /// A write accepts the bytes that fit. When the buffer is full the stream is at its end, and further
     /// writes return 0.
     public init(toBuffer buffer: UnsafeMutablePointer<UInt8>, capacity: Int) {
-        let bytes = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: max(capacity, 0))
-        super.init(unsafe StreamEngine(BufferOutput(bytes)))
+        super.init(
+            StreamEngine(
+                unsafe BufferOutput(UnsafeMutableRawBufferPointer(start: buffer, count: max(capacity, 0)))))
     }
 
     /// A stream into the file at `path`, which ``Stream/open()`` creates if it is missing (mode 0666, less
@@ -77,7 +78,7 @@ open class OutputStream: Stream {
     @discardableResult
     open func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
         let count = min(max(len, 0), StreamEngine.mostBytes)
-        return unsafe engine.write(UnsafeRawBufferPointer(start: buffer, count: count))
+        return unsafe engine.write(UnsafeRawBufferPointer(start: buffer, count: count).bytes)
     }
 
     /// Ends the output of a socket, while reading goes on: shutdown(2) with `SHUT_WR`.
@@ -132,14 +133,24 @@ extension OutputStream {
     ///   `text.utf8.count` may end inside a character.
     @discardableResult
     public func write(_ text: String) -> Int {
-        var text = text
-        return text.withUTF8 { unsafe writeAll(UnsafeRawBufferPointer($0)) }
+        write(text.utf8)
     }
 
     /// Writes all of `bytes`, like ``write(_:)-([UInt8])``.
     @discardableResult
     public func write(_ bytes: RawSpan) -> Int {
-        unsafe bytes.withUnsafeBytes { unsafe writeAll($0) }
+        var written = 0
+        while written < bytes.byteCount {
+            let count = writeOnce(bytes.extracting(droppingFirst: written))
+            guard count > 0 else {
+                precondition(
+                    count == 0 || streamStatus != .notOpen,
+                    "OutputStream.write was called before open(), so none of its bytes would be written.")
+                break
+            }
+            written += count
+        }
+        return written
     }
 
     /// Writes all of `bytes`, waiting for room as often as necessary: a peer that does not read stops the
@@ -150,30 +161,19 @@ extension OutputStream {
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
     /// - Precondition: ``Stream/open()`` was called. (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
     @discardableResult
-    public func write(_ bytes: [UInt8]) -> Int {
-        unsafe bytes.withUnsafeBytes { unsafe writeAll($0) }
-    }
+    public func write(_ bytes: [UInt8]) -> Int { bytes.withBytes { write($0) } }
 
     /// Writes all of `bytes`, like ``write(_:)-([UInt8])``. Copies them first unless they are contiguous in memory.
     @discardableResult
     public func write(_ bytes: some Sequence<UInt8>) -> Int {
-        let written = bytes.withContiguousStorageIfAvailable { unsafe writeAll(UnsafeRawBufferPointer($0)) }
+        let written = bytes.withContiguousStorageIfAvailable {
+            write(unsafe UnsafeRawBufferPointer($0).bytes)
+        }
         return written ?? write(Array(bytes))
     }
 
-    private func writeAll(_ bytes: UnsafeRawBufferPointer) -> Int {
-        var written = 0
-        while written < bytes.count, let start = bytes.baseAddress {
-            let next = unsafe (start + written).assumingMemoryBound(to: UInt8.self)
-            let count = unsafe write(next, maxLength: bytes.count - written)
-            guard count > 0 else {
-                precondition(
-                    count == 0 || streamStatus != .notOpen,
-                    "OutputStream.write was called before open(), so none of its bytes would be written.")
-                break
-            }
-            written += count
-        }
-        return written
+    /// Writes with one call of ``write(_:maxLength:)``, which a subclass may override.
+    private func writeOnce(_ bytes: RawSpan) -> Int {
+        bytes.withAddress { unsafe write($0!.assumingMemoryBound(to: UInt8.self), maxLength: $1) }
     }
 }

@@ -1,4 +1,3 @@
-import CReactorLinux
 import Glibc
 import Synchronization
 
@@ -63,8 +62,6 @@ enum PendingOutput {
     private static func report(_ left: Int) {
         let streams = left == 1 ? "1 stream" : "\(left) streams"
         let text = "Reactor: the process exits before \(streams) had sent all that was written\n"
-        _ = unsafe Array(text.utf8).withUnsafeBytes { bytes in
-            unsafe reactor_write(STDERR_FILENO, bytes.baseAddress, bytes.count)
-        }
+        Array(text.utf8).withBytes { _ = try? SystemCall.write($0, to: STDERR_FILENO) }
     }
 }

@@ -59,24 +59,24 @@ final class ReadAheadInput: InputBackend {
 
     // MARK: Reading
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
             let lookup = state.withLock { state in
-                let lookup = unsafe state.take(into: buffer)
+                let lookup = state.take(into: &buffer)
                 if case .nothing = lookup { beginFetching(&state) }
                 return lookup
             }
             switch lookup {
             case .transfer(let transfer): return transfer
             case .fault(let error): throw error
-            case .nothing(let position): return try unsafe readHere(into: buffer, at: position)
+            case .nothing(let position): return try readHere(into: &buffer, at: position)
             case .underway: fetch.wait()
             }
         }
     }
 
     private func readHere(
-        into buffer: UnsafeMutableRawBufferPointer, at position: Int
+        into buffer: inout MutableRawSpan, at position: Int
     ) throws(Errno) -> Transfer {
         var count = 0
         defer {
@@ -85,17 +85,15 @@ final class ReadAheadInput: InputBackend {
                 state.unclaimed? += count
             }
         }
-        count = try unsafe readFile(buffer, at: position)
+        count = try readFile(&buffer, at: position)
         return Transfer(count: count, isAtEnd: count == 0)
     }
 
-    private func readFile(_ buffer: UnsafeMutableRawBufferPointer, at position: Int) throws(Errno) -> Int {
+    private func readFile(_ buffer: inout MutableRawSpan, at position: Int) throws(Errno) -> Int {
         try holder.use { (number) throws(Errno) in
-            try SystemCall.make {
-                unsafe isSeekable
-                    ? pread(number, buffer.baseAddress, buffer.count, position)
-                    : Glibc.read(number, buffer.baseAddress, buffer.count)
-            }
+            isSeekable
+                ? try SystemCall.read(number, at: position, into: &buffer)
+                : try SystemCall.read(number, into: &buffer)
         }
     }
 
@@ -117,8 +115,8 @@ final class ReadAheadInput: InputBackend {
         let (spare, position) = state.withLock { ($0.spare.popLast(), $0.position) }
         var chunk = spare ?? []
         if chunk.count < Self.chunkSize { chunk = [UInt8](repeating: 0, count: Self.chunkSize) }
-        let result = unsafe chunk.withUnsafeMutableBytes { bytes in
-            Result { () throws(Errno) in try unsafe readFile(bytes, at: position) }
+        let result = chunk.withMutableBytes { bytes in
+            Result { () throws(Errno) in try readFile(&bytes, at: position) }
         }
         endFetching { state in
             switch result {
@@ -202,16 +200,13 @@ extension ReadAheadInput {
 
 extension ReadAheadInput.State {
     /// Copies bytes that were read ahead. They come before an error or the end.
-    mutating func take(into buffer: UnsafeMutableRawBufferPointer) -> ReadAheadInput.Lookup {
+    mutating func take(into buffer: inout MutableRawSpan) -> ReadAheadInput.Lookup {
         guard let first = chunks.first else {
             if let fault { return .fault(fault) }
             if isAtEnd { return .transfer(Transfer(count: 0, isAtEnd: true)) }
             return isFetching ? .underway : .nothing(position: position)
         }
-        let count = min(buffer.count, first.count - taken)
-        unsafe first.withUnsafeBytes { bytes in
-            unsafe buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[taken...].prefix(count)))
-        }
+        let count = first.withBytes { buffer.copy($0.extracting(droppingFirst: taken)) }
         taken += count
         unclaimed? += count
         if taken == first.count {

@@ -43,9 +43,9 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Copies the bytes that are there and fit, if that takes one system call and affects no other stream.
     /// Nil if not, or if it would wait: the engine then calls ``read(into:)``. Called with the engine locked
     /// and the stream open.
-    func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer?
+    func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
     /// Waits for at least one byte, then copies the bytes that are there and fit.
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer
+    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
     /// The remaining bytes, which then count as read, if they are in memory.
     func takeBuffer() -> UnsafeRawBufferPointer?
 
@@ -55,7 +55,7 @@ protocol StreamBackend: AnyObject, Sendable {
     ///
     /// - Parameter isScheduled: Whether the caller may be a loop's thread, which must not wait for a slow
     ///   disk or a full write buffer.
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer
+    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer
     /// Checks for room. If there is none, the kernel or the backend reports when there is.
     func checkRoom() throws(Errno) -> Room
     /// Waits until the kernel has taken all accepted bytes.
@@ -119,13 +119,13 @@ extension StreamBackend {
     func property(_ key: Stream.PropertyKey) -> Any? { nil }
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }
 
-    func readNow(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer? { nil }
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {
+    func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? { nil }
+    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
     func takeBuffer() -> UnsafeRawBufferPointer? { nil }
 
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
     func checkRoom() throws(Errno) -> Room { isReady() ? .found : .full }

@@ -159,19 +159,18 @@ extension StreamEngine {
 // MARK: - Transfers
 
 extension StreamEngine {
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+    func read(into buffer: inout MutableRawSpan) -> Int {
         do throws(Errno) {
-            var action = StreamMachine.Action.none
-            let count = try state.withLock { (state) throws(Errno) -> Int in
-                guard state.machine.isOpen, buffer.count > 0,
-                    let transfer = try unsafe state.backend.readNow(into: buffer)
-                else { return -1 }
-                _ = state.machine.begin(count: buffer.count)
+            let size = buffer.byteCount
+            let result = try state.withLock { (state) throws(Errno) -> (Int, StreamMachine.Action)? in
+                guard state.machine.isOpen, size > 0,
+                    let transfer = try state.backend.readNow(into: &buffer)
+                else { return nil }
+                _ = state.machine.begin(count: size)
                 state.machine.move(transfer)
-                action = state.machine.next
-                return transfer.count
+                return (transfer.count, state.machine.next)
             }
-            guard count >= 0 else { return unsafe readWaiting(into: buffer) }
+            guard let (count, action) = result else { return readWaiting(into: &buffer) }
             if action != .none { perform(action) }
             return count
         } catch {
@@ -180,13 +179,13 @@ extension StreamEngine {
     }
 
     @inline(never)
-    private func readWaiting(into buffer: UnsafeMutableRawBufferPointer) -> Int {
-        transfer(buffer.count) { (backend, _) throws(Errno) in try unsafe backend.read(into: buffer) }
+    private func readWaiting(into buffer: inout MutableRawSpan) -> Int {
+        transfer(buffer.byteCount) { (backend, _) throws(Errno) in try backend.read(into: &buffer) }
     }
 
-    func write(_ bytes: UnsafeRawBufferPointer) -> Int {
-        transfer(bytes.count) { (backend, isScheduled) throws(Errno) in
-            try unsafe backend.write(bytes, isScheduled: isScheduled)
+    func write(_ bytes: RawSpan) -> Int {
+        transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
+            try backend.write(bytes, isScheduled: isScheduled)
         }
     }
 

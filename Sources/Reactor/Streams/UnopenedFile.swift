@@ -54,9 +54,8 @@ final class UnopenedFile: StreamBackend {
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         guard let (path, flags) = path else { return try openDescriptor(for: engine) }
         // Non-blocking, so that a FIFO opens at once. No other code shares the new open file description.
-        let number = try SystemCall.make {
-            let flags = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
-            return unsafe path.withPlatformString { unsafe Glibc.open($0, flags, 0o666) }
+        let number = try SystemCall.make(path) {
+            unsafe Glibc.open($0, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0o666)
         }
         holder.adopt(number)
         do throws(Errno) { return try openDescriptor(for: engine) } catch {
@@ -109,7 +108,7 @@ final class UnopenedFile: StreamBackend {
     private var mayBeSeekable: Bool {
         guard let (path, flags) = path else { return holder.isSeekable(forWriting: isWritten) }
         var status = stat()
-        let isKnown = unsafe path.withPlatformString { unsafe stat($0, &status) } == 0
+        let isKnown = (try? SystemCall.make(path) { unsafe stat($0, &status) }) != nil
         return flags & O_APPEND == 0 && (!isKnown || status.fileType == S_IFREG)
     }
 }

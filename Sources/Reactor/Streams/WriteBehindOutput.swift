@@ -1,4 +1,3 @@
-import CReactorLinux
 import Dispatch
 import Glibc
 import Synchronization
@@ -65,23 +64,23 @@ final class WriteBehindOutput: OutputBackend {
 
     // MARK: Writing
 
-    func write(_ bytes: UnsafeRawBufferPointer, isScheduled: Bool) throws(Errno) -> Transfer {
+    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         guard isScheduled else {
             writer.wait()
             if let fault = state.withLock({ $0.fault }) { throw fault }
-            return Transfer(count: try unsafe writeFile(bytes))
+            return Transfer(count: try writeFile(bytes))
         }
-        return try unsafe accept(bytes)
+        return try accept(bytes)
     }
 
     /// Accepts as many bytes as there is room for. Throws `canceled` once the stream is closed.
-    private func accept(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Transfer {
+    private func accept(_ bytes: RawSpan) throws(Errno) -> Transfer {
         let (count, isFirst) = try state.withLock { (state) throws(Errno) -> (Int, Bool) in
             if let fault = state.fault { throw fault }
             if state.isClosed { throw .canceled }
-            let count = min(bytes.count, state.room)
+            let count = min(bytes.byteCount, state.room)
             guard count > 0 else { return (0, false) }
-            unsafe state.waiting.append(contentsOf: bytes.prefix(count))
+            state.waiting.append(bytes.extracting(first: count))
             defer { state.isWriting = true }
             if !state.isWriting { writer.enter() }
             return (count, !state.isWriting)
@@ -96,8 +95,8 @@ final class WriteBehindOutput: OutputBackend {
     /// Writes until no bytes wait, or the file fails.
     private func drain() {
         while let batch = nextBatch() {
-            let result = unsafe batch.withUnsafeBytes { bytes in
-                Result { () throws(Errno) in try unsafe writeAll(bytes) }
+            let result = batch.withBytes { bytes in
+                Result { () throws(Errno) in try writeAll(bytes) }
             }
             let engine = state.withLock { state in
                 state.spare = batch
@@ -134,17 +133,15 @@ final class WriteBehindOutput: OutputBackend {
         }
     }
 
-    private func writeAll(_ bytes: UnsafeRawBufferPointer) throws(Errno) {
+    private func writeAll(_ bytes: RawSpan) throws(Errno) {
         var written = 0
-        while written < bytes.count {
-            written += try unsafe writeFile(UnsafeRawBufferPointer(rebasing: bytes[written...]))
+        while written < bytes.byteCount {
+            written += try writeFile(bytes.extracting(droppingFirst: written))
         }
     }
 
-    private func writeFile(_ bytes: UnsafeRawBufferPointer) throws(Errno) -> Int {
-        try holder.use { (number) throws(Errno) in
-            try SystemCall.make { unsafe reactor_write(number, bytes.baseAddress, bytes.count) }
-        }
+    private func writeFile(_ bytes: RawSpan) throws(Errno) -> Int {
+        try holder.use { (number) throws(Errno) in try SystemCall.write(bytes, to: number) }
     }
 
     // MARK: Properties

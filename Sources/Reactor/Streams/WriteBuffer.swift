@@ -8,10 +8,9 @@ import SystemPackage
 final class WriteBuffer: Sendable {
     /// Functions that send the bytes and observe the result. Only `send` is called with a lock held, and
     /// takes none.
-    @safe
     struct Transport: Sendable {
         /// Sends bytes to a descriptor, and returns how many it took; 0 if it has no room.
-        let send: @Sendable (DescriptorHolder, UnsafeRawBufferPointer) throws(Errno) -> Int
+        let send: @Sendable (DescriptorHolder, RawSpan) throws(Errno) -> Int
         var sent: @Sendable (_ count: Int, _ isBlocked: Bool) -> Void = { _, _ in }
         var failed: @Sendable (Errno) -> Void = { _ in }
         /// Ends the sending after the last byte, and closes the descriptor.
@@ -120,10 +119,10 @@ final class WriteBuffer: Sendable {
     ///
     /// - Returns: How many; 0 also when there is no descriptor left to send them with.
     /// - Throws: What sending has failed with, or `canceled` once the stream is closed.
-    func accept(_ bytes: UnsafeRawBufferPointer, for holder: DescriptorHolder) throws(Errno) -> Int {
-        if let count = try unsafe append(bytes, whileSending: true) { return count }
+    func accept(_ bytes: RawSpan, for holder: DescriptorHolder) throws(Errno) -> Int {
+        if let count = try append(bytes, whileSending: true) { return count }
         guard let loop = try? ResidentThread.streams.runLoop(), let own = holder.duplicate() else { return 0 }
-        guard let count = try unsafe append(bytes, whileSending: false) else { return 0 }
+        guard let count = try append(bytes, whileSending: false) else { return 0 }
         PendingOutput.begin()
         loop.perform { [self] in WriteBufferSender(self, own).begin() }
         return count
@@ -134,12 +133,12 @@ final class WriteBuffer: Sendable {
 
     /// Appends what there is room for. Nil if that is nothing, or if a sender is not in the expected state:
     /// with one at work the bytes are its own, and without one this makes the caller start it.
-    private func append(_ bytes: UnsafeRawBufferPointer, whileSending: Bool) throws(Errno) -> Int? {
+    private func append(_ bytes: RawSpan, whileSending: Bool) throws(Errno) -> Int? {
         try state.withLock { (state) throws(Errno) -> Int? in
             try state.checkOpen()
             guard state.isSending == whileSending else { return nil }
-            let count = unsafe state.queue.append(bytes, limit: state.limit)
-            if count < bytes.count { state.isAwaited = true }
+            let count = state.queue.append(bytes, limit: state.limit)
+            if count < bytes.byteCount { state.isAwaited = true }
             if count > 0 {
                 isDrained.store(false, ordering: .releasing)
                 if !whileSending { state.phase = .sending(nil) }
@@ -262,7 +261,7 @@ extension WriteBuffer.State {
     {
         if let fault { return .failed(fault) }
         do throws(Errno) {
-            try unsafe queue.send { (bytes) throws(Errno) in try unsafe transport.send(descriptor, bytes) }
+            try queue.send { (bytes) throws(Errno) in try transport.send(descriptor, bytes) }
         } catch {
             return .failed(error)
         }

@@ -11,8 +11,7 @@ final class Condition: Sendable {
     private nonisolated(unsafe) let condition: OpaquePointer
 
     init() {
-        guard let condition = unsafe reactor_condition_make() else { fatalError("out of memory") }
-        unsafe self.condition = condition
+        unsafe condition = reactor_condition_make()
     }
 
     deinit { unsafe reactor_condition_free(condition) }

@@ -133,51 +133,71 @@ struct IndexedHeap<Element, Mark>: ~Copyable {
         if node.precedes(nodes[position]) { rise(node, from: position) } else { sink(node, from: position) }
     }
 
-    // Bounds are not checked below: positions are below the count, and a node's slot is one that was given out. The
-    // checks are a tenth of what a timer costs. Tests compare every step with a sorted list.
+    /// The nodes, and where their slots find them.
+    ///
+    /// `@safe`: bounds are not checked, because the checks are a tenth of what a timer costs. Only positions below the
+    /// count are used, and a node's slot is one that was given out. Tests compare every step with a sorted list.
+    @safe
+    struct Tree {
+        fileprivate let nodes: UnsafeMutablePointer<Node>
+        fileprivate let positions: UnsafeMutablePointer<Int32>
+        fileprivate let count: Int
+
+        fileprivate subscript(position: Int) -> Node {
+            @inline(__always) get { unsafe nodes[position] }
+            @inline(__always) nonmutating set {
+                let place = Int32(truncatingIfNeeded: position)
+                unsafe (nodes[position], positions[Int(newValue.slot)]) = (newValue, place)
+            }
+        }
+    }
+
+    private var tree: Tree {
+        @inline(__always) mutating get {
+            unsafe Tree(nodes: nodes.start, positions: positions.start, count: nodes.count)
+        }
+    }
 
     /// Puts `node` at the position `start`, or above it.
     private mutating func rise(_ node: Node, from start: Int) {
-        let (nodes, positions) = unsafe (nodes.start, positions.start)
+        let tree = tree
         var hole = start
         while hole > 0 {
             let above = (hole &- 1) / 4
-            let parent = unsafe nodes[above]
+            let parent = tree[above]
             guard node.precedes(parent) else { break }
-            unsafe (nodes[hole], positions[Int(parent.slot)]) = (parent, Int32(truncatingIfNeeded: hole))
+            tree[hole] = parent
             hole = above
         }
-        unsafe (nodes[hole], positions[Int(node.slot)]) = (node, Int32(truncatingIfNeeded: hole))
+        tree[hole] = node
     }
 
     /// Puts `node` at the position `start`, or below it.
     private mutating func sink(_ node: Node, from start: Int) {
-        let (count, nodes, positions) = unsafe (nodes.count, nodes.start, positions.start)
+        let tree = tree
         var hole = start
-        while let position = unsafe Self.firstChild(of: hole, in: nodes, count) {
-            let child = unsafe nodes[position]
+        while let position = tree.firstChild(of: hole) {
+            let child = tree[position]
             guard child.precedes(node) else { break }
-            unsafe (nodes[hole], positions[Int(child.slot)]) = (child, Int32(truncatingIfNeeded: hole))
+            tree[hole] = child
             hole = position
         }
-        unsafe (nodes[hole], positions[Int(node.slot)]) = (node, Int32(truncatingIfNeeded: hole))
+        tree[hole] = node
     }
+}
 
+extension IndexedHeap.Tree {
     /// The position of the child that precedes its siblings; nil if there are none.
     ///
     /// Among four different priorities it is found by conditional moves, because branches here are unpredictable.
     @inline(__always)
-    private static func firstChild(
-        of position: Int, in nodes: UnsafeMutablePointer<Node>, _ count: Int
-    ) -> Int? {
+    fileprivate func firstChild(of position: Int) -> Int? {
         let start = 4 &* position &+ 1
-        guard start &+ 4 <= count else { return unsafe firstNode(from: start, in: nodes, count) }
-        let (first, second) = unsafe (nodes[start].priority, nodes[start &+ 1].priority)
-        let (third, fourth) = unsafe (nodes[start &+ 2].priority, nodes[start &+ 3].priority)
+        guard start &+ 4 <= count else { return firstNode(from: start) }
+        let (first, second) = (self[start].priority, self[start &+ 1].priority)
+        let (third, fourth) = (self[start &+ 2].priority, self[start &+ 3].priority)
         let (left, right) = (min(first, second), min(third, fourth))
-        if first == second || third == fourth || left == right {
-            return unsafe firstNode(from: start, in: nodes, count)
-        }
+        if first == second || third == fourth || left == right { return firstNode(from: start) }
         let isRight = right < left
         let isSecond = isRight ? fourth < third : second < first
         return start &+ (isRight ? 2 : 0) &+ (isSecond ? 1 : 0)
@@ -185,13 +205,13 @@ struct IndexedHeap<Element, Mark>: ~Copyable {
 
     /// The first of up to four nodes from `start` on; nil if there are none.
     @inline(never)
-    private static func firstNode(
-        from start: Int, in nodes: UnsafeMutablePointer<Node>, _ count: Int
-    ) -> Int? {
+    private func firstNode(from start: Int) -> Int? {
         guard start < count else { return nil }
         var best = start
-        for other in start + 1..<max(start + 1, min(start + 4, count))
-        where unsafe nodes[other].precedes(nodes[best]) { best = other }
+        for other in start + 1..<max(start + 1, min(start + 4, count)) where self[other].precedes(self[best])
+        {
+            best = other
+        }
         return best
     }
 }

@@ -45,8 +45,7 @@ private final class Start: Sendable {
 }
 
 private func runBody(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    guard let argument = unsafe argument else { return nil }
-    let start = unsafe Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
+    let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
     unsafe reactor_set_thread_name(start.name)
     start.body()
     return nil

@@ -24,8 +24,7 @@ struct OwnedDescriptor: ~Copyable {
 
 /// Adds one to the event counter `number`; if the counter is full it is readable anyway, so no wake-up is lost.
 func addOne(toEventCounter number: CInt) {
-    var one: UInt64 = 1
-    _ = unsafe write(number, &one, MemoryLayout<UInt64>.size)
+    _ = eventfd_write(number, 1)
 }
 
 /// Reads and clears the event counter `number`; zero if nothing has been added.

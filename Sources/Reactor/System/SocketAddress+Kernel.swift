@@ -13,12 +13,8 @@ extension SocketAddress {
         guard bytes.byteCount >= familySize, bytes.byteCount <= MemoryLayout<sockaddr_storage>.size else {
             return nil
         }
-        let raw = unsafe bytes.withUnsafeBytes { bytes in
-            unsafe reactor_address_make(
-                bytes.loadUnaligned(as: sa_family_t.self), bytes.baseAddress! + familySize,
-                bytes.count - familySize)
-        }
-        self.init(raw)
+        let family = unsafe bytes.unsafeLoadUnaligned(as: sa_family_t.self)
+        self.init(reactor_address(family, bytes.extracting(droppingFirst: familySize)))
     }
 
     /// Reads a `sockaddr`. Nil if `length` is too short for its family.
@@ -27,8 +23,7 @@ extension SocketAddress {
     ///   - address: A pointer to at least `length` bytes, which are copied.
     ///   - length: The length that the kernel reported.
     public init?(_ address: UnsafePointer<sockaddr>, length: socklen_t) {
-        let bytes = unsafe UnsafeRawBufferPointer(start: address, count: Int(length))
-        self.init(unsafe bytes.bytes)
+        self.init(unsafe UnsafeRawBufferPointer(start: address, count: Int(length)).bytes)
     }
 
     /// Nil if the address is too short for its family.
@@ -75,9 +70,7 @@ extension SocketAddress {
     }
 
     private static func raw(_ family: Family, _ bytes: [UInt8]) -> reactor_address {
-        unsafe bytes.withUnsafeBytes {
-            unsafe reactor_address_make(family.rawValue, $0.baseAddress, $0.count)
-        }
+        bytes.withBytes { reactor_address(family.rawValue, $0) }
     }
 
     /// Calls `body` with the address as a `sockaddr` and its length in bytes.
@@ -87,14 +80,18 @@ extension SocketAddress {
         _ body: (UnsafePointer<sockaddr>, socklen_t) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         let raw = raw
-        return try unsafe withUnsafePointer(to: raw.storage) { (storage) throws(Failure) -> Result in
-            let address = unsafe UnsafeRawPointer(storage).assumingMemoryBound(to: sockaddr.self)
-            return try unsafe body(address, socklen_t(raw.length))
+        return try unsafe withUnsafeBytes(of: raw.storage) { (bytes) throws(Failure) -> Result in
+            try unsafe body(
+                bytes.assumingMemoryBound(to: sockaddr.self).baseAddress!, socklen_t(raw.length))
         }
     }
 }
 
 extension reactor_address {
+    fileprivate init(_ family: sa_family_t, _ bytes: RawSpan) {
+        self = bytes.withAddress { unsafe reactor_address_make(family, $0, $1) }
+    }
+
     fileprivate var bytesAfterFamily: [UInt8] {
         unsafe withUnsafeBytes(of: storage) {
             unsafe Array($0.prefix(Int(length)).dropFirst(MemoryLayout<sa_family_t>.size))

@@ -117,8 +117,7 @@ extension UInt32 {
     }
 
     fileprivate var ipv4Text: String {
-        var bytes = in_addr(s_addr: bigEndian)
-        return unsafe text(of: AF_INET, &bytes)
+        "\(self >> 24).\(self >> 16 & 0xFF).\(self >> 8 & 0xFF).\(self & 0xFF)"
     }
 }
 
@@ -131,14 +130,11 @@ extension UInt128 {
 
     fileprivate var ipv6Text: String {
         var bytes = bigEndian
-        return unsafe text(of: AF_INET6, &bytes)
+        let length = INET6_ADDRSTRLEN
+        return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(length)) { text in
+            unsafe String(cString: inet_ntop(AF_INET6, &bytes, text.baseAddress!, socklen_t(length)))
+        }
     }
 }
 
 private func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
-
-private func text(of family: CInt, _ bytes: UnsafeRawPointer) -> String {
-    unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(INET6_ADDRSTRLEN)) { buffer in
-        unsafe String(cString: inet_ntop(family, bytes, buffer.baseAddress!, socklen_t(INET6_ADDRSTRLEN)))
-    }
-}

@@ -1,3 +1,4 @@
+import CReactorLinux
 import Glibc
 package import SystemPackage
 
@@ -13,10 +14,80 @@ package enum SystemCall {
         }
     }
 
-    /// Polls a descriptor without waiting (poll(2)): returns those of `events` that it is ready for, and errors.
+    /// Makes a system call with a path.
+    ///
+    /// `@safe`: `call` gets a valid pointer, and marks what it does with it.
+    @safe
+    @discardableResult
+    static func make(
+        _ path: FilePath, _ call: (UnsafePointer<CInterop.PlatformChar>) -> CInt
+    ) throws(Errno) -> CInt {
+        try make { unsafe path.withPlatformString { unsafe call($0) } }
+    }
+
+    /// Polls a descriptor without waiting: returns those of `events` that it is ready for, and errors.
     static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
-        var request = pollfd(fd: descriptor, events: Int16(events), revents: 0)
-        try make { unsafe Glibc.poll(&request, 1, 0) }
-        return CInt(request.revents)
+        var requests: [1 of pollfd] = [pollfd(fd: descriptor, events: Int16(events), revents: 0)]
+        try poll(&requests, timeout: 0)
+        return CInt(requests[0].revents)
+    }
+
+    /// poll(2), with a timeout in milliseconds; -1 for none.
+    static func poll<let count: Int>(_ requests: inout [count of pollfd], timeout: CInt) throws(Errno) {
+        var span = requests.mutableSpan
+        try make {
+            unsafe span.withUnsafeMutableBufferPointer {
+                unsafe Glibc.poll($0.baseAddress, nfds_t(count), timeout)
+            }
+        }
+    }
+}
+
+// MARK: - Calls that move bytes
+
+extension SystemCall {
+    /// read(2).
+    @inline(__always)
+    static func read(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
+        try make { buffer.withAddress { unsafe Glibc.read(descriptor, $0, $1) } }
+    }
+
+    /// A read(2) that does not block (preadv2(2), `RWF_NOWAIT`). Throws `EOPNOTSUPP` if the kernel has none for the
+    /// descriptor.
+    @inline(__always)
+    static func readNow(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
+        try make { buffer.withAddress { unsafe reactor_read_now(descriptor, $0, $1) } }
+    }
+
+    /// pread(2).
+    static func read(
+        _ descriptor: CInt, at offset: Int, into buffer: inout MutableRawSpan
+    ) throws(Errno) -> Int {
+        try make { buffer.withAddress { unsafe pread(descriptor, $0, $1, offset) } }
+    }
+
+    /// A write(2) that raises no signal.
+    static func write(_ bytes: RawSpan, to descriptor: CInt) throws(Errno) -> Int {
+        try make { bytes.withAddress { unsafe reactor_write(descriptor, $0, $1) } }
+    }
+
+    /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
+    static func receive(from socket: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+        try count(
+            buffer.withAddress { unsafe reactor_receive(socket, $0, $1) })
+    }
+
+    /// Sends as many bytes as the socket has room for (send(2)); returns 0 if it has none.
+    static func send(_ bytes: RawSpan, to socket: CInt) throws(Errno) -> Int {
+        try count(bytes.withAddress { unsafe reactor_send(socket, $0, $1) }) ?? 0
+    }
+
+    /// The result of a call that returns a negative error number; nil if the call would have blocked.
+    @inline(__always)
+    private static func count(_ result: Int) throws(Errno) -> Int? {
+        if result >= 0 { return result }
+        let error = Errno(rawValue: CInt(-result))
+        if error == .resourceTemporarilyUnavailable { return nil }
+        throw error
     }
 }

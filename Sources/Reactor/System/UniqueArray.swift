@@ -16,8 +16,7 @@ struct UniqueArray<Element>: ~Copyable {
     init() {}
 
     deinit {
-        unsafe storage?.deinitialize(count: count)
-        unsafe free(storage)
+        unsafe free(storage?.deinitialize(count: count))
     }
 
     var isEmpty: Bool { count == 0 }
@@ -25,7 +24,7 @@ struct UniqueArray<Element>: ~Copyable {
     var first: Element? { isEmpty ? nil : self[0] }
 
     /// The elements' address, valid until the array next grows. The array must not be empty; bounds are not checked.
-    @unsafe var start: UnsafeMutablePointer<Element> {
+    var start: UnsafeMutablePointer<Element> {
         @inline(__always) mutating get { unsafe storage.unsafelyUnwrapped }
     }
 
@@ -50,11 +49,6 @@ struct UniqueArray<Element>: ~Copyable {
         precondition(count > 0, "nothing to remove")
         count -= 1
         return unsafe (storage.unsafelyUnwrapped + count).move()
-    }
-
-    mutating func removeAll() {
-        unsafe storage?.deinitialize(count: count)
-        count = 0
     }
 
     @inline(never)

@@ -40,7 +40,7 @@ import Testing
 
         static func fill(_ chunk: inout Chunk, _ byte: UInt8) {
             _ = chunk.fill(upTo: 10) { memory in
-                memory[0] = byte
+                memory.storeBytes(of: byte, as: UInt8.self)
                 return 1
             }
         }

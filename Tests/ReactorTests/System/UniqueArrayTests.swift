@@ -32,7 +32,7 @@ import Testing
     @Test func `the array can be used again after all elements have been removed`() {
         var array = UniqueArray<[Int]>()
         for number in 0..<10 { array.append([number]) }
-        array.removeAll()
+        while !array.isEmpty { _ = array.removeLast() }
         let first = array.first
         #expect(first == nil)
         array.append([5])

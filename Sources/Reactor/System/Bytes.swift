@@ -1,0 +1,70 @@
+import Glibc
+
+extension RawSpan {
+    /// Calls `body`, which calls C, with the address and the number of the bytes.
+    ///
+    /// `@safe`: `body` marks what it does with the address.
+    @safe
+    @inline(__always)
+    func withAddress<Result>(_ body: (UnsafeRawPointer?, Int) -> Result) -> Result {
+        unsafe withUnsafeBytes { unsafe body($0.baseAddress, $0.count) }
+    }
+}
+
+extension MutableRawSpan {
+    /// Calls `body`, which calls C, with the address and the number of the bytes.
+    ///
+    /// `@safe`: `body` marks what it does with the address.
+    @safe
+    @inline(__always)
+    mutating func withAddress<Result>(_ body: (UnsafeMutableRawPointer?, Int) -> Result) -> Result {
+        unsafe withUnsafeMutableBytes { unsafe body($0.baseAddress, $0.count) }
+    }
+
+    /// Copies the first bytes of `source`, as many as fit, to the beginning, and returns how many.
+    mutating func copy(_ source: RawSpan) -> Int {
+        source.extracting(first: byteCount).withAddress { start, count in
+            guard count > 0 else { return 0 }
+            withAddress { target, _ in _ = unsafe memcpy(target!, start!, count) }
+            return count
+        }
+    }
+}
+
+extension [UInt8] {
+    /// Calls `body` with the bytes, borrowed until it returns.
+    @inline(__always)
+    func withBytes<Result, Failure: Error>(
+        _ body: (RawSpan) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(unsafe span.bytes)
+    }
+
+    /// Calls `body` with the bytes, which it may replace.
+    mutating func withMutableBytes<Result, Failure: Error>(
+        _ body: (inout MutableRawSpan) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        var span = mutableSpan
+        var bytes = unsafe span.mutableBytes
+        return try body(&bytes)
+    }
+
+    mutating func append(_ bytes: RawSpan) {
+        bytes.withAddress { unsafe append(contentsOf: UnsafeRawBufferPointer(start: $0, count: $1)) }
+    }
+
+    /// Appends the bytes that `read` writes to memory of `size` bytes. Returns the result of `read`: the number of
+    /// bytes, unless it is negative.
+    mutating func append(upTo size: Int, _ read: (inout MutableRawSpan) -> Int) -> Int {
+        var result = 0
+        append(addingCapacity: size) { room in
+            unsafe room.withUnsafeMutableBufferPointer { memory, count in
+                var bytes = unsafe UnsafeMutableRawBufferPointer(start: memory.baseAddress, count: size)
+                    .mutableBytes
+                result = read(&bytes)
+                count = Swift.max(0, result)
+            }
+        }
+        return result
+    }
+}
