@@ -23,6 +23,7 @@ let scenarios: [String: () throws -> Void] = [
     "many clients": manyClients,
     "loops in a child": loopsInChild,
     "fork in a handler": forkInHandler,
+    "a parent's file in a child": inheritedFileInChild,
     "a parent's paths in a child": boundPathsInChild,
     "signals in a child": signalsInChild,
     "a fresh loop in a child": freshLoopInChild,

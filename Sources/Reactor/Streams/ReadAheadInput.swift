@@ -17,6 +17,7 @@ final class ReadAheadInput: InputBackend {
     private let isSeekable: Bool
     private let state: Mutex<State>
     private let fetch = DispatchGroup()
+    private let process = ProcessIdentity.current
 
     init(_ holder: DescriptorHolder, isSeekable: Bool) throws(Errno) {
         self.holder = holder
@@ -37,7 +38,8 @@ final class ReadAheadInput: InputBackend {
     func close() throws(Errno) {
         let (offset, dropped) = state.withLock { ($0.offset, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
-        if isSeekable { _ = try? holder.seek(to: offset, from: SEEK_SET) }
+        // In a child of fork(2) the offset is the parent's too.
+        if isSeekable, process.isCurrent { _ = try? holder.seek(to: offset, from: SEEK_SET) }
         holder.close()
     }
 
@@ -70,7 +72,10 @@ final class ReadAheadInput: InputBackend {
             case .transfer(let transfer): return transfer
             case .fault(let error): throw error
             case .nothing(let position): return try unsafe readHere(into: buffer, at: position)
-            case .underway: fetch.wait()
+            case .underway(let position):
+                // The parent's fetch never ends in a child of fork(2).
+                guard process.isCurrent else { return try unsafe readHere(into: buffer, at: position) }
+                fetch.wait()
             }
         }
     }
@@ -196,7 +201,7 @@ extension ReadAheadInput {
         case fault(Errno)
         /// There are none, and no fetch is under way. The next one begins at `position`.
         case nothing(position: Int)
-        case underway
+        case underway(position: Int)
     }
 }
 
@@ -206,7 +211,7 @@ extension ReadAheadInput.State {
         guard let first = chunks.first else {
             if let fault { return .fault(fault) }
             if isAtEnd { return .transfer(Transfer(count: 0, isAtEnd: true)) }
-            return isFetching ? .underway : .nothing(position: position)
+            return isFetching ? .underway(position: position) : .nothing(position: position)
         }
         let count = min(buffer.count, first.count - taken)
         unsafe first.withUnsafeBytes { bytes in

@@ -19,6 +19,10 @@ final class StreamEngine: Sendable {
         var handoffLoop: RunLoop?
         /// Whether the stream is a client's subclass, which may override `delegate`.
         var isSubclassed = false
+
+        fileprivate mutating func beginClosing() -> (isClosed: Bool, handoffLoop: RunLoop?) {
+            machine.close() ? (true, handoffLoop.take()) : (false, nil)
+        }
     }
 
     /// The most that one read(2) or write(2) moves. A longer request is cut.
@@ -30,6 +34,7 @@ final class StreamEngine: Sendable {
     /// `nonisolated(unsafe)` is right because both are only accessed with `state` locked.
     private nonisolated(unsafe) weak var owner: Stream?
     private nonisolated(unsafe) weak var givenDelegate: (any StreamDelegate)?
+    private let process = ProcessIdentity.current
 
     init(_ backend: any StreamBackend) {
         state = Mutex(State(machine: StreamMachine(backend.event), backend: backend))
@@ -131,13 +136,16 @@ extension StreamEngine {
     }
 
     func close() {
-        let (isClosed, handoffLoop) = state.withLock { state in
-            state.machine.close() ? (true, state.handoffLoop.take()) : (false, nil)
-        }
-        guard isClosed else { return }
+        guard let (isClosed, handoffLoop) = beginClosing(), isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
         handoffLoop?.inbox.wakeUp()
+    }
+
+    /// Returns nil in a child of fork(2) if another thread of the parent held the lock: it stays locked there.
+    private func beginClosing() -> (isClosed: Bool, handoffLoop: RunLoop?)? {
+        guard process.isCurrent else { return state.withLockIfAvailable { $0.beginClosing() } }
+        return state.withLock { $0.beginClosing() }
     }
 
     /// Ends a stream that has been released, opened or not.
