@@ -60,7 +60,8 @@ open class InputStream: Stream {
 
     /// Whether a read would return bytes, or find the end, without waiting.
     ///
-    /// Also true if only trying would show. A program without a run loop polls this.
+    /// On a run loop or a queue, a read then does not wait for a disk either. Otherwise also true if only
+    /// trying would show: a program without a run loop polls this.
     open var hasBytesAvailable: Bool { engine.isReady }
 
     /// Copies up to `len` bytes to `buffer`, waiting for the first one.

@@ -59,6 +59,9 @@ final class ReadAheadInput: InputBackend {
     /// Also true if nothing has been read ahead and no fetch is under way: only trying would show.
     func isReady() -> Bool { state.withLock { !$0.isFetching || $0.hasResult } }
 
+    /// A loop's thread reads what was read ahead, and not the file.
+    func isReadyOnLoop() -> Bool { state.withLock { $0.hasResult } }
+
     // MARK: Reading
 
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Transfer {

@@ -89,7 +89,13 @@ final class StreamEngine: Sendable {
     var isOpen: Bool { state.withLock { $0.machine.isOpen } }
 
     /// Whether a read or a write would not wait.
-    var isReady: Bool { isOpen && backend.isReady() }
+    var isReady: Bool {
+        let (backend, isScheduled) = state.withLock { state in
+            (state.machine.isOpen ? state.backend : nil, state.machine.isScheduled)
+        }
+        guard let backend else { return false }
+        return isScheduled ? backend.isReadyOnLoop() : backend.isReady()
+    }
 }
 
 // MARK: - Opening and closing
