@@ -141,7 +141,8 @@ extension OutputStream {
     /// waits for the connection.
     ///
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
-    /// - Precondition: ``Stream/open()`` was called. (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
+    /// - Precondition: ``Stream/open()`` was called, unless the stream is a subclass.
+    ///   (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
     @discardableResult
     public func write(_ bytes: [UInt8]) -> Int {
         unsafe bytes.withUnsafeBytes { unsafe writeAll($0) }
@@ -161,7 +162,7 @@ extension OutputStream {
             let count = unsafe write(next, maxLength: bytes.count - written)
             guard count > 0 else {
                 precondition(
-                    count == 0 || streamStatus != .notOpen,
+                    count == 0 || !engine.isUnopened,
                     "OutputStream.write was called before open(), so none of its bytes would be written.")
                 break
             }

@@ -17,7 +17,7 @@ final class StreamEngine: Sendable {
         var queue: StreamQueue?
         /// The loop of the hand-off that owns the stream, until the stream is closed.
         var handoffLoop: RunLoop?
-        /// Whether the stream is a client's subclass, which may override `delegate`.
+        /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
 
         fileprivate mutating func beginClosing() -> (isClosed: Bool, handoffLoop: RunLoop?) {
@@ -85,6 +85,9 @@ final class StreamEngine: Sendable {
     var status: Stream.Status { state.withLock { $0.machine.status } }
 
     var error: (any Error)? { state.withLock { $0.machine.error } }
+
+    /// Whether the client forgot to open the stream. A subclass may write without opening its engine.
+    var isUnopened: Bool { state.withLock { $0.machine.status == .notOpen && !$0.isSubclassed } }
 
     var isOpen: Bool { state.withLock { $0.machine.isOpen } }
 
