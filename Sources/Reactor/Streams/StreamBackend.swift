@@ -35,6 +35,8 @@ protocol StreamBackend: AnyObject, Sendable {
     func isReady() -> Bool
     /// Whether a read or a write on a loop would not wait, not even for a disk.
     func isReadyOnLoop() -> Bool
+    /// Why the stream has failed, if a loop or a read or a write did not find out yet.
+    var fault: Errno? { get }
     /// What the next read or write on a loop can expect. Starts to prepare for it on another thread.
     func prepare() -> Availability
     func property(_ key: Stream.PropertyKey) -> Any?
@@ -118,6 +120,7 @@ extension StreamBackend {
     var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }
     var subject: String { "memory" }
     func isReadyOnLoop() -> Bool { isReady() }
+    var fault: Errno? { nil }
     func prepare() -> Availability { isReady() ? .ready : .waiting }
     func property(_ key: Stream.PropertyKey) -> Any? { nil }
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }

@@ -61,6 +61,8 @@ final class WriteBehindOutput: OutputBackend {
     func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
 
     /// Accepted bytes that could not be written are a fault of the stream, also if nothing more is written.
+    var fault: Errno? { isInherited ? nil : state.withLock { $0.fault } }
+
     func prepare() -> Availability {
         state.withLock { state in
             if let fault = state.fault { return .failed(fault) }
