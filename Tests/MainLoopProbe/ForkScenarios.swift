@@ -232,6 +232,29 @@ private struct Ignored: ChunkProcessor {
     mutating func process(_ chunk: RawSpan) {}
 }
 
+/// Closes, in children, a file that a worker of the parent is writing.
+@MainActor func inheritedFileInChild() throws {
+    let file = "/tmp/reactor-probe-file-\(getpid())"
+    let output = OutputStream(path: FilePath(file))
+    output.schedule(in: .main, forMode: .default)
+    output.open()
+    var (accepted, endings) = (0, Set<String>())
+    for _ in 0..<30 {
+        accepted += output.write([UInt8](repeating: 1, count: 500_000))
+        endings.insert(
+            ForkedChild.ending {
+                alarm(30)  // A wait for the worker, which is not in the child, would never end.
+                output.close()
+            })
+    }
+    print("closed:", endings.sorted().joined(separator: ", "))
+    output.close()
+    var status = stat()
+    stat(file, &status)
+    unlink(file)
+    print("everything:", status.st_size == accepted)
+}
+
 /// Closes, in a child, the parent's sockets that are bound to paths, as a server's forked workers do.
 @MainActor func boundPathsInChild() throws {
     let folder = "/tmp/reactor-probe-\(getpid())"

@@ -23,6 +23,7 @@ let scenarios: [String: () throws -> Void] = [
     "many clients": manyClients,
     "loops in a child": loopsInChild,
     "fork in a handler": forkInHandler,
+    "a parent's file in a child": inheritedFileInChild,
     "a parent's paths in a child": boundPathsInChild,
     "connecting streams in a child": connectingStreamsInChild,
     "a parent's hand-off in a child": handoffInChild,

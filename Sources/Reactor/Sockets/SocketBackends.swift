@@ -28,11 +28,11 @@ final class SocketInput: InputBackend {
 
     func isReady() -> Bool { connection.fault != nil || holder.isReady(for: CInt(POLLIN)) }
 
-    /// The kernel reports bytes; a fault is reported after the bytes that arrived before it.
-    func prepare() -> Availability {
-        guard let fault = connection.faultForReading, !holder.hasUnreadBytes else { return .waiting }
-        return .failed(fault)
-    }
+    /// A fault is reported after the bytes that arrived before it.
+    var fault: Errno? { connection.faultForReading.flatMap { holder.hasUnreadBytes ? nil : $0 } }
+
+    /// The kernel reports bytes.
+    func prepare() -> Availability { fault.map { .failed($0) } ?? .waiting }
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {

@@ -52,6 +52,9 @@ final class SocketConnection: Sendable {
 
     let holder: DescriptorHolder
     let origin: Origin
+    /// Whether closing the socket shuts the connection down first. An input alone has sent nothing, and
+    /// duplicates of its descriptor may go on using the connection.
+    private let shutsDown: Bool
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
@@ -63,23 +66,23 @@ final class SocketConnection: Sendable {
     let isTimed = Atomic(false)
 
     /// Shares an existing descriptor, which must be a socket's.
-    init(_ holder: DescriptorHolder, peer: SocketAddress? = nil) {
+    ///
+    /// - Parameter half: The only direction to use; nil for both.
+    init(_ holder: DescriptorHolder, peer: SocketAddress? = nil, only half: Half? = nil) {
         self.holder = holder
         origin = .descriptor(holder.number, peer: peer)
+        shutsDown = half != .input
         changed = nil
-        state = Mutex(State(connecting: .ready))
-    }
-
-    /// Uses an existing socket in one direction only.
-    convenience init(_ holder: DescriptorHolder, only half: Half) {
-        self.init(holder)
-        state.withLock { ($0.isInputClosed, $0.isOutputClosed) = (half == .output, half == .input) }
+        let (isInputClosed, isOutputClosed) = (half == .output, half == .input)
+        state = Mutex(
+            State(connecting: .ready, isInputClosed: isInputClosed, isOutputClosed: isOutputClosed))
     }
 
     /// Shares a socket that is connected when the first half is opened.
     init(connectingTo origin: Origin) {
         holder = DescriptorHolder()
         self.origin = origin
+        shutsDown = true
         changed = Condition()
         state = Mutex(State())
     }
@@ -156,7 +159,7 @@ final class SocketConnection: Sendable {
         defer { holder.close() }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }
-        guard isOwned, GracefulClose.isNeeded(for: holder) else { return }
+        guard isOwned, shutsDown, GracefulClose.isNeeded(for: holder) else { return }
         GracefulClose.begin(for: holder, stallTimeout: closing.stallTimeout, engine: closing.output)
     }
 

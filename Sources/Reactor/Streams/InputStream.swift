@@ -44,7 +44,8 @@ open class InputStream: Stream {
     ///
     /// Its file status flags stay as they are, so a terminal that is shared with a shell is not left in
     /// non-blocking mode. Closing the stream sets the offset of a regular file behind the last byte that was
-    /// read from the stream, whatever was read ahead.
+    /// read from the stream, whatever was read ahead. Closing the stream of a socket closes the descriptor and
+    /// not the connection, which duplicates of the descriptor may go on using.
     /// - Parameters:
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor.
@@ -59,7 +60,8 @@ open class InputStream: Stream {
 
     /// Whether a read would return bytes, or find the end, without waiting.
     ///
-    /// Also true if only trying would show. A program without a run loop polls this.
+    /// On a run loop or a queue, a read then does not wait for a disk either. Otherwise also true if only
+    /// trying would show: a program without a run loop polls this.
     open var hasBytesAvailable: Bool { engine.isReady }
 
     /// Copies up to `len` bytes to `buffer`, waiting for the first one.

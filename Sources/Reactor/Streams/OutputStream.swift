@@ -144,7 +144,7 @@ extension OutputStream {
             let count = writeOnce(bytes.extracting(droppingFirst: written))
             guard count > 0 else {
                 precondition(
-                    count == 0 || streamStatus != .notOpen,
+                    count == 0 || !engine.isUnopened,
                     "OutputStream.write was called before open(), so none of its bytes would be written.")
                 break
             }
@@ -159,7 +159,8 @@ extension OutputStream {
     /// a write waits for the connection.
     ///
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
-    /// - Precondition: ``Stream/open()`` was called. (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
+    /// - Precondition: ``Stream/open()`` was called, unless the stream is a subclass.
+    ///   (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
     @discardableResult
     public func write(_ bytes: [UInt8]) -> Int { bytes.withBytes { write($0) } }
 

@@ -17,6 +17,7 @@ final class ReadAheadInput: InputBackend {
     private let isSeekable: Bool
     private let state: Mutex<State>
     private let fetch = DispatchGroup()
+    private let process = ProcessIdentity.current
 
     init(_ holder: DescriptorHolder, isSeekable: Bool) throws(Errno) {
         self.holder = holder
@@ -37,7 +38,8 @@ final class ReadAheadInput: InputBackend {
     func close() throws(Errno) {
         let (offset, dropped) = state.withLock { ($0.offset, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
-        if isSeekable { _ = try? holder.seek(to: offset, from: SEEK_SET) }
+        // In a child of fork(2) the offset is the parent's too.
+        if isSeekable, process.isCurrent { _ = try? holder.seek(to: offset, from: SEEK_SET) }
         holder.close()
     }
 
@@ -57,6 +59,9 @@ final class ReadAheadInput: InputBackend {
     /// Also true if nothing has been read ahead and no fetch is under way: only trying would show.
     func isReady() -> Bool { state.withLock { !$0.isFetching || $0.hasResult } }
 
+    /// A loop's thread reads what was read ahead, and not the file.
+    func isReadyOnLoop() -> Bool { state.withLock { $0.hasResult } }
+
     // MARK: Reading
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
@@ -70,7 +75,10 @@ final class ReadAheadInput: InputBackend {
             case .transfer(let transfer): return transfer
             case .fault(let error): throw error
             case .nothing(let position): return try readHere(into: &buffer, at: position)
-            case .underway: fetch.wait()
+            case .underway(let position):
+                // The parent's fetch never ends in a child of fork(2).
+                guard process.isCurrent else { return try readHere(into: &buffer, at: position) }
+                fetch.wait()
             }
         }
     }
@@ -194,7 +202,7 @@ extension ReadAheadInput {
         case fault(Errno)
         /// There are none, and no fetch is under way. The next one begins at `position`.
         case nothing(position: Int)
-        case underway
+        case underway(position: Int)
     }
 }
 
@@ -204,7 +212,7 @@ extension ReadAheadInput.State {
         guard let first = chunks.first else {
             if let fault { return .fault(fault) }
             if isAtEnd { return .transfer(Transfer(count: 0, isAtEnd: true)) }
-            return isFetching ? .underway : .nothing(position: position)
+            return isFetching ? .underway(position: position) : .nothing(position: position)
         }
         let count = first.withBytes { buffer.copy($0.extracting(droppingFirst: taken)) }
         taken += count

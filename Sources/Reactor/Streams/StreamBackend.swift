@@ -33,6 +33,10 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Whether a read or a write would not wait, according to the kernel if need be. Also true if only trying
     /// would show.
     func isReady() -> Bool
+    /// Whether a read or a write on a loop would not wait, not even for a disk.
+    func isReadyOnLoop() -> Bool
+    /// Why the stream has failed, if a loop or a read or a write did not find out yet.
+    var fault: Errno? { get }
     /// What the next read or write on a loop can expect. Starts to prepare for it on another thread.
     func prepare() -> Availability
     func property(_ key: Stream.PropertyKey) -> Any?
@@ -115,6 +119,8 @@ extension StreamBackend {
     var refusal: (any Error)? { nil }
     var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }
     var subject: String { "memory" }
+    func isReadyOnLoop() -> Bool { isReady() }
+    var fault: Errno? { nil }
     func prepare() -> Availability { isReady() ? .ready : .waiting }
     func property(_ key: Stream.PropertyKey) -> Any? { nil }
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }

@@ -149,10 +149,12 @@ extension StreamEngine {
     /// Finds out whether bytes can be moved now, and has the loops deliver what is pending.
     func refresh() {
         advanceOpening()
-        let (backend, since) = state.withLock { state in
-            (state.machine.isOpen && state.machine.isScheduled ? state.backend : nil, state.machine.transfers)
+        let (backend, isScheduled, since) = state.withLock { state in
+            let backend = state.machine.isOpen ? state.backend : nil
+            return (backend, state.machine.isScheduled, state.machine.transfers)
         }
-        switch backend?.prepare() {
+        // Only for a loop is a file read ahead.
+        switch isScheduled ? backend?.prepare() : backend?.fault.map({ .failed($0) }) {
         case .failed(let error): fail(error)
         case let availability?: state.withLock { $0.machine.noteAvailability(availability, since: since) }
         case nil: break

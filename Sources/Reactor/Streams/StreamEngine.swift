@@ -17,8 +17,12 @@ final class StreamEngine: Sendable {
         var queue: StreamQueue?
         /// The hand-off that owns the stream, until the stream is closed.
         var handoff: HandoffOwner?
-        /// Whether the stream is a client's subclass, which may override `delegate`.
+        /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
+
+        fileprivate mutating func beginClosing() -> (isClosed: Bool, handoff: HandoffOwner?) {
+            machine.close() ? (true, handoff.take()) : (false, nil)
+        }
     }
 
     /// The most that one read(2) or write(2) moves. A longer request is cut.
@@ -33,6 +37,7 @@ final class StreamEngine: Sendable {
     /// The path or descriptor that the stream was created for, as its errors name it; nil where the backend
     /// knows.
     private let subject: String?
+    private let process = ProcessIdentity.current
 
     init(_ backend: any StreamBackend, subject: String? = nil) {
         self.subject = subject
@@ -89,10 +94,19 @@ final class StreamEngine: Sendable {
         return IOError(backend.failedOperation, subject ?? backend.subject, errno)
     }
 
+    /// Whether the client forgot to open the stream. A subclass may write without opening its engine.
+    var isUnopened: Bool { state.withLock { $0.machine.status == .notOpen && !$0.isSubclassed } }
+
     var isOpen: Bool { state.withLock { $0.machine.isOpen } }
 
     /// Whether a read or a write would not wait.
-    var isReady: Bool { isOpen && backend.isReady() }
+    var isReady: Bool {
+        let (backend, isScheduled) = state.withLock { state in
+            (state.machine.isOpen ? state.backend : nil, state.machine.isScheduled)
+        }
+        guard let backend else { return false }
+        return isScheduled ? backend.isReadyOnLoop() : backend.isReady()
+    }
 }
 
 // MARK: - Opening and closing
@@ -139,13 +153,16 @@ extension StreamEngine {
     }
 
     func close() {
-        let (isClosed, handoff) = state.withLock { state in
-            state.machine.close() ? (true, state.handoff.take()) : (false, nil)
-        }
-        guard isClosed else { return }
+        guard let (isClosed, handoff) = beginClosing(), isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
         handoff?.streamChanged()
+    }
+
+    /// Returns nil in a child of fork(2) if another thread of the parent held the lock: it stays locked there.
+    private func beginClosing() -> (isClosed: Bool, handoff: HandoffOwner?)? {
+        guard process.isCurrent else { return state.withLockIfAvailable { $0.beginClosing() } }
+        return state.withLock { $0.beginClosing() }
     }
 
     /// Ends a stream that has been released, opened or not.

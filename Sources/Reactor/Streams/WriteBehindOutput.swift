@@ -34,6 +34,11 @@ final class WriteBehindOutput: OutputBackend {
     private let holder: DescriptorHolder
     private let state = Mutex(State())
     private let writer = DispatchGroup()
+    private let process = ProcessIdentity.current
+
+    /// Whether this is a child of the process that opened the stream. Neither the writer nor its bytes are the
+    /// child's: it does not wait for them, nor takes the lock, which the writer may have held at fork(2).
+    private var isInherited: Bool { !process.isCurrent }
 
     init(_ holder: DescriptorHolder) { self.holder = holder }
 
@@ -43,6 +48,7 @@ final class WriteBehindOutput: OutputBackend {
     }
 
     func close() throws(Errno) {
+        guard !isInherited else { return holder.close() }
         state.withLock { $0.isClosed = true }
         let offset = offset
         holder.close()
@@ -55,6 +61,8 @@ final class WriteBehindOutput: OutputBackend {
     func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
 
     /// Accepted bytes that could not be written are a fault of the stream, also if nothing more is written.
+    var fault: Errno? { isInherited ? nil : state.withLock { $0.fault } }
+
     func prepare() -> Availability {
         state.withLock { state in
             if let fault = state.fault { return .failed(fault) }
@@ -65,6 +73,7 @@ final class WriteBehindOutput: OutputBackend {
     // MARK: Writing
 
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
+        if isInherited { return Transfer(count: try writeFile(bytes)) }
         guard isScheduled else {
             writer.wait()
             if let fault = state.withLock({ $0.fault }) { throw fault }
@@ -111,6 +120,7 @@ final class WriteBehindOutput: OutputBackend {
     }
 
     func flush(until deadline: Deadline) throws(Errno) {
+        guard !isInherited else { return }
         let time = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.uptimeNanoseconds, 0)))
         let isDone = writer.wait(timeout: deadline == .distantFuture ? .distantFuture : time) == .success
         if let fault = state.withLock({ $0.fault }) { throw fault }
@@ -147,12 +157,13 @@ final class WriteBehindOutput: OutputBackend {
     // MARK: Properties
 
     func property(_ key: Stream.PropertyKey) -> Any? {
-        key == .fileCurrentOffsetKey ? offset ?? state.withLock { $0.lastOffset } : nil
+        guard key == .fileCurrentOffsetKey else { return nil }
+        return offset ?? (isInherited ? nil : state.withLock { $0.lastOffset })
     }
 
     /// The offset of the next write; nil once closed.
     private var offset: Int? {
-        writer.wait()
+        if !isInherited { writer.wait() }
         return try? holder.seek(to: 0, from: SEEK_CUR)
     }
 
@@ -160,7 +171,7 @@ final class WriteBehindOutput: OutputBackend {
         guard key == .fileCurrentOffsetKey, let offset = nonNegativeInteger(value),
             holder.isSeekable(forWriting: true)
         else { return false }
-        writer.wait()
+        if !isInherited { writer.wait() }
         return (try? holder.seek(to: offset, from: SEEK_SET)) == offset
     }
 }

@@ -21,4 +21,15 @@ package struct Mutex<Value: ~Copyable>: ~Copyable, Sendable {
             return try body(&value)
         }
     }
+
+    /// Calls `body` with the value, unless a thread holds the lock.
+    package func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
+        _ body: (inout sending Value) throws(Failure) -> sending Result
+    ) throws(Failure) -> sending Result? {
+        try mutex.withLockIfAvailable { (value: inout sending Value) throws(Failure) -> sending Result in
+            _ = order.load(ordering: .acquiring)
+            defer { order.store(true, ordering: .releasing) }
+            return try body(&value)
+        }
+    }
 }

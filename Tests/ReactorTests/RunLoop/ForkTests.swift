@@ -49,6 +49,12 @@ import Testing
             ])
     }
 
+    @Test func `a child that closes a file of its parent does not wait for the parent's worker`() async throws
+    {
+        #expect(
+            try await probeMainLoop("a parent's file in a child") == ["closed: exit", "everything: true"])
+    }
+
     @Test func `a child that closes a socket of its parent leaves the socket's file`() async throws {
         #expect(
             try await probeMainLoop("a parent's paths in a child") == [

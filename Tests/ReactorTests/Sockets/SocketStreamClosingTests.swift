@@ -112,4 +112,20 @@ import Testing
             for descriptor in ends.map(\.other) + [fresh.other] { try descriptor.close() }
         }
     }
+
+    @Test func `closing an input stream does not affect a duplicate of its socket`() throws {
+        let server = try SocketServer()
+        let client = try SocketPeer(connectedTo: server.address)
+        let (unixPeer, unixClient) = try SocketPeer.pair()
+        for (client, peer) in [(client, try server.accept()), (SocketPeer(unixClient.rawValue), unixPeer)] {
+            let input = InputStream(descriptor: try client.descriptor.duplicate(), closeWhenDone: true)
+            input.open()
+            client.send([1])
+            peer.send([2, 3])
+            #expect(input.read(upTo: 1) == [2])
+            input.close()
+            #expect(client.receiveNow(upTo: 1) == [3])
+            #expect(client.send([4]) && peer.receive(2) == [1, 4])
+        }
+    }
 }

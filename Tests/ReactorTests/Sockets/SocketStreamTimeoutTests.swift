@@ -31,6 +31,30 @@ import Testing
         }
     }
 
+    @Test(arguments: SocketOrigin.allCases)
+    func `an idle connection that is on no loop fails both halves`(origin: SocketOrigin) throws {
+        let fixture = try SocketFixture(origin)
+        try fixture.openBoth()
+        fixture.input.idleTimeout = .milliseconds(20)
+        waitUntil { fixture.streams.allSatisfy { $0.streamStatus == .error } }
+        for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
+    }
+
+    @Test(arguments: SocketOrigin.allCases)
+    func `an input that is on no loop fails once the bytes before the timeout are read`(origin: SocketOrigin)
+        throws
+    {
+        let fixture = try SocketFixture(origin)
+        try fixture.openBoth()
+        try fixture.peer.send([1, 2])
+        waitUntil { fixture.input.hasBytesAvailable }
+        fixture.output.idleTimeout = .milliseconds(20)
+        waitUntil { fixture.output.streamStatus == .error }
+        #expect(fixture.input.streamStatus == .open)
+        #expect(fixture.input.read(upTo: 2) == [1, 2])
+        #expect(fixture.input.streamErrno == .timedOut)
+    }
+
     @Test func `received and sent bytes count as activity`() async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try SocketFixture(), Recorder())

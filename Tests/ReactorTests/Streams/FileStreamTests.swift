@@ -40,6 +40,33 @@ import Testing
         }
     }
 
+    @Test func `reading while bytes are available does not read the file on the loop's thread`() async throws
+    {
+        try await onItsOwnThread {
+            let (folder, recorder) = (TemporaryFolder(), Recorder())
+            let input = InputStream(path: try folder.file(pattern(4_000_000)))
+            recorder.onEvent = { [unowned recorder] stream, event in
+                if event == .hasBytesAvailable {
+                    repeat { recorder.bytes += input.read(upTo: 65_536) } while input.hasBytesAvailable
+                }
+                if event == .endEncountered { stream.close() }
+            }
+            let before = try bytesReadByThisThread()
+            input.start(recorder)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.bytes == pattern(4_000_000))
+            // The loop reads its eventfds too.
+            #expect(try bytesReadByThisThread() - before < 65_536)
+        }
+    }
+
+    /// How many bytes the calling thread has got from read(2) and its like (proc(5)).
+    private func bytesReadByThisThread() throws -> Int {
+        let lines = String(decoding: try content(of: "/proc/thread-self/io"), as: UTF8.self)
+        return try #require(
+            lines.split(separator: "\n").first?.split(separator: " ").last.flatMap { Int($0) })
+    }
+
     @Test func `the end of a file is one more event, whose read returns no bytes`() async throws {
         try await onItsOwnThread {
             let (folder, recorder) = (TemporaryFolder(), Recorder())

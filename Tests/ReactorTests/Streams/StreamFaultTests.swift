@@ -58,6 +58,26 @@ import Testing
         }
     }
 
+    @Test func `accepted bytes that cannot be written fail a stream that is on no loop`() async throws {
+        try await onItsOwnThread {
+            let file = OutputStream(path: "/dev/full")
+            file.start(nil)
+            #expect(file.write([1]) == 1)
+            file.remove(from: .current, forMode: .default)
+            waitUntil { file.streamStatus == .error }
+            #expect(file.streamErrno == .noSpace)
+
+            let pipe = try FileDescriptor.pipe()
+            let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+            output.writeBufferSize = 1_000_000
+            output.open()
+            #expect(output.write(pattern(500_000)) == 500_000)
+            try pipe.readEnd.close()
+            waitUntil { output.streamStatus == .error }
+            #expect(output.streamErrno == .brokenPipe)
+        }
+    }
+
     @Test func `a read error is delivered after the bytes before it`() async throws {
         try await onItsOwnThread {
             let (ends, recorder) = (try makeTerminal(), Recorder())

@@ -89,6 +89,11 @@ private final class Sink: OutputStream {
     }
 }
 
+/// Fails every write.
+private final class Refusal: OutputStream {
+    override func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int { -1 }
+}
+
 @Suite struct StreamSubclassTests {
     @Test func `a subclass may override everything`() async throws {
         try await onItsOwnThread {
@@ -130,5 +135,11 @@ private final class Sink: OutputStream {
         #expect(sink.write([1, 2]) == 2 && sink.taken == [1, 2])
         let other = Sink.toMemory()
         #expect(other.write([3]) == 1 && other.taken == [3])
+    }
+
+    @Test func `a subclass may fail to write without having been opened`() async {
+        await #expect(processExitsWith: .success) {
+            try #require(Refusal().write([1]) == 0 && Refusal().write("text") == 0)
+        }
     }
 }
