@@ -1,4 +1,4 @@
-// The vocabulary of this library's interface: whoever imports Reactor can name it, without depending on swift-system.
+// Types of the public interface, re-exported so that clients need not depend on swift-system.
 @_exported public import struct SystemPackage.Errno
 @_exported public import struct SystemPackage.FileDescriptor
 @_exported public import struct SystemPackage.FilePath

@@ -36,7 +36,7 @@ open class Stream {
 
     init(_ engine: StreamEngine) {
         self.engine = engine
-        engine.serve(self)
+        engine.attach(to: self)
     }
 
     deinit { engine.retire() }

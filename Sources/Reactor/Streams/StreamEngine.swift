@@ -44,7 +44,8 @@ final class StreamEngine: Sendable {
         state = Mutex(State(machine: StreamMachine(backend.event), backend: backend))
     }
 
-    func serve(_ stream: Stream) {
+    /// Makes `stream` the owner, for which events are delivered.
+    func attach(to stream: Stream) {
         let isSubclassed = type(of: stream) != InputStream.self && type(of: stream) != OutputStream.self
         state.withLock { state in
             unsafe owner = stream

@@ -79,7 +79,8 @@ struct SoakWorker {
         }
     }
 
-    /// A repeating timer of the loop's own, whose closure must die at home though this thread may let go of it.
+    /// A repeating timer of the loop's own. Its closure must be destroyed on the loop's thread, though this thread may
+    /// release the timer.
     private mutating func addRepeating() {
         let (mode, soak, repeating) = (randomMode(), soak, repeating)
         let interval = randomDelay() + .microseconds(200)

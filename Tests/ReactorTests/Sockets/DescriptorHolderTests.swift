@@ -6,7 +6,7 @@ import Testing
 @testable import Reactor
 
 @Suite struct DescriptorHolderTests {
-    @Test func `a descriptor that comes while somebody asks for it stays`() {
+    @Test func `adopting a descriptor during a use keeps it open`() {
         let holders = (0..<5_000).map { _ in DescriptorHolder() }
         for holder in holders { holder.closesWhenDone = false }
         let asked = Atomic(-1)
