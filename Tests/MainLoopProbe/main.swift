@@ -31,6 +31,7 @@ let scenarios: [String: () throws -> Void] = [
     "a fresh loop in a child": freshLoopInChild,
     "a parent's streams in a child": inheritedStreamsInChild,
     "a child's own streams": ownStreamsInChild,
+    "a parent's pending output": inheritedOutput,
     "few descriptors": fewDescriptors,
     "streams with few descriptors": streamsWithFewDescriptors,
     "a late main queue": lateMainQueue,

@@ -19,7 +19,8 @@ import Synchronization
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
 /// exec traps with a message, and does not affect the parent. A thread that had no loop when it forked can make one in the
 /// child; the main loop can be made there only if the parent had not made it. fork(2) limits what else the child of a
-/// process with several threads may call: a lock of the Swift runtime that another thread held stays locked.
+/// process with several threads may call: a lock of the Swift runtime that another thread held stays locked, and a `Mutex`
+/// of the Synchronization module traps when threads of the child contend for it.
 ///
 /// The loop uses libevent's epoll backend. Foundation on Linux differs: there a posted block does not wake the loop, streams
 /// are never served, and observers, sources, `stop` and `wakeUp` are not public.
