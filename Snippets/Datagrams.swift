@@ -4,7 +4,7 @@ import Reactor
 let socket = try DatagramSocket(boundTo: .ipv6Any(port: 7010)) { socket, bytes, datagram in
     guard let sender = datagram.sender else { return }
     do {
-        let isSent = try socket.send(Array("\(datagram.byteCount)\n".utf8), to: sender)
+        let isSent = try socket.send("\(datagram.byteCount)\n", to: sender)
         if !isSent { print("dropped a reply to \(sender): the send buffer is full") }
     } catch {
         print("cannot reply to \(sender): \(error)")

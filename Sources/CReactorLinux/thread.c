@@ -41,6 +41,8 @@ void reactor_forget_loop_in_child(void) {
 // prctl truncates a long name; pthread_setname_np refuses it.
 void reactor_set_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
+void reactor_get_thread_name(void *buffer) { prctl(PR_GET_NAME, buffer, 0, 0, 0); }
+
 int64_t reactor_timer_slack(void) {
     int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     return slack > 0 ? slack : 0;

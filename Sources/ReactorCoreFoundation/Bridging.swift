@@ -23,7 +23,7 @@ extension CFStringBridgeable {
     /// The value called `source`.
     public static func _unconditionallyBridgeFromObjectiveC(_ source: NSString?) -> Self {
         guard let source, let value = Self(rawValue: source as String) else {
-            preconditionFailure("\(Self.self) has no value called \(source ?? "nil")")
+            fatalError("\(Self.self) has no value called \(source ?? "nil")")
         }
         return value
     }

@@ -54,7 +54,7 @@ public func CFRunLoopPerformBlock(
     _ runLoop: CFRunLoop!, _ mode: Any!, _ block: @escaping @Sendable () -> Void
 ) {
     guard let mode = mode as? CFRunLoopMode ?? (mode as? String).map({ CFRunLoopMode($0) }) else {
-        preconditionFailure("CFRunLoopPerformBlock: the mode must be a CFRunLoopMode or a mode's name.")
+        fatalError("CFRunLoopPerformBlock: the mode must be a CFRunLoopMode or a mode's name.")
     }
     runLoop.perform(inModes: [mode], block)
 }

@@ -67,7 +67,7 @@ public func CFStreamCreatePairWithSocketToHost(
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
     guard let port = UInt16(exactly: port) else {
-        preconditionFailure("CFStreamCreatePairWithSocketToHost: a port must be in 0...65535.")
+        fatalError("CFStreamCreatePairWithSocketToHost: a port must be in 0...65535.")
     }
     unsafe store(CFReadStream.connection(toHost: host as String, port: port), in: readStream, writeStream)
 }

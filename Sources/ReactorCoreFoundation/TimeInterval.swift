@@ -1,9 +1,10 @@
 package import Foundation
+import Reactor
 
 extension Duration {
     /// A time interval in seconds, rounded up to whole nanoseconds and clamped to 64 bits of them.
     package init(timeInterval seconds: TimeInterval) {
-        precondition(!seconds.isNaN, "A time interval must not be NaN.")
+        require(!seconds.isNaN, "A time interval must not be NaN.")
         let exact = seconds * 1e9
         let nearest = exact.rounded()
         // Most decimal fractions have no exact binary form: within two ulps of a whole nanosecond, that one

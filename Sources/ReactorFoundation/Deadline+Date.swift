@@ -13,7 +13,7 @@ extension Deadline {
     /// - Precondition: The date is not NaN.
     public init(_ date: Date) {
         let seconds = date.timeIntervalSinceReferenceDate
-        precondition(!seconds.isNaN, "A date must not be NaN.")
+        require(!seconds.isNaN, "A date must not be NaN.")
         guard abs(seconds) < Clocks.maximumSeconds else {
             self = seconds > 0 ? .distantFuture : .distantPast
             return

@@ -96,7 +96,7 @@ open class NotificationQueue: NSObject {
     /// An empty mask removes none.
     open func dequeueNotifications(matching notification: Notification, coalesceMask: NotificationCoalescing)
     {
-        precondition(loop.isCurrent, "A NotificationQueue must be used on the thread that created it.")
+        loop.requireCurrent("A NotificationQueue must be used")
         for style in pending.keys { pending[style]?.remove(matching: notification, coalesceMask) }
     }
 }

@@ -4,6 +4,18 @@ public import Reactor
 // A literal such as `.distantFuture` fits a Date and a Deadline. The compiler prefers these overloads.
 
 extension Reactor.RunLoop {
+    /// The calling thread's loop. Unlike `Reactor`'s, it may be used in asynchronous code, as in Foundation, where it is
+    /// the loop of the thread that happens to run the task.
+    public static var current: Reactor.RunLoop { ofCallingThread }
+
+    /// Runs in the default mode until it has nothing left to run for: on the main thread, forever. Unlike `Reactor`'s, it
+    /// may be called in asynchronous code, whose thread it then blocks.
+    ///
+    /// - Precondition: Called on the loop's own thread.
+    public func run() {
+        while run(mode: .default, before: Date.distantFuture) {}
+    }
+
     /// Runs in the default mode until `limitDate`, making at least one pass; returns at once if the mode is
     /// empty.
     ///

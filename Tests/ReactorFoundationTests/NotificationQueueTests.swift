@@ -250,7 +250,7 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
                 queue.value?.value.enqueue(.init(name: .mark), postingStyle: .asap)
             }
         }
-        #expect(result.message.contains("A NotificationQueue must be used on the thread that created it."))
+        #expect(result.message.contains("A NotificationQueue must be used on the loop's own thread"))
     }
 }
 

@@ -58,6 +58,8 @@ void *reactor_current_loop_object(void);
 void reactor_set_current_loop(uint64_t identity, void *object);
 /// Names the calling thread. The kernel keeps 15 bytes.
 void reactor_set_thread_name(const char *name);
+/// Copies the calling thread's name, with a terminating zero, to a buffer of 16 bytes.
+void reactor_get_thread_name(void *buffer);
 /// Whether the calling thread is the process's first.
 bool reactor_is_main_thread(void);
 

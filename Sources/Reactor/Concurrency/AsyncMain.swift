@@ -56,7 +56,7 @@ extension RunLoop {
         cancelledBy signals: [CInt] = [],
         @_inheritActorContext _ operation: @escaping @Sendable () async throws(Failure) -> Success
     ) throws(Failure) -> Success {
-        assertCurrent()
+        requireCurrent("RunLoop.run(cancelledBy:_:) must be called")
         let outcome = Outcome<Success, Failure>(loop: self)
         let task = Task(executorPreference: executor()) {
             do throws(Failure) { outcome.set(.success(try await operation())) } catch {
@@ -74,7 +74,7 @@ extension RunLoop {
             try add(source, forMode: .common)
             return source
         } catch {
-            fatalError("Signal \(signal) cannot cancel a task: \(error).")
+            fatalError("RunLoop.run(cancelledBy:_:) cannot catch signal \(signal): \(error).")
         }
     }
 }

@@ -24,7 +24,7 @@ final class EventSubscription: Sendable {
     init(on loop: RunLoop, _ signal: EventSignal, _ start: @escaping @Sendable (Source) -> Void) {
         (self.loop, self.signal) = (loop, signal)
         source = LoopBound(Source(), owner: loop.identity)
-        loop.assertNotOfParent()
+        loop.requireNotOfParent()
         let hasLoop = !loop.inbox.isClosed && loop.onLoopThread { [source] _ in start(source.value) }
         if !hasLoop { signal.finish() }
     }
@@ -141,7 +141,7 @@ final class EventSignal: Sendable {
             state.isClaimed = true
             return isFree
         }
-        precondition(isFree, "Two tasks iterate over the same events of a run loop: only one may at a time.")
+        require(isFree, "Two tasks iterate over the same events of a run loop: only one may at a time.")
     }
 
     func unclaim() { state.withLock { $0.isClaimed = false } }

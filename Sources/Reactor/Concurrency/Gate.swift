@@ -83,7 +83,7 @@ final actor Gate: SerialExecutor {
         let (isParked, found) = state.compareExchange(
             expected: Self.closed, desired: address, successOrdering: .releasing, failureOrdering: .acquiring)
         if isParked { return }
-        precondition(found == Self.open, "Two tasks wait for the same events of a run loop: only one may.")
+        require(found == Self.open, "Two tasks wait for the same events of a run loop: only one may.")
         // Opened since the task has looked: by its cancellation, or by the loop for a task on another thread.
         state.store(Self.closed, ordering: .relaxed)
         send(job)

@@ -40,7 +40,7 @@ nonisolated(nonsending) public func withDeadline<Success: Sendable, C: Clock>(
                 return try await result(of: &group)
             }
         }
-        preconditionFailure("An operation neither returned nor threw.")
+        fatalError("An operation neither returned nor threw.")
     }
 }
 
@@ -68,7 +68,7 @@ nonisolated(nonsending) private func result<Success>(
 ) async throws -> Success {
     do {
         guard case .returned(let value) = try await group.next() else {
-            preconditionFailure("An operation neither returned nor threw.")
+            fatalError("An operation neither returned nor threw.")
         }
         return value
     } catch {

@@ -47,8 +47,9 @@ public final class DescriptorSource: EventSource {
         _ descriptor: FileDescriptor, for interest: Readiness,
         handler: @escaping (DescriptorSource, Readiness) -> Void
     ) {
-        precondition(
-            descriptor.rawValue >= 0, "DescriptorSource needs an open descriptor, not \(descriptor.rawValue)")
+        require(
+            descriptor.rawValue >= 0, "DescriptorSource needs an open descriptor, not \(descriptor.rawValue)."
+        )
         unsafe self.handler = .closure(handler)
         super.init(descriptor.rawValue, for: interest)
     }

@@ -81,7 +81,7 @@ public class EventSource: CustomStringConvertible {
 
     /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
     func setInterest(_ interest: Readiness) throws(Errno) {
-        loop?.assertCurrent()
+        loop?.requireCurrent("A \(type(of: self)) must be used")
         guard interest != watchedInterest else { return }
         if isWatched, !isDisarmed { try setInterestOfWatches(interest) }
         let before = watchedInterest
@@ -95,7 +95,7 @@ public class EventSource: CustomStringConvertible {
 
     /// Removes the source from its loop for good. It is not served after this.
     final func end() {
-        loop?.assertCurrent()
+        loop?.requireCurrent("A \(type(of: self)) must be used")
         guard !isEnded else { return }
         outliveCallback()
         isEnded = true

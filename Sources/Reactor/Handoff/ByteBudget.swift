@@ -33,7 +33,7 @@ public final class ByteBudget: Sendable {
     /// - Parameter limit: In bytes. If a chunk is larger, there is never more than one.
     /// - Precondition: `limit` is positive.
     public init(limit: Int) {
-        precondition(limit > 0, "ByteBudget(limit:) must be positive (it is \(limit))")
+        require(limit > 0, "ByteBudget.limit must be positive, not \(limit).")
         self.limit = limit
         queue = Mutex(BudgetQueue(limit: limit))
     }

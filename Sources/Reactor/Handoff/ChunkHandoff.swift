@@ -85,9 +85,11 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         inModes modes: [RunLoop.Mode] = [.default], progress: ((HandoffProgress) -> Void)? = nil,
         completion: @escaping (Report) -> Void
     ) {
-        precondition(!modes.isEmpty, "ChunkHandoff.start(inModes:) needs at least one mode")
+        require(
+            !modes.isEmpty,
+            "ChunkHandoff.start(inModes:) needs at least one mode: in none, nothing would be read.")
         guard let stream = stream.withLock({ $0.take() }) else {
-            preconditionFailure("ChunkHandoff.start(inModes:) must be called only once")
+            fatalError("ChunkHandoff.start(inModes:) must be called only once.")
         }
         let reader = ChunkReader(stream.value, worker, progress: progress) { [output] conclusion in
             if let output = output.take() { completion(Report(conclusion, output)) }

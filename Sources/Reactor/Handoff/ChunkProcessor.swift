@@ -67,7 +67,7 @@ public struct HandoffLimits: Sendable {
     ///
     /// - Precondition: `chunkSize` is positive.
     public init(chunkSize: Int = 98_304, bytesInFlight: Int = 196_608, budget: ByteBudget? = nil) {
-        precondition(chunkSize > 0, "HandoffLimits.chunkSize must be positive (it is \(chunkSize))")
+        require(chunkSize > 0, "HandoffLimits.chunkSize must be positive, not \(chunkSize).")
         self.chunkSize = chunkSize
         self.bytesInFlight = bytesInFlight
         self.budget = budget

@@ -80,8 +80,8 @@ struct HandoffFlow: Sendable {
     private var conclusion: Conclusion?
 
     init(_ limits: HandoffLimits) {
-        precondition(
-            limits.chunkSize > 0, "HandoffLimits.chunkSize must be positive (it is \(limits.chunkSize))")
+        require(
+            limits.chunkSize > 0, "HandoffLimits.chunkSize must be positive, not \(limits.chunkSize).")
         self.limits = limits
     }
 

@@ -52,8 +52,8 @@ public struct LineFramer: Sendable {
     public init(
         terminator: LineTerminator = .newline, limit: Int = defaultLimit, overflow: Overflow = .fail
     ) {
-        precondition(limit > 0, "LineFramer(limit:) must be positive (it is \(limit))")
-        precondition(!terminator.sequence.isEmpty, "LineTerminator.bytes must not be empty")
+        require(limit > 0, "LineFramer.limit must be positive, not \(limit).")
+        require(!terminator.sequence.isEmpty, "LineTerminator.bytes needs at least one byte.")
         self.terminator = terminator
         self.limit = limit
         self.overflow = overflow

@@ -185,7 +185,7 @@ private final class EventBase {
     private static func refuse() -> Never {
         fatalError(
             "event_base_loop failed (\(Errno(rawValue: errno))): other code has probably closed the run loop's "
-                + "epoll(7), eventfd(2) or timerfd(2) descriptor")
+                + "epoll(7), eventfd(2) or timerfd(2) descriptor.")
     }
 }
 

@@ -27,7 +27,7 @@ extension RunLoop {
     ///   mode alone wait forever.
     /// - Precondition: There is at least one mode.
     public func executor(in modes: [Mode] = [.common]) -> Executor {
-        precondition(!modes.isEmpty, "An executor in no mode would never run a job: name at least one mode.")
+        require(!modes.isEmpty, "An executor in no mode would never run a job: name at least one mode.")
         let modes = ModeSet(modes)
         return executors.withLock { executors in
             if let known = executors.first(where: { $0.modes == modes }) { return known }
@@ -96,8 +96,10 @@ extension RunLoop {
 
         /// Traps unless the calling thread is the loop's.
         public func checkIsolated() {
-            precondition(
-                isCurrent, "Code that is isolated to the \(loopName) must run on the loop's own thread.")
+            require(
+                isCurrent,
+                "Code that is isolated to the \(loopName) runs on the loop's own thread, and not on "
+                    + "\(currentThreadName).")
         }
 
         // MARK: Queueing
@@ -176,7 +178,7 @@ extension RunLoop {
         /// Traps if jobs or tasks wait while the loop ends.
         fileprivate func checkFinished() {
             let (jobs, tasks) = (waiting.value.jobs.count, suspended.load(ordering: .relaxed))
-            precondition(
+            require(
                 jobs == 0 && tasks == 0,
                 "The thread of the \(loopName) has ended with \(jobs) jobs queued and \(tasks) tasks suspended: "
                     + "end the tasks before the thread.")

@@ -16,6 +16,19 @@ struct LoopIdentity: Sendable, Hashable {
 
     /// Whether the loop is the calling thread's.
     var isCurrent: Bool { reactor_current_loop() == number }
+
+    /// Ends the process with a message about `object` unless the loop is the calling thread's.
+    @inline(__always)
+    func requireCurrent(_ object: StaticString) {
+        if !isCurrent { refuse(object) }
+    }
+
+    @inline(never)
+    private func refuse(_ object: StaticString) -> Never {
+        fatalError(
+            "\(object) belongs to run loop \(number) and was used on \(currentThreadName): "
+                + "use it on the loop's own thread, for example in RunLoop.perform(inModes:_:).")
+    }
 }
 
 /// A value that only its run loop's thread may use; on any other thread an access traps.
@@ -34,7 +47,7 @@ struct LoopBound<Value>: @unchecked Sendable {
     }
 
     var value: Value {
-        precondition(owner.isCurrent, "this object may only be used on its run loop's thread")
+        owner.requireCurrent("An object")
         return guarded
     }
 }

@@ -54,7 +54,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
     ///   - handler: Called for each message.
     /// - Precondition: There is at least one mode.
     public init(inModes modes: [RunLoop.Mode] = [.default], handler: @escaping Handler) {
-        precondition(!modes.isEmpty, "a mailbox in no mode would never deliver a message")
+        require(!modes.isEmpty, "A mailbox in no mode would never deliver a message: name at least one mode.")
         loop = .current
         contents = Mutex(Contents(handler: LoopOwned(handler, on: loop)))
         let source = RunLoop.Source(

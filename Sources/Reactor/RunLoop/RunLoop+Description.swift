@@ -18,7 +18,10 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
         return (lines + core.modeDescriptions).lines
     }
 
-    private var name: String { isMain ? "main run loop" : "run loop \(identity.number)" }
+    /// Which loop it is.
+    var name: String {
+        isMain ? "main run loop" : "run loop \(identity.number) of \(threadName)"
+    }
 
     private var activity: String {
         guard let mode = currentMode else { return inbox.isClosed ? "ended" : "not running" }

@@ -12,7 +12,7 @@ extension RunLoop {
     /// - Precondition: A timer made by ``Timer/scheduled(after:forMode:tolerance:handler:)`` or
     ///   ``Timer/scheduled(every:forMode:tolerance:handler:)`` is added to the loop of the thread that made it.
     public func add(_ timer: Timer, forMode mode: Mode) {
-        assertNotOfParent()
+        requireNotOfParent()
         guard !inbox.isClosed else { return }
         change(timer) { $0.add(mode, of: self) }
     }
@@ -62,7 +62,7 @@ extension RunLoop {
     ///
     /// Adding an invalid source, or one that is in the mode already, does nothing.
     public func add(_ source: Source, forMode mode: Mode) {
-        assertNotOfParent()
+        requireNotOfParent()
         guard !inbox.isClosed else { return }
         let common = commonModes
         source.change(in: self) { $0.add(mode, common: common) }
@@ -84,7 +84,7 @@ extension RunLoop {
     ///
     /// - Precondition: Called on the loop's thread.
     public func add(_ observer: Observer, forMode mode: Mode) {
-        assertCurrent()
+        requireCurrent("RunLoop.add(_:forMode:) must be called")
         guard !inbox.isClosed, observer.isValid, observer.loop == nil || observer.loop === self else {
             return
         }
@@ -95,7 +95,7 @@ extension RunLoop {
     ///
     /// - Precondition: Called on the loop's thread.
     public func remove(_ observer: Observer, forMode mode: Mode) {
-        assertCurrent()
+        requireCurrent("RunLoop.remove(_:forMode:) must be called")
         guard observer.loop === self else { return }
         core.update(observer) { $0.remove(mode, common: commonModes) }
     }
@@ -104,7 +104,7 @@ extension RunLoop {
     ///
     /// - Precondition: Called on the loop's thread.
     public func contains(_ observer: Observer, forMode mode: Mode) -> Bool {
-        assertCurrent()
+        requireCurrent("RunLoop.contains(_:forMode:) must be called")
         return observer.loop === self && observer.membership.contains(mode, common: commonModes)
     }
 
@@ -117,7 +117,7 @@ extension RunLoop {
     ///   `.noSpace`, and so on. The source is then in the modes that it was in before.
     /// - Precondition: Called on the loop's thread.
     public func add(_ source: EventSource, forMode mode: Mode) throws(Errno) {
-        assertCurrent()
+        requireCurrent("RunLoop.add(_:forMode:) must be called")
         // A descriptor that another thread has closed must be unregistered before one of the same number is registered.
         core.collect()
         guard !inbox.isClosed, source.join(self) else { return }
@@ -151,13 +151,21 @@ extension RunLoop {
     ///
     /// - Precondition: Called on the loop's thread.
     public func contains(_ source: EventSource, forMode mode: Mode) -> Bool {
-        assertCurrent()
+        requireCurrent("RunLoop.contains(_:forMode:) must be called")
         return source.loop === self && source.membership.contains(mode, common: commonModes)
     }
 
     /// Traps on any thread but the loop's own.
-    func assertCurrent() {
-        assertNotOfParent()
-        precondition(isCurrent, "observers and event sources may only be used on their run loop's own thread")
+    ///
+    /// - Parameter rule: What must happen there: "RunLoop.run() must be called".
+    @inline(__always)
+    package func requireCurrent(_ rule: @autoclosure () -> String) {
+        if !isCurrent { refuse(rule()) }
+    }
+
+    @inline(never)
+    private func refuse(_ rule: String) -> Never {
+        requireNotOfParent()
+        fatalError("\(rule) on the loop's own thread: \(name) was used on \(currentThreadName).")
     }
 }

@@ -9,7 +9,9 @@ extension RunLoop {
     /// begins, and does not end one.
     ///
     /// - Parameters:
-    ///   - modes: The modes to run in; ``Mode/common`` stands for all common modes. If empty, the block is dropped.
+    ///   - modes: The modes to run in; ``Mode/common`` stands for all common modes. If empty, the block is dropped. As in
+    ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAsSource(inModes:_:)`` and
+    ///     ``performAndWait(inModes:_:)``, whose caller waits or has the loop return.
     ///   - block: Runs once; released without having run if the loop's thread ends before.
     public func perform(inModes modes: [Mode] = [.default], _ block: @escaping @Sendable () -> Void) {
         post(block, ModeSet(modes), isSource: false)
@@ -36,14 +38,16 @@ extension RunLoop {
         inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () throws(Failure) -> Result
     ) throws(Failure) -> Result {
         if isCurrent { return try block() }
-        precondition(
+        require(
             !modes.isEmpty,
-            "performAndWait needs a mode: a block in no mode never runs, and the call would wait forever")
+            "RunLoop.performAndWait needs a mode: a block in no mode never runs, and the call would wait forever."
+        )
         let result = OneShot<Swift.Result<Result, Failure>?>()
         post(AwaitedBlock(block, result).call, ModeSet(modes), isSource: true)
         guard let result = result.wait() else {
-            preconditionFailure(
-                "RunLoop.performAndWait: the loop's thread has ended without running the block")
+            fatalError(
+                "RunLoop.performAndWait: the loop's thread has ended without running the block: \(name)."
+            )
         }
         return try result.get()
     }
@@ -63,8 +67,7 @@ extension RunLoop {
     public func perform(
         after delay: Duration, inModes modes: [Mode] = [.default], _ block: @escaping () -> Void
     ) -> Timer {
-        assertNotOfParent()
-        precondition(isCurrent, "RunLoop.perform(after:inModes:_:) must be called on the loop's own thread")
+        requireCurrent("RunLoop.perform(after:inModes:_:) must be called")
         let timer = Timer.scheduled(
             delay: delay.wholeNanoseconds, period: 0, modes.first, .zero
         ) { _ in block() }
@@ -104,7 +107,7 @@ extension RunLoop {
     }
 
     private func post(_ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool) {
-        assertNotOfParent()
+        requireNotOfParent()
         guard !modes.isEmpty else { return }
         inbox.post(PostedBlock(modes: modes, isSource: isSource, body: block))
     }

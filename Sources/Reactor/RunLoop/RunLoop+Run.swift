@@ -26,11 +26,11 @@ extension RunLoop {
     ///   are, as they serve the main queue: there only ``stop()`` or the deadline end it.
     /// - Precondition: Called on the loop's own thread.
     @discardableResult
+    @available(*, noasync, message: "await the work itself: the loop's executor runs it meanwhile")
     public func run(
         in mode: Mode, until deadline: Deadline = .distantFuture, returnAfterSourceHandled: Bool = false
     ) -> RunResult {
-        assertNotOfParent()
-        precondition(isCurrent, "RunLoop.run(in:until:) must be called on the loop's own thread")
+        requireCurrent("RunLoop.run(in:until:) must be called")
         let deadline = deadline.uptimeNanoseconds
         return core.activate(mode, until: deadline, returnAfterSource: returnAfterSourceHandled) ?? .finished
     }
@@ -45,6 +45,8 @@ extension RunLoop {
     /// ``stop()`` does not end it, as in Cocoa: it ends one activation, and this begins the next. A loop that
     /// is to be stopped runs with ``run(in:until:returnAfterSourceHandled:)``.
     /// - Precondition: Called on the loop's own thread.
+    @_disfavoredOverload
+    @available(*, noasync, message: "await the work itself: the loop's executor runs it meanwhile")
     public func run() {
         while run(mode: .default, before: .distantFuture) {}
     }
@@ -54,6 +56,7 @@ extension RunLoop {
     ///
     /// - Precondition: Called on the loop's own thread.
     @_disfavoredOverload
+    @available(*, noasync, message: "await the work itself: the loop's executor runs it meanwhile")
     public func run(until deadline: Deadline) {
         while run(mode: .default, before: deadline), Deadline.now < deadline {}
     }
@@ -66,8 +69,9 @@ extension RunLoop {
     ///   the loop's.
     @_disfavoredOverload
     @discardableResult
+    @available(*, noasync, message: "await the work itself: the loop's executor runs it meanwhile")
     public func run(mode: Mode, before deadline: Deadline) -> Bool {
-        assertNotOfParent()
+        requireNotOfParent()
         guard isCurrent, mode != .common else { return false }
         return core.activate(mode, until: deadline.uptimeNanoseconds, returnAfterSource: true) != nil
     }

@@ -36,8 +36,12 @@ public final class RunLoop: Sendable {
     /// fork(2) can still have one.
     let isMain: Bool
 
+    /// The name that the loop's thread had when it made the loop.
+    let threadName: String
+
     private init(isMain: Bool = false) {
         self.isMain = isMain
+        threadName = isMain ? "main" : currentThreadName
         identity = LoopIdentity.next()
         common = Mutex(Self.firstCommonModes)
         confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
@@ -59,8 +63,16 @@ public final class RunLoop: Sendable {
 
     /// The calling thread's loop.
     ///
-    /// In asynchronous code this is the loop of the thread that happens to run the task, and that loop never runs.
+    /// In asynchronous code this would be the loop of the thread that happens to run the task, and that loop never runs: the
+    /// compiler refuses it there. `ReactorFoundation` permits it, as Foundation does.
+    @_disfavoredOverload
+    @available(*, noasync, message: "name the loop: RunLoop.main, or a RunLoopThread's")
     public static var current: RunLoop {
+        @inline(__always) get { ofCallingThread }
+    }
+
+    /// As ``current``, in any context.
+    package static var ofCallingThread: RunLoop {
         @inline(__always) get { ThreadLoop.get() ?? makeCurrent() }
     }
 
@@ -68,7 +80,7 @@ public final class RunLoop: Sendable {
     private static func makeCurrent() -> RunLoop {
         if reactor_had_loop_before_fork() { ProcessIdentity.refuseParentsLoop() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
-        loop.assertNotOfParent()
+        loop.requireNotOfParent()
         ThreadLoop.set(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
         return loop
@@ -81,7 +93,7 @@ public final class RunLoop: Sendable {
     }
 
     /// Traps in a child of fork(2) if its parent made the loop.
-    func assertNotOfParent() {
+    func requireNotOfParent() {
         if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
     }
 
@@ -104,7 +116,7 @@ public final class RunLoop: Sendable {
     ///
     /// It does not end an activation. Outside an activation it does nothing.
     public func wakeUp() {
-        assertNotOfParent()
+        requireNotOfParent()
         inbox.wakeUp()
     }
 
@@ -114,7 +126,7 @@ public final class RunLoop: Sendable {
     /// ``run(in:until:returnAfterSourceHandled:)`` or `while !done && loop.run(mode: .default, before:
     /// .distantFuture) {}`.
     public func stop() {
-        assertNotOfParent()
+        requireNotOfParent()
         inbox.stop()
     }
 
@@ -132,7 +144,7 @@ public final class RunLoop: Sendable {
     /// On the loop's thread it takes effect in the pass under way, also for the running mode. What is removed from `mode`
     /// after this has returned stays out of it.
     public func addCommonMode(_ mode: Mode) {
-        assertNotOfParent()
+        requireNotOfParent()
         guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }
         onLoopThread { core in core.modeBecameCommon(mode) }
         // Blocks and signals for the common modes may run now, even if the loop is about to sleep.
@@ -165,7 +177,7 @@ private enum ThreadLoop {
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
         let code = unsafe pthread_key_create(&key, endLoop)
-        precondition(code == 0, "pthread_key_create failed: the process has no thread-specific key left")
+        require(code == 0, "pthread_key_create failed: the process has no thread-specific key left.")
         return key
     }()
 

@@ -141,7 +141,7 @@ public final class DatagramSocket: EventSource {
         _ descriptor: FileDescriptor, _ options: Options, _ handlers: Handlers,
         for operation: IOError.Operation, _ subject: @autoclosure () -> String
     ) throws(IOError) {
-        precondition(options.datagramLimit > 0, "DatagramSocket.Options.datagramLimit must be positive.")
+        require(options.datagramLimit > 0, "DatagramSocket.Options.datagramLimit must be positive.")
         datagramLimit = options.datagramLimit
         do throws(Errno) {
             family = try SocketAddress.local(of: descriptor).family
@@ -194,7 +194,7 @@ public final class DatagramSocket: EventSource {
 
     var openDescriptor: FileDescriptor {
         get throws(Errno) {
-            loop?.assertCurrent()
+            loop?.requireCurrent("A DatagramSocket must be used")
             guard handlers != nil else { throw .badFileDescriptor }
             return FileDescriptor(rawValue: number)
         }
@@ -293,6 +293,14 @@ extension DatagramSocket {
     public func send(_ bytes: [UInt8]) throws(Errno) -> Bool {
         try bytes.withBytes { (bytes) throws(Errno) in try send(bytes, toward: nil) }
     }
+
+    /// Sends a text's UTF-8 to `address`, like ``send(_:to:)-([UInt8],_)``.
+    public func send(_ text: String, to address: SocketAddress) throws(Errno) -> Bool {
+        try send(Array(text.utf8), to: address)
+    }
+
+    /// Sends a text's UTF-8 to the connected address, like ``send(_:)-([UInt8])``.
+    public func send(_ text: String) throws(Errno) -> Bool { try send(Array(text.utf8)) }
 
     private func send(_ bytes: RawSpan, toward address: SocketAddress?) throws(Errno) -> Bool {
         let number = try openDescriptor.rawValue

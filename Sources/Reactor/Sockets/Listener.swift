@@ -124,7 +124,7 @@ public final class Listener: EventSource {
     /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`,
     /// `Errno.tooManyOpenFilesInSystem`, `Errno.noMemory`, …
     public var fault: IOError? {
-        loop?.assertCurrent()
+        loop?.requireCurrent("A Listener must be used")
         return backoffReason
     }
 

@@ -109,7 +109,7 @@ extension Resolver {
             _ query: ResolverQuery, on loop: RunLoop, _ modes: [RunLoop.Mode],
             completion: @escaping (Answer) -> Void
         ) {
-            precondition(
+            require(
                 !modes.isEmpty, "Resolver.resolve needs at least one mode in which to deliver the answer.")
             state = Mutex(State(completion: LoopOwned(completion, on: loop)))
             // Cancelled by the end of the loop's thread, or by the end of this lookup.

@@ -37,7 +37,7 @@ extension Stream {
     public static func connection(
         descriptor: FileDescriptor, closeWhenDone: Bool = false
     ) -> (input: InputStream, output: OutputStream) {
-        precondition(
+        require(
             descriptor.rawValue >= 0,
             "Stream.connection(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
@@ -64,7 +64,7 @@ extension Stream {
         outputStream: UnsafeMutablePointer<OutputStream?>?
     ) {
         guard let port = UInt16(exactly: port) else {
-            preconditionFailure("Stream.getStreamsToHost needs a port in 0...65535, not \(port).")
+            fatalError("Stream.getStreamsToHost needs a port in 0...65535, not \(port).")
         }
         let streams = connection(toHost: hostname, port: port)
         unsafe inputStream?.pointee = streams.input
@@ -134,7 +134,7 @@ extension Stream {
     }
 
     private func setOption(_ value: Any?, forKey key: PropertyKey) {
-        precondition(
+        require(
             setProperty(value, forKey: key),
             "\(key.rawValue) cannot be \(value ?? "nil") here: is the stream a socket's, a timeout positive, a connect "
                 + "timeout set before the stream is opened?")

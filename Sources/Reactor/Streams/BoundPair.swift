@@ -140,7 +140,7 @@ extension Stream {
     /// Bytes that the input has not read are lost.
     /// - Precondition: `size` is positive.
     public static func boundPair(bufferSize size: Int) -> (input: InputStream, output: OutputStream) {
-        precondition(size > 0, "Stream.boundPair(bufferSize:) needs a positive size (it is \(size))")
+        require(size > 0, "Stream.boundPair(bufferSize:) needs a positive size, not \(size).")
         let buffer = BoundBuffer(capacity: size)
         return (InputStream(backend: BoundInput(buffer)), OutputStream(backend: BoundOutput(buffer)))
     }

@@ -51,7 +51,7 @@ open class InputStream: Stream {
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
-        precondition(
+        require(
             descriptor.rawValue >= 0,
             "InputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)

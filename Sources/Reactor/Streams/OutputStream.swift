@@ -55,7 +55,7 @@ open class OutputStream: Stream {
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
-        precondition(
+        require(
             descriptor.rawValue >= 0,
             "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
@@ -143,7 +143,7 @@ extension OutputStream {
         while written < bytes.byteCount {
             let count = writeOnce(bytes.extracting(droppingFirst: written))
             guard count > 0 else {
-                precondition(
+                require(
                     count == 0 || !engine.isUnopened,
                     "OutputStream.write was called before open(), so none of its bytes would be written.")
                 break

@@ -39,7 +39,7 @@ struct ScheduledLoop {
 
 extension StreamEngine {
     func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
-        loop.assertNotOfParent()
+        loop.requireNotOfParent()
         leaveQueue()
         join(loop, mode) { _ in }
     }

@@ -92,7 +92,7 @@ struct IndexedHeap<Element, Mark>: ~Copyable {
     @inline(__always)
     private func position(of slot: Slot) -> Int {
         let position = Int(positions[Int(slot)])
-        precondition(nodes[position].slot == slot, "no such element")
+        require(nodes[position].slot == slot, "IndexedHeap: the slot has no element.")
         return position
     }
 

@@ -21,7 +21,7 @@ struct ProcessIdentity: Equatable {
     @inline(never)
     static func refuseParentsLoop() -> Never {
         fatalError(
-            "a run loop was used in a child of fork(2), though it belongs to the parent: "
-                + "call exec in the child, or fork before the first use of a run loop")
+            "A run loop was used in a child of fork(2), though it belongs to the parent: "
+                + "call exec in the child, or fork before the first use of a run loop.")
     }
 }

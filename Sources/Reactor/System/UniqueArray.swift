@@ -35,7 +35,9 @@ struct UniqueArray<Element>: ~Copyable {
 
     @inline(__always)
     private func place(of index: Int) -> UnsafeMutablePointer<Element> {
-        precondition(UInt(bitPattern: index) < UInt(bitPattern: count), "no such element")
+        require(
+            UInt(bitPattern: index) < UInt(bitPattern: count), "UniqueArray: the index is out of bounds."
+        )
         return unsafe storage.unsafelyUnwrapped + index
     }
 
@@ -46,7 +48,7 @@ struct UniqueArray<Element>: ~Copyable {
     }
 
     mutating func removeLast() -> Element {
-        precondition(count > 0, "nothing to remove")
+        require(count > 0, "UniqueArray: there is no element to remove.")
         count -= 1
         return unsafe (storage.unsafelyUnwrapped + count).move()
     }
@@ -55,7 +57,9 @@ struct UniqueArray<Element>: ~Copyable {
     private mutating func grow() {
         let wanted = max(4, capacity * 2)
         let (bytes, isTooMany) = wanted.multipliedReportingOverflow(by: MemoryLayout<Element>.stride)
-        guard !isTooMany, let memory = unsafe realloc(storage, bytes) else { fatalError("out of memory") }
+        guard !isTooMany, let memory = unsafe realloc(storage, bytes) else {
+            fatalError("There is no memory for an array of \(wanted) elements.")
+        }
         unsafe storage = memory.assumingMemoryBound(to: Element.self)
         capacity = wanted
     }

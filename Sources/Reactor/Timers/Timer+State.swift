@@ -128,8 +128,7 @@ extension Timer.State {
 
     private func handlerToCall() -> Timer.Handler? {
         if isConfined, let owner = loop?.identity ?? details?.value.owner?.identity {
-            precondition(
-                owner.isCurrent, "a timer that was made on a run loop's thread must be fired on that thread")
+            owner.requireCurrent("A timer whose closure need not be Sendable")
         }
         return switch handler {
         case .some(let handler): handler.copy
@@ -224,9 +223,10 @@ extension Timer.State {
             membership.add(mode, common: loop.commonModes)
         } else {
             let owner = details?.value.owner
-            precondition(
+            require(
                 owner == nil || owner === loop,
-                "a timer that was made on a run loop's thread cannot be added to another loop")
+                "A timer that was made by Timer.scheduled belongs to the loop of the thread that made it, and cannot be "
+                    + "added to the \(loop.name): make it with Timer(…) and a Sendable closure.")
             self.loop = loop
             modes = mode.index
             if owner != nil { change { $0.owner = nil } }

@@ -66,7 +66,7 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     ///   - modes: The loop's modes to work in.
     /// - Precondition: `modes` is not empty.
     public init(runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common]) {
-        precondition(!modes.isEmpty, "A RunLoopOperation must have at least one run loop mode.")
+        require(!modes.isEmpty, "A RunLoopOperation must have at least one run loop mode.")
         requestedLoop = runLoop
         runLoopModes = modes
         progress = .discreteProgress(totalUnitCount: 1)
@@ -161,11 +161,11 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     /// - Precondition: The operation is ready and has not been started.
     public final override func start() {
         guard !isFinished else { return }
-        precondition(
+        require(
             isReady, "RunLoopOperation.start() was called before the operation's dependencies had finished.")
         willChangeValue(forKey: "isExecuting")
         let isFirstStart = state.withLock { $0.start() }
-        precondition(isFirstStart, "RunLoopOperation.start() was called twice.")
+        require(isFirstStart, "RunLoopOperation.start() was called twice.")
         didChangeValue(forKey: "isExecuting")
         if isCancelled { state.withLock { _ = $0.setResult(.failure(CancellationError())) } }
         if state.withLock({ $0.hasResult }) { return complete() }

@@ -196,7 +196,7 @@ private final class PortServer: @unchecked Sendable {
     }
 
     private func checkThread() {
-        precondition(loop.isCurrent, "A port's sockets must be used on the thread that serves them.")
+        loop.requireCurrent("A port's sockets must be used")
     }
 }
 

@@ -61,7 +61,7 @@ open class SocketPort: Port, @unchecked Sendable {
     ///   instead.
     public convenience override init() {
         guard let receiver = try? PortReceiver(at: .ipv4Any(port: 0)) else {
-            preconditionFailure(
+            fatalError(
                 "SocketPort.init() failed to listen on a TCP port; use SocketPort(tcpPort: 0) to handle this."
             )
         }

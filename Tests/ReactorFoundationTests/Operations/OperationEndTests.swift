@@ -87,7 +87,7 @@ import Testing
 
     @Test func `cancelling before the loop runs prevents the work from beginning`() async throws {
         try await onItsOwnThread {
-            let operation = ScriptedOperation(runLoop: .current)
+            let operation = ScriptedOperation(runLoop: RunLoop.current)
             operation.start()
             operation.cancel()
             RunLoop.current.run()

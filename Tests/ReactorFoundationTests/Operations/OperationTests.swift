@@ -74,7 +74,7 @@ import Testing
     @Test func `the work begins only in the operation's modes`() async throws {
         try await onItsOwnThread {
             let mode = RunLoop.Mode("work")
-            let operation = ScriptedOperation(runLoop: .current, modes: [mode]) { $0.finish() }
+            let operation = ScriptedOperation(runLoop: RunLoop.current, modes: [mode]) { $0.finish() }
             operation.start()
             RunLoop.current.run(mode: .default, before: Deadline.distantPast)
             #expect(operation.log.all.isEmpty && operation.isExecuting)
@@ -85,7 +85,7 @@ import Testing
 
     @Test func `a loop runs while an operation executes on it`() async throws {
         try await onItsOwnThread {
-            let operation = ScriptedOperation(runLoop: .current) { operation in
+            let operation = ScriptedOperation(runLoop: RunLoop.current) { operation in
                 Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
             }
             operation.start()

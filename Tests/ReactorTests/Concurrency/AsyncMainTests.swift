@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test @MainActor func `a main-actor test runs on the main loop, which is served`() async throws {
-        #expect(RunLoop.current === RunLoop.main)
+        #expect(RunLoop.main.isCurrent)
         #expect(RunLoop.main.currentMode == .default)
         await withCheckedContinuation { continuation in
             RunLoop.main.perform { continuation.resume() }

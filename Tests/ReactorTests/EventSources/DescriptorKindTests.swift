@@ -113,7 +113,7 @@ import Testing
             let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
             try thread.runLoop.add(source, forMode: .default)
         }
-        #expect(result.message.contains("run loop's"))
+        #expect(result.message.contains("on the loop's own thread"))
     }
 
     @Test func `a hang-up is delivered to a reader after the remaining bytes`() async throws {

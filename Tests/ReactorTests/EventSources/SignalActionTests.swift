@@ -90,13 +90,15 @@ import Testing
 
     @Test func `after a handler has cancelled its source, the signal does what it did before`() async {
         await #expect(processExitsWith: .signal(SIGTERM)) {
-            let source = try SignalSource(SIGTERM) { source, _ in
-                source.cancel()
+            try await onItsOwnThread {
+                let source = try SignalSource(SIGTERM) { source, _ in
+                    source.cancel()
+                    deliver(SIGTERM)
+                }
+                try RunLoop.current.add(source, forMode: .default)
                 deliver(SIGTERM)
+                RunLoop.current.run(in: .default)
             }
-            try RunLoop.current.add(source, forMode: .default)
-            deliver(SIGTERM)
-            RunLoop.current.run(in: .default)
         }
     }
 

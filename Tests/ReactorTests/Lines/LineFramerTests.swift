@@ -93,10 +93,10 @@ import Testing
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = LineFramer(limit: 0)
         }
-        #expect(result.message.contains("LineFramer(limit:) must be positive"))
+        #expect(result.message.contains("LineFramer.limit must be positive, not 0"))
         let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = LineFramer(terminator: .bytes([]))
         }
-        #expect(other.message.contains("LineTerminator.bytes must not be empty"))
+        #expect(other.message.contains("LineTerminator.bytes needs at least one byte"))
     }
 }

@@ -58,11 +58,13 @@ import Testing
     @Test func `another thread's loop cannot be run, and has no limit date`() async throws {
         let thread = try RunLoopThread(name: "other")
         let loop = thread.runLoop
-        #expect(!loop.run(mode: .default, before: .distantFuture))
-        #expect(loop.limitDate(forMode: .default) == nil)
-        loop.run()
-        loop.run(until: .distantFuture)
-        loop.acceptInput(forMode: .default, before: .distantFuture)
+        try await onItsOwnThread {
+            #expect(!loop.run(mode: .default, before: .distantFuture))
+            #expect(loop.limitDate(forMode: .default) == nil)
+            loop.run()
+            loop.run(until: .distantFuture)
+            loop.acceptInput(forMode: .default, before: .distantFuture)
+        }
         thread.stop()
     }
 }

@@ -166,6 +166,6 @@ import Testing
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Mailbox<Int>(inModes: []) { _, _ in }
         }
-        #expect(result.message.contains("a mailbox in no mode"))
+        #expect(result.message.contains("A mailbox in no mode"))
     }
 }

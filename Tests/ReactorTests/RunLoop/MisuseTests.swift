@@ -11,7 +11,7 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
     @Test func `running another thread's loop in a mode traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "home")
-            thread.runLoop.run(in: .default, until: .distantPast)
+            try elsewhere { thread.runLoop.run(in: .default, until: .distantPast) }
         }
         #expect(result.message.contains("must be called on the loop's own thread"))
     }
@@ -21,7 +21,9 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
             let thread = try RunLoopThread(name: "home")
             try elsewhere { thread.runLoop.add(RunLoop.Observer { _, _ in }, forMode: .default) }
         }
-        #expect(result.message.contains("run loop's"))
+        #expect(result.message.contains("RunLoop.add(_:forMode:) must be called on the loop's own thread"))
+        #expect(result.message.contains("of thread 'home'"))
+        #expect(result.message.contains("thread 'elsewhere'"))
     }
 
     @Test func `invalidating an observer off its loop's thread traps`() async {
@@ -33,7 +35,7 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
                 try? elsewhere { carried.value.invalidate() }
             }
         }
-        #expect(result.message.contains("run loop's"))
+        #expect(result.message.contains("use it on the loop's own thread"))
     }
 
     @Test func `cancelling a descriptor off its loop's thread traps`() async {
@@ -46,7 +48,7 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
                 try? elsewhere { carried.value.cancel() }
             }
         }
-        #expect(result.message.contains("run loop's"))
+        #expect(result.message.contains("DescriptorSource must be used on the loop's own thread"))
     }
 
     @Test func `waiting for a block that runs in no mode traps`() async {

@@ -250,6 +250,6 @@ import Testing
                 }
             }
         }
-        #expect(result.message.contains("run loop's"))
+        #expect(result.message.contains("on the loop's own thread"))
     }
 }

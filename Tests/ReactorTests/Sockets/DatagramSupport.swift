@@ -71,12 +71,6 @@ func sender(to address: SocketAddress) throws -> DatagramSocket {
 }
 
 extension DatagramSocket {
-    func send(_ text: String) throws -> Bool { try send(Array(text.utf8)) }
-
-    func send(_ text: String, to address: SocketAddress) throws -> Bool {
-        try send(Array(text.utf8), to: address)
-    }
-
     /// The two ends of a Unix-domain pair.
     static func pair(
         receive: @escaping Receiver = { _, _, _ in }, events: @escaping EventHandler = failOnEvent

@@ -55,31 +55,34 @@ import Testing
     @Test func `a descriptor number reused within a pass gets no event of the closed listener`() async {
         // In a process of its own, in which no other test takes the number that is closed.
         await #expect(processExitsWith: .success) {
-            let (loop, pipe) = (RunLoop.current, try TestPipe())
-            var listeners: [Listener] = []
-            var strangers: [DescriptorSource] = []
-            var (calls, strangerCalls) = (0, 0)
-            for index in 0..<2 {
-                let listener = try addListener { _, _ in
-                    calls += 1
-                    let number = listeners[1 - index].descriptor.rawValue
-                    for listener in listeners { listener.close() }
-                    precondition(fcntl(number, F_GETFD) == -1, "the number is still in use")
-                    precondition(dup2(pipe.readEnd.rawValue, number) == number)
-                    let copy = FileDescriptor(rawValue: number)
-                    strangers.append(DescriptorSource(copy, for: .readable) { _, _ in strangerCalls += 1 })
-                    try? loop.add(strangers[0], forMode: .default)
+            try await onItsOwnThread {
+                let (loop, pipe) = (RunLoop.current, try TestPipe())
+                var listeners: [Listener] = []
+                var strangers: [DescriptorSource] = []
+                var (calls, strangerCalls) = (0, 0)
+                for index in 0..<2 {
+                    let listener = try addListener { _, _ in
+                        calls += 1
+                        let number = listeners[1 - index].descriptor.rawValue
+                        for listener in listeners { listener.close() }
+                        precondition(fcntl(number, F_GETFD) == -1, "the number is still in use")
+                        precondition(dup2(pipe.readEnd.rawValue, number) == number)
+                        let copy = FileDescriptor(rawValue: number)
+                        strangers.append(
+                            DescriptorSource(copy, for: .readable) { _, _ in strangerCalls += 1 })
+                        try? loop.add(strangers[0], forMode: .default)
+                    }
+                    listeners.append(listener)
                 }
-                listeners.append(listener)
+                let clients = try listeners.map { try SocketPeer(connectedTo: $0.localAddress) }
+                for _ in 0..<3 { loop.poll() }
+                try #require(calls == 1 && strangerCalls == 0)
+                pipe.put()
+                loop.poll()
+                try #require(strangerCalls == 1)
+                for stranger in strangers { stranger.cancel() }
+                withExtendedLifetime(clients) {}
             }
-            let clients = try listeners.map { try SocketPeer(connectedTo: $0.localAddress) }
-            for _ in 0..<3 { loop.poll() }
-            try #require(calls == 1 && strangerCalls == 0)
-            pipe.put()
-            loop.poll()
-            try #require(strangerCalls == 1)
-            for stranger in strangers { stranger.cancel() }
-            withExtendedLifetime(clients) {}
         }
     }
 
@@ -190,12 +193,14 @@ import Testing
 
     @Test func `using a listener on another thread traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            let listener = try Listener(.ownLoopback) { _, _ in }
-            try RunLoop.current.add(listener, forMode: .default)
-            nonisolated(unsafe) let shared = listener
-            try JoinableThread(name: "other") { shared.close() }.join()
+            try await onItsOwnThread {
+                let listener = try Listener(.ownLoopback) { _, _ in }
+                try RunLoop.current.add(listener, forMode: .default)
+                nonisolated(unsafe) let shared = listener
+                try JoinableThread(name: "other") { shared.close() }.join()
+            }
         }
-        #expect(result.message.contains("run loop's"))
+        #expect(result.message.contains("Listener must be used on the loop's own thread"))
     }
 }
 

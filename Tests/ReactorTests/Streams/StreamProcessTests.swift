@@ -8,20 +8,22 @@ import Testing
 @Suite struct StreamProcessTests {
     @Test func `a closed reader is an error, not a signal`() async {
         await #expect(processExitsWith: .success) {
-            signal(SIGPIPE, SIG_DFL)
-            for isScheduled in [true, false] {
-                let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
-                let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
-                recorder.onEvent = { stream, event in
-                    if event == .hasSpaceAvailable { output.write([1]) }
-                    if event == .errorOccurred { stream.close() }
+            try await onItsOwnThread {
+                signal(SIGPIPE, SIG_DFL)
+                for isScheduled in [true, false] {
+                    let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
+                    let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+                    recorder.onEvent = { stream, event in
+                        if event == .hasSpaceAvailable { output.write([1]) }
+                        if event == .errorOccurred { stream.close() }
+                    }
+                    try pipe.readEnd.close()
+                    if isScheduled { output.schedule(in: .current, forMode: .default) }
+                    output.delegate = recorder
+                    output.open()
+                    if isScheduled { RunLoop.current.run(in: .default) } else { output.write([1]) }
+                    try #require(output.streamErrno == .brokenPipe)
                 }
-                try pipe.readEnd.close()
-                if isScheduled { output.schedule(in: .current, forMode: .default) }
-                output.delegate = recorder
-                output.open()
-                if isScheduled { RunLoop.current.run(in: .default) } else { output.write([1]) }
-                try #require(output.streamErrno == .brokenPipe)
             }
         }
     }
@@ -83,54 +85,64 @@ import Testing
 
     @Test func `a file that reaches the size limit is an error, not a signal`() async {
         await #expect(processExitsWith: .success) {
-            // Dispatch's threads, of which this is one, block the signal.
-            var mask = sigset_t()
-            sigemptyset(&mask)
-            sigaddset(&mask, SIGXFSZ)
-            pthread_sigmask(SIG_UNBLOCK, &mask, nil)
-            signal(SIGXFSZ, SIG_DFL)
-            limitFileSize(to: 10_000)
-            for isScheduled in [true, false] {
-                let (folder, recorder) = (TemporaryFolder(), Recorder())
-                let path = folder.path.appending("new")
-                let output = OutputStream(path: path)
-                recorder.onEvent = { stream, event in
-                    if event == .hasSpaceAvailable { _ = output.writeOnce(pattern(6000)) }
-                    if event == .errorOccurred { stream.close() }
+            try await onItsOwnThread {
+                // Dispatch's threads, of which this is one, block the signal.
+                var mask = sigset_t()
+                sigemptyset(&mask)
+                sigaddset(&mask, SIGXFSZ)
+                pthread_sigmask(SIG_UNBLOCK, &mask, nil)
+                signal(SIGXFSZ, SIG_DFL)
+                limitFileSize(to: 10_000)
+                for isScheduled in [true, false] {
+                    let (folder, recorder) = (TemporaryFolder(), Recorder())
+                    let path = folder.path.appending("new")
+                    let output = OutputStream(path: path)
+                    recorder.onEvent = { stream, event in
+                        if event == .hasSpaceAvailable { _ = output.writeOnce(pattern(6000)) }
+                        if event == .errorOccurred { stream.close() }
+                    }
+                    if isScheduled { output.schedule(in: .current, forMode: .default) }
+                    output.delegate = recorder
+                    output.open()
+                    if isScheduled {
+                        RunLoop.current.run(in: .default)
+                    } else {
+                        output.write(pattern(20_000))
+                    }
+                    try #require(output.streamErrno == .fileTooLarge)
+                    try #require(try content(of: path).count == 10_000)
                 }
-                if isScheduled { output.schedule(in: .current, forMode: .default) }
-                output.delegate = recorder
-                output.open()
-                if isScheduled { RunLoop.current.run(in: .default) } else { output.write(pattern(20_000)) }
-                try #require(output.streamErrno == .fileTooLarge)
-                try #require(try content(of: path).count == 10_000)
             }
         }
     }
 
     @Test func `a file whose worker has to wait does not block its loop`() async {
         await #expect(processExitsWith: .success) {
-            try onAThread {
-                let (folder, recorder, bytes) = (TemporaryFolder(), Recorder(), pattern(1_000_000))
-                let path = folder.path.appending("new")
-                let output = OutputStream(path: path)
-                output.start(recorder)
-                RunLoop.current.serve { recorder.events == [.openCompleted, .hasSpaceAvailable] }
-                // More work items than libdispatch has threads: the file's is behind them.
-                let gate = DispatchSemaphore(value: 0)
-                for _ in 0..<600 { DispatchQueue.global(qos: .userInitiated).async { gate.wait() } }
-                var written = output.write(bytes)
-                try #require(written > 0 && written < bytes.count && !output.hasSpaceAvailable)
-                try #require(output.writeOnce(bytes) == 0 && output.streamStatus == .open)
-                RunLoop.current.poll()
-                try #require(recorder.count(.hasSpaceAvailable) == 1)
-                recorder.onEvent = { _, event in
-                    if event == .hasSpaceAvailable { written += output.writeOnce(Array(bytes[written...])) }
+            try await onItsOwnThread {
+                try onAThread {
+                    let (folder, recorder, bytes) = (TemporaryFolder(), Recorder(), pattern(1_000_000))
+                    let path = folder.path.appending("new")
+                    let output = OutputStream(path: path)
+                    output.start(recorder)
+                    RunLoop.current.serve { recorder.events == [.openCompleted, .hasSpaceAvailable] }
+                    // More work items than libdispatch has threads: the file's is behind them.
+                    let gate = DispatchSemaphore(value: 0)
+                    for _ in 0..<600 { DispatchQueue.global(qos: .userInitiated).async { gate.wait() } }
+                    var written = output.write(bytes)
+                    try #require(written > 0 && written < bytes.count && !output.hasSpaceAvailable)
+                    try #require(output.writeOnce(bytes) == 0 && output.streamStatus == .open)
+                    RunLoop.current.poll()
+                    try #require(recorder.count(.hasSpaceAvailable) == 1)
+                    recorder.onEvent = { _, event in
+                        if event == .hasSpaceAvailable {
+                            written += output.writeOnce(Array(bytes[written...]))
+                        }
+                    }
+                    for _ in 0..<600 { gate.signal() }
+                    RunLoop.current.serve { written == bytes.count }
+                    output.close()
+                    try #require(try content(of: path) == bytes)
                 }
-                for _ in 0..<600 { gate.signal() }
-                RunLoop.current.serve { written == bytes.count }
-                output.close()
-                try #require(try content(of: path) == bytes)
             }
         }
     }
@@ -166,22 +178,24 @@ import Testing
 
     @Test func `no descriptor stays open`() async {
         await #expect(processExitsWith: .success) {
-            func once() throws {
-                for kind in StreamKind.allCases {
-                    let (fixture, recorder) = (try Fixture(kind), Recorder())
-                    recorder.onEvent = { _, _ in fixture.move(1) }
-                    fixture.stream.start(recorder)
-                    RunLoop.current.poll()
-                    recorder.onEvent = { _, _ in }
+            try await onItsOwnThread {
+                func once() throws {
+                    for kind in StreamKind.allCases {
+                        let (fixture, recorder) = (try Fixture(kind), Recorder())
+                        recorder.onEvent = { _, _ in fixture.move(1) }
+                        fixture.stream.start(recorder)
+                        RunLoop.current.poll()
+                        recorder.onEvent = { _, _ in }
+                    }
                 }
+                try once()
+                let before = openFiles()
+                for _ in 0..<20 { try once() }
+                // A chunk that is being fetched keeps its file open until it has been read.
+                let deadline = Deadline.now.advanced(by: RunLoop.testPatience)
+                while openFiles() > before, Deadline.now < deadline { sched_yield() }
+                try #require(openFiles() <= before)
             }
-            try once()
-            let before = openFiles()
-            for _ in 0..<20 { try once() }
-            // A chunk that is being fetched keeps its file open until it has been read.
-            let deadline = Deadline.now.advanced(by: RunLoop.testPatience)
-            while openFiles() > before, Deadline.now < deadline { sched_yield() }
-            try #require(openFiles() <= before)
         }
     }
 }

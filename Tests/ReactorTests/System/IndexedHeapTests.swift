@@ -79,7 +79,7 @@ import Testing
             heap.remove(slots[0])
             heap.remove(slots[0])
         }
-        #expect(result.message.contains("no such element"))
+        #expect(result.message.contains("the slot has no element"))
     }
 
     @Test func `moving an element that was removed traps`() async {
@@ -90,6 +90,6 @@ import Testing
             heap.remove(slots[0])
             heap.move(slots[0], to: 9, sequence: 9) { $0 = 1 }
         }
-        #expect(result.message.contains("no such element"))
+        #expect(result.message.contains("the slot has no element"))
     }
 }

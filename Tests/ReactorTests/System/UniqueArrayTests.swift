@@ -46,6 +46,6 @@ import Testing
             array.append(1)
             _ = array[1]
         }
-        #expect(result.message.contains("no such element"))
+        #expect(result.message.contains("the index is out of bounds"))
     }
 }
