@@ -64,7 +64,8 @@ public final class RunLoop: Sendable {
     /// The calling thread's loop.
     ///
     /// In asynchronous code this would be the loop of the thread that happens to run the task, and that loop never runs: the
-    /// compiler refuses it there. `ReactorFoundation` permits it, as Foundation does.
+    /// compiler refuses it there. `ReactorFoundation` permits it, as Foundation does. With `REACTOR_DEBUG=1` in the
+    /// environment, the first use on a thread of Dispatch's or Swift's pool is reported on standard error.
     @_disfavoredOverload
     @available(*, noasync, message: "name the loop: RunLoop.main, or a RunLoopThread's")
     public static var current: RunLoop {
@@ -81,9 +82,20 @@ public final class RunLoop: Sendable {
         if reactor_had_loop_before_fork() { ProcessIdentity.refuseParentsLoop() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
         loop.requireNotOfParent()
+        if !loop.isMain, Diagnostics.isDebugging { loop.reportPoolThread() }
         ThreadLoop.set(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
         return loop
+    }
+
+    /// Reports a loop of a thread that returns to a pool as soon as the code that uses it has returned.
+    ///
+    /// Dispatch names its workers, Swift's included, by their quality of service.
+    private func reportPoolThread() {
+        guard currentThreadName.contains("qos") else { return }
+        Diagnostics.report(
+            "RunLoop.current was used on \(currentThreadName) of Dispatch's or Swift's pool. Its loop serves nothing unless "
+                + "that code runs it: use RunLoop.main, or the loop of a RunLoopThread.")
     }
 
     /// Calls `body` with the calling thread's loop.

@@ -61,7 +61,6 @@ enum PendingOutput {
 
     private static func report(_ left: Int) {
         let streams = left == 1 ? "1 stream" : "\(left) streams"
-        let text = "Reactor: the process exits before \(streams) had sent all that was written\n"
-        Array(text.utf8).withBytes { _ = try? SystemCall.write($0, to: STDERR_FILENO) }
+        Diagnostics.report("the process exits before \(streams) had sent all that was written")
     }
 }
