@@ -5,6 +5,8 @@ import SystemPackage
 ///
 /// Reading and writing are registered apart, so that changing one of them is one system call. What the library itself
 /// has raised is recorded here as well, which needs no registration, and no poller.
+///
+/// `@safe`: the source is only used while something is recorded, and then it is alive; see `source`.
 @safe
 final class Watch {
     /// Proof: the source ends its watches with itself, and each of them when it leaves their mode. So a source that is to

@@ -63,6 +63,9 @@ final class Poller {
 }
 
 /// A kernel registration. Its deinitializer deregisters.
+///
+/// `@safe`: the event is this value's alone, its base is retained, and ``Poller/register(_:of:for:_:context:)``
+/// requires a context that outlives it.
 @safe
 struct Registration: ~Copyable {
     private let event: OpaquePointer
@@ -124,6 +127,8 @@ final class Epoll: Sendable {
 }
 
 /// The libevent base, which outlives every registration on it.
+///
+/// `@safe`: the pointer is set once and freed by `deinit`, and only the thread of the loop that owns it uses it.
 @safe
 private final class EventBase {
     fileprivate let pointer: OpaquePointer

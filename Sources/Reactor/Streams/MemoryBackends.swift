@@ -2,6 +2,8 @@ import Synchronization
 import SystemPackage
 
 /// Reads a copy of bytes in memory.
+///
+/// `@safe`: only places below `byteCount` are read, and the memory lives as long as this object.
 @safe
 final class MemoryInput: InputBackend {
     /// Allocated once and never moved, because `getBuffer` returns pointers into it.
@@ -61,6 +63,8 @@ final class MemoryOutput: OutputBackend {
 }
 
 /// A caller-owned buffer of fixed capacity.
+///
+/// `@safe`: only places below `capacity` are written, and none after ``close()``.
 @safe
 final class BufferOutput: OutputBackend {
     /// `nonisolated(unsafe)` is correct: the memory is only written while `used` is locked. The caller

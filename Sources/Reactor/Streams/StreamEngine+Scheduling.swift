@@ -22,6 +22,9 @@ final class StreamSource: EventSource {
 }
 
 /// One run loop that a stream is scheduled on.
+///
+/// Any thread may release the source last: its loop retains it from joining to ``EventSource/end()``, and before
+/// and after that it has no watch, which is all that belongs to the loop's thread.
 struct ScheduledLoop {
     let loop: RunLoop
     let source: LoopBound<StreamSource>

@@ -5,8 +5,8 @@ import Glibc
 /// It grows with realloc(3), which moves large arrays without copying them. It also needs no generic class that the
 /// runtime would have to instantiate: a program's first `Array` of a type touches some 600 KB of the runtime's pages.
 ///
-/// `@safe`: the first `count` elements of the storage are initialized, indices are checked, and elements are moved as bits,
-/// which is right for every type without weak references.
+/// `@safe`: the storage is this value's alone, its first `count` elements are initialized, and every index is compared with
+/// the count. realloc(3) moves elements as bits, which is right for every type without weak references.
 @safe
 struct UniqueArray<Element>: ~Copyable {
     private var storage: UnsafeMutablePointer<Element>?
