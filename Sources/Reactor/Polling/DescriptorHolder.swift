@@ -68,15 +68,18 @@ final class DescriptorHolder: Sendable {
     /// Closes the holder. A descriptor that is not to be closed belongs to its owner again when this returns:
     /// calls that use it have ended. They are in system calls that do not wait, or in waits that have been
     /// ended.
+    ///
+    /// In a child of fork(2) it takes no lock and waits for no call: the registrations are the parent's, and so
+    /// may the calls be.
     func close() {
-        endWatching()
+        let isInherited = !process.isCurrent
+        if !isInherited { endWatching() }
         let before = uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue
-        if before == 0 { closeNow() } else if !closesWhenDone { waitForUses() }
+        if before == 0 { closeNow() } else if !closesWhenDone, !isInherited { waitForUses() }
     }
 
     private func waitForUses() {
-        // In a child of fork(2) the threads that made the calls are missing.
-        while process.isCurrent {
+        while true {
             let generation = Self.lastUseEnded.generation
             if uses.load(ordering: .sequentiallyConsistent) <= 1 { return }
             Self.lastUseEnded.wait(after: generation)

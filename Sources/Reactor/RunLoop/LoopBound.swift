@@ -71,6 +71,12 @@ final class LoopOwned<Value>: Sendable {
     deinit { if !owner.isCurrent { content.post(to: inbox) } }
 
     var value: Value { content.value.withLock { $0 }!.value }
+
+    /// Calls `body` with the value on the loop's thread, in a pass in the default mode. Does nothing once that thread has
+    /// ended, nor in a child of fork(2).
+    func perform(_ body: @escaping @Sendable (Value) -> Void) {
+        inbox.post(PostedBlock(modes: ModeSet(.default), isSource: false) { [self] in body(value) })
+    }
 }
 
 /// A value that a run loop's thread destroys.

@@ -26,6 +26,8 @@ final class SocketInput: InputBackend {
 
     func close() throws(Errno) { connection.close(.input) }
 
+    func closeDescriptor() { connection.closeDescriptor(.input) }
+
     func isReady() -> Bool { connection.fault != nil || holder.isReady(for: CInt(POLLIN)) }
 
     /// A fault is reported after the bytes that arrived before it.
@@ -82,6 +84,8 @@ final class SocketOutput: KernelOutput {
     func waitUntilOpen() { connection.waitUntilOpen(.output) }
 
     func close() throws(Errno) { connection.close(.output) }
+
+    func closeDescriptor() { connection.closeDescriptor(.output) }
 
     // MARK: Writing
 

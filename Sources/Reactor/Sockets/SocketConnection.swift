@@ -58,7 +58,6 @@ final class SocketConnection: Sendable {
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
-    private let process = ProcessIdentity.current
     /// Announced to threads that wait for the connection; nil for an existing socket.
     let changed: Condition?
     let bufferSlot = WriteBufferSlot()
@@ -151,11 +150,22 @@ final class SocketConnection: Sendable {
         closeSocket(closing)
     }
 
+    /// Closes one half in a child of fork(2), and the descriptor with the second one.
+    func closeDescriptor(_ half: Half) {
+        let isClosed = state.withLockIfAvailable { state in
+            switch half {
+            case .input: state.isInputClosed = true
+            case .output: state.isOutputClosed = true
+            }
+            return state.isClosed
+        }
+        if isClosed ?? true { holder.close() }
+    }
+
     /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to
     /// send.
     private func closeSocket(_ closing: Closing) {
-        // In a child of fork(2) the connection is the parent's, and must not be shut down.
-        let isOwned = holder.closesWhenDone && fault == nil && process.isCurrent
+        let isOwned = holder.closesWhenDone && fault == nil
         defer { holder.close() }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }

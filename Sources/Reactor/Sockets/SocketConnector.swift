@@ -18,7 +18,7 @@ final class SocketConnector: Sendable {
         /// Nil once it was called, or the attempt was cancelled. Boxed for the same reason as a ``Callback``.
         var completion: Completion?
         var request: ResolverRequest?
-        var attempts: (loop: RunLoop, race: LoopBound<HappyEyeballs>)?
+        var race: LoopOwned<HappyEyeballs>?
     }
 
     private struct Completion: Sendable {
@@ -57,23 +57,21 @@ final class SocketConnector: Sendable {
     private func begin(on loop: RunLoop) {
         guard state.withLock({ $0.completion != nil }) else { return }
         let race = HappyEyeballs(until: deadline) { [weak self] outcome in self?.finish(outcome) }
-        let bound = LoopBound(race, owner: loop.identity)
-        guard setUnlessEnded({ $0.attempts = (loop, bound) }) else { return race.cancel() }
+        let owned = LoopOwned(race, on: loop)
+        guard setUnlessEnded({ $0.race = owned }) else { return race.cancel() }
         switch origin {
         case .descriptor: break
         case .address(let address): race.connect(to: [address])
-        case .host(let host, let port): resolve(host, port, on: loop, for: bound)
+        case .host(let host, let port): resolve(host, port, for: owned)
         }
     }
 
-    private func resolve(
-        _ host: String, _ port: UInt16, on loop: RunLoop, for race: LoopBound<HappyEyeballs>
-    ) {
+    private func resolve(_ host: String, _ port: UInt16, for race: LoopOwned<HappyEyeballs>) {
         let request = Resolver.resolveOnAnyThread(host: host, port: port) { [weak self] answer in
             switch answer {
             case .failure(let error): self?.finish(.failure(error))
             case .success(let addresses):
-                loop.perform { race.value.connect(to: addresses.interleavingFamilies()) }
+                race.perform { $0.connect(to: addresses.interleavingFamilies()) }
             }
         }
         // Cancelled meanwhile, when there was no request to cancel yet.
@@ -97,10 +95,7 @@ final class SocketConnector: Sendable {
             defer { state = State() }
             return state
         }
-        // In a child of fork(2) the attempts are the parent's, and go on there.
-        if let (loop, race) = ended.attempts, !loop.inbox.belongsToParent {
-            loop.perform { race.value.cancel() }
-        }
+        ended.race?.perform { $0.cancel() }
         ended.request?.cancel()
         return ended.completion
     }

@@ -105,6 +105,10 @@ final class DescriptorOutput: KernelOutput {
     func close() throws(Errno) {
         waiting.end()
         _ = slot.close()?.finish(.stop, stallTimeout: WriteBuffer.defaultStallTimeout)
+        closeDescriptor()
+    }
+
+    func closeDescriptor() {
         target.close()
         given.close()
     }

@@ -38,10 +38,11 @@ final class ReadAheadInput: InputBackend {
     func close() throws(Errno) {
         let (offset, dropped) = state.withLock { ($0.offset, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
-        // In a child of fork(2) the offset is the parent's too.
-        if isSeekable, process.isCurrent { _ = try? holder.seek(to: offset, from: SEEK_SET) }
+        if isSeekable { _ = try? holder.seek(to: offset, from: SEEK_SET) }
         holder.close()
     }
+
+    func closeDescriptor() { holder.close() }
 
     /// Counts bytes as taken only when they are claimed, from now on. The offset that ``close()`` leaves is
     /// behind the last claimed byte.

@@ -70,7 +70,7 @@ open class Stream {
     ///
     /// The kernel closes sockets that are still open when the process exits, and discards unsent bytes if
     /// there is unread input: close streams before that. In a child of fork(2), closing a stream of the
-    /// parent leaves the connection alone.
+    /// parent closes its descriptor and does nothing else.
     ///
     /// If accepted bytes cannot be written or sent, the status becomes ``Status/error``, perhaps later.
     /// Otherwise it is ``Status/closed``. The stream cannot be opened again. Does nothing before ``open()``.

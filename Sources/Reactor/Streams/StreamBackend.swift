@@ -22,6 +22,8 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Releases the resources, opened or not. Throws if accepted bytes could not be written. May be called
     /// again.
     func close() throws(Errno)
+    /// Closes the descriptor, if there is one, and does nothing else: for a child of fork(2). Waits for no lock.
+    func closeDescriptor()
     /// The descriptor that the kernel can watch; nil if there is none.
     var descriptor: DescriptorHolder? { get }
     /// Why no more bytes may be moved. It replaces the error of a call that failed because of that.
@@ -115,6 +117,7 @@ extension StreamBackend {
     var readinessSource: ReadinessSource { descriptor == nil ? .backend : .kernel }
     var isAtEndWhenOpened: Bool { false }
     func close() throws(Errno) {}
+    func closeDescriptor() { descriptor?.close() }
     var descriptor: DescriptorHolder? { nil }
     var refusal: (any Error)? { nil }
     var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }

@@ -19,10 +19,6 @@ final class StreamEngine: Sendable {
         var handoff: HandoffOwner?
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
-
-        fileprivate mutating func beginClosing() -> (isClosed: Bool, handoff: HandoffOwner?) {
-            machine.close() ? (true, handoff.take()) : (false, nil)
-        }
     }
 
     /// The most that one read(2) or write(2) moves. A longer request is cut.
@@ -154,21 +150,29 @@ extension StreamEngine {
     }
 
     func close() {
-        guard let (isClosed, handoff) = beginClosing(), isClosed else { return }
+        guard process.isCurrent else { return closeDescriptor() }
+        let (isClosed, handoff) = state.withLock { state in
+            state.machine.close() ? (true, state.handoff.take()) : (false, nil)
+        }
+        guard isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
         handoff?.streamChanged()
     }
 
-    /// Returns nil in a child of fork(2) if another thread of the parent held the lock: it stays locked there.
-    private func beginClosing() -> (isClosed: Bool, handoff: HandoffOwner?)? {
-        guard process.isCurrent else { return state.withLockIfAvailable { $0.beginClosing() } }
-        return state.withLock { $0.beginClosing() }
+    /// Closes a stream of the parent in a child of fork(2): its descriptor, and nothing else.
+    ///
+    /// The loops, the workers and the bytes to send are the parent's. No lock is waited for: one that a thread
+    /// of the parent held stays locked in the child.
+    private func closeDescriptor() {
+        let backend = state.withLockIfAvailable { $0.machine.close() ? $0.backend : nil }
+        backend??.closeDescriptor()
     }
 
     /// Ends a stream that has been released, opened or not.
     func retire() {
         close()
+        guard process.isCurrent else { return }
         leaveLoops()
         try? backend.close()
     }

@@ -48,7 +48,6 @@ final class WriteBehindOutput: OutputBackend {
     }
 
     func close() throws(Errno) {
-        guard !isInherited else { return holder.close() }
         state.withLock { $0.isClosed = true }
         let offset = offset
         holder.close()
@@ -57,6 +56,8 @@ final class WriteBehindOutput: OutputBackend {
         withExtendedLifetime(dropped) {}
         if let fault { throw fault }
     }
+
+    func closeDescriptor() { holder.close() }
 
     func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
 

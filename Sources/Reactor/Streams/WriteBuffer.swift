@@ -34,7 +34,7 @@ final class WriteBuffer: Sendable {
     fileprivate enum Phase {
         case idle
         /// Bytes are being sent, or about to be: then the sender is not known yet.
-        case sending(LoopBound<WriteBufferSender>?)
+        case sending(LoopOwned<WriteBufferSender>?)
         case failed(Errno)
     }
 
@@ -154,14 +154,14 @@ final class WriteBuffer: Sendable {
     /// - Parameter stallTimeout: How long the peer may take no byte; given when the stream closes.
     /// - Returns: False if no byte is pending, and the caller does it.
     func finish(_ ending: Ending, stallTimeout: Duration? = nil) -> Bool {
-        let (isPending, sender) = state.withLock { state -> (Bool, LoopBound<WriteBufferSender>?) in
+        let (isPending, sender) = state.withLock { state -> (Bool, LoopOwned<WriteBufferSender>?) in
             if stallTimeout != nil { (state.isClosed, state.stallTimeout) = (true, stallTimeout) }
             guard case .sending(let sender) = state.phase else { return (false, nil) }
             state.ending = max(state.ending, ending)
             return (true, sender)
         }
         changed.broadcast()
-        if let sender { perform(on: sender) { $0.expectProgress() } }
+        sender?.perform { $0.expectProgress() }
         return isPending
     }
 
@@ -171,15 +171,7 @@ final class WriteBuffer: Sendable {
         isDrained.store(true, ordering: .releasing)
         changed.broadcast()
         if hasLost { engine.noteLostBytes(error) }
-        if let sender { perform(on: sender) { $0.end() } }
-    }
-
-    /// In a child of fork(2) the sender is the parent's, and goes on there.
-    private func perform(
-        on sender: LoopBound<WriteBufferSender>, _ body: @escaping @Sendable (WriteBufferSender) -> Void
-    ) {
-        guard let loop = try? ResidentThread.streams.runLoop(), loop.identity == sender.owner else { return }
-        loop.perform { body(sender.value) }
+        sender?.perform { $0.end() }
     }
 }
 
@@ -198,7 +190,7 @@ extension WriteBuffer {
     func begin(_ sender: WriteBufferSender, on loop: RunLoop) -> Bool {
         state.withLock { state in
             guard state.isSending else { return false }
-            state.phase = .sending(LoopBound(sender, owner: loop.identity))
+            state.phase = .sending(LoopOwned(sender, on: loop))
             return true
         }
     }
@@ -236,7 +228,7 @@ extension WriteBuffer {
 extension WriteBuffer.State {
     fileprivate var isSending: Bool { if case .sending = phase { true } else { false } }
 
-    fileprivate var sender: LoopBound<WriteBufferSender>? {
+    fileprivate var sender: LoopOwned<WriteBufferSender>? {
         if case .sending(let sender) = phase { sender } else { nil }
     }
 
