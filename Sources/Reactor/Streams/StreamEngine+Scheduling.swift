@@ -53,9 +53,9 @@ extension StreamEngine {
         let common = loop.commonModes
         let isScheduled = state.withLock { state -> Bool in
             guard state.handoff.map({ $0.loop === loop }) ?? true,
-                state.machine.schedule(on: loop.identity, mode, common: common)
+                state.machine.schedule(
+                    on: loop.identity, mode, common: common, attach: { ScheduledLoop(loop, self) })
             else { return false }
-            if state.source(on: loop.identity) == nil { state.loops.append(ScheduledLoop(loop, self)) }
             change(&state)
             return true
         }
@@ -66,15 +66,14 @@ extension StreamEngine {
 
     func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
         let common = loop.commonModes
-        let (removal, left, handoff) = state.withLock { state in
-            let removal = state.machine.unschedule(from: loop.identity, mode, common: common)
-            return (removal, removal == .left ? state.removeLoop(loop.identity) : nil, state.handoff)
+        let (removal, handoff) = state.withLock { state in
+            (state.machine.unschedule(from: loop.identity, mode, common: common), state.handoff)
         }
         switch removal {
         case .none: break
         case .changed: update(loop)
-        case .left:
-            left?.end()
+        case .left(let entry):
+            entry.attachment?.end()
             handoff?.streamChanged()
         }
     }
@@ -82,31 +81,21 @@ extension StreamEngine {
     /// Removes the stream from all loops and from its queue.
     func leaveLoops() {
         let (left, handoff) = state.withLock { state in
-            state.machine.unscheduleEverywhere()
             state.queue = nil
-            defer { state.loops = SmallArray() }
-            return (state.loops, state.handoff)
+            return (state.machine.unscheduleEverywhere(), state.handoff)
         }
-        for scheduled in left { scheduled.end() }
+        for entry in left { entry.attachment?.end() }
         handoff?.streamChanged()
     }
 
     fileprivate func loopEnded(_ loop: RunLoop) {
-        _ = state.withLock { state in
-            state.machine.loopEnded(loop.identity)
-            return state.removeLoop(loop.identity)
-        }
+        _ = state.withLock { $0.machine.loopEnded(loop.identity) }
     }
 }
 
-extension StreamEngine.State {
+extension StreamMachine {
     fileprivate func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
-        if let only = loops.first, only.loop.identity == loop { return only.source }
-        return loops.first { $0.loop.identity == loop }?.source
-    }
-
-    fileprivate mutating func removeLoop(_ loop: LoopIdentity) -> ScheduledLoop? {
-        loops.takeFirst { $0.loop.identity == loop }
+        schedule[loop]?.attachment?.source
     }
 }
 
@@ -167,17 +156,11 @@ extension StreamEngine {
 
     /// Updates every loop that is behind or has to deliver an event.
     func updateLoops() {
-        let (loops, queue) = state.withLock { state -> (SmallArray<RunLoop>, StreamQueue?) in
-            let (wanted, isForQueue) = state.machine.takeLoopsToUpdate()
-            var loops = SmallArray<RunLoop>()
-            for loop in wanted {
-                if let scheduled = state.loops.first(where: { $0.loop.identity == loop }) {
-                    loops.append(scheduled.loop)
-                }
-            }
-            return (loops, isForQueue ? state.queue : nil)
+        let (entries, queue) = state.withLock { state in
+            let (entries, isForQueue) = state.machine.takeLoopsToUpdate()
+            return (entries, isForQueue ? state.queue : nil)
         }
-        for loop in loops { update(loop) }
+        for entry in entries { if let loop = entry.attachment?.loop { update(loop) } }
         if let queue { enqueueCallback(on: queue) }
     }
 
@@ -190,7 +173,7 @@ extension StreamEngine {
 
     /// Has the only loop serve the stream in its next pass.
     func signal() {
-        guard let source = state.withLock({ $0.source(on: .current) }) else { return updateLoops() }
+        guard let source = state.withLock({ $0.machine.source(on: .current) }) else { return updateLoops() }
         source.value.raise()
     }
 
@@ -199,7 +182,7 @@ extension StreamEngine {
         of loop: RunLoop
     ) -> (update: StreamSchedule.Update, source: StreamSource, interest: Readiness, DescriptorHolder?)? {
         state.withLock { state in
-            guard let source = state.source(on: loop.identity)?.value,
+            guard let source = state.machine.source(on: loop.identity)?.value,
                 let update = state.machine.update(loop.identity)
             else { return nil }
             let isWatched = update.isWatched

@@ -11,8 +11,6 @@ final class StreamEngine: Sendable {
     struct State: ~Copyable {
         var machine: StreamMachine
         var backend: any StreamBackend
-        /// One for each loop of the machine's schedule.
-        var loops = SmallArray<ScheduledLoop>()
         /// The queue that events are delivered on, if not on loops.
         var queue: StreamQueue?
         /// The hand-off that owns the stream, until the stream is closed.

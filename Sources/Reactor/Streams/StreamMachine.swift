@@ -383,12 +383,17 @@ extension StreamMachine {
 
     /// The stream is scheduled in a mode of a loop. Returns false once it is closed. On its first loop an
     /// unacknowledged event is delivered again.
-    mutating func schedule(on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Bool {
+    ///
+    /// - Parameter attach: Creates what the engine has on a loop. Called for a new one.
+    mutating func schedule(
+        on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet,
+        attach: () -> ScheduledLoop? = { nil }
+    ) -> Bool {
         guard !isClosed else { return false }
         if !isScheduled { isUnacknowledged = false }
         // A subclass may have its own kind of delegate by now.
         if delegateState == .missing { delegateState = .expected }
-        schedule.add(mode, of: loop, common: common)
+        schedule.add(mode, of: loop, common: common, attach)
         return true
     }
 
@@ -399,15 +404,16 @@ extension StreamMachine {
         schedule.remove(mode, of: loop, common: common)
     }
 
-    /// The stream is removed from all loops and from its queue. A callback that has not started there delays
-    /// no other delivery.
-    mutating func unscheduleEverywhere() {
-        schedule = StreamSchedule()
+    /// The stream is removed from all loops, which are returned, and from its queue. A callback that has not
+    /// started there delays no other delivery.
+    @discardableResult
+    mutating func unscheduleEverywhere() -> SmallArray<StreamSchedule.Entry> {
         isOnQueue = false
         if delivery == .enqueued { delivery = .idle }
+        return schedule.removeAll()
     }
 
-    mutating func loopEnded(_ loop: LoopIdentity) { schedule.remove(loop) }
+    mutating func loopEnded(_ loop: LoopIdentity) -> StreamSchedule.Entry? { schedule.remove(loop) }
 
     /// Events are delivered on a queue from now on.
     mutating func joinQueue() { isOnQueue = true }
@@ -426,13 +432,13 @@ extension StreamMachine {
 
     /// The loops to update (all of them if one has to deliver an event), and whether to enqueue a callback.
     /// Nothing while the delegate is being called: the engine asks again after that.
-    mutating func takeLoopsToUpdate() -> (loops: SmallArray<LoopIdentity>, isForQueue: Bool) {
+    mutating func takeLoopsToUpdate() -> (loops: SmallArray<StreamSchedule.Entry>, isForQueue: Bool) {
         if isDelivering { return (SmallArray(), false) }
         // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
         let isForLoop = mustDeliver && !isForQueue
         if isForQueue { delivery = .enqueued }
-        return (schedule.loops { isForLoop || isBehind($0) }, isForQueue)
+        return (schedule.entries { isForLoop || isBehind($0) }, isForQueue)
     }
 
     /// Another thread's loop is to be updated. Returns whether to ask it: false if an earlier request is

@@ -6,6 +6,8 @@ struct StreamSchedule {
     /// The stream's state on one loop.
     struct Entry {
         let loop: LoopIdentity
+        /// What the engine has on the loop. Kept for the engine alone; nil in tests.
+        let attachment: ScheduledLoop?
         fileprivate(set) var membership = Membership()
         /// Whether the loop has the kernel watch the descriptor.
         fileprivate(set) var isWatched = false
@@ -33,7 +35,7 @@ struct StreamSchedule {
         /// The stream is still scheduled in another mode of the loop.
         case changed
         /// The stream is not scheduled on the loop any more.
-        case left
+        case left(Entry)
     }
 
     private var entries = SmallArray<Entry>()
@@ -52,8 +54,10 @@ struct StreamSchedule {
 
     // MARK: Modes
 
-    mutating func add(_ mode: RunLoop.Mode, of loop: LoopIdentity, common: ModeSet) {
-        if !contains(loop) { entries.append(Entry(loop: loop)) }
+    mutating func add(
+        _ mode: RunLoop.Mode, of loop: LoopIdentity, common: ModeSet, _ attach: () -> ScheduledLoop?
+    ) {
+        if !contains(loop) { entries.append(Entry(loop: loop, attachment: attach())) }
         change(loop) { entry in
             entry.membership.add(mode, common: common)
             entry.isUpToDate = false
@@ -67,11 +71,15 @@ struct StreamSchedule {
             return entry.membership.isEmpty
         }
         guard let isLeft else { return .none }
-        if isLeft { remove(loop) }
-        return isLeft ? .left : .changed
+        return isLeft ? remove(loop).map { .left($0) } ?? .none : .changed
     }
 
-    mutating func remove(_ loop: LoopIdentity) { _ = entries.takeFirst { $0.loop == loop } }
+    mutating func remove(_ loop: LoopIdentity) -> Entry? { entries.takeFirst { $0.loop == loop } }
+
+    mutating func removeAll() -> SmallArray<Entry> {
+        defer { entries = SmallArray() }
+        return entries
+    }
 
     // MARK: Updates
 
@@ -110,11 +118,10 @@ struct StreamSchedule {
         }
     }
 
-    /// The loops of the entries that match.
-    func loops(where isWanted: (Entry) -> Bool) -> SmallArray<LoopIdentity> {
-        var loops = SmallArray<LoopIdentity>()
-        for entry in entries where isWanted(entry) { loops.append(entry.loop) }
-        return loops
+    func entries(where isWanted: (Entry) -> Bool) -> SmallArray<Entry> {
+        var wanted = SmallArray<Entry>()
+        for entry in entries where isWanted(entry) { wanted.append(entry) }
+        return wanted
     }
 
     @discardableResult

@@ -293,7 +293,9 @@ extension Model {
         let (loops, isForQueue) = machine.takeLoopsToUpdate()
         if isForQueue { perform(.enqueue) }
         for loop in loops {
-            guard let update = machine.update(loop) else { return check(false, "an unknown loop is behind") }
+            guard let update = machine.update(loop.loop) else {
+                return check(false, "an unknown loop is behind")
+            }
             isWatched = update.isWatched
             check(
                 update.isSignalled == machine.mustDeliver,

@@ -174,9 +174,14 @@ import Testing
         var machine = opened()
         _ = machine.schedule(on: loop, .tracking, common: common)
         let removals = [RunLoop.Mode.default, .tracking, .tracking].map {
-            machine.unschedule(from: loop, $0, common: common)
+            switch machine.unschedule(from: loop, $0, common: common) {
+            case .none: "none"
+            case .changed: "changed"
+            case .left(let entry): "left \(entry.loop.number)"
+            }
         }
-        #expect(removals == [.changed, .left, .none] && !machine.isScheduled && machine.update(loop) == nil)
+        #expect(
+            removals == ["changed", "left 1", "none"] && !machine.isScheduled && machine.update(loop) == nil)
     }
 
     @Test func `a loop that is not up to date delivers only in the stream's modes`() {
