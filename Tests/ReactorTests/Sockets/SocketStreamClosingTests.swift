@@ -128,4 +128,22 @@ import Testing
             #expect(client.send([4]) && peer.receive(2) == [1, 4])
         }
     }
+
+    @Test func `closing an output stream that does not own its socket does not affect a duplicate`() throws {
+        let server = try SocketServer()
+        let client = try SocketPeer(connectedTo: server.address)
+        let (unixPeer, unixClient) = try SocketPeer.pair()
+        for (client, peer) in [(client, try server.accept()), (SocketPeer(unixClient.rawValue), unixPeer)] {
+            let duplicate = try client.descriptor.duplicate()
+            let output = OutputStream(descriptor: duplicate)
+            output.open()
+            peer.send([1, 2])
+            #expect(client.receive(1) == [1])
+            #expect(output.write([3], maxLength: 1) == 1)
+            output.close()
+            try duplicate.close()
+            #expect(client.receiveNow(upTo: 1) == [2])
+            #expect(client.send([4]) && peer.receive(2) == [3, 4])
+        }
+    }
 }
