@@ -1,70 +1,32 @@
-/// A block from another thread, on its way to the loop.
+/// A block from another thread, which waits for a pass in one of its modes.
 struct PostedBlock {
     let modes: ModeSet
     /// Whether running it counts as having handled a source.
     let isSource: Bool
-    /// Nil once the loop has taken it.
+    /// Nil once it has been taken.
     var body: (@Sendable () -> Void)?
 }
 
-/// Blocks that wait for a pass, in the order of posting.
-struct BlockQueue {
-    /// A block, numbered in the order of posting so that several queues can be run as one.
-    struct Entry {
-        let sequence: UInt64
-        let isSource: Bool
-        /// Nil once it has been taken.
-        var body: (@Sendable () -> Void)?
-    }
-
-    private var entries: [Entry] = []
-
-    var count: Int { entries.count }
-
-    mutating func append(_ entry: Entry) { entries.append(entry) }
-
-    /// Moves every entry to the end of `batch`.
-    mutating func drain(into batch: inout [Entry]) {
-        if batch.isEmpty { swap(&entries, &batch) } else { batch.append(contentsOf: entries) }
-        entries.removeAll(keepingCapacity: entries.capacity <= Self.keptCapacity)
-    }
-
-    /// Removes and returns everything.
-    mutating func take() -> BlockQueue {
-        var taken = BlockQueue()
-        swap(&taken, &self)
-        return taken
-    }
-
-    /// Storage for up to this many entries, some 130 KB, is kept for reuse; what a burst needed beyond that is freed.
-    static let keptCapacity = 4096
-}
-
-/// The blocks for several modes: a queue for each set of modes that was ever posted to, so that a block waits in one
-/// place and leaves nothing in other queues when it runs.
+/// The blocks that wait for passes in any mode, in the order of posting.
 ///
-/// A program uses few such sets, made from a fixed set of names.
-struct SharedBlocks {
-    private var queues: [(modes: ModeSet, blocks: BlockQueue)] = []
+/// A pass looks at all of them, but only if one of its modes has a block.
+struct BlockQueue {
+    private var blocks: [PostedBlock] = []
 
-    mutating func append(_ entry: BlockQueue.Entry, in modes: ModeSet) {
-        if let index = queues.firstIndex(where: { $0.modes == modes }) {
-            queues[index].blocks.append(entry)
-        } else {
-            queues.append((modes, BlockQueue()))
-            queues[queues.endIndex - 1].blocks.append(entry)
-        }
+    /// Moves `new` to the end. Where the queue is empty, it takes the storage and leaves its own.
+    mutating func append(_ new: inout [PostedBlock]) {
+        if blocks.isEmpty { return swap(&blocks, &new) }
+        blocks.append(contentsOf: new)
+        new.removeAll(keepingCapacity: new.capacity <= Self.keptCapacity)
     }
 
-    /// Moves every entry that one of `modes` may run to the end of `batch`. Calls `noteLoss` with each mode of those
-    /// entries, other modes included, and how many it has lost.
-    mutating func drain(
-        _ modes: [RunLoop.Mode], into batch: inout [BlockQueue.Entry], _ noteLoss: (RunLoop.Mode, Int) -> Void
-    ) {
-        for index in queues.indices where modes.contains(where: queues[index].modes.contains) {
-            let count = queues[index].blocks.count
-            queues[index].blocks.drain(into: &batch)
-            if count > 0 { for mode in queues[index].modes.members { noteLoss(mode, count) } }
-        }
+    /// Moves the blocks for any of `modes` to `batch`, which is empty.
+    mutating func take(for modes: ModeSet, into batch: inout [PostedBlock]) {
+        if blocks.allSatisfy({ $0.modes.intersects(modes) }) { return swap(&blocks, &batch) }
+        batch.append(contentsOf: blocks.lazy.filter { $0.modes.intersects(modes) })
+        blocks.removeAll { $0.modes.intersects(modes) }
     }
+
+    /// Storage for up to this many blocks, some 130 KB, is kept for reuse; what a burst needed beyond that is freed.
+    static let keptCapacity = 4096
 }

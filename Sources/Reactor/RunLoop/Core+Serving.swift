@@ -34,31 +34,17 @@ extension RunLoop.Core {
     private func runPendingBlocks(_ mode: RunLoop.RunningMode) -> Bool {
         var handled = !waitingExecutors.isEmpty && runJobs(mode)
         guard mode.blockCount > 0 else { return handled }
-        var batch: [BlockQueue.Entry] = []
+        var batch: [PostedBlock] = []
         swap(&batch, &spareBatch)
-        takeBlocks(mode, into: &batch)
+        blocks.take(for: ModeSet([mode.own.mode, mode.common.mode]), into: &batch)
+        count(batch, by: -1)
         handled = run(&batch) || handled
         batch.removeAll(keepingCapacity: batch.capacity <= BlockQueue.keptCapacity)
         if spareBatch.capacity < batch.capacity { swap(&batch, &spareBatch) }
         return handled
     }
 
-    /// Moves the blocks that the running mode may run to `batch`, in the order of posting.
-    private func takeBlocks(_ mode: RunLoop.RunningMode, into batch: inout [BlockQueue.Entry]) {
-        let count = mode.blockCount
-        let own = mode.own.takeOwnBlocks(into: &batch)
-        let common = mode.common.takeOwnBlocks(into: &batch)
-        guard own + common < count else {
-            if own > 0, common > 0 { batch.sort { $0.sequence < $1.sequence } }
-            return
-        }
-        sharedBlocks.drain([mode.own.mode, mode.common.mode], into: &batch) { mode, count in
-            state(of: mode).blockCount -= count
-        }
-        batch.sort { $0.sequence < $1.sequence }
-    }
-
-    private func run(_ batch: inout [BlockQueue.Entry]) -> Bool {
+    private func run(_ batch: inout [PostedBlock]) -> Bool {
         var handled = false
         for index in batch.indices {
             guard let block = batch[index].body.take() else { continue }

@@ -28,10 +28,10 @@ extension RunLoop {
         private var registrations: [Inbox.Command] = []
         private var nextRegistration = 0
         private var isRegistering = false
-        /// The blocks for several modes.
-        var sharedBlocks = SharedBlocks()
+        /// The blocks from the inbox; each mode counts its own.
+        var blocks = BlockQueue()
         /// Storage that running blocks reuses; empty while a sweep uses it.
-        var spareBatch: [BlockQueue.Entry] = []
+        var spareBatch: [PostedBlock] = []
         /// The executors that have jobs to run.
         var waitingExecutors: [RunLoop.Executor] = []
         /// What ends waits; made with the first mode's poller.
@@ -142,7 +142,8 @@ extension RunLoop {
             swap(&contents, &collected)
             inbox.collect(&contents)
             // In the order of posting, before a command collects in turn.
-            for index in contents.blocks.indices { queue(&contents.blocks[index]) }
+            count(contents.blocks, by: 1)
+            blocks.append(&contents.blocks)
             for executor in contents.executors { executor.receiveJobs(in: self) }
             contents.executors.removeAll(keepingCapacity: true)
             commands.append(contentsOf: contents.commands)
@@ -155,20 +156,17 @@ extension RunLoop {
             for source in contents.signalled { source.receiveSignal(in: self) }
             contents.commands.removeAll(keepingCapacity: true)
             contents.signalled.removeAll(keepingCapacity: true)
-            contents.blocks.removeAll(keepingCapacity: contents.blocks.capacity <= BlockQueue.keptCapacity)
             swap(&contents, &collected)
         }
 
-        private func queue(_ block: inout PostedBlock) {
-            guard let body = block.body.take() else { return }
-            let entry = BlockQueue.Entry(sequence: nextSequence(), isSource: block.isSource, body: body)
-            if let mode = block.modes.single {
-                let state = state(of: mode)
-                state.blockCount += 1
-                return state.blocks.append(entry)
+        /// Adds the number of `blocks`, or subtracts it, in each of their modes.
+        func count(_ blocks: [PostedBlock], by sign: Int) {
+            var rest = blocks[...]
+            while let modes = rest.first?.modes {
+                let end = rest.firstIndex { $0.modes != modes } ?? rest.endIndex
+                for mode in modes.members { state(of: mode).blockCount += sign * (end - rest.startIndex) }
+                rest = rest[end...]
             }
-            for mode in block.modes.members { state(of: mode).blockCount += 1 }
-            sharedBlocks.append(entry, in: block.modes)
         }
 
         // MARK: The end
@@ -190,11 +188,11 @@ extension RunLoop {
                 source.end()
             }
             mainQueue = nil
-            let blocks = (states.map { $0.blocks.take() }, sharedBlocks)
+            var dropped = BlockQueue()
+            swap(&dropped, &blocks)
             self.states = []
-            sharedBlocks = SharedBlocks()
             waker = nil
-            withExtendedLifetime(blocks) {}
+            withExtendedLifetime(dropped) {}
         }
     }
 }

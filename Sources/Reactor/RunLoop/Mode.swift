@@ -113,6 +113,12 @@ struct ModeSet: Equatable {
         return others != .none && others.indices.contains(mode.index)
     }
 
+    func intersects(_ other: ModeSet) -> Bool {
+        if low & other.low != 0 { return true }
+        return others != .none && other.others != .none
+            && !others.indices.isDisjoint(with: other.others.indices)
+    }
+
     @discardableResult
     mutating func insert(_ mode: RunLoop.Mode) -> Bool {
         guard !contains(mode) else { return false }

@@ -18,9 +18,7 @@ struct ModeState {
         var isStarted = false
         /// Whether the kernel has refused to watch a descriptor of the mode.
         var needsRetry = false
-        /// The blocks for this mode alone.
-        var blocks = BlockQueue()
-        /// How many blocks a pass may run for this mode, including those for several modes, and ordered ones.
+        /// How many blocks a pass may run for this mode, including ordered ones and executors with jobs.
         var blockCount = 0
     }
 
@@ -113,17 +111,6 @@ extension ModeState {
     @inline(__always)
     private func usePoller<Result>(_ body: (Poller) -> Result) -> Result {
         unsafe Unmanaged.passUnretained(self.poller!)._withUnsafeGuaranteedRef(body)
-    }
-
-    // MARK: Blocks
-
-    /// Moves the blocks for this mode alone to the end of `batch`, and returns how many they are.
-    func takeOwnBlocks(into batch: inout [BlockQueue.Entry]) -> Int {
-        let count = self.blocks.count
-        guard count > 0 else { return 0 }
-        self.blocks.drain(into: &batch)
-        self.blockCount -= count
-        return count
     }
 }
 
