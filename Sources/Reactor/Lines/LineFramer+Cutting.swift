@@ -203,7 +203,7 @@ extension LineFramer {
             next += 1
             if !hasReturn, carriageReturn == .required { continue }
             let content = unsafe bytes.extracting(unchecked: Range(uncheckedBounds: (start, end)))
-            let line = countLine(from: start, to: end, index &+ 1, text.knowledge(from: start, to: end))
+            let line = countLine(from: start, to: end, index &+ 1, text.validation(from: start, to: end))
             start = index &+ 1
             if try body(content, line) == .enough { return .enough }
         }
@@ -212,12 +212,12 @@ extension LineFramer {
 
     @inlinable
     @inline(__always)
-    mutating func countLine(from start: Int, to end: Int, _ next: Int, _ knowledge: Knowledge) -> Line {
+    mutating func countLine(from start: Int, to end: Int, _ next: Int, _ validation: Validation) -> Line {
         progress.longestLine = max(progress.longestLine, end &- start)
         progress.lineCount &+= 1
         return Line(
             number: progress.lineCount, offset: progress.byteCount &+ start, terminatorLength: next &- end,
-            ending: .terminated, knowledge: knowledge)
+            ending: .terminated, validation: validation)
     }
 }
 

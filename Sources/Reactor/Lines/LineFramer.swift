@@ -152,34 +152,34 @@ extension LineFramer {
         public let terminatorLength: Int
         /// What followed its last byte.
         public let ending: Ending
-        @usableFromInline let knowledge: Knowledge
+        @usableFromInline let validation: Validation
 
         @inlinable
         init(
-            number: Int, offset: Int, terminatorLength: Int, ending: Ending, knowledge: Knowledge = .nothing
+            number: Int, offset: Int, terminatorLength: Int, ending: Ending, validation: Validation = .unknown
         ) {
             self.number = number
             self.offset = offset
             self.terminatorLength = terminatorLength
             self.ending = ending
-            self.knowledge = knowledge
+            self.validation = validation
         }
 
         /// Whether the bytes are known to be UTF-8 and need no check. Always false if
         /// ``LineFramer/checksUTF8`` is. Ignored when lines are compared.
-        @inlinable public var isKnownUTF8: Bool { knowledge.isUTF8 }
-    }
+        @inlinable public var isKnownUTF8: Bool { validation != .unknown }
 
-    /// What is known of a line's bytes. All values are equal, so that lines compare by their place.
-    @usableFromInline
-    enum Knowledge: Sendable, Hashable {
-        case nothing, utf8, ascii
+        /// Whether the two have the same place, and ended in the same way.
+        public static func == (left: Self, right: Self) -> Bool {
+            (left.number, left.offset, left.terminatorLength, left.ending)
+                == (right.number, right.offset, right.terminatorLength, right.ending)
+        }
 
-        @inlinable var isUTF8: Bool { if case .nothing = self { false } else { true } }
-
-        @usableFromInline static func == (left: Self, right: Self) -> Bool { true }
-
-        @usableFromInline func hash(into hasher: inout Hasher) {}
+        /// Hashes the place.
+        public func hash(into hasher: inout Hasher) {
+            hasher.combine(number)
+            hasher.combine(offset)
+        }
     }
 
     /// What follows the last byte of a delivery.

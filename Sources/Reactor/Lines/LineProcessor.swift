@@ -107,10 +107,7 @@ extension LineFramer.Line {
     /// As ``text(_:_:)``, with an error that includes the line.
     @usableFromInline
     func deliverableText(_ bytes: RawSpan, _ policy: TextPolicy) throws -> String {
-        switch knowledge {
-        case .ascii, .utf8: return unsafe String(unchecked: bytes, isKnownASCII: knowledge == .ascii)
-        case .nothing: break
-        }
+        if isKnownUTF8 { return unsafe String(unchecked: bytes, isKnownASCII: validation == .ascii) }
         do throws(InvalidText) { return try text(bytes, policy) } catch {
             throw Refusal(line: self, error: error)
         }

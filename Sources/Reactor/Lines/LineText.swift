@@ -26,13 +26,15 @@ extension LineFramer.Line {
     ///   - policy: What to do with bytes that are not UTF-8.
     /// - Throws: `InvalidText`, only if `policy` is `.report`.
     public func text(_ bytes: RawSpan, _ policy: TextPolicy = .repair) throws(InvalidText) -> String {
-        switch bytes.check() {
-        case .text(let isASCII): return unsafe String(unchecked: bytes, isKnownASCII: isASCII)
-        case .invalid where policy == .repair:
+        do throws(UTF8.ValidationError) {
+            return unsafe String(unchecked: bytes, isKnownASCII: try bytes.validate() == .ascii)
+        } catch {
+            if policy == .report {
+                throw InvalidText(number: number, offset: offset + error.byteOffsets.lowerBound)
+            }
             return bytes.withAddress { start, count in
                 unsafe String(decoding: UnsafeRawBufferPointer(start: start, count: count), as: UTF8.self)
             }
-        case .invalid(let place): throw InvalidText(number: number, offset: offset + place)
         }
     }
 }
@@ -49,13 +51,17 @@ extension String {
     }
 }
 
+/// What is known of bytes as text.
+@usableFromInline
+enum Validation: Sendable { case unknown, utf8, ascii }
+
 /// The part of a push that is known to be UTF-8.
 @usableFromInline
 struct CheckedText: Sendable {
     /// The part begins and ends at the push's first and last whole character. Initially no part.
     @usableFromInline var start = 0
     @usableFromInline var end = -1
-    @usableFromInline var isASCII = false
+    @usableFromInline var validation = Validation.unknown
 
     @inlinable init() {}
 
@@ -66,16 +72,14 @@ struct CheckedText: Sendable {
         while first < min(3, bytes.byteCount), bytes[first] & 0xC0 == 0x80 { first += 1 }
         let whole = bytes.extracting(droppingFirst: first)
         let text = whole.extracting(droppingLast: whole.cutOffCount)
-        let finding = text.checkVectors()
-        guard finding != reactor_text_unknown else { return }
-        (start, end, isASCII) = (first, first + text.byteCount, finding == reactor_text_ascii)
+        (start, end, validation) = (first, first + text.byteCount, text.validateVectors())
     }
 
     /// What is known of a line in the push.
     @inlinable
     @inline(__always)
-    func knowledge(from start: Int, to end: Int) -> LineFramer.Knowledge {
-        start >= self.start && end <= self.end ? (isASCII ? .ascii : .utf8) : .nothing
+    func validation(from start: Int, to end: Int) -> Validation {
+        start >= self.start && end <= self.end ? validation : .unknown
     }
 }
 
@@ -91,29 +95,17 @@ extension RawSpan {
     }
 
     /// Whether the bytes are whole, well-formed UTF-8 characters. True if there are none.
-    public var isValidUTF8: Bool { if case .invalid = check() { false } else { true } }
-
-    fileprivate enum Finding {
-        case text(isASCII: Bool)
-        /// Not UTF-8: the first ill-formed sequence begins at `place`.
-        case invalid(place: Int)
-    }
+    public var isValidUTF8: Bool { (try? validate()) != nil }
 
     /// The C validator is several times as fast as the standard library for text that is not only ASCII. It
     /// does not accept short spans, and does not tell where an ill-formed sequence is.
-    fileprivate func check() -> Finding {
-        switch checkVectors() {
-        case reactor_text_ascii: return .text(isASCII: true)
-        case reactor_text_utf8: return .text(isASCII: false)
-        default: break
+    fileprivate func validate() throws(UTF8.ValidationError) -> Validation {
+        let known = validateVectors()
+        if known != .unknown { return known }
+        let result = withUnits { units in
+            Result { () throws(UTF8.ValidationError) in try UTF8Span(validating: units).isKnownASCII }
         }
-        return withUnits { units in
-            do throws(UTF8.ValidationError) {
-                return .text(isASCII: try UTF8Span(validating: units).isKnownASCII)
-            } catch {
-                return .invalid(place: error.byteOffsets.lowerBound)
-            }
-        }
+        return try result.get() ? .ascii : .utf8
     }
 
     @inline(__always)
@@ -124,7 +116,11 @@ extension RawSpan {
         }
     }
 
-    fileprivate func checkVectors() -> reactor_text {
-        withAddress { unsafe reactor_check_text($0, $1) }
+    fileprivate func validateVectors() -> Validation {
+        switch withAddress({ unsafe reactor_check_text($0, $1) }) {
+        case reactor_text_ascii: .ascii
+        case reactor_text_utf8: .utf8
+        default: .unknown
+        }
     }
 }

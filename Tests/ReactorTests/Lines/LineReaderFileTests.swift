@@ -81,4 +81,15 @@ import Testing
         let bytes = Array(String(repeating: "é\nab\n\n日\n", count: 1000).utf8)
         try await Self.agree(bytes, chunkSizes: [1 << 14, 1 << 20])
     }
+
+    @Test func `a line counts and compares as any other string of its characters does`() async throws {
+        let lines = [
+            "plain text, longer than a small string", "café, café, café, longer than a small string",
+        ]
+        let bytes = Array(lines.map { $0 + "\n" }.joined().utf8)
+        let seen = try await onItsOwnThread { Self.read(InputStream(data: bytes), .report, .init()).lines }
+        #expect(seen.map(\.text.utf16.count) == lines.map(\.utf16.count))
+        #expect(seen.map(\.isKnownASCII) == [true, false])
+        #expect(seen.last?.text == lines[1].replacing("é", with: "e\u{301}"))
+    }
 }
