@@ -148,7 +148,8 @@ final class ChunkWorker: Sendable {
     }
 }
 
-/// A processor of any type. A generic worker would look up the type's metadata for each chunk.
+/// A processor of any type. In a generic worker each chunk costs some 3000 instructions more (measured with lines),
+/// because the runtime looks up the type's metadata.
 protocol AnyProcessor: AnyObject {
     func process(_ chunk: RawSpan) throws
     func finish() throws
