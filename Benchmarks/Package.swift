@@ -51,6 +51,7 @@ let package = Package(
         reactor("lines"),
         reactor("echo"),
         reactor("still"),
+        reactor("await"),
         .target(name: "Workloads", path: "Peers/Workloads", publicHeadersPath: "."),
         .executableTarget(name: "lines-readline", dependencies: ["Measuring"], swiftSettings: settings),
         // Depends only on the library, so that its start-up time is the library's.

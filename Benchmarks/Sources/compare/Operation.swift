@@ -33,6 +33,11 @@ struct Operation {
             command: { ["@ring-\($0)", "10", "1", "\($1)"] + ($0 == "reactor" ? ["streams"] : []) }
         ),
         Operation(
+            name: "await", work: "an element of `for await`: 64 bytes of a pipe",
+            peers: ["source", "delegate", "preference", "main", "reactor"], counts: (2000, 6000),
+            command: { ["@await-reactor", $0 == "reactor" ? "loop" : $0, "\($1)"] }
+        ),
+        Operation(
             name: "post", work: "a block posted from another thread", peers: timerPeers,
             counts: (5000, 15_000),
             command: { ["@cross-\($0)", "post", "\($1)"] }

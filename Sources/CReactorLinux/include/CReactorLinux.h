@@ -49,6 +49,16 @@ int reactor_main_queue_handle(void);
 /// Runs the work of the main queue. Main thread only.
 void _dispatch_main_queue_callback_4CF(void *message);
 
+// MARK: Tasks
+
+/// Calls ``reactor_open_gate(_:)`` when the current task is cancelled: at once if it has been. Ends with
+/// ``reactor_forget_cancellation(_:)`` in the same task, after which the function is not being called.
+/// Registrations end in the reverse order of their beginning, before the asynchronous function returns.
+void *reactor_open_gate_on_cancellation(void *gate);
+void reactor_forget_cancellation(void *registration);
+/// In Swift.
+void reactor_open_gate(void *gate) __attribute__((weak));
+
 // MARK: The thread's loop
 
 /// The number of the calling thread's run loop; 0 if it has none.

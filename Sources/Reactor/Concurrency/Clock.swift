@@ -58,7 +58,7 @@ extension RunLoop {
             }
             for mode in modes { loop.add(timer, forMode: mode) }
             while deadline > .now, !Task.isCancelled {
-                await gate.wait(isolation: #isolation) { gate.openFromAnywhere() }
+                await gate.wait(isolation: #isolation)
             }
             try Task.checkCancellation()
         }

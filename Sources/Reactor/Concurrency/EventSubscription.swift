@@ -1,3 +1,4 @@
+import Synchronization
 import SystemPackage
 
 /// A source of a loop and the task that consumes its events, which may be on any thread.
@@ -7,9 +8,10 @@ import SystemPackage
 /// subscription: so its handler does not retain that.
 ///
 /// Nothing here is generic: the library does not know its clients' types, and would look up their metadata
-/// with each event.
+/// with each event. The generic part is inlined into the client.
+@usableFromInline
 final class EventSubscription: Sendable {
-    let signal: EventSignal
+    @usableFromInline let signal: EventSignal
     private let loop: RunLoop
     private let source: LoopBound<Source>
 
@@ -31,20 +33,21 @@ final class EventSubscription: Sendable {
 
     deinit { end() }
 
-    /// Waits for an event; false once the source has ended.
-    func wait(isolation: isolated (any Actor)?) async throws(Errno) -> Bool {
-        while true {
-            switch try signal.check() {
-            case .event: return true
-            case .end: return false
-            case .nothing(let isDisarmed):
-                if isDisarmed { loop.onLoopThread { [source] _ in source.value.arm() } }
-            }
-            await signal.gate.wait(isolation: isolation) { end() }
-        }
+    /// Lets the source deliver an event; false if it has ended.
+    @usableFromInline
+    func prepareToWait() -> Bool {
+        if signal.isOver { return false }
+        if signal.beginWaiting() { loop.onLoopThread { [source] _ in source.value.arm() } }
+        return true
     }
 
-    /// Ends the source on the loop's thread, and then the consumer's wait.
+    /// Ends the source, and waits until it has ended.
+    @usableFromInline
+    func endAndWait(isolation: isolated (any Actor)?) async {
+        end()
+        while !signal.isOver { await signal.gate.waitIgnoringCancellation(isolation: isolation) }
+    }
+
     private func end() {
         let hasLoop = loop.onLoopThread { [source, signal] _ in
             source.value.end.take()?()
@@ -54,97 +57,85 @@ final class EventSubscription: Sendable {
     }
 }
 
-/// Whether an event waits for the consumer, or the consumer for an event.
+/// Whether the consumer waits for an event, and whether there will be one.
+@usableFromInline
 final class EventSignal: Sendable {
-    enum Status {
-        case event
-        case nothing(isDisarmed: Bool)
-        case end
+    private struct State: OptionSet {
+        var rawValue: UInt8
+
+        /// The consumer waits, or is about to.
+        static let awaited = State(rawValue: 1)
+        /// The source waits for the consumer.
+        static let disarmed = State(rawValue: 2)
+        static let over = State(rawValue: 4)
+        static let claimed = State(rawValue: 8)
     }
 
-    private struct State {
-        var hasEvent = false
-        /// Whether the consumer waits, or is about to.
-        var isAwaited = false
-        var isDisarmed = false
-        var isClaimed = false
-        var isOver = false
-        var failure: Errno?
-    }
-
-    let gate: Gate
-    private let state = Mutex(State())
+    @usableFromInline let gate: Gate
+    private let state = Atomic<UInt8>(0)
+    private let failure = Mutex<Errno?>(nil)
 
     /// - Parameter executor: That of the loop and the modes in which events are delivered.
     init(on executor: RunLoop.Executor) { gate = Gate(on: executor) }
 
-    // MARK: For the source, on the loop's thread
-
-    /// Has the consumer continue with an event, now or when it asks for one.
-    func deliver() {
-        state.withLock { $0.hasEvent = true }
-        gate.open()
+    /// Returns the flags before the change.
+    private func update(_ change: (State) -> State) -> State {
+        var seen = state.load(ordering: .relaxed)
+        while true {
+            let wanted = change(State(rawValue: seen)).rawValue
+            let (isDone, current) = state.weakCompareExchange(
+                expected: seen, desired: wanted, ordering: .acquiringAndReleasing)
+            if isDone { return State(rawValue: seen) }
+            seen = current
+        }
     }
 
-    /// Has the consumer continue with an event if it waits. If not, the source must be disarmed until it
+    // MARK: For the source, on the loop's thread
+
+    /// Has the consumer continue with the event that the source has left for it, now or when it asks.
+    func deliver() { gate.open() }
+
+    /// Calls `leave` and has the consumer continue, if it waits. If not, the source must be disarmed until it
     /// does.
-    func offer() -> Bool {
-        let isAwaited = state.withLock { state in
-            let isAwaited = state.isAwaited
-            (state.isAwaited, state.isDisarmed) = (false, !isAwaited)
-            state.hasEvent = state.hasEvent || isAwaited
-            return isAwaited
-        }
-        if isAwaited { gate.open() }
-        return isAwaited
+    func offer(_ leave: () -> Void) -> Bool {
+        let before = update { $0.contains(.awaited) ? $0.subtracting(.awaited) : $0.union(.disarmed) }
+        guard before.contains(.awaited) else { return false }
+        leave()
+        gate.open()
+        return true
     }
 
     // MARK: From any thread
 
     /// Ends the sequence, with an error if there is one.
     func finish(throwing failure: Errno? = nil) {
-        let isFirst = state.withLock { state in
-            guard !state.isOver else { return false }
-            (state.isOver, state.failure) = (true, failure)
-            return true
-        }
-        if isFirst { gate.openFromAnywhere() }
+        if let failure { self.failure.withLock { if !isOver { $0 = failure } } }
+        let before = update { $0.union(.over) }
+        if !before.contains(.over) { gate.openFromAnywhere() }
     }
+
+    var isOver: Bool { State(rawValue: state.load(ordering: .acquiring)).contains(.over) }
 
     // MARK: For the consumer
 
-    func check() throws(Errno) -> Status {
-        let isCancelled = Task.isCancelled
-        let (status, failure) = state.withLock { state -> (Status, Errno?) in
-            state.isAwaited = false
-            if state.hasEvent, !isCancelled {
-                state.hasEvent = false
-                return (.event, nil)
-            }
-            if state.isOver { return (.end, state.failure.take()) }
-            state.isAwaited = true
-            let isDisarmed = state.isDisarmed
-            state.isDisarmed = false
-            return (.nothing(isDisarmed: isDisarmed), nil)
-        }
-        if let failure { throw failure }
-        return status
+    /// Notes that the consumer waits. Returns whether the source must be armed again.
+    func beginWaiting() -> Bool {
+        update { $0.subtracting(.disarmed).union(.awaited) }.contains(.disarmed)
     }
 
-    /// Notes that there is another event beside the one that was taken.
-    func keep() { state.withLock { $0.hasEvent = true } }
+    /// The reason for the end, for the first that asks.
+    @usableFromInline
+    func takeFailure() -> Errno? { failure.withLock { $0.take() } }
 
     /// Makes the caller the only consumer, until ``unclaim()``.
     func claim() {
-        let isFree = state.withLock { state in
-            let isFree = !state.isClaimed
-            state.isClaimed = true
-            return isFree
-        }
-        require(isFree, "Two tasks iterate over the same events of a run loop: only one may at a time.")
+        let before = update { $0.union(.claimed) }
+        require(
+            !before.contains(.claimed),
+            "Two tasks iterate over the same events of a run loop: only one may at a time.")
     }
 
-    func unclaim() { state.withLock { $0.isClaimed = false } }
+    func unclaim() { _ = update { $0.subtracting(.claimed) } }
 }
 
 /// Ends a signal when the handlers that capture this are released: when their source ends, as it does with

@@ -29,34 +29,42 @@ extension RunLoop {
 
         /// Waits for one event after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            fileprivate let claim: EventClaim
-            fileprivate let take: @Sendable () -> Element?
+            @usableFromInline let claim: EventClaim
+            @usableFromInline let take: @Sendable () -> Element?
+
+            fileprivate init(claim: EventClaim, take: @escaping @Sendable () -> Element?) {
+                (self.claim, self.take) = (claim, take)
+            }
 
             /// The next event; nil once the sequence has ended.
+            @inlinable
             nonisolated(nonsending) public func next() async throws(Failure) -> Element? {
                 try await next(isolation: #isolation)
             }
 
             /// The next event; nil once the sequence has ended.
+            @inlinable @inline(__always)
             public func next(isolation actor: isolated (any Actor)?) async throws(Failure) -> Element? {
-                do throws(Errno) {
-                    while try await claim.subscription.wait(isolation: actor) {
-                        if let event = take() { return event }
-                    }
-                } catch {
-                    // A sequence that never fails has no source that does.
-                    guard let failure = error as? Failure else { return nil }
-                    throw failure
+                if let event = take(), !Task.isCancelled { return event }
+                let subscription = claim.subscription
+                while subscription.prepareToWait() {
+                    // Returns at once if the task has been cancelled.
+                    await subscription.signal.gate.wait(isolation: actor)
+                    if let event = take() { return event }
+                    if Task.isCancelled { await subscription.endAndWait(isolation: actor) }
                 }
-                return nil
+                // A sequence that never fails has no source that does.
+                if let failure = subscription.signal.takeFailure() as? Failure { throw failure }
+                return Task.isCancelled ? nil : take()
             }
         }
     }
 }
 
 /// The right to iterate, which lasts as long as the iterator.
-private final class EventClaim: Sendable {
-    let subscription: EventSubscription
+@usableFromInline
+final class EventClaim: Sendable {
+    @usableFromInline let subscription: EventSubscription
 
     init(_ subscription: EventSubscription) {
         self.subscription = subscription
@@ -139,8 +147,7 @@ extension RunLoop {
         }
         return Events(subscription) {
             store.content.withLock { numbers in
-                if numbers.count > 1 { signal.keep() }
-                return numbers.isEmpty ? nil : numbers.removeFirst()
+                numbers.isEmpty ? nil : numbers.removeFirst()
             }
         }
     }
@@ -172,8 +179,8 @@ extension RunLoop {
         let subscription = EventSubscription(on: self, signal) { [self] source in
             let finisher = Finisher(signal)
             let events = DescriptorSource(descriptor, for: interest) { events, readiness in
-                store.content.withLock { $0 = readiness }
-                if !finisher.signal.offer() { try? events.setInterest([]) }
+                let isAwaited = finisher.signal.offer { store.content.withLock { $0 = readiness } }
+                if !isAwaited { try? events.setInterest([]) }
             }
             source.end = { events.cancel() }
             source.arm = {
