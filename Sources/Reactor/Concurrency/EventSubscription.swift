@@ -48,12 +48,51 @@ final class EventSubscription: Sendable {
         while !signal.isOver { await signal.gate.waitIgnoringCancellation(isolation: isolation) }
     }
 
-    private func end() {
+    /// Ends the source on the loop's thread; false if that has ended.
+    @discardableResult
+    func end() -> Bool {
         let hasLoop = loop.onLoopThread { [source, signal] _ in
             source.value.end.take()?()
             signal.finish()
         }
         if !hasLoop { signal.finish() }
+        return hasLoop
+    }
+}
+
+extension EventSubscription {
+    /// Watches `descriptor`, once the consumer waits. `ready` leaves the event; `ended` is called when the
+    /// kernel does not watch any more, unless the loop's thread has ended before.
+    convenience init(
+        on loop: RunLoop, in modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
+        for interest: Readiness, ready: @escaping @Sendable (Readiness) -> Void = { _ in },
+        ended: @escaping @Sendable () -> Void = {}
+    ) {
+        let signal = EventSignal(on: loop.executor(in: modes), isDisarmed: true)
+        self.init(on: loop, signal) { source in
+            let finisher = Finisher(signal)
+            let events = DescriptorSource(descriptor, for: []) { events, readiness in
+                if !finisher.signal.offer({ ready(readiness) }) { try? events.setInterest([]) }
+            }
+            source.end = {
+                events.cancel()
+                ended()
+            }
+            source.arm = {
+                do throws(Errno) { try events.setInterest(interest) } catch { signal.finish(throwing: error) }
+            }
+            loop.add(events, in: modes, or: signal)
+        }
+    }
+}
+
+extension RunLoop {
+    func add(_ source: EventSource, in modes: [Mode], or signal: EventSignal) {
+        do throws(Errno) {
+            for mode in modes { try add(source, forMode: mode) }
+        } catch {
+            signal.finish(throwing: error)
+        }
     }
 }
 
@@ -72,11 +111,16 @@ final class EventSignal: Sendable {
     }
 
     @usableFromInline let gate: Gate
-    private let state = Atomic<UInt8>(0)
+    private let state: Atomic<UInt8>
     private let failure = Mutex<Errno?>(nil)
 
-    /// - Parameter executor: That of the loop and the modes in which events are delivered.
-    init(on executor: RunLoop.Executor) { gate = Gate(on: executor) }
+    /// - Parameters:
+    ///   - executor: That of the loop and the modes in which events are delivered.
+    ///   - isDisarmed: Whether the source begins when the consumer waits for the first time.
+    init(on executor: RunLoop.Executor, isDisarmed: Bool = false) {
+        gate = Gate(on: executor)
+        state = Atomic(isDisarmed ? State.disarmed.rawValue : 0)
+    }
 
     /// Returns the flags before the change.
     private func update(_ change: (State) -> State) -> State {
@@ -129,11 +173,12 @@ final class EventSignal: Sendable {
 
     /// Makes the caller the only consumer, until ``unclaim()``.
     func claim() {
-        let before = update { $0.union(.claimed) }
         require(
-            !before.contains(.claimed),
-            "Two tasks iterate over the same events of a run loop: only one may at a time.")
+            tryClaim(), "Two tasks iterate over the same events of a run loop: only one may at a time.")
     }
+
+    /// As ``claim()``, but returns false if there is another consumer.
+    func tryClaim() -> Bool { !update { $0.union(.claimed) }.contains(.claimed) }
 
     func unclaim() { _ = update { $0.subtracting(.claimed) } }
 }

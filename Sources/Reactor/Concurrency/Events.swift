@@ -175,27 +175,11 @@ extension RunLoop {
     public func readiness(
         of descriptor: FileDescriptor, for interest: Readiness, in modes: [Mode] = [.common]
     ) -> Events<Readiness, Errno> {
-        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<Readiness?>(nil))
-        let subscription = EventSubscription(on: self, signal) { [self] source in
-            let finisher = Finisher(signal)
-            let events = DescriptorSource(descriptor, for: interest) { events, readiness in
-                let isAwaited = finisher.signal.offer { store.content.withLock { $0 = readiness } }
-                if !isAwaited { try? events.setInterest([]) }
-            }
-            source.end = { events.cancel() }
-            source.arm = {
-                do throws(Errno) { try events.setInterest(interest) } catch { signal.finish(throwing: error) }
-            }
-            add(events, in: modes, or: signal)
+        let store = EventStore<Readiness?>(nil)
+        let subscription = EventSubscription(on: self, in: modes, watching: descriptor, for: interest) {
+            readiness in
+            store.content.withLock { $0 = readiness }
         }
         return Events(subscription) { store.content.withLock { $0.take() } }
-    }
-
-    private func add(_ source: EventSource, in modes: [Mode], or signal: EventSignal) {
-        do throws(Errno) {
-            for mode in modes { try add(source, forMode: mode) }
-        } catch {
-            signal.finish(throwing: error)
-        }
     }
 }

@@ -25,6 +25,8 @@ public import SystemPackage
 /// to it is released, and the end of a loop's thread closes the sockets in that loop. A socket and its loop
 /// belong to one thread; every method traps on another.
 ///
+/// A task sends and receives with ``RunLoop/datagrams(boundTo:options:in:)``.
+///
 /// See udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
 public final class DatagramSocket: EventSource {
     /// What is known of a datagram besides its bytes.
@@ -35,6 +37,14 @@ public final class DatagramSocket: EventSource {
         public let byteCount: Int
         /// Whether it is longer than that.
         public let isTruncated: Bool
+    }
+
+    /// A datagram with its bytes.
+    public struct Message: Sendable, Hashable {
+        /// The bytes, at most ``Options/datagramLimit``.
+        public let bytes: [UInt8]
+        /// What is known of it besides.
+        public let datagram: Datagram
     }
 
     /// An event other than a datagram.
@@ -248,6 +258,21 @@ public final class DatagramSocket: EventSource {
             handlers.event(self, .hasSpaceAvailable)
         }
         return isHandled
+    }
+
+    /// Receives a datagram, for a socket that is in no loop; nil if none is pending.
+    func receiveMessage() throws(Errno) -> Message? {
+        let descriptor = try openDescriptor
+        try prepareToJoin()
+        guard let batch else { return nil }
+        if batch.isEmpty, try !batch.receive(from: descriptor) { return nil }
+        var message: Message?
+        batch.takeNext { bytes, datagram in
+            var copy: [UInt8] = []
+            copy.append(bytes)
+            message = Message(bytes: copy, datagram: datagram)
+        }
+        return message
     }
 
     /// The peer's address, or the socket's own if it is not connected.

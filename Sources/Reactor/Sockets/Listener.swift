@@ -28,6 +28,8 @@ public import SystemPackage
 /// left, or the kernel no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts.
 /// Clients stay in the backlog.
 ///
+/// A task accepts with ``RunLoop/connections(at:options:in:faults:)``.
+///
 /// To serve one port on several threads, create a listener for each with ``Options/reusesPort``.
 ///
 /// See socket(7), accept4(2), tcp(7) and unix(7).

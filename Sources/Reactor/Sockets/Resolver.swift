@@ -8,6 +8,8 @@ public import SystemPackage
 /// DNS, and the other services in nsswitch.conf(5). Up to eight lookups run concurrently on queues of the
 /// resolver; further ones wait. The addresses are in the order of RFC 6724, in which to try them.
 ///
+/// A task awaits ``resolve(host:port:family:timeout:)``; a callback on a loop needs no task:
+///
 /// ```swift
 /// Resolver.resolve(host: "localhost", port: 80) { answer in
 ///     switch answer {
@@ -75,6 +77,37 @@ public enum Resolver {
     ) -> Lookup {
         let query = ResolverQuery(host: host, service: .name(service), transport: transport, family: family)
         return Lookup(query, on: .current, modes, completion: completion)
+    }
+
+    /// Resolves the addresses of `host` for the calling task, which needs no loop.
+    ///
+    /// ```swift
+    /// let addresses = try await Resolver.resolve(host: "example.org", port: 443, timeout: .seconds(5))
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - host: A name or a numeric address, which needs no thread.
+    ///   - port: The port of the addresses.
+    ///   - family: The family of the addresses; any by default.
+    ///   - timeout: How long to wait; nil for as long as getaddrinfo(3) takes.
+    /// - Returns: At least one address, in the order in which to try them.
+    /// - Throws: ``ResolverError``; its ``ResolverError/errno`` is `Errno.timedOut` after the timeout, and
+    ///   `Errno.canceled` as soon as the task is cancelled. A call of getaddrinfo(3) that has begun continues
+    ///   in the background, and its answer is discarded.
+    nonisolated(nonsending) public static func resolve(
+        host: String, port: UInt16, family: SocketAddress.Family = .unspecified, timeout: Duration? = nil
+    ) async throws(ResolverError) -> [SocketAddress] {
+        try await ResolverQuery(host: host, service: .port(port), family: family).answer(timeout: timeout)
+    }
+
+    /// Resolves the addresses of `host` and the port of `service` for the calling task, as
+    /// ``resolve(host:port:family:timeout:)``.
+    nonisolated(nonsending) public static func resolve(
+        host: String, service: String, transport: Transport = .stream,
+        family: SocketAddress.Family = .unspecified, timeout: Duration? = nil
+    ) async throws(ResolverError) -> [SocketAddress] {
+        let query = ResolverQuery(host: host, service: .name(service), transport: transport, family: family)
+        return try await query.answer(timeout: timeout)
     }
 
     /// Resolves the addresses of `host` without a loop. `completion` is called once, on another thread.

@@ -66,10 +66,70 @@ struct ResolverQuery: Sendable {
         return .success(addresses)
     }
 
-    private func failure(_ code: ResolverError.Code, _ error: Errno? = nil) -> Resolver.Answer {
+    private func failure(_ code: ResolverError.Code, _ errno: Errno? = nil) -> Resolver.Answer {
+        .failure(error(code, errno))
+    }
+
+    fileprivate func error(_ code: ResolverError.Code, _ errno: Errno? = nil) -> ResolverError {
         var subject = host
         if case .name(let name) = service { subject += ", service \(name)" }
-        return .failure(ResolverError(code, subject, errno: code == .systemError ? error : nil))
+        return ResolverError(code, subject, errno: code == .systemError ? errno : nil)
+    }
+}
+
+extension ResolverQuery {
+    /// The answer for the calling task, or an error of the system: `Errno.timedOut`, `Errno.canceled`.
+    nonisolated(nonsending) func answer(timeout: Duration?) async throws(ResolverError) -> [SocketAddress] {
+        if Task.isCancelled { throw error(.systemError, .canceled) }
+        if let answer = numericAnswer { return answer }
+        if let timeout, timeout <= .zero { throw error(.systemError, .timedOut) }
+        let outcome = AsyncAnswer()
+        let request = ResolverRequest(self) { outcome.set($0) }
+        let timer = timeout.map { timeout in
+            Task {
+                try await Task.sleep(for: timeout)
+                request.finish(.failure(error(.systemError, .timedOut)))
+            }
+        }
+        defer { timer?.cancel() }
+        ResolverQueue.shared.add(request)
+        return try await withTaskCancellationHandler {
+            await outcome.wait()
+        } onCancel: {
+            request.finish(.failure(error(.systemError, .canceled)))
+        }.get()
+    }
+}
+
+/// An answer that one task waits for.
+private final class AsyncAnswer: Sendable {
+    private enum State {
+        case pending
+        case awaited(CheckedContinuation<Resolver.Answer, Never>)
+        case known(Resolver.Answer)
+    }
+    private let state = Mutex(State.pending)
+
+    func set(_ answer: Resolver.Answer) {
+        let waiter = state.withLock { state -> CheckedContinuation<Resolver.Answer, Never>? in
+            guard case .awaited(let waiter) = state else {
+                state = .known(answer)
+                return nil
+            }
+            return waiter
+        }
+        waiter?.resume(returning: answer)
+    }
+
+    nonisolated(nonsending) func wait() async -> Resolver.Answer {
+        await withCheckedContinuation { waiter in
+            let answer = state.withLock { state -> Resolver.Answer? in
+                if case .known(let answer) = state { return answer }
+                state = .awaited(waiter)
+                return nil
+            }
+            if let answer { waiter.resume(returning: answer) }
+        }
     }
 }
 

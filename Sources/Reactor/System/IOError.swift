@@ -25,6 +25,8 @@ public struct IOError: Error, Hashable, Sendable {
         case accept
         /// Receiving datagrams at a socket's address.
         case receive
+        /// Sending a datagram.
+        case send
     }
 
     /// What was attempted.
@@ -48,7 +50,7 @@ extension IOError: CustomStringConvertible {
         let preposition =
             switch operation {
             case .open: ""
-            case .connect, .write, .bind: "to "
+            case .connect, .write, .bind, .send: "to "
             case .read: "from "
             case .listen, .accept, .receive: "at "
             }

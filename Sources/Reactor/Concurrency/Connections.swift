@@ -1,0 +1,179 @@
+public import SystemPackage
+
+extension RunLoop {
+    /// Listens at `address`, and accepts a connection each time that one is awaited.
+    ///
+    /// ```swift
+    /// let connections = try loop.connections(at: .ipv6Any(port: 7)) { print($0) }
+    /// for try await connection in connections {
+    ///     Task { await serve(connection.input, connection.output) }
+    /// }
+    /// ```
+    ///
+    /// From any thread.
+    ///
+    /// - Parameters:
+    ///   - address: As in ``Listener/init(_:options:handler:faults:)``.
+    ///   - options: Options to set before listening.
+    ///   - modes: Where the loop waits for connections: the common modes unless others are named.
+    ///   - faults: Called with the reason when accepting backs off, at most once a second.
+    /// - Returns: The connections.
+    /// - Throws: As ``Listener/init(_:options:handler:faults:)``.
+    public func connections(
+        at address: SocketAddress, options: Listener.Options = Listener.Options(),
+        in modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void
+    ) throws(IOError) -> Listener.Connections {
+        let socket = try attempt(.listen, "\(address)") { () throws(Errno) in
+            try ListeningSocket(address, options)
+        }
+        return try Listener.Connections(socket, self, modes, faults)
+    }
+
+    /// Takes ownership of a socket that listens already, as
+    /// ``Listener/init(descriptor:handler:faults:)`` does, and accepts a connection each time that one is
+    /// awaited.
+    public func connections(
+        descriptor: FileDescriptor, in modes: [Mode] = [.common],
+        faults: @escaping @Sendable (IOError) -> Void
+    ) throws(IOError) -> Listener.Connections {
+        let socket = try attempt(.listen, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
+            try ListeningSocket(descriptor)
+        }
+        return try Listener.Connections(socket, self, modes, faults)
+    }
+}
+
+extension Listener {
+    /// The connections of a listening socket, for `for await`: the asynchronous form of ``Listener``.
+    ///
+    /// A connection is accepted when a task asks for one, on the task's thread, and not before: the others
+    /// wait in the kernel's backlog. So a cancelled task takes no connection with it, and leaving the loop
+    /// loses none. While the process has no descriptor left, or the kernel no memory, accepting backs off as
+    /// a ``Listener`` does.
+    ///
+    /// One task accepts at a time; a second one ends the process with a message. The iteration ends when its
+    /// task is cancelled, when ``close()`` is called, and with the loop's thread. The socket is closed when
+    /// the last reference to this object is released.
+    public final class Connections: AsyncSequence, Sendable {
+        public typealias Element = Connection
+        public typealias Failure = IOError
+
+        /// The socket's address, as completed by the kernel: with the port that it has chosen.
+        public let localAddress: SocketAddress
+        private let acceptor: Acceptor
+        private let waits: DescriptorWaits
+        private let faults: @Sendable (IOError) -> Void
+
+        fileprivate init(
+            _ socket: consuming ListeningSocket, _ loop: RunLoop, _ modes: [RunLoop.Mode],
+            _ faults: @escaping @Sendable (IOError) -> Void
+        ) throws(IOError) {
+            let descriptor = socket.descriptor
+            do throws(Errno) { localAddress = try socket.localAddress } catch {
+                throw IOError(.listen, "descriptor \(descriptor.rawValue)", error)
+            }
+            let acceptor = Acceptor(socket)
+            (self.acceptor, self.faults) = (acceptor, faults)
+            waits = DescriptorWaits(for: .readable, of: descriptor, on: loop, in: modes) { acceptor.close() }
+        }
+
+        /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass.
+        ///
+        /// Clients in the backlog are disconnected. The file of a Unix-domain path is removed.
+        public func close() { waits.end() }
+
+        /// Accepts one connection.
+        ///
+        /// - Parameter timeout: How long to wait for one; nil for no limit.
+        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.canceled` if the task is cancelled;
+        ///   `Errno.badFileDescriptor` once the socket is closed or the loop's thread has ended; or an error of
+        ///   epoll_ctl(2).
+        /// - Precondition: No other task accepts.
+        nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws(IOError)
+            -> Connection
+        {
+            waits.subscription.signal.claim()
+            defer { waits.subscription.signal.unclaim() }
+            do throws(Errno) { return try await next(until: timeout.deadline) } catch {
+                throw IOError(.accept, "\(localAddress)", error)
+            }
+        }
+
+        nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
+            -> Connection
+        {
+            if Task.isCancelled { throw .canceled }
+            while true {
+                switch acceptor.accept() {
+                case .connection(let descriptor, let peer):
+                    let (input, output) = Stream.connection(accepted: descriptor, from: peer)
+                    return Connection(input: input, output: output, peer: peer)
+                case .lost: continue
+                case .none: try await waits.wait(until: deadline)
+                case .fault(let error): try await backOff(error, until: deadline)
+                }
+            }
+        }
+
+        nonisolated(nonsending) private func backOff(
+            _ error: Errno, until deadline: Deadline?
+        ) async throws(Errno) {
+            let (delay, isReported) = acceptor.backOff()
+            if isReported { faults(IOError(.accept, "\(localAddress)", error)) }
+            try await waits.pause(until: .now + delay, deadline: deadline)
+        }
+
+        /// Begins an iteration.
+        ///
+        /// - Precondition: No other is under way.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(connections: self, claim: EventClaim(waits.subscription))
+        }
+
+        /// Accepts one connection after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let connections: Connections
+            fileprivate let claim: EventClaim
+
+            /// The next connection; nil once the task is cancelled or the socket is closed.
+            nonisolated(nonsending) public func next() async throws(IOError) -> Connection? {
+                do throws(Errno) { return try await connections.next(until: nil) } catch {
+                    if error == .canceled || error == .badFileDescriptor { return nil }
+                    throw IOError(.accept, "\(connections.localAddress)", error)
+                }
+            }
+
+            /// The next connection; nil once the task is cancelled or the socket is closed.
+            public func next(isolation actor: isolated (any Actor)?) async throws(IOError) -> Connection? {
+                try await next()
+            }
+        }
+    }
+}
+
+/// A listening socket that any thread accepts from, one at a time.
+final class Acceptor: Sendable {
+    struct State: ~Copyable {
+        var socket: ListeningSocket?
+        var backoff = AcceptBackoff()
+    }
+
+    private let state: Mutex<State>
+
+    init(_ socket: consuming ListeningSocket) { state = Mutex(State(socket: socket)) }
+
+    /// Accepts a connection without blocking. ``ListeningSocket/Accepted/none`` if the socket is closed.
+    func accept() -> ListeningSocket.Accepted {
+        state.withLock { state in
+            guard let accepted = state.socket?.accept() else { return .none }
+            if case .connection = accepted { state.backoff.reset() }
+            return accepted
+        }
+    }
+
+    func backOff() -> (delay: Duration, isReported: Bool) {
+        state.withLock { ($0.backoff.next(), $0.backoff.reports(at: .now)) }
+    }
+
+    func close() { state.withLock { $0.socket = nil } }
+}

@@ -1,0 +1,213 @@
+import Glibc
+import SystemPackage
+
+extension RunLoop {
+    /// Opens a socket that receives what is sent to `address`, each datagram when it is awaited.
+    ///
+    /// ```swift
+    /// let datagrams = try loop.datagrams(boundTo: .ipv6Any(port: 7))
+    /// for try await message in datagrams {
+    ///     guard let sender = message.datagram.sender else { continue }
+    ///     try await datagrams.send(message.bytes, to: sender)
+    /// }
+    /// ```
+    ///
+    /// From any thread.
+    ///
+    /// - Parameters:
+    ///   - address: As in ``DatagramSocket/init(boundTo:options:receive:events:)``.
+    ///   - options: Options to set before binding.
+    ///   - modes: Where the loop waits for datagrams: the common modes unless others are named.
+    /// - Returns: The datagrams.
+    /// - Throws: As ``DatagramSocket/init(boundTo:options:receive:events:)``.
+    public func datagrams(
+        boundTo address: SocketAddress, options: DatagramSocket.Options = DatagramSocket.Options(),
+        in modes: [Mode] = [.common]
+    ) throws(IOError) -> DatagramSocket.Datagrams {
+        let socket = try DatagramSocket(boundTo: address, options: options) { _, _, _ in
+        } events: { _, _ in
+        }
+        return try DatagramSocket.Datagrams(socket, self, modes)
+    }
+
+    /// Opens a socket that sends to `peer` and receives only from there, each datagram when it is awaited.
+    ///
+    /// The parameters are those of ``DatagramSocket/init(connectedTo:boundTo:options:receive:events:)``.
+    public func datagrams(
+        connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil,
+        options: DatagramSocket.Options = DatagramSocket.Options(), in modes: [Mode] = [.common]
+    ) throws(IOError) -> DatagramSocket.Datagrams {
+        let socket = try DatagramSocket(connectedTo: peer, boundTo: address, options: options) { _, _, _ in
+        } events: { _, _ in
+        }
+        return try DatagramSocket.Datagrams(socket, self, modes)
+    }
+}
+
+extension DatagramSocket {
+    /// The datagrams of a socket, for `for await`: the asynchronous form of ``DatagramSocket``.
+    ///
+    /// Datagrams are received when a task asks for one, on the task's thread: until then they wait in the
+    /// kernel's buffer, and what does not fit is lost. Up to sixteen are received with one system call; those
+    /// that a task does not take stay for the next. Any number of tasks may send.
+    ///
+    /// One task receives at a time; a second one ends the process with a message. The iteration ends when its
+    /// task is cancelled, when ``close()`` is called, and with the loop's thread. An error that the kernel has
+    /// reported ends it too, but not the socket: iterate again. The socket is closed when the last reference
+    /// to this object is released.
+    public final class Datagrams: AsyncSequence, Sendable {
+        public typealias Element = Message
+        public typealias Failure = IOError
+
+        /// The socket's own address, as completed by the kernel.
+        public let localAddress: SocketAddress
+        private let socket: UnscheduledSocket
+        private let arrivals: DescriptorWaits
+        private let room: DescriptorWaits
+
+        fileprivate init(
+            _ socket: sending DatagramSocket, _ loop: RunLoop, _ modes: [RunLoop.Mode]
+        ) throws(IOError) {
+            let descriptor = FileDescriptor(rawValue: socket.number)
+            localAddress = try attempt(.bind, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
+                try SocketAddress.local(of: descriptor)
+            }
+            let unscheduled = UnscheduledSocket(socket)
+            self.socket = unscheduled
+            arrivals = DescriptorWaits(for: .readable, of: descriptor, on: loop, in: modes) {
+                unscheduled.close()
+            }
+            // Keeps the socket open until the loop does not watch it any more.
+            room = DescriptorWaits(for: .writable, of: descriptor, on: loop, in: modes) {
+                withExtendedLifetime(unscheduled) {}
+            }
+        }
+
+        /// Ends the iteration and closes the socket. Any thread: the loop closes it in its next pass.
+        public func close() {
+            room.end()
+            arrivals.end()
+        }
+
+        // MARK: Sending
+
+        /// Sends a datagram to `address`, and waits while there is no room for it.
+        ///
+        /// - Parameters:
+        ///   - bytes: The datagram.
+        ///   - address: The receiver; nil for the one that the socket is connected to.
+        ///   - timeout: How long to wait for room; nil for no limit.
+        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:)-([UInt8],_)``; `Errno.timedOut`
+        ///   or `Errno.canceled`, and then the datagram was not sent.
+        nonisolated(nonsending) public func send(
+            _ bytes: [UInt8], to address: SocketAddress? = nil, timeout: Duration? = nil
+        ) async throws(IOError) {
+            let deadline = timeout.deadline
+            do throws(Errno) {
+                while try !socket.send(bytes, to: address) { try await waitForRoom(until: deadline) }
+            } catch {
+                throw IOError(.send, address.map { "\($0)" } ?? "the connected address", error)
+            }
+        }
+
+        nonisolated(nonsending) private func waitForRoom(until deadline: Deadline?) async throws(Errno) {
+            let isWritable = socket.isWritable
+            guard !isWritable, room.subscription.signal.tryClaim() else {
+                // Another task waits, or it is a Unix-domain receiver that has no room, of which the kernel
+                // does not tell.
+                if let deadline, deadline <= .now { throw .timedOut }
+                do { try await Task.sleep(for: Self.retryInterval) } catch { throw .canceled }
+                return
+            }
+            defer { room.subscription.signal.unclaim() }
+            try await room.wait(until: deadline)
+        }
+
+        /// Long enough not to keep the processor busy, and short beside what a receiver needs that is full.
+        private static var retryInterval: Duration { .milliseconds(1) }
+
+        // MARK: Receiving
+
+        /// Receives one datagram.
+        ///
+        /// - Parameter timeout: How long to wait for one; nil for no limit.
+        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.canceled` if the task is cancelled;
+        ///   `Errno.badFileDescriptor` once the socket is closed or the loop's thread has ended; an error that
+        ///   the kernel has reported, such as `Errno.connectionRefused`, after which the socket goes on.
+        /// - Precondition: No other task receives.
+        nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws(IOError)
+            -> Message
+        {
+            arrivals.subscription.signal.claim()
+            defer { arrivals.subscription.signal.unclaim() }
+            do throws(Errno) { return try await next(until: timeout.deadline) } catch { throw failure(error) }
+        }
+
+        nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
+            -> Message
+        {
+            if Task.isCancelled { throw .canceled }
+            while true {
+                if let message = try socket.receive() { return message }
+                try await arrivals.wait(until: deadline)
+            }
+        }
+
+        fileprivate func failure(_ error: Errno) -> IOError { IOError(.receive, "\(localAddress)", error) }
+
+        /// Begins an iteration.
+        ///
+        /// - Precondition: No other is under way.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(datagrams: self, claim: EventClaim(arrivals.subscription))
+        }
+
+        /// Receives one datagram after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let datagrams: Datagrams
+            fileprivate let claim: EventClaim
+
+            /// The next datagram; nil once the task is cancelled or the socket is closed.
+            nonisolated(nonsending) public func next() async throws(IOError) -> Message? {
+                do throws(Errno) { return try await datagrams.next(until: nil) } catch {
+                    if error == .canceled || error == .badFileDescriptor { return nil }
+                    throw datagrams.failure(error)
+                }
+            }
+
+            /// The next datagram; nil once the task is cancelled or the socket is closed.
+            public func next(isolation actor: isolated (any Actor)?) async throws(IOError) -> Message? {
+                try await next()
+            }
+        }
+    }
+}
+
+/// A socket in no loop, which any thread uses, one at a time.
+final class UnscheduledSocket: Sendable {
+    private let socket: Mutex<DatagramSocket>
+
+    init(_ socket: sending DatagramSocket) { self.socket = Mutex(socket) }
+
+    func receive() throws(Errno) -> DatagramSocket.Message? {
+        try socket.withLock { (socket) throws(Errno) in try socket.receiveMessage() }
+    }
+
+    /// False if there is no room.
+    func send(_ bytes: [UInt8], to address: SocketAddress?) throws(Errno) -> Bool {
+        do throws(Errno) {
+            return try socket.withLock { (socket) throws(Errno) in
+                guard let address else { return try socket.send(bytes) }
+                return try socket.send(bytes, to: address)
+            }
+        } catch .resourceTemporarilyUnavailable {
+            return false
+        }
+    }
+
+    var isWritable: Bool {
+        socket.withLock { (try? SystemCall.poll($0.number, for: POLLOUT)) ?? 0 != 0 }
+    }
+
+    func close() { socket.withLock { $0.close() } }
+}

@@ -1,0 +1,215 @@
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+@Suite struct ConnectionsTests {
+    @Test(arguments: Place.allCases, [true, false])
+    func `a task accepts one connection after the other`(place: Place, isOnLoop: Bool) async throws {
+        let folder = TemporaryFolder()
+        let address = try place.address(in: folder)
+        try await withRunLoopThread(name: "accepts") { thread in
+            let loop = thread.runLoop
+            let connections = try loop.connections(at: address) { Issue.record("\($0)") }
+            let task = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
+                var count = 0
+                for try await connection in connections {
+                    #expect(loop.isCurrent == isOnLoop)
+                    #expect(connection.input.streamStatus == .notOpen)
+                    count += 1
+                    if count == 3 { break }
+                }
+                return count
+            }
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
+            #expect(try await task.value == 3)
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `a connection that is not awaited stays in the backlog`() async throws {
+        try await withRunLoopThread(name: "backlog") { thread in
+            let folder = TemporaryFolder()
+            let address = try SocketAddress(unixPath: folder.path("socket"))
+            let options = Listener.Options(backlog: 0)
+            let connections = try thread.runLoop.connections(at: address, options: options) { _ in }
+            // The kernel's queue holds one connection more than the backlog.
+            let first = try SocketPeer(connectedTo: address, isBlocking: false)
+            #expect(throws: Errno.resourceTemporarilyUnavailable) {
+                try SocketPeer(connectedTo: address, isBlocking: false)
+            }
+            _ = try await connections.accept()
+            let second = try SocketPeer(connectedTo: address, isBlocking: false)
+            withExtendedLifetime((first, second)) {}
+        }
+    }
+
+    @Test func `an iteration that is left early takes no connection with it`() async throws {
+        try await withListening { connections in
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
+            for try await _ in connections { break }
+            for try await _ in connections { break }
+            _ = try await connections.accept(timeout: .seconds(600))
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test func `accepting throws at its deadline, and goes on later`() async throws {
+        try await withListening { connections in
+            let error = await #expect(throws: IOError.self) {
+                try await connections.accept(timeout: .milliseconds(2))
+            }
+            #expect(error?.errno == .timedOut)
+            #expect(error?.operation == .accept)
+            let client = try SocketPeer(connectedTo: connections.localAddress)
+            _ = try await connections.accept(timeout: .seconds(600))
+            withExtendedLifetime(client) {}
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a task that is cancelled at any moment takes no connection with it`(isOnLoop: Bool) async throws {
+        try await withRunLoopThread(name: "cancelled") { thread in
+            let loop = thread.runLoop
+            let connections = try loop.connections(at: .ownLoopback) { Issue.record("\($0)") }
+            for round in 0..<200 {
+                let task = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
+                    do throws(IOError) {
+                        _ = try await connections.accept()
+                        return true
+                    } catch {
+                        #expect(error.errno == .canceled)
+                        return false
+                    }
+                }
+                for _ in 0..<round % 5 { await Task.yield() }
+                let client = try SocketPeer(connectedTo: connections.localAddress)
+                task.cancel()
+                if await !task.value { _ = try await connections.accept(timeout: .seconds(600)) }
+                withExtendedLifetime(client) {}
+            }
+        }
+    }
+
+    @Test func `cancelling the task ends its iteration, and the socket goes on listening`() async throws {
+        try await withListening { connections in
+            let task = Task {
+                for try await _ in connections { return false }
+                return Task.isCancelled
+            }
+            await Task.yield()
+            task.cancel()
+            #expect(try await task.value)
+            let client = try SocketPeer(connectedTo: connections.localAddress)
+            _ = try await connections.accept()
+            withExtendedLifetime(client) {}
+        }
+    }
+
+    @Test func `closing ends the iteration, and the socket listens no more`() async throws {
+        try await withListening { connections in
+            let task = Task { for try await _ in connections { Issue.record("a connection") } }
+            await Task.yield()
+            connections.close()
+            try await task.value
+            #expect(isRefused(connections.localAddress))
+            let error = await #expect(throws: IOError.self) { try await connections.accept() }
+            #expect(error?.errno == .badFileDescriptor)
+        }
+    }
+
+    @Test func `releasing the connections closes the socket`() async throws {
+        let folder = TemporaryFolder()
+        let path = folder.path("socket")
+        try await withRunLoopThread(name: "released") { thread in
+            let address = try SocketAddress(unixPath: path)
+            for try await _ in try connected(thread.runLoop.connections(at: address) { _ in }) { break }
+            try await thread.runLoop.onActor { _ in }
+            #expect(access(path, F_OK) != 0)
+        }
+    }
+
+    @Test func `the iteration ends with the loop's thread`() async throws {
+        let thread = try RunLoopThread(name: "ending")
+        let connections = try thread.runLoop.connections(at: .ownLoopback) { Issue.record("\($0)") }
+        let task = Task {
+            for try await _ in connections { return false }
+            return !Task.isCancelled
+        }
+        await Task.yield()
+        try await onItsOwnThread { thread.stop() }
+        #expect(try await task.value)
+    }
+
+    @Test func `a task waits while the loop runs in another mode`() async throws {
+        try await withRunLoopThread(name: "modes") { thread in
+            let loop = thread.runLoop
+            let connections = try loop.connections(at: .ownLoopback, in: [.custom]) { _ in }
+            let isAccepted = Shared(false)
+            let task = Task(executorPreference: loop.executor()) {
+                _ = try await connections.accept()
+                isAccepted.value = true
+            }
+            try await loop.onActor { _ in }
+            let client = try SocketPeer(connectedTo: connections.localAddress)
+            for _ in 0..<10 { try await loop.onActor { _ in } }
+            #expect(!isAccepted.value)
+            while !isAccepted.value { try await loop.onActor { _ in loop.pollOnce(.custom) } }
+            try await task.value
+            withExtendedLifetime(client) {}
+        }
+    }
+
+    @Test func `a second task that accepts traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let thread = try RunLoopThread(name: "two")
+            let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0)) { _ in }
+            await withTaskGroup { group in
+                for _ in 0..<2 { group.addTask { _ = try? await connections.accept() } }
+            }
+        }
+        #expect(result.message.contains("Two tasks iterate over the same events"))
+    }
+
+    @Test func `without descriptors accepting backs off, reports it, and loses no client`() async {
+        await #expect(processExitsWith: .success) {
+            let faults = Shared<[IOError]>([])
+            let thread = try RunLoopThread(name: "faults")
+            let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0)) { fault in
+                faults.update { $0.append(fault) }
+            }
+            let client = try SocketPeer(connectedTo: connections.localAddress)
+            var held: [CInt] = []
+            var limit = rlimit(rlim_cur: 64, rlim_max: 64)
+            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            while case let number = dup(0), number >= 0 { held.append(number) }
+            let task = Task { _ = try await connections.accept() }
+            while faults.value.isEmpty { await Task.yield() }
+            for number in held { close(number) }
+            try await task.value
+            guard faults.value.map(\.errno) == [.tooManyOpenFiles] else { exit(1) }
+            withExtendedLifetime(client) {}
+            exit(0)
+        }
+    }
+}
+
+/// Calls `body` with connections of a thread's loop.
+private func withListening(
+    _ body: nonisolated(nonsending) (Listener.Connections) async throws -> Void
+) async throws {
+    try await withRunLoopThread(name: "listening") { thread in
+        try await body(thread.runLoop.connections(at: .ownLoopback) { Issue.record("\($0)") })
+    }
+}
+
+/// `connections`, with a client.
+private func connected(_ connections: Listener.Connections) throws -> Listener.Connections {
+    _ = try SocketPeer(connectedTo: connections.localAddress)
+    return connections
+}
+
+extension RunLoop {
+    /// Polls `mode` once, in a synchronous frame of asynchronous code.
+    fileprivate func pollOnce(_ mode: Mode) { _ = poll(mode) }
+}

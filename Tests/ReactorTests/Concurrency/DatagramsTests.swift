@@ -1,0 +1,220 @@
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+@Suite struct DatagramsTests {
+    @Test(arguments: DatagramKind.allCases, [true, false])
+    func `tasks send and receive datagrams`(kind: DatagramKind, isOnLoop: Bool) async throws {
+        try await withRunLoopThread(name: "datagrams") { thread in
+            let loop = thread.runLoop
+            let server = try loop.datagrams(boundTo: kind.freshAddress())
+            let client = try loop.datagrams(
+                connectedTo: server.localAddress, boundTo: kind.freshAddress())
+            let echo = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
+                for try await message in server {
+                    #expect(loop.isCurrent == isOnLoop)
+                    if message.bytes.isEmpty { break }
+                    try await server.send(message.bytes, to: message.datagram.sender)
+                }
+            }
+            for number in 0..<20 as Range<UInt8> {
+                try await client.send([number])
+                let answer = try await client.receive()
+                #expect(answer.bytes == [number])
+                #expect(answer.datagram.sender == server.localAddress)
+            }
+            try await client.send([])
+            try await echo.value
+        }
+    }
+
+    @Test func `datagrams that a task does not take stay for the next`() async throws {
+        try await withPair { one, other in
+            for number in 0..<5 as Range<UInt8> { try await one.send([number], to: other.localAddress) }
+            for try await message in other {
+                #expect(message.bytes == [0])
+                break
+            }
+            #expect(try await other.receive().bytes == [1])
+            var bytes: [UInt8] = []
+            for try await message in other {
+                bytes += message.bytes
+                if bytes.count == 3 { break }
+            }
+            #expect(bytes == [2, 3, 4])
+        }
+    }
+
+    @Test func `receiving throws at its deadline, and goes on later`() async throws {
+        try await withPair { one, other in
+            let error = await #expect(throws: IOError.self) {
+                try await other.receive(timeout: .milliseconds(2))
+            }
+            #expect(error?.errno == .timedOut)
+            #expect(error?.operation == .receive)
+            try await one.send([7], to: other.localAddress)
+            #expect(try await other.receive(timeout: .seconds(600)).bytes == [7])
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a task that is cancelled at any moment takes no datagram with it`(isOnLoop: Bool) async throws {
+        try await withRunLoopThread(name: "cancelled") { thread in
+            let loop = thread.runLoop
+            let one = try loop.datagrams(boundTo: .ipv4Loopback(port: 0))
+            let other = try loop.datagrams(boundTo: .ipv4Loopback(port: 0))
+            for round in 0..<200 {
+                let task = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
+                    do throws(IOError) {
+                        _ = try await other.receive()
+                        return true
+                    } catch {
+                        #expect(error.errno == .canceled)
+                        return false
+                    }
+                }
+                for _ in 0..<round % 5 { await Task.yield() }
+                try await one.send([1], to: other.localAddress)
+                task.cancel()
+                if await !task.value { _ = try await other.receive(timeout: .seconds(600)) }
+            }
+        }
+    }
+
+    @Test func `an error of the kernel ends the iteration, and not the socket`() async throws {
+        try await withRunLoopThread(name: "refused") { thread in
+            let server = try thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0))
+            let address = server.localAddress
+            let client = try thread.runLoop.datagrams(connectedTo: address)
+            server.close()
+            try await thread.runLoop.onActor { _ in }
+            #expect(await isRefused(client))
+            let again = try thread.runLoop.datagrams(boundTo: address)
+            try await again.send([1], to: client.localAddress)
+            #expect(try await client.receive().bytes == [1])
+        }
+    }
+
+    @Test func `sending waits for room, until its deadline`() async throws {
+        try await withRunLoopThread(name: "full") { thread in
+            let loop = thread.runLoop
+            let receiver = try loop.datagrams(boundTo: DatagramKind.abstract.freshAddress())
+            let sender = try loop.datagrams(connectedTo: receiver.localAddress)
+            var count = 0
+            let error = await #expect(throws: IOError.self) {
+                while true {
+                    try await sender.send([UInt8](repeating: 0, count: 1000), timeout: .milliseconds(2))
+                    count += 1
+                }
+            }
+            #expect(error?.errno == .timedOut)
+            #expect(error?.operation == .send)
+            // Each of them arrives, and so do those that wait now.
+            let sent = count
+            let more = Task {
+                for _ in 0..<sent { try await sender.send([1], timeout: .seconds(600)) }
+            }
+            for _ in 0..<2 * sent { _ = try await receiver.receive(timeout: .seconds(600)) }
+            try await more.value
+        }
+    }
+
+    @Test func `a task that waits for room is cancelled, and its datagram not sent`() async throws {
+        try await withRunLoopThread(name: "full") { thread in
+            let loop = thread.runLoop
+            let receiver = try loop.datagrams(boundTo: DatagramKind.abstract.freshAddress())
+            let sender = try loop.datagrams(connectedTo: receiver.localAddress)
+            let count = Shared(0)
+            let task = Task {
+                do throws(IOError) {
+                    while true {
+                        try await sender.send([0])
+                        count.update { $0 += 1 }
+                    }
+                } catch {
+                    return error.errno
+                }
+            }
+            await yieldUntil { count.value > 5 }
+            task.cancel()
+            #expect(await task.value == .canceled)
+            try await sender.send([1], timeout: .zero, afterReceiving: count.value, at: receiver)
+        }
+    }
+
+    @Test func `closing ends the iteration, and releases the address`() async throws {
+        try await withRunLoopThread(name: "closed") { thread in
+            let datagrams = try thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0))
+            let task = Task { for try await _ in datagrams { Issue.record("a datagram") } }
+            await Task.yield()
+            datagrams.close()
+            try await task.value
+            _ = try thread.runLoop.datagrams(boundTo: datagrams.localAddress)
+        }
+    }
+
+    @Test func `releasing the datagrams closes the socket`() async throws {
+        try await withRunLoopThread(name: "released") { thread in
+            let address = try SocketAddress(unixPath: freshPath())
+            _ = try thread.runLoop.datagrams(boundTo: address)
+            try await thread.runLoop.onActor { _ in }
+            #expect(!exists(try #require(address.unixPath)))
+        }
+    }
+
+    @Test func `the iteration ends with the loop's thread`() async throws {
+        let thread = try RunLoopThread(name: "ending")
+        let datagrams = try thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0))
+        let task = Task {
+            for try await _ in datagrams { return false }
+            return !Task.isCancelled
+        }
+        await Task.yield()
+        try await onItsOwnThread { thread.stop() }
+        #expect(try await task.value)
+    }
+
+    @Test func `a second task that receives traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let thread = try RunLoopThread(name: "two")
+            let datagrams = try thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0))
+            await withTaskGroup { group in
+                for _ in 0..<2 { group.addTask { _ = try? await datagrams.receive() } }
+            }
+        }
+        #expect(result.message.contains("Two tasks iterate over the same events"))
+    }
+}
+
+/// Calls `body` with two sockets of a thread's loop.
+private func withPair(
+    _ body: nonisolated(nonsending) (DatagramSocket.Datagrams, DatagramSocket.Datagrams) async throws -> Void
+) async throws {
+    try await withRunLoopThread(name: "pair") { thread in
+        let one = try thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0))
+        try await body(one, thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0)))
+    }
+}
+
+/// Sends a datagram, and returns whether the kernel reports that no socket receives it.
+private func isRefused(_ client: DatagramSocket.Datagrams) async -> Bool {
+    do throws(IOError) {
+        try await client.send([0])
+        for try await _ in client {}
+        return false
+    } catch {
+        return error.errno == .connectionRefused
+    }
+}
+
+extension DatagramSocket.Datagrams {
+    /// Sends `bytes` once the receiver has taken exactly `count` datagrams, and checks that they come next.
+    fileprivate func send(
+        _ bytes: [UInt8], timeout: Duration, afterReceiving count: Int, at receiver: DatagramSocket.Datagrams
+    ) async throws {
+        for _ in 0..<count { #expect(try await receiver.receive().bytes == [0]) }
+        try await send(bytes, timeout: timeout)
+        #expect(try await receiver.receive().bytes == bytes)
+    }
+}
