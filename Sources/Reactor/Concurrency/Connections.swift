@@ -55,7 +55,9 @@ extension Listener {
     /// task is cancelled, when ``close()`` is called, and with the loop's thread. The socket is closed when
     /// the last reference to this object is released.
     public final class Connections: AsyncSequence, Sendable {
+        /// An accepted connection.
         public typealias Element = Connection
+        /// Why no connection can be accepted.
         public typealias Failure = IOError
 
         /// The socket's address, as completed by the kernel: with the port that it has chosen.

@@ -56,7 +56,9 @@ extension DatagramSocket {
     /// reported ends it too, but not the socket: iterate again. The socket is closed when the last reference
     /// to this object is released.
     public final class Datagrams: AsyncSequence, Sendable {
+        /// A datagram with its bytes.
         public typealias Element = Message
+        /// What the kernel has reported.
         public typealias Failure = IOError
 
         /// The socket's own address, as completed by the kernel.
