@@ -8,14 +8,14 @@ let settings: [SwiftSetting] = [
 ]
 
 /// The program WORKLOAD-reactor, which does a workload with this library.
-func reactor(_ workload: String) -> Target {
+func reactor(_ workload: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .executableTarget(
         name: "\(workload)-reactor",
         dependencies: [
             "Measuring",
             .product(name: "Reactor", package: "swift-reactor"),
             .product(name: "SystemPackage", package: "swift-system"),
-        ],
+        ] + dependencies,
         swiftSettings: settings
     )
 }
@@ -25,7 +25,7 @@ func programs(of peer: String, _ workloads: [String]) -> [Target] {
     workloads.map { workload in
         .executableTarget(
             name: "\(workload)-\(peer)",
-            dependencies: ["Workloads"],
+            dependencies: [workload == "tasks" ? "TaskWorkloads" : "Workloads"],
             path: "Peers/\(peer)",
             exclude: workloads.filter { $0 != workload }.map { "\($0).swift" },
             sources: ["\(workload).swift"],
@@ -36,7 +36,10 @@ func programs(of peer: String, _ workloads: [String]) -> [Target] {
 
 let package = Package(
     name: "Benchmarks",
-    products: [.library(name: "Workloads", targets: ["Workloads"])],
+    products: [
+        .library(name: "Workloads", targets: ["Workloads"]),
+        .library(name: "TaskWorkloads", targets: ["TaskWorkloads"]),
+    ],
     dependencies: [
         .package(name: "swift-reactor", path: ".."),
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
@@ -52,6 +55,8 @@ let package = Package(
         reactor("echo"),
         reactor("still"),
         reactor("await"),
+        reactor("tasks", ["TaskWorkloads"]),
+        .target(name: "TaskWorkloads", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "Workloads", path: "Peers/Workloads", publicHeadersPath: "."),
         .executableTarget(name: "lines-readline", dependencies: ["Measuring"], swiftSettings: settings),
         // Depends only on the library, so that its start-up time is the library's.
@@ -60,7 +65,7 @@ let package = Package(
             dependencies: [.product(name: "Reactor", package: "swift-reactor")],
             swiftSettings: settings
         ),
-    ] + programs(of: "dispatch", ["timers", "ring", "cross", "echo", "idle", "lines"])
+    ] + programs(of: "dispatch", ["timers", "ring", "cross", "echo", "idle", "lines", "tasks"])
         + programs(of: "foundation", ["timers", "cross", "idle", "lines", "modes"]),
     swiftLanguageModes: [.v6]
 )

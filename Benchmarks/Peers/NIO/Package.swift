@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-let workloads = ["timers", "ring", "cross", "echo", "idle", "lines"]
+let workloads = ["timers", "ring", "cross", "echo", "idle", "lines", "tasks"]
 
 /// The programs WORKLOAD-nio. A separate package, because SwiftNIO takes minutes to build.
 let package = Package(
@@ -18,6 +18,7 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "_NIOFileSystem", package: "swift-nio"),
                 .product(name: "Workloads", package: "Benchmarks"),
+                .product(name: "TaskWorkloads", package: "Benchmarks"),
             ],
             path: ".",
             exclude: workloads.filter { $0 != workload }.map { "\($0).swift" },

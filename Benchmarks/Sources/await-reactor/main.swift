@@ -26,7 +26,7 @@ case "pool":
     Task.detached { await pipe.consume(on: thread.runLoop) }
     while true { sleep(1000) }
 case "preference":
-    let task = Task.detached(executorPreference: RunLoop.main.executor()) { await pipe.consume(on: .main) }
+    Task.detached(executorPreference: RunLoop.main.executor()) { await pipe.consume(on: .main) }
     runMainLoop()
 default:
     let consumer = Consumer(on: .main)

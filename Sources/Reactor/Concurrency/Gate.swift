@@ -69,6 +69,18 @@ final actor Gate: SerialExecutor {
         unsafe reactor_forget_cancellation(registration)
     }
 
+    /// As ``wait(isolation:)``, but the task's cancellation calls `onCancel`, which is to open the gate.
+    ///
+    /// The closure captures the isolation, which it then has: without that the task would go by way of the
+    /// generic executor.
+    func wait(isolation: isolated (any Actor)?, onCancel: @Sendable () -> Void) async {
+        await withTaskCancellationHandler(
+            operation: {
+                _ = isolation
+                await waitIgnoringCancellation(isolation: isolation)
+            }, onCancel: onCancel, isolation: isolation)
+    }
+
     /// As ``wait(isolation:)``, though the task has been cancelled.
     func waitIgnoringCancellation(isolation: isolated (any Actor)?) async {
         guard !passIfOpen() else { return }
