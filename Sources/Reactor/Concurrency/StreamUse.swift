@@ -139,7 +139,7 @@ final class StreamUse {
 extension RunLoop {
     /// The loop and the executor that the calling task belongs to; if none, `loop` in its common modes, or the
     /// library's own thread.
-    fileprivate static func place(
+    static func place(
         of isolation: (any Actor)?, orOn loop: RunLoop?
     ) throws(Errno) -> (RunLoop, Executor) {
         if let isolation, isolation === MainActor.shared, main.isCurrent { return (main, main.executor()) }
