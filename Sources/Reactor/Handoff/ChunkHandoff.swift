@@ -23,7 +23,8 @@ import SystemPackage
 /// RunLoop.current.run(in: .default)
 /// ```
 ///
-/// The hand-off owns the stream: it opens it, is its delegate, and closes it at the end.
+/// The hand-off owns the stream: it opens it, is its delegate, and closes it at the end. A task waits for the
+/// result of ``InputStream/handOff(to:on:limits:)``.
 public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// The report that the completion of ``start(inModes:progress:completion:)`` receives.
     public typealias Report = HandoffReport<Processor.Output>

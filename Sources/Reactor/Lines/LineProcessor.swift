@@ -107,9 +107,16 @@ extension LineFramer.Line {
     /// As ``text(_:_:)``, with an error that includes the line.
     @usableFromInline
     func deliverableText(_ bytes: RawSpan, _ policy: TextPolicy) throws -> String {
-        if isKnownUTF8 { return unsafe String(unchecked: bytes, isKnownASCII: validation == .ascii) }
-        do throws(InvalidText) { return try text(bytes, policy) } catch {
+        do throws(InvalidText) { return try checkedText(bytes, policy) } catch {
             throw Refusal(line: self, error: error)
         }
+    }
+
+    /// As ``text(_:_:)``, for the bytes that the framer has delivered with this value: what it knows of them
+    /// is not checked again.
+    @inline(__always)
+    func checkedText(_ bytes: RawSpan, _ policy: TextPolicy) throws(InvalidText) -> String {
+        if isKnownUTF8 { return unsafe String(unchecked: bytes, isKnownASCII: validation == .ascii) }
+        return try text(bytes, policy)
     }
 }

@@ -18,7 +18,8 @@ public import SystemPackage
 /// RunLoop.current.run(in: .default)
 /// ```
 ///
-/// ``Options`` bound the memory, whatever the file's size and however slow the closure.
+/// ``Options`` bound the memory, whatever the file's size and however slow the closure. A task that wants the
+/// lines themselves iterates over ``InputStream/lines``.
 public final class LineReader<Value: Sendable>: Sendable {
     /// How lines are cut, and how many bytes are in flight.
     public struct Options: Sendable {

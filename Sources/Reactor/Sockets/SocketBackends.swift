@@ -38,21 +38,26 @@ final class SocketInput: InputBackend {
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
-            if connection.isRefused { throw .protocolNotSupported }
-            let count: Int?
-            do throws(Errno) { count = try connection.receive(into: &buffer) } catch {
-                connection.fail(error, on: .input)
-                throw connection.fault ?? error
-            }
-            if let count, count > 0 {
-                connection.noteActivity()
-                if connection.faultForReading != nil, !holder.hasUnreadBytes { connection.notify(.input) }
-                return Transfer(count: count)
-            }
-            if let fault = connection.fault { throw fault }
-            if count == 0 { return Transfer(count: 0, isAtEnd: true) }
+            if let transfer = try readIfReady(into: &buffer) { return transfer }
             try connection.wait(for: CInt(POLLIN), .input)
         }
+    }
+
+    @inline(__always)
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+        if connection.isRefused { throw .protocolNotSupported }
+        let count: Int?
+        do throws(Errno) { count = try connection.receive(into: &buffer) } catch {
+            connection.fail(error, on: .input)
+            throw connection.fault ?? error
+        }
+        if let count, count > 0 {
+            connection.noteActivity()
+            if connection.faultForReading != nil, !holder.hasUnreadBytes { connection.notify(.input) }
+            return Transfer(count: count)
+        }
+        if let fault = connection.fault { throw fault }
+        return count == 0 ? Transfer(count: 0, isAtEnd: true) : nil
     }
 
     func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }

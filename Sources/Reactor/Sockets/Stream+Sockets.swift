@@ -11,6 +11,8 @@ extension Stream {
     /// otherwise with an ``IOError``: that of the last address if none answers, or `Errno.timedOut` after the
     /// ``connectTimeout``.
     ///
+    /// In a task, ``connect(toHost:port:timeout:)`` waits until the streams are open.
+    ///
     /// The connection ends when both streams are closed; ``OutputStream/shutDown()`` ends one direction. A
     /// fault that one stream finds is also a fault of the other, which may read the bytes that arrived
     /// before.

@@ -2,8 +2,10 @@ import SystemPackage
 
 /// A first-in, first-out queue of bytes. Pure.
 struct ByteQueue {
-    private var bytes: [UInt8] = []
+    private var bytes: [UInt8]
     private var start = 0
+
+    init(_ bytes: [UInt8] = []) { self.bytes = bytes }
 
     var count: Int { bytes.count - start }
 

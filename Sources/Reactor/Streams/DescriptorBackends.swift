@@ -44,6 +44,16 @@ final class DescriptorInput: InputBackend {
         }
     }
 
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+        guard canTry.load(ordering: .relaxed) || isReady() else { return nil }
+        if let transfer = try holder.use({ (number) throws(Errno) in try attempt(number, &buffer) }) {
+            return transfer
+        }
+        // The kernel has just refused to try.
+        guard !canTry.load(ordering: .relaxed), isReady() else { return nil }
+        return try holder.use { (number) throws(Errno) in try attempt(number, &buffer) }
+    }
+
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
     private func attempt(
         _ number: CInt, _ buffer: inout MutableRawSpan

@@ -2,7 +2,8 @@ public import SystemPackage
 
 /// A stream of bytes to read: from a file, a descriptor, memory, or the output half of a bound pair.
 ///
-/// An open stream on a run loop delivers ``Stream/Event/hasBytesAvailable`` to its delegate, which reads.
+/// An open stream on a run loop delivers ``Stream/Event/hasBytesAvailable`` to its delegate, which reads. A
+/// task reads without a delegate: ``chunks``, ``lines``, ``bytes``, or ``read(exactly:timeout:)`` and its like.
 /// Regular files, and devices that epoll(7) refuses, are read ahead on a Dispatch queue, so that a slow disk
 /// does not block the loop's thread.
 ///
@@ -66,6 +67,8 @@ open class InputStream: Stream {
 
     /// Copies up to `len` bytes to `buffer`, waiting for the first one.
     ///
+    /// In a task, ``read(into:timeout:)`` waits without blocking the thread.
+    ///
     /// - Returns: The number of bytes; 0 at the end (or if `len` is not positive), -1 if the stream is not
     ///   open or has failed.
     @discardableResult
@@ -94,6 +97,8 @@ open class InputStream: Stream {
 
 extension InputStream {
     /// Reads up to `count` bytes, waiting for the first one.
+    ///
+    /// In a task, ``readChunk(upTo:timeout:)`` waits without blocking the thread; see also ``chunks``.
     ///
     /// - Returns: The bytes; none at the end, and none if the stream is not open or has failed: see
     ///   ``Stream/streamStatus``.

@@ -75,6 +75,24 @@ extension KernelOutput {
         }
     }
 
+    func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer {
+        let buffer = buffer
+        if let fault { throw fault }
+        try buffer?.checkOpen()
+        var count = buffer?.isEmpty ?? true ? try send(bytes) : 0
+        guard count < bytes.byteCount else { return Transfer(count: count) }
+        guard let buffer, buffer.isInUse else { return Transfer(count: count, room: .full) }
+        count += try buffer.accept(bytes.extracting(droppingFirst: count), for: target)
+        if count == bytes.byteCount { return Transfer(count: count) }
+        return Transfer(count: count, room: buffer.isEmpty ? .full : .awaited)
+    }
+
+    var isFlushed: Bool { buffer?.isEmpty ?? true }
+
+    func whenFlushed(_ callback: Callback) {
+        if let buffer { buffer.whenFlushed(callback) } else { callback() }
+    }
+
     func flush(until deadline: Deadline) throws(Errno) {
         try buffer?.flush(until: deadline)
         if let fault { throw fault }

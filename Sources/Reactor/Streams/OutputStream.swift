@@ -86,6 +86,7 @@ open class OutputStream: Stream {
     /// Ends the output of a socket, while reading goes on: shutdown(2) with `SHUT_WR`.
     ///
     /// Bytes that were written before arrive first. The stream is then at its end; further writes return 0.
+    /// In a task, ``finishWriting(timeout:)`` waits for the bytes first.
     /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one
     ///   that is not open, or ``Stream/streamError`` if the stream has failed.
     public func shutDown() throws { try throwingStreamError(engine.shutDown) }
@@ -111,7 +112,8 @@ open class OutputStream: Stream {
     /// Waits until the kernel has taken all accepted bytes: those in a write buffer, and those of a file,
     /// which are written in the background while the stream is on a run loop.
     ///
-    /// Only an open stream can be flushed; ``Stream/close()`` needs no flush before it.
+    /// Only an open stream can be flushed; ``Stream/close()`` needs no flush before it. In a task,
+    /// ``waitUntilSent(timeout:)`` waits without blocking the thread.
     /// - Throws: `Errno.timedOut` if the kernel has not taken the bytes by `deadline`,
     ///   `Errno.badFileDescriptor` if the stream is not open, or ``Stream/streamError`` if it has failed.
     public func flush(until deadline: Deadline = .distantFuture) throws {
@@ -158,7 +160,8 @@ extension OutputStream {
     /// Writes all of `bytes`, waiting for room as often as necessary: a peer that does not read stops the
     /// thread, and with it the thread's loop. On a run loop a file, and a stream with a ``writeBufferSize``, does
     /// not wait once it is open, and accepts as many as there is room for. Before ``Stream/Event/openCompleted``
-    /// a write waits for the connection.
+    /// a write waits for the connection. In a task, ``writeAll(_:timeout:)-([UInt8],_)`` waits without blocking
+    /// the thread.
     ///
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
     /// - Precondition: ``Stream/open()`` was called, unless the stream is a subclass.

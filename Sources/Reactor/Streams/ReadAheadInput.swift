@@ -51,6 +51,9 @@ final class ReadAheadInput: InputBackend {
     /// Claims `count` bytes that have been read.
     func claim(_ count: Int) { state.withLock { $0.unclaimed? -= count } }
 
+    /// Counts `count` bytes that have been read as not taken, for the offset that ``close()`` leaves.
+    func unclaim(_ count: Int) { state.withLock { $0.unclaimed = ($0.unclaimed ?? 0) + count } }
+
     /// How many bytes are left to read, as far as is known.
     var expectedByteCount: Int? {
         guard isSeekable, let status = try? holder.status() else { return nil }

@@ -52,6 +52,8 @@ protocol StreamBackend: AnyObject, Sendable {
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
     /// Waits for at least one byte, then copies the bytes that are there and fit.
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
+    /// As ``read(into:)``, but nil where that would wait.
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
     /// The remaining bytes, which then count as read, if they are in memory.
     func takeBuffer() -> UnsafeRawBufferPointer?
 
@@ -62,10 +64,16 @@ protocol StreamBackend: AnyObject, Sendable {
     /// - Parameter isScheduled: Whether the caller may be a loop's thread, which must not wait for a slow
     ///   disk or a full write buffer.
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer
+    /// As ``write(_:isScheduled:)``, but accepts nothing where that would wait.
+    func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer
     /// Checks for room. If there is none, the kernel or the backend reports when there is.
     func checkRoom() throws(Errno) -> Room
     /// Waits until the kernel has taken all accepted bytes.
     func flush(until deadline: Deadline) throws(Errno)
+    /// Whether the kernel has taken all accepted bytes.
+    var isFlushed: Bool { get }
+    /// Calls `callback`, on any thread, when the kernel has taken all accepted bytes or the output has failed.
+    func whenFlushed(_ callback: Callback)
     /// Ends the output; the peer reads the end.
     func shutDown() throws(Errno)
 }
@@ -132,13 +140,21 @@ extension StreamBackend {
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+        isReadyOnLoop() ? try read(into: &buffer) : nil
+    }
     func takeBuffer() -> UnsafeRawBufferPointer? { nil }
 
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
+    func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer {
+        isReadyOnLoop() ? try write(bytes, isScheduled: true) : Transfer(count: 0, room: .awaited)
+    }
     func checkRoom() throws(Errno) -> Room { isReady() ? .found : .full }
     func flush(until deadline: Deadline) throws(Errno) {}
+    var isFlushed: Bool { true }
+    func whenFlushed(_ callback: Callback) { callback() }
     func shutDown() throws(Errno) { throw .notSocket }
 }
 

@@ -166,8 +166,9 @@ extension StreamEngine {
         }
     }
 
+    /// Ends what delivers the events in the place of loops that the client has chosen.
     func leaveQueue() {
-        if state.withLock({ $0.queue != nil }) { leaveLoops() }
+        if state.withLock({ $0.queue != nil || $0.isScheduledForTask }) { leaveLoops() }
     }
 
     /// Puts a callback on the queue. The callback itself finds out whether it is still wanted, and what to

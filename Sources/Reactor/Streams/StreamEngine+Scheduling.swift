@@ -82,6 +82,7 @@ extension StreamEngine {
     func leaveLoops() {
         let (left, handoff) = state.withLock { state in
             state.queue = nil
+            state.isScheduledForTask = false
             return (state.machine.unscheduleEverywhere(), state.handoff)
         }
         for entry in left { entry.attachment?.end() }
@@ -89,7 +90,11 @@ extension StreamEngine {
     }
 
     fileprivate func loopEnded(_ loop: RunLoop) {
-        _ = state.withLock { $0.machine.loopEnded(loop.identity) }
+        let awaiter = state.withLock { state in
+            _ = state.machine.loopEnded(loop.identity)
+            return state.awaiter
+        }
+        awaiter?.streamChanged()
     }
 }
 

@@ -15,6 +15,10 @@ final class StreamEngine: Sendable {
         var queue: StreamQueue?
         /// The hand-off that owns the stream, until the stream is closed.
         var handoff: HandoffOwner?
+        /// Stands for the tasks that use the stream, in the place of a delegate.
+        var awaiter: (any StreamAwaiter)?
+        /// Whether the stream is on its loop only because a task has used it on no loop.
+        var isScheduledForTask = false
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
     }
@@ -53,13 +57,17 @@ final class StreamEngine: Sendable {
     var delegate: (any StreamDelegate)? {
         get {
             var delegate: (any StreamDelegate)?
-            state.withLock { _ in delegate = unsafe givenDelegate }
+            state.withLock { state in
+                let given = unsafe givenDelegate
+                delegate = given === state.awaiter ? nil : given
+            }
             return delegate
         }
         set {
             // Released after unlocking: this may be the last reference, and its deinitializer is the client's
             // code.
             var former: (any StreamDelegate)?
+            guard replacesAwaiter(newValue) else { return }
             let (mustRefresh, handoff) = state.withLock { state in
                 former = unsafe givenDelegate
                 unsafe givenDelegate = newValue
@@ -70,6 +78,21 @@ final class StreamEngine: Sendable {
             if mustRefresh { refresh() }
             handoff?.streamChanged()
         }
+    }
+
+    /// Makes room for a delegate in the place of the one that stands for tasks. False if there is none to set.
+    private func replacesAwaiter(_ delegate: (any StreamDelegate)?) -> Bool {
+        guard let awaiter = state.withLock({ $0.awaiter }), awaiter !== delegate else { return true }
+        guard delegate != nil else { return false }
+        precondition(
+            !awaiter.isInUse,
+            "A stream cannot get a delegate while a task uses it: cancel the task, or wait for it, first.")
+        let isScheduledForTask = state.withLock { state in
+            state.awaiter = nil
+            return state.isScheduledForTask
+        }
+        if isScheduledForTask { leaveLoops() }
+        return true
     }
 
     /// The stream, and its delegate unless the stream has to be asked for it.
@@ -149,13 +172,14 @@ extension StreamEngine {
 
     func close() {
         guard process.isCurrent else { return closeDescriptor() }
-        let (isClosed, handoff) = state.withLock { state in
-            state.machine.close() ? (true, state.handoff.take()) : (false, nil)
+        let (isClosed, handoff, awaiter) = state.withLock { state in
+            state.machine.close() ? (true, state.handoff.take(), state.awaiter) : (false, nil, nil)
         }
         guard isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
         handoff?.streamChanged()
+        awaiter?.streamChanged()
     }
 
     /// Closes a stream of the parent in a child of fork(2): its descriptor, and nothing else.

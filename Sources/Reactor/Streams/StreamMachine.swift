@@ -195,6 +195,46 @@ struct StreamMachine {
         if readinessSource == .kernelWhenFull, room == .assumed { insertTransfer() }
     }
 
+    /// A read has found nothing: the transfer event was premature, and the next one is delivered again.
+    mutating func acknowledge() { isUnacknowledged = false }
+
+    // MARK: Putting bytes back
+
+    /// How a stream had ended before bytes were put back.
+    enum Ending {
+        case none, atEnd
+        case failed(any Error)
+
+        var isAtEnd: Bool { if case .atEnd = self { true } else { false } }
+    }
+
+    /// Opens a stream again that has ended, because there are bytes to read before its end. Nil if it is not
+    /// open and has not ended.
+    mutating func reopen() -> Ending? {
+        switch status {
+        case .open, .reading, .writing: return Ending.none
+        case .atEnd:
+            status = .open
+            pendingBits &= ~UInt8(Stream.Event.endEncountered.rawValue)
+            return .atEnd
+        case .error where !isClosed:
+            defer { (status, error) = (.open, nil) }
+            pendingBits &= ~UInt8(Stream.Event.errorOccurred.rawValue)
+            return error.map { .failed($0) } ?? Ending.none
+        default: return nil
+        }
+    }
+
+    /// Bytes were put back. The kernel does not report them.
+    mutating func putBack() {
+        readinessSource = .backend
+        isUnacknowledged = false
+        insertTransfer()
+    }
+
+    /// The bytes that were put back have been read.
+    mutating func endPutBack(_ readinessSource: ReadinessSource) { self.readinessSource = readinessSource }
+
     // MARK: Readiness
 
     /// The kernel reports that bytes can be moved, and does so in every pass until they have been. Ending the

@@ -128,6 +128,12 @@ final class WriteBehindOutput: OutputBackend {
         guard isDone else { throw .timedOut }
     }
 
+    var isFlushed: Bool { isInherited || !state.withLock { $0.isWriting } }
+
+    func whenFlushed(_ callback: Callback) {
+        DispatchWorkers.run { [writer] in writer.notify(queue: .global()) { callback() } }
+    }
+
     private func nextBatch() -> [UInt8]? {
         state.withLock { state in
             guard !state.waiting.isEmpty, state.fault == nil else {

@@ -50,6 +50,8 @@ final class WriteBuffer: Sendable {
         /// How long the peer may take no byte, once the stream is closed.
         var stallTimeout: Duration?
         let process = ProcessIdentity.current
+        /// Called when the queue is empty, or the sending has failed.
+        var flushCallbacks: [Callback] = []
     }
 
     fileprivate let state: Mutex<State>
@@ -103,6 +105,25 @@ final class WriteBuffer: Sendable {
         let isDone = wait(until: deadline) { $0.queue.count == 0 || $0.fault != nil }
         if let fault { throw fault }
         guard isDone else { throw .timedOut }
+    }
+
+    /// Calls `callback` when the kernel has taken every byte, or the sending has failed.
+    func whenFlushed(_ callback: Callback) {
+        let isDone = state.withLock { state in
+            let isDone = state.queue.count == 0 || state.fault != nil
+            if !isDone { state.flushCallbacks.append(callback) }
+            return isDone
+        }
+        if isDone { callback() }
+    }
+
+    fileprivate func callFlushCallbacks() {
+        let callbacks = state.withLock { state in
+            guard state.queue.count == 0 || state.fault != nil else { return [Callback]() }
+            defer { state.flushCallbacks = [] }
+            return state.flushCallbacks
+        }
+        for callback in callbacks { callback() }
     }
 
     private func wait(until deadline: Deadline, _ condition: (State) -> Bool) -> Bool {
@@ -171,6 +192,7 @@ final class WriteBuffer: Sendable {
         isDrained.store(true, ordering: .releasing)
         changed.broadcast()
         if hasLost { engine.noteLostBytes(error) }
+        callFlushCallbacks()
         sender?.perform { $0.end() }
     }
 }
@@ -211,6 +233,7 @@ extension WriteBuffer {
         if case .blocked = progress { transport.sent(sent, true) } else { transport.sent(sent, false) }
         changed.broadcast()
         if isAwaited { engine.refresh() }
+        callFlushCallbacks()
         if case .blocked = progress { return .blocked(afterSome: sent > 0) }
         return progress
     }
@@ -222,6 +245,7 @@ extension WriteBuffer {
         changed.broadcast()
         transport.failed(error)
         engine.noteLostBytes(error)
+        callFlushCallbacks()
     }
 }
 

@@ -1,0 +1,14 @@
+import Reactor
+
+// Sends a request, and reads the reply: a header of four bytes, which says how many follow.
+let (input, output) = try await Stream.connect(toHost: "localhost", port: 7010, timeout: .seconds(5))
+try await output.writeAll("GET counters\n", timeout: .seconds(5))
+try await output.finishWriting()
+
+let header = try await input.read(exactly: 4, timeout: .seconds(5))
+let count = header.reduce(0) { $0 << 8 | Int($1) }
+let body = try await input.read(exactly: count, timeout: .seconds(5))
+print(String(decoding: body, as: UTF8.self))
+
+// What else comes, chunk by chunk, borrowed.
+while let count = try await input.readChunk({ $0.byteCount }) { print("\(count) bytes more") }

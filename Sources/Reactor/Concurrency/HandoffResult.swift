@@ -1,0 +1,95 @@
+public import Dispatch
+import SystemPackage
+
+extension InputStream {
+    /// Passes the stream's bytes to a processor on a Dispatch queue, and waits for the result.
+    ///
+    /// ```swift
+    /// let input = InputStream(path: "/var/log/syslog")
+    /// let report = try await input.handOff(to: Checksum(), on: DispatchQueue(label: "checksum"))
+    /// print(report.output, "after", report.byteCount, "bytes")
+    /// ```
+    ///
+    /// The asynchronous form of ``ChunkHandoff``: the hand-off opens the stream, owns it, and closes it at the
+    /// end. The loop of the stream, or of the task as for ``chunks``, serves it. Cancelling the task ends the
+    /// hand-off after the processor's current call; the report then says
+    /// ``HandoffReport/Ending/cancelled``.
+    ///
+    /// - Parameters:
+    ///   - processor: Belongs to the queue from now on.
+    ///   - queue: The queue that calls the processor.
+    ///   - limits: The most bytes in flight.
+    /// - Returns: How the hand-off ended, and the processor's output.
+    /// - Throws: `Errno` if the library's own thread, which the loop of a task elsewhere is, cannot be created.
+    /// - Precondition: No task reads the stream. The loop's thread does not end before the hand-off.
+    nonisolated(nonsending) public func handOff<Processor: ChunkProcessor>(
+        to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()
+    ) async throws(Errno) -> HandoffReport<Processor.Output> {
+        let (loop, executor) = try RunLoop.place(of: #isolation, orOn: engine.scheduledLoop)
+        let result = HandoffResult<Processor>(on: executor)
+        let stream = LoopBound(self, owner: loop.identity)
+        let carrier = ProcessorCarrier(processor)
+        executor.beginWaiting()
+        defer { executor.endWaiting() }
+        loop.onLoopThread { _ in
+            guard let processor = carrier.take() else { return }
+            let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
+            handoff.start(inModes: Array(executor.modes.members)) { result.set($0) }
+            result.set(handoff)
+        }
+        return await result.wait(isolation: #isolation)
+    }
+}
+
+/// Carries a processor to the loop's thread.
+private final class ProcessorCarrier<Processor>: Sendable {
+    private let processor: Mutex<Processor?>
+
+    init(_ processor: sending Processor) { self.processor = Mutex(processor) }
+
+    func take() -> sending Processor? { processor.withLock { $0.take() } }
+}
+
+/// What a task waits for that has handed a stream off.
+private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
+    private struct State {
+        var handoff: ChunkHandoff<Processor>?
+        var report: HandoffReport<Processor.Output>?
+        var isCancelled = false
+    }
+
+    private let gate: Gate
+    private let state = Mutex(State())
+
+    init(on executor: RunLoop.Executor) { gate = Gate(on: executor) }
+
+    /// Called on the loop's thread, once the hand-off has started.
+    func set(_ handoff: ChunkHandoff<Processor>) {
+        let isCancelled = state.withLock { state in
+            state.handoff = handoff
+            return state.isCancelled
+        }
+        if isCancelled { handoff.cancel() }
+    }
+
+    /// Called on the loop's thread, as the hand-off's completion.
+    func set(_ report: HandoffReport<Processor.Output>) {
+        state.withLock { $0.report = report }
+        gate.open()
+    }
+
+    private func cancel() {
+        let handoff = state.withLock { state in
+            state.isCancelled = true
+            return state.handoff
+        }
+        handoff?.cancel()
+    }
+
+    func wait(isolation: isolated (any Actor)?) async -> HandoffReport<Processor.Output> {
+        while true {
+            if let report = state.withLock({ $0.report }) { return report }
+            await gate.wait(isolation: isolation) { cancel() }
+        }
+    }
+}

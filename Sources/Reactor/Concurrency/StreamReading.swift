@@ -1,0 +1,231 @@
+// Reading for tasks: what operations and sequences share, and the operations.
+
+extension StreamUse {
+    /// Reads by `attempt` without waiting, and waits until that has a result.
+    ///
+    /// - Returns: What `attempt` returns: the number of bytes, or 0 at the end.
+    fileprivate func read(
+        isolation: isolated (any Actor)?, _ attempt: () throws(StreamError) -> Int?
+    ) async throws(StreamError) -> Int {
+        try checkCancellation()
+        while true {
+            if let count = try attempt() { return count }
+            try await wait(isolation: isolation)
+        }
+    }
+
+    /// Reads up to `size` bytes; none at the end.
+    func readChunk(
+        upTo size: Int, isolation: isolated (any Actor)?
+    ) async throws(StreamError) -> [UInt8] {
+        var chunk: [UInt8] = []
+        _ = try await read(isolation: isolation) { () throws(StreamError) in
+            try stream.engine.readIfReady(&chunk, upTo: size)
+        }
+        return chunk
+    }
+}
+
+extension StreamEngine {
+    /// Appends up to `size` bytes to `bytes` without waiting; see ``readIfReady(into:)``.
+    func readIfReady(_ bytes: inout [UInt8], upTo size: Int) throws(StreamError) -> Int? {
+        var result = Result<Int?, StreamError>.success(nil)
+        _ = bytes.append(upTo: size) { buffer in
+            do throws(StreamError) { result = .success(try readIfReady(into: &buffer)) } catch {
+                result = .failure(error)
+            }
+            if case .success(let count?) = result { return count }
+            return 0
+        }
+        return try result.get()
+    }
+}
+
+extension InputStream {
+    /// The most bytes of a chunk, unless the caller says otherwise: as many as a pipe holds.
+    public static let defaultChunkSize = 65_536
+
+    /// Reads the bytes that are there, and waits for the first one without blocking the thread.
+    ///
+    /// The asynchronous form of ``read(upTo:)``. The stream is opened if it is not.
+    ///
+    /// - Parameters:
+    ///   - size: The most bytes, at least one.
+    ///   - timeout: How long to wait; nil for no limit.
+    /// - Returns: At least one byte; nil at the end.
+    /// - Throws: ``StreamError``.
+    /// - Precondition: No other task reads the stream; it has no delegate, and is not handed off.
+    nonisolated(nonsending) public func readChunk(
+        upTo size: Int = defaultChunkSize, timeout: Duration? = nil
+    ) async throws(StreamError) -> [UInt8]? {
+        let use = StreamUse(self, timeout: timeout)
+        let chunk = try await use.readChunk(upTo: size, isolation: #isolation).trimmed()
+        return chunk.isEmpty ? nil : chunk
+    }
+
+    /// Calls `body` with the next bytes, which it borrows; see ``readChunk(upTo:timeout:)``.
+    ///
+    /// They count as read even if `body` throws.
+    ///
+    /// - Parameters:
+    ///   - size: The most bytes, at least one.
+    ///   - timeout: How long to wait for the bytes; nil for no limit.
+    ///   - body: Called with at least one byte, in the calling code's isolation. It may suspend.
+    /// - Returns: What `body` returns; nil at the end.
+    /// - Throws: What `body` throws; ``StreamError`` if no bytes could be read.
+    nonisolated(nonsending) public func readChunk<Result>(
+        upTo size: Int = defaultChunkSize, timeout: Duration? = nil,
+        _ body: nonisolated(nonsending) (RawSpan) async throws -> Result
+    ) async throws -> Result? {
+        let use = StreamUse(self, timeout: timeout)
+        let chunk = try await use.readChunk(upTo: size, isolation: #isolation)
+        return chunk.isEmpty ? nil : try await body(unsafe chunk.span.bytes)
+    }
+
+    /// Appends the bytes that are there to `buffer`, as many as fit, and waits for the first one.
+    ///
+    /// - Parameters:
+    ///   - buffer: Has room for at least one byte.
+    ///   - timeout: How long to wait; nil for no limit.
+    /// - Returns: The number of bytes; 0 at the end.
+    /// - Throws: ``StreamError``.
+    /// - Precondition: As for ``readChunk(upTo:timeout:)``; `buffer` is not full.
+    @discardableResult
+    nonisolated(nonsending) public func read(
+        into buffer: inout OutputRawSpan, timeout: Duration? = nil
+    ) async throws(StreamError) -> Int {
+        precondition(
+            !buffer.isFull, "InputStream.read(into:) needs a buffer with room for at least one byte.")
+        let use = StreamUse(self, timeout: timeout)
+        try use.checkCancellation()
+        while true {
+            if let count = try engine.readIfReady(appendingTo: &buffer) { return count }
+            try await use.wait(isolation: #isolation)
+        }
+    }
+
+    /// Reads exactly `count` bytes.
+    ///
+    /// Bytes that were read before an error stay with the stream: the next read returns them first.
+    ///
+    /// - Parameters:
+    ///   - count: The number of bytes.
+    ///   - timeout: How long to wait for all of them; nil for no limit.
+    /// - Returns: The bytes.
+    /// - Throws: ``StreamError``: ``StreamError/ended`` if the stream has fewer bytes.
+    /// - Precondition: As for ``readChunk(upTo:timeout:)``; `count` is not negative.
+    nonisolated(nonsending) public func read(
+        exactly count: Int, timeout: Duration? = nil
+    ) async throws(StreamError) -> [UInt8] {
+        precondition(count >= 0, "InputStream.read(exactly:) needs a number of bytes (it is \(count)).")
+        let use = StreamUse(self, timeout: timeout)
+        var bytes: [UInt8] = []
+        do throws(StreamError) {
+            try use.checkCancellation()
+            while bytes.count < count {
+                let size = min(count - bytes.count, Self.defaultChunkSize)
+                switch try engine.readIfReady(&bytes, upTo: size) {
+                case nil: try await use.wait(isolation: #isolation)
+                case 0: throw .ended
+                default: continue
+                }
+            }
+            return bytes
+        } catch {
+            engine.putBack(bytes)
+            throw error
+        }
+    }
+
+    /// Reads up to and including `delimiter`, and returns the bytes before it.
+    ///
+    /// Bytes after the delimiter, and all bytes after an error, stay with the stream: the next read returns
+    /// them first.
+    ///
+    /// - Parameters:
+    ///   - delimiter: At least one byte.
+    ///   - limit: The most bytes before the delimiter.
+    ///   - timeout: How long to wait for the delimiter; nil for no limit.
+    /// - Returns: The bytes before the delimiter; nil if the stream ends before any byte.
+    /// - Throws: ``StreamError``: ``StreamError/ended`` if bytes without a delimiter are left at the end,
+    ///   ``StreamError/tooLong`` if there are more than `limit`.
+    /// - Precondition: As for ``readChunk(upTo:timeout:)``.
+    nonisolated(nonsending) public func read(
+        until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
+    ) async throws(StreamError) -> [UInt8]? {
+        precondition(!delimiter.isEmpty, "InputStream.read(until:) needs a delimiter of at least one byte.")
+        let use = StreamUse(self, timeout: timeout)
+        var bytes: [UInt8] = []
+        do throws(StreamError) {
+            try use.checkCancellation()
+            var search = DelimiterSearch(delimiter)
+            while true {
+                if let end = search.find(in: bytes), end - delimiter.count <= limit {
+                    engine.putBack(Array(bytes[end...]))
+                    bytes.removeLast(bytes.count - end + delimiter.count)
+                    return bytes
+                }
+                if bytes.count - delimiter.count >= limit { throw .tooLong }
+                switch try engine.readIfReady(&bytes, upTo: 4096) {
+                case nil: try await use.wait(isolation: #isolation)
+                case 0 where bytes.isEmpty: return nil
+                case 0: throw .ended
+                default: continue
+                }
+            }
+        } catch {
+            engine.putBack(bytes)
+            throw error
+        }
+    }
+}
+
+/// Looks for a delimiter in bytes that grow at their end.
+private struct DelimiterSearch {
+    private let delimiter: [UInt8]
+    /// No delimiter ends at or before this.
+    private var checked = 0
+
+    init(_ delimiter: [UInt8]) { self.delimiter = delimiter }
+
+    /// Where the first delimiter ends.
+    mutating func find(in bytes: [UInt8]) -> Int? {
+        var end = max(checked + 1, delimiter.count)
+        defer { checked = bytes.count }
+        let last = delimiter[delimiter.count - 1]
+        while end <= bytes.count {
+            guard let index = bytes[(end - 1)...].firstIndex(of: last) else { return nil }
+            end = index + 1
+            if bytes[(end - delimiter.count)..<end].elementsEqual(delimiter) { return end }
+            end += 1
+        }
+        return nil
+    }
+}
+
+extension StreamEngine {
+    /// Appends bytes to `buffer` without waiting; see ``readIfReady(into:)``.
+    fileprivate func readIfReady(appendingTo buffer: inout OutputRawSpan) throws(StreamError) -> Int? {
+        var result = Result<Int?, StreamError>.success(nil)
+        unsafe buffer.withUnsafeMutableBytes { memory, count in
+            var room = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[count...]).mutableBytes
+            do throws(StreamError) { result = .success(try readIfReady(into: &room)) } catch {
+                result = .failure(error)
+            }
+            if case .success(let new?) = result { count += new }
+        }
+        return try result.get()
+    }
+}
+
+extension [UInt8] {
+    /// The same bytes in memory of about their size, if the array has much more.
+    func trimmed() -> [UInt8] {
+        guard count < capacity / 2 else { return self }
+        return withBytes { bytes in
+            var copy: [UInt8] = []
+            copy.append(bytes)
+            return copy
+        }
+    }
+}

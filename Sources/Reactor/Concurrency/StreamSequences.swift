@@ -1,0 +1,157 @@
+extension InputStream {
+    /// The stream's bytes in chunks of up to 64 KiB, for `for try await`.
+    ///
+    /// ```swift
+    /// for try await chunk in InputStream(path: "/var/log/syslog").chunks { total += chunk.count }
+    /// ```
+    ///
+    /// A chunk has the bytes that are there. While none is awaited the stream is not read, so its peer has to
+    /// wait. An iteration that is left early, or that fails because its task was cancelled, loses nothing: the
+    /// next iteration, another read, or a delegate that is set afterwards gets the bytes after the last
+    /// element.
+    ///
+    /// The iteration opens the stream if it is not open. A stream on no loop is put on the loop that the task
+    /// belongs to: by an actor's executor, by the task's preference, or the main loop for the main actor. A
+    /// task of none waits on a thread of the library. The stream stays on that loop until it is closed,
+    /// scheduled, or given a delegate. A stream that the client has scheduled is served in the modes that it
+    /// is scheduled in.
+    ///
+    /// - Precondition: One task reads at a time. The stream has no delegate, is not handed off, and is of no
+    ///   subclass.
+    public var chunks: Chunks { chunks(ofAtMost: Self.defaultChunkSize) }
+
+    /// As ``chunks``, of another size.
+    ///
+    /// - Parameter size: The most bytes of a chunk, at least one.
+    public func chunks(ofAtMost size: Int) -> Chunks {
+        precondition(size > 0, "InputStream.chunks(ofAtMost:) needs a positive size (it is \(size)).")
+        return Chunks(stream: self, size: size)
+    }
+
+    /// The stream's bytes, one by one, for `for try await`. As ``chunks`` otherwise.
+    public var bytes: Bytes { Bytes(stream: self) }
+
+    /// The chunks of a stream: ``InputStream/chunks``.
+    public struct Chunks: AsyncSequence {
+        fileprivate let stream: InputStream
+        fileprivate let size: Int
+
+        /// Begins an iteration, and opens the stream if it is not open.
+        ///
+        /// - Precondition: No other task reads the stream.
+        public func makeAsyncIterator() -> Iterator { Iterator(reader: EagerReader(stream), size: size) }
+
+        /// Reads one chunk after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let reader: EagerReader
+            fileprivate let size: Int
+
+            /// The next chunk; nil at the end.
+            nonisolated(nonsending) public func next() async throws(StreamError) -> [UInt8]? {
+                try await next(isolation: #isolation)
+            }
+
+            /// The next chunk; nil at the end.
+            public func next(
+                isolation actor: isolated (any Actor)?
+            ) async throws(StreamError) -> [UInt8]? {
+                var chunk: [UInt8] = []
+                try await reader.read(into: &chunk, upTo: size, isolation: actor)
+                return chunk.isEmpty ? nil : chunk.trimmed()
+            }
+        }
+    }
+
+    /// The bytes of a stream: ``InputStream/bytes``.
+    public struct Bytes: AsyncSequence {
+        fileprivate let stream: InputStream
+
+        /// Begins an iteration, and opens the stream if it is not open.
+        ///
+        /// - Precondition: No other task reads the stream.
+        public func makeAsyncIterator() -> Iterator { Iterator(buffer: ByteBuffer(stream)) }
+
+        /// Returns one byte after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            @usableFromInline let buffer: ByteBuffer
+
+            fileprivate init(buffer: ByteBuffer) { self.buffer = buffer }
+
+            /// The next byte; nil at the end.
+            @inlinable
+            nonisolated(nonsending) public func next() async throws(StreamError) -> UInt8? {
+                if let byte = buffer.take() { return byte }
+                return try await buffer.fill(isolation: #isolation)
+            }
+
+            /// The next byte; nil at the end.
+            @inlinable
+            public func next(isolation actor: isolated (any Actor)?) async throws(StreamError) -> UInt8? {
+                if let byte = buffer.take() { return byte }
+                return try await buffer.fill(isolation: actor)
+            }
+        }
+    }
+}
+
+/// Reads a stream for an iteration: several times for each event, as long as there are more bytes than asked
+/// for.
+final class EagerReader {
+    let use: StreamUse
+    var engine: StreamEngine { use.stream.engine }
+    /// Whether the last read has left bytes, as far as is known.
+    private var mayHaveMore = true
+    private var eagerReads = 0
+
+    /// So many that an event costs little beside its reads, and so few that the loop's other work waits no
+    /// longer than for a delegate that reads as much.
+    private static var mostEagerReads: Int { 8 }
+
+    init(_ stream: InputStream) { use = StreamUse(stream) }
+
+    /// Appends up to `size` bytes; none at the end.
+    func read(
+        into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
+    ) async throws(StreamError) {
+        try use.checkCancellation()
+        while true {
+            if mayHaveMore, eagerReads < Self.mostEagerReads,
+                let count = try engine.readIfReady(&bytes, upTo: size)
+            {
+                mayHaveMore = count == size || count == 0
+                eagerReads += 1
+                return
+            }
+            mayHaveMore = true
+            eagerReads = 0
+            try await use.wait(isolation: isolation)
+        }
+    }
+}
+
+/// The bytes that an iteration has read and not returned.
+@usableFromInline
+final class ByteBuffer {
+    private let reader: EagerReader
+    @usableFromInline var bytes: [UInt8] = []
+    @usableFromInline var position = 0
+
+    fileprivate init(_ stream: InputStream) { reader = EagerReader(stream) }
+
+    deinit { reader.engine.putBack(Array(bytes[position...])) }
+
+    @inlinable
+    func take() -> UInt8? {
+        guard position < bytes.count else { return nil }
+        defer { position &+= 1 }
+        return bytes[position]
+    }
+
+    @usableFromInline
+    func fill(isolation: isolated (any Actor)?) async throws(StreamError) -> UInt8? {
+        bytes.removeAll(keepingCapacity: true)
+        position = 0
+        try await reader.read(into: &bytes, upTo: InputStream.defaultChunkSize, isolation: isolation)
+        return take()
+    }
+}

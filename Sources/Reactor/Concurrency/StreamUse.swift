@@ -1,0 +1,173 @@
+import Synchronization
+import SystemPackage
+
+/// The delegate that stands for tasks: an event of the stream lets the task that waits continue, inside the
+/// event's callback if the task belongs on that loop.
+final class TaskDelegate: StreamAwaiter {
+    private struct State {
+        /// Where the task waits; nil before the first wait.
+        var place: TaskPlace?
+        var isInUse = false
+    }
+
+    private let state = Mutex(State())
+    /// Whether the stream may have been closed, or may have no loop.
+    private let isMoved = Atomic(true)
+
+    var isInUse: Bool { state.withLock { $0.isInUse } }
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        guard let place = state.withLock({ $0.place }) else { return }
+        if place.loop.isCurrent { place.gate.open() } else { place.gate.openFromAnywhere() }
+    }
+
+    func streamChanged() {
+        isMoved.store(true, ordering: .releasing)
+        state.withLock { $0.place }?.gate.openFromAnywhere()
+    }
+
+    /// Makes the caller the only user, until ``endUse()``.
+    func beginUse() {
+        let isFree = state.withLock { state in
+            defer { state.isInUse = true }
+            return !state.isInUse
+        }
+        precondition(isFree, "Two tasks use the same stream in the same direction: only one may at a time.")
+    }
+
+    func endUse() { state.withLock { $0.isInUse = false } }
+
+    /// A place with a gate, which the stream's events open from now on; those before may have opened another.
+    func place(on loop: RunLoop, _ executor: RunLoop.Executor) -> (place: TaskPlace, isNew: Bool) {
+        state.withLock { state in
+            if let place = state.place, place.executor === executor { return (place, false) }
+            let place = TaskPlace(loop: loop, executor: executor, gate: Gate(on: executor))
+            state.place = place
+            return (place, true)
+        }
+    }
+
+    /// Whether the stream may have been closed, or have lost its loop. Asked once for each change.
+    func takeMove() -> Bool { isMoved.exchange(false, ordering: .acquiring) }
+}
+
+/// Where a task waits: the loop, the modes, and the gate that opens there.
+struct TaskPlace: Sendable {
+    let loop: RunLoop
+    let executor: RunLoop.Executor
+    let gate: Gate
+}
+
+/// A task's use of a stream, from its beginning to its release: an operation, or an iteration.
+///
+/// It opens the stream, keeps it alive, and is its only user in one direction.
+final class StreamUse {
+    let stream: Stream
+    private let delegate: TaskDelegate
+    private let deadline: Deadline?
+    private var place: TaskPlace?
+    private var timer: Timer?
+
+    /// - Precondition: No other task uses the stream, and it has no delegate.
+    init(_ stream: Stream, timeout: Duration? = nil) {
+        self.stream = stream
+        deadline = timeout.map { .now.advanced(by: $0) }
+        let awaiter = stream.engine.awaiter { TaskDelegate() }
+        guard let delegate = awaiter as? TaskDelegate else { preconditionFailure("An unknown awaiter.") }
+        self.delegate = delegate
+        delegate.beginUse()
+        stream.open()
+    }
+
+    deinit {
+        timer?.invalidate()
+        delegate.endUse()
+    }
+
+    /// Throws if the task has been cancelled.
+    func checkCancellation() throws(StreamError) { if Task.isCancelled { throw .cancelled } }
+
+    /// Waits for the stream's next event, or until another thread opens the gate that `prepare` receives.
+    ///
+    /// An event may have come before: then this returns at once, so callers try again, and wait again.
+    ///
+    /// - Parameter isScheduled: Whether the stream needs a loop for its events.
+    func wait(
+        isolation: isolated (any Actor)?, isScheduled: Bool = true, _ prepare: ((Gate) -> Void)? = nil
+    ) async throws(StreamError) {
+        guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return }
+        prepare?(place.gate)
+        if let deadline {
+            guard deadline > .now else { throw .timedOut }
+            startTimer(until: deadline, place)
+        }
+        await place.gate.wait(isolation: isolation) { place.gate.openFromAnywhere() }
+        try checkCancellation()
+    }
+
+    /// Waits until the stream is open.
+    func waitUntilOpen(isolation: isolated (any Actor)?) async throws(StreamError) {
+        try checkCancellation()
+        while try stream.engine.isOpening() { try await wait(isolation: isolation) }
+    }
+
+    /// Where to wait; nil if something may have happened before this was found out.
+    private func findPlace(
+        _ isolation: (any Actor)?, isScheduled: Bool
+    ) throws(StreamError) -> TaskPlace? {
+        let isMoved = delegate.takeMove()
+        if !isMoved, let place { return place }
+        do throws(Errno) {
+            let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledLoop)
+            let (place, isNew) = delegate.place(on: loop, executor)
+            self.place = place
+            if isScheduled { stream.engine.scheduleForTask(on: loop, executor.modes) }
+            return isMoved || isNew ? nil : place
+        } catch {
+            throw .failed(error)
+        }
+    }
+
+    private func startTimer(until deadline: Deadline, _ place: TaskPlace) {
+        guard timer == nil else { return }
+        let timer = Timer(fireDate: deadline) { _ in place.gate.open() }
+        self.timer = timer
+        for mode in place.executor.modes.members { place.loop.add(timer, forMode: mode) }
+    }
+}
+
+extension RunLoop {
+    /// The loop and the executor that the calling task belongs to; if none, `loop` in its common modes, or the
+    /// library's own thread.
+    static func place(
+        of isolation: (any Actor)?, orOn loop: RunLoop?
+    ) throws(Errno) -> (RunLoop, Executor) {
+        if let isolation, isolation === MainActor.shared, main.isCurrent { return (main, main.executor()) }
+        if LoopIdentity.current.number != 0 {
+            let current = RunLoop.current
+            let own = current.executors.withLock { executors in
+                executors.first { $0.isOwn(isolation) }
+            }
+            if let own { return (current, own) }
+        }
+        if let loop { return (loop, loop.executor()) }
+        let streams = try ResidentThread.streams.runLoop()
+        return (streams, streams.executor())
+    }
+}
+
+extension RunLoop.Executor {
+    /// Whether this is the executor of `isolation`, or the one that the calling task prefers.
+    fileprivate func isOwn(_ isolation: (any Actor)?) -> Bool {
+        if let isolation, serves(isolation) { return true }
+        return unsafe withUnsafeCurrentTask { task in
+            unsafe task?.unownedTaskExecutor == asUnownedTaskExecutor()
+        }
+    }
+
+    private func serves(_ actor: any Actor) -> Bool {
+        // The first word of an executor's reference is its address.
+        let address = unsafe unsafeBitCast(actor.unownedExecutor, to: (UInt, UInt).self).0
+        return address == UInt(bitPattern: ObjectIdentifier(self))
+    }
+}

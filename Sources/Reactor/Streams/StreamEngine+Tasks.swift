@@ -1,0 +1,239 @@
+import SystemPackage
+
+// What tasks do with a stream. None of it waits; between attempts a task waits for the stream's events.
+
+/// The delegate that stands for the tasks that use a stream. Clients don't see it.
+protocol StreamAwaiter: StreamDelegate, Sendable {
+    /// Whether a task uses the stream now.
+    var isInUse: Bool { get }
+    /// Called when the stream has been closed, or one of its loops has ended. Any thread may call it.
+    func streamChanged()
+}
+
+extension StreamEngine {
+    /// The delegate that stands for tasks; `make` makes the first one.
+    ///
+    /// - Precondition: The stream has no other delegate and no subclass, and is not handed off.
+    func awaiter(_ make: () -> any StreamAwaiter) -> any StreamAwaiter {
+        let (known, isSubclassed, isHandedOff) = state.withLock {
+            ($0.awaiter, $0.isSubclassed, $0.handoff != nil)
+        }
+        if let known { return known }
+        precondition(
+            !isSubclassed,
+            "A task cannot read or write a stream of a subclass, which has methods of its own: use a delegate."
+        )
+        precondition(!isHandedOff, "A task cannot read a stream that is handed off.")
+        precondition(
+            delegate == nil,
+            "A task cannot use a stream that has a delegate, which receives its events: set the delegate to nil first."
+        )
+        let new = make()
+        state.withLock { $0.awaiter = new }
+        delegate = new
+        return new
+    }
+
+    /// Has `loop` deliver the stream's events to the task, in `modes`, unless it is scheduled anyway.
+    func scheduleForTask(on loop: RunLoop, _ modes: ModeSet) {
+        guard !state.withLock({ $0.machine.isScheduled }) else { return }
+        for mode in modes.members { join(loop, mode) { $0.isScheduledForTask = true } }
+    }
+
+    /// The first loop that the client has scheduled the stream on.
+    var scheduledLoop: RunLoop? {
+        state.withLock { state in
+            guard !state.isScheduledForTask, state.queue == nil else { return nil }
+            return state.machine.schedule.first?.attachment?.loop
+        }
+    }
+
+    /// Whether the opening is still under way. Throws if it failed.
+    func isOpening() throws(StreamError) -> Bool {
+        switch status {
+        case .opening: return true
+        case .error: throw failure
+        case .notOpen, .closed: throw .closed
+        case .open, .reading, .writing, .atEnd: return false
+        }
+    }
+
+    /// Why the stream cannot be used.
+    var failure: StreamError {
+        status == .closed ? .closed : .failed(error ?? Errno.badFileDescriptor)
+    }
+
+    /// Reads without waiting.
+    ///
+    /// - Returns: The number of bytes; 0 at the end; nil if an event will report more.
+    func readIfReady(into buffer: inout MutableRawSpan) throws(StreamError) -> Int? {
+        let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
+        switch status {
+        case .open, .reading, .writing: break
+        case .atEnd: return 0
+        case .opening: return nil
+        case .notOpen, .closed, .error: throw failure
+        }
+        do throws(Errno) {
+            if let transfer = try backend.readIfReady(into: &buffer) {
+                return finish(transfer, of: buffer.byteCount)
+            }
+            acknowledge()
+            return nil
+        } catch {
+            throw fail(error)
+        }
+    }
+
+    /// Writes without waiting.
+    ///
+    /// - Returns: The number of accepted bytes; nil if an event will report room.
+    /// - Throws: ``StreamError/ended`` if no more bytes fit.
+    func writeIfReady(_ bytes: RawSpan) throws(StreamError) -> Int? {
+        let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
+        switch status {
+        case .open, .reading, .writing: break
+        case .atEnd: throw .ended
+        case .opening: return nil
+        case .notOpen, .closed, .error: throw failure
+        }
+        do throws(Errno) {
+            let transfer = try backend.writeIfReady(bytes)
+            let count = finish(transfer, of: bytes.byteCount)
+            if count == 0, transfer.isAtEnd { throw Errno.brokenPipe }
+            return count > 0 ? count : nil
+        } catch {
+            if self.status == .atEnd { throw .ended }
+            throw fail(error)
+        }
+    }
+
+    private func finish(_ transfer: Transfer, of count: Int) -> Int {
+        let action = state.withLock { state in
+            _ = state.machine.begin(count: count)
+            state.machine.move(transfer)
+            return state.machine.next
+        }
+        if action != .none { perform(action) }
+        return transfer.count
+    }
+
+    /// A read has found nothing: the next report of the kernel is news.
+    private func acknowledge() {
+        let action = state.withLock { state in
+            state.machine.acknowledge()
+            return state.machine.next
+        }
+        if action != .none { perform(action) }
+    }
+
+    private func fail(_ error: Errno) -> StreamError {
+        fail(error as any Error)
+        refresh()
+        return failure
+    }
+
+    /// Whether the kernel has taken all accepted bytes.
+    func isFlushed() throws(StreamError) -> Bool {
+        let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
+        guard status != .error, status != .closed, status != .notOpen else { throw failure }
+        if status == .opening { return false }
+        if let fault = backend.fault { throw fail(fault) }
+        return backend.isFlushed
+    }
+}
+
+// MARK: - Putting bytes back
+
+extension StreamEngine {
+    /// Makes bytes that were read the next ones to read. Does nothing once the stream is closed.
+    func putBack(_ bytes: [UInt8]) {
+        guard !bytes.isEmpty else { return }
+        let action = state.withLock { state -> StreamMachine.Action in
+            guard let ending = state.machine.reopen() else { return .none }
+            state.backend = PutBackInput(bytes, before: state.backend, ending, of: self)
+            state.machine.putBack()
+            return state.machine.next
+        }
+        perform(action)
+    }
+
+    /// The bytes that were put back have been read again.
+    fileprivate func endPutBack(_ backend: PutBackInput) {
+        state.withLock { state in
+            guard state.backend === backend else { return }
+            state.backend = backend.rest
+            state.machine.endPutBack(backend.rest.readinessSource)
+        }
+        if case .failed(let error) = backend.ending { state.withLock { $0.machine.fail(error) } }
+    }
+}
+
+/// Bytes that a task has read and not used, before the rest of its stream.
+final class PutBackInput: InputBackend {
+    /// The stream's backend, which is its backend again when the bytes have been read.
+    let rest: any StreamBackend
+    /// How the stream had ended before.
+    let ending: StreamMachine.Ending
+    /// `unowned` is right because the engine owns this.
+    private unowned let engine: StreamEngine
+    private let bytes: Mutex<ByteQueue>
+
+    init(
+        _ bytes: [UInt8], before rest: any StreamBackend, _ ending: StreamMachine.Ending,
+        of engine: StreamEngine
+    ) {
+        (self.rest, self.ending, self.engine) = (rest, ending, engine)
+        self.bytes = Mutex(ByteQueue(bytes))
+    }
+
+    private var count: Int { bytes.withLock { $0.count } }
+
+    var readinessSource: ReadinessSource { .backend }
+    var descriptor: DescriptorHolder? { rest.descriptor }
+    var refusal: (any Error)? { rest.refusal }
+    var failedOperation: IOError.Operation { rest.failedOperation }
+    var subject: String { rest.subject }
+    var fault: Errno? { count > 0 ? nil : rest.fault }
+    func isReady() -> Bool { count > 0 || rest.isReady() }
+    func isReadyOnLoop() -> Bool { count > 0 || rest.isReadyOnLoop() }
+    func prepare() -> Availability { count > 0 ? .ready : rest.prepare() }
+
+    /// A file's offset is before the bytes.
+    func close() throws(Errno) {
+        (rest as? ReadAheadInput)?.unclaim(count)
+        try rest.close()
+    }
+
+    func closeDescriptor() { rest.closeDescriptor() }
+
+    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
+        let (count, isEmpty) = take(into: &buffer)
+        if isEmpty { engine.endPutBack(self) }
+        return Transfer(count: count, isAtEnd: isEmpty && ending.isAtEnd)
+    }
+
+    private func take(into buffer: inout MutableRawSpan) -> (count: Int, isEmpty: Bool) {
+        var taken = 0
+        let left = bytes.withLock { bytes in
+            taken = bytes.take(into: &buffer)
+            return bytes.count
+        }
+        return (taken, left == 0)
+    }
+
+    func property(_ key: Stream.PropertyKey) -> Any? {
+        let value = rest.property(key)
+        guard key == .fileCurrentOffsetKey, let offset = value as? Int else { return value }
+        return offset - count
+    }
+
+    /// At another offset the bytes are not the next ones.
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
+        guard rest.setProperty(value, key) else { return false }
+        guard key == .fileCurrentOffsetKey else { return true }
+        bytes.withLock { $0.removeAll() }
+        engine.endPutBack(self)
+        return true
+    }
+}

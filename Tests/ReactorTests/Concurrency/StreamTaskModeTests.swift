@@ -1,0 +1,96 @@
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+@Suite struct StreamTaskModeTests {
+    @Test(arguments: [true, false])
+    func `a task waits for a stream while the loop runs in another mode`(isScheduled: Bool) async throws {
+        let texts = try await onItsOwnThread {
+            let loop = RunLoop.current
+            for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
+            let feed = try Feed()
+            let (trace, isReading) = (Trace(), Shared(false))
+            // The modes are those of the stream, if it is scheduled, and otherwise those of the task.
+            let executor = isScheduled ? loop.executor() : loop.executor(in: [.custom])
+            let task = Task(executorPreference: executor) {
+                let input = feed.makeStream()
+                if isScheduled { input.schedule(in: loop, forMode: .custom) }
+                isReading.value = true
+                for try await chunk in input.chunks { trace(String(bytes: chunk)) }
+                trace("end")
+            }
+            loop.serve(in: isScheduled ? .default : .custom) { isReading.value }
+            feed.put("a")
+            loop.poll(.default, passes: 50)
+            #expect(trace.all == [])
+            loop.serve(in: .custom) { !trace.all.isEmpty }
+            // A nested run in the stream's mode serves it; one in another mode does not.
+            loop.performAsSource {
+                feed.put("b")
+                loop.poll(.tracking, passes: 50)
+                #expect(trace.all == ["a"])
+                loop.serve(in: .custom) { trace.all.count == 2 }
+            }
+            loop.serve(in: .default) { trace.all.count == 2 }
+            feed.end()
+            loop.serve(in: .custom) { trace.all.last == "end" }
+            _ = task
+            return trace.all
+        }
+        #expect(texts == ["a", "b", "end"])
+    }
+
+    @Test func `a task that waits goes on when its stream is scheduled on another loop`() async throws {
+        try await withRunLoopThread(name: "first") { first in
+            try await withRunLoopThread(name: "second") { second in
+                let feed = try Feed()
+                let input = Carrier(feed.makeStream())
+                let isReading = Shared(false)
+                let task = Task(executorPreference: first.executor) {
+                    isReading.value = true
+                    return try await input.value.read(exactly: 3)
+                }
+                await yieldUntil { isReading.value && input.value.streamStatus == .open }
+                input.value.schedule(in: second.runLoop, forMode: .default)
+                feed.put("abc")
+                let bytes = try await task.value
+                #expect(bytes == Array("abc".utf8))
+                input.value.close()
+            }
+        }
+    }
+
+    @Test func `a task elsewhere goes on when the loop of its stream has ended`() async throws {
+        let thread = try RunLoopThread(name: "ending")
+        let feed = try Feed("a")
+        let input = Carrier(feed.makeStream())
+        input.value.schedule(in: thread.runLoop, forMode: .default)
+        let task = Task { try await input.value.read(exactly: 2) }
+        await yieldUntil { feed.isEmpty }
+        try await onItsOwnThread { thread.stop() }
+        feed.put("b")
+        let bytes = try await task.value
+        #expect(bytes == Array("ab".utf8))
+    }
+
+    @Test func `a stream that no task uses does not keep its loop busy`() async throws {
+        try await withRunLoopThread(name: "idle") { thread in
+            let loop = thread.runLoop
+            let passes = Shared(0)
+            loop.perform { loop.observe(.beforeTimers) { _ in passes.update { $0 += 1 } } }
+            let feed = try Feed("abc")
+            let input = Carrier(feed.makeStream())
+            _ = try await Task(executorPreference: thread.executor) {
+                try await input.value.read(exactly: 1, timeout: .seconds(60))
+            }.value
+            feed.put("def")
+            await yieldUntil { loop.isWaiting }
+            let before = passes.value
+            for _ in 0..<1_000 { await Task.yield() }
+            #expect(passes.value < before + 20)
+            #expect(try await input.value.read(exactly: 5) == Array("bcdef".utf8))
+            input.value.close()
+        }
+    }
+}
