@@ -81,10 +81,10 @@ ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
 }
 
 // The signal that a write has raised, if any; else 0.
-static int raised_signal(ssize_t written, size_t count, int code) {
+static int raised_signal(int descriptor, ssize_t written, size_t count, int code) {
     // The reader closed while the write waited for room: the kernel has accepted a part, and raises the
-    // signal too.
-    if (written >= 0) return (size_t)written < count ? SIGPIPE : 0;
+    // signal too. A write that does not wait accepts a part when there is no more room.
+    if (written >= 0) return (size_t)written < count && !(fcntl(descriptor, F_GETFL) & O_NONBLOCK) ? SIGPIPE : 0;
     return code == EPIPE ? SIGPIPE : code == EFBIG ? SIGXFSZ : 0;
 }
 
@@ -99,7 +99,7 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
     sigpending(&pending);
     ssize_t written = write(descriptor, bytes, count);
     int code = errno;
-    int raised = raised_signal(written, count, code);
+    int raised = raised_signal(descriptor, written, count, code);
     if (raised && !sigismember(&pending, raised)) {
         struct timespec none = {0, 0};
         sigemptyset(&signals);

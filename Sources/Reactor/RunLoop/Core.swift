@@ -193,6 +193,7 @@ extension RunLoop {
             self.states = []
             waker = nil
             withExtendedLifetime(dropped) {}
+            while let commands = inbox.takeLastCommands() { for command in commands { command(self) } }
         }
     }
 }

@@ -16,6 +16,8 @@ final class Inbox: Sendable {
         var signalled: [RunLoop.Source] = []
         /// Those that other threads have given jobs.
         var executors: [RunLoop.Executor] = []
+        /// Whether the loop's thread has carried out its last command.
+        var isOver = false
     }
 
     /// The state of the outer activation, which an activation restores when it ends.
@@ -72,6 +74,17 @@ final class Inbox: Sendable {
         guard add({ $0.commands.append(command) }) else { return false }
         wakeUp()
         return true
+    }
+
+    /// Posts a command that releases what belongs to the loop's thread. Unlike the other posts it is accepted while the loop
+    /// ends; false once that thread has released everything.
+    func postRelease(_ command: @escaping Command) -> Bool {
+        if post(command) { return true }
+        guard !belongsToParent else { return false }
+        return contents.withLock { contents in
+            if !contents.isOver { contents.commands.append(command) }
+            return !contents.isOver
+        }
     }
 
     /// Whether the loop's thread has ended; in a child of fork(2), those of the parent's loops have.
@@ -205,6 +218,14 @@ final class Inbox: Sendable {
         contents.withLock { _ in closed.store(true, ordering: .relaxed) }
         sleepingOn.store(-1, ordering: .sequentiallyConsistent)
         while pendingWrites.load(ordering: .sequentiallyConsistent) > 0 { sched_yield() }
+    }
+
+    /// Takes the commands that were posted while the loop ended; nil, from then on, if there are none.
+    func takeLastCommands() -> [Command]? {
+        contents.withLock { contents in
+            contents.isOver = contents.commands.isEmpty
+            return contents.isOver ? nil : exchange(&contents.commands, with: [])
+        }
     }
 
     func setWaiting(_ isWaiting: Bool) { waiting.store(isWaiting, ordering: .relaxed) }

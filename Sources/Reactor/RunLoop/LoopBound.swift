@@ -55,7 +55,8 @@ struct LoopBound<Value>: @unchecked Sendable {
 /// A value that only its run loop's thread may use, and that is also destroyed there, whichever thread releases the last
 /// reference. So a closure in it may capture what is not `Sendable`.
 ///
-/// Once the loop's thread has ended, the thread that releases the last reference destroys the value.
+/// Once the loop's thread has released everything else that belongs to it, the thread that releases the last reference
+/// destroys the value.
 final class LoopOwned<Value>: Sendable {
     private let content: DeferredRelease<LoopBound<Value>>
     private let owner: LoopIdentity
@@ -87,9 +88,10 @@ final class DeferredRelease<Value: ~Copyable & Sendable>: Sendable {
 
     init(_ value: consuming Value) { self.value = Mutex(value) }
 
-    /// Posts the value to a loop for destruction; once the loop's thread has ended, it is destroyed with this object.
+    /// Posts the value to a loop for destruction; once the loop's thread has released everything that belongs to it, the
+    /// value is destroyed with this object.
     func post(to inbox: Inbox) {
-        inbox.post { [self] _ in
+        _ = inbox.postRelease { [self] _ in
             let value = value.withLock { $0.take() }
             _ = consume value
         }

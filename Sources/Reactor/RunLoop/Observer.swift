@@ -78,6 +78,8 @@ extension RunLoop {
             guard let handler, !isCalling else { return }
             isCalling = true
             defer { isCalling = false }
+            // A block that runs is not pending: it does not keep a mode that it runs in turn from being empty.
+            if isBlock { invalidate() }
             handler(self, activity)
             if !repeats { invalidate() }
         }

@@ -9,9 +9,10 @@ import SystemPackage
 /// dropped until the peer closes too, or has acknowledged everything and is silent. Confined to the streams
 /// thread's loop.
 final class GracefulClose {
-    /// How long a silent peer that has acknowledged everything may stay open: as long as nginx's
-    /// lingering_timeout.
+    /// How long a peer that has acknowledged everything may be silent: as long as nginx's lingering_timeout.
     private static let quietTimeout: Duration = .seconds(5)
+    /// How long such a peer may go on sending: as long as nginx's lingering_time.
+    private static let sendingTimeout: Duration = .seconds(30)
     /// No event reports an acknowledgement: the socket is polled at growing intervals up to this one.
     private static let longestInterval: Duration = .milliseconds(100)
 
@@ -27,6 +28,7 @@ final class GracefulClose {
     private var interval: Duration = .milliseconds(1)
     private var unacknowledged: Int
     private var lastProgress = Deadline.now
+    private var lastInput = Deadline.now
     private var isAtEnd = false
     private var isWatched = false
     private var hasEnded = false
@@ -103,7 +105,7 @@ final class GracefulClose {
 
     private func read() {
         switch socket.discardInput() {
-        case .open: break
+        case .open: lastInput = .now
         case .failed(let error): fail(error)
         case .atEnd:
             // Level-triggered: the kernel would go on reporting the end.
@@ -123,10 +125,9 @@ final class GracefulClose {
         if readsInput, !isWatched, !isAtEnd, case .atEnd = socket.discardInput() { isAtEnd = true }
         let (now, left) = (Deadline.now, socket.unacknowledgedByteCount)
         if left < unacknowledged { (unacknowledged, lastProgress) = (left, now) }
-        let stall = lastProgress.duration(to: now)
-        if left == 0, isAtEnd || !readsInput || PendingOutput.isExiting || stall >= Self.quietTimeout {
-            return end()
-        }
+        let (stall, silence) = (lastProgress.duration(to: now), lastInput.duration(to: now))
+        let hasWaited = min(stall, silence) >= Self.quietTimeout || stall >= Self.sendingTimeout
+        if left == 0, isAtEnd || !readsInput || PendingOutput.isExiting || hasWaited { return end() }
         if left > 0, stall >= stallTimeout { return fail(.timedOut) }
         timer?.invalidate()
         timer = Timer.scheduled(after: interval) { _ in self.check() }

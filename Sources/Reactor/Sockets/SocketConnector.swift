@@ -176,7 +176,7 @@ final class HappyEyeballs {
         let code = reactor_connect(descriptor.rawValue, address.raw) == 0 ? 0 : errno
         switch code {
         case 0:
-            connected(socket)
+            try finish(with: socket)
             return nil
         case EINPROGRESS, EINTR:
             attempts.append(try Attempt(socket) { [weak self] in self?.settle($0) })
@@ -191,30 +191,25 @@ final class HappyEyeballs {
     private func settle(_ attempt: Attempt) {
         attempts.removeAll { $0 === attempt }
         attempt.source.cancel()
-        if let error = attempt.socket.socketError {
-            failed(attempt.socket, error)
-        } else {
-            connected(attempt.socket)
+        do throws(Errno) {
+            if let error = attempt.socket.socketError { throw error }
+            try finish(with: attempt.socket)
+        } catch {
+            attempt.socket.close()
+            lastError = error
+            attemptNext()
         }
     }
 
-    private func connected(_ socket: DescriptorHolder) {
+    /// Ends the race with a socket that the kernel reports as connected.
+    private func finish(with socket: DescriptorHolder) throws(Errno) {
         let descriptor = FileDescriptor(rawValue: socket.number)
-        guard let peer = try? SocketAddress.peer(of: descriptor) else {
-            return failed(socket, .socketNotConnected)
-        }
+        let peer = try SocketAddress.peer(of: descriptor)
         // The kernel may choose the unused local port that is being connected to: then the socket is its own
         // peer.
-        if peer.port != nil, peer == (try? SocketAddress.local(of: descriptor)) {
-            return failed(socket, .connectionRefused)
-        }
+        let isItsOwnPeer = peer.port != nil && peer == (try? SocketAddress.local(of: descriptor))
+        if isItsOwnPeer { throw .connectionRefused }
         finish(.success(ConnectedSocket(socket: socket, peer: peer)))
-    }
-
-    private func failed(_ socket: DescriptorHolder, _ error: Errno) {
-        socket.close()
-        lastError = error
-        attemptNext()
     }
 }
 

@@ -169,7 +169,11 @@ final class ReadAheadInput: InputBackend {
         guard key == .fileCurrentOffsetKey, isSeekable, let offset = nonNegativeInteger(value) else {
             return false
         }
-        while !state.withLock({ $0.move(to: offset) }) { fetch.wait() }
+        while !state.withLock({ $0.move(to: offset) }) {
+            // The parent's fetch never ends in a child of fork(2).
+            guard process.isCurrent else { return false }
+            fetch.wait()
+        }
         return true
     }
 }

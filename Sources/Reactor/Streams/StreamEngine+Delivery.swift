@@ -153,8 +153,8 @@ extension StreamEngine {
     /// Delivers events on the queue that `enqueue` leads to, and on no loop. Nil ends the delivery on a
     /// queue.
     func setQueue(_ enqueue: StreamQueue.Enqueue?) {
+        guard let enqueue else { return leaveQueue() }
         leaveLoops()
-        guard let enqueue else { return }
         let queue = StreamQueue(enqueue)
         do throws(Errno) {
             try join(ResidentThread.streams.runLoop(), .default) { state in

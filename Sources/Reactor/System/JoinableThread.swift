@@ -28,8 +28,8 @@ package final class JoinableThread: Sendable {
     /// Waits until the thread has ended.
     package func join() {
         isJoined.withLock { isJoined in
-            if !isJoined { pthread_join(thread, nil) }
-            isJoined = true
+            // A thread that joins itself gets an error, and is detached later.
+            if !isJoined { isJoined = pthread_join(thread, nil) == 0 }
         }
     }
 }

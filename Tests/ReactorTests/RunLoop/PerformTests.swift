@@ -149,6 +149,16 @@ import Testing
         #expect(trace == ["1 asked at 1", "1 asked at 3", "2 asked at 2", "3 asked at 0", "block"])
     }
 
+    @Test func `a run that an ordered block begins returns at once if there is nothing else`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.perform(order: 0) {
+                trace("\(loop.run(mode: .default, before: .now.advanced(by: .milliseconds(20))))")
+            }
+            loop.poll()
+        }
+        #expect(trace == ["false"])
+    }
+
     @Test func `an ordered block can be cancelled, also by one before it`() async throws {
         let trace = try await traced { loop, trace in
             let second = loop.perform(order: 2) { trace("second") }

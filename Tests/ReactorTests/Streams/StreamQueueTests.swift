@@ -101,6 +101,20 @@ private struct MarkedQueue {
         }
     }
 
+    @Test(arguments: [StreamKind.bytes, .socket, .memory])
+    func `setting no queue leaves a stream on its run loops`(kind: StreamKind) async throws {
+        try await onItsOwnThread {
+            let (fixture, counter) = (try Fixture(kind), Counter())
+            fixture.stream.delegate = counter
+            fixture.stream.schedule(in: .current, forMode: .default)
+            fixture.stream.setDispatchQueue(nil)
+            fixture.stream.open()
+            RunLoop.current.serve { counter.events.value.count >= 2 }
+            #expect(counter.threads.value == [UInt(pthread_self())])
+            fixture.stream.close()
+        }
+    }
+
     enum Ending: CaseIterable, Sendable {
         case close, remove, release, schedule
     }

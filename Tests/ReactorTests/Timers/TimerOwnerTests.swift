@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import Synchronization
 import Testing
 
 /// Closures that belong to a thread, of timers that leave its loop.
@@ -37,6 +38,24 @@ import Testing
         _ = Self.removedTimer(of: owner.runLoop, destroyed)
         #expect(destroyed.wait())
         owner.stop()
+    }
+
+    @Test func `a closure that is released while its owner's loop ends is destroyed on that thread`() throws {
+        let destroyed = Answer<Bool>()
+        try JoinableThread(name: "owner") {
+            let owner = pthread_self()
+            let loop = RunLoop.current
+            let canary = AtEnd { destroyed.give(pthread_self() == owner) }
+            let removed = Timer.scheduled(after: .seconds(3600)) { _ in _ = canary }
+            loop.remove(removed, forMode: .default)
+            let last = Mutex<Timer?>(removed)
+            // The loop's end destroys this closure, and meanwhile another thread releases the timer.
+            let ending = AtEnd {
+                _ = try? JoinableThread(name: "other") { last.withLock { $0 = nil } }.join()
+            }
+            Timer.scheduled(after: .seconds(3600)) { _ in _ = ending }
+        }.join()
+        #expect(destroyed.wait())
     }
 
     @Test func `a timer removed from all modes of its owner's loop can be added again and fires`()
