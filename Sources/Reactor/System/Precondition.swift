@@ -2,7 +2,7 @@ import CReactorLinux
 
 /// Ends the process with a message unless `condition` holds.
 ///
-/// Unlike `require(_:_:)`, an optimized build prints the message too.
+/// Unlike with `precondition(_:_:)`, an optimized build prints the message too.
 @inline(__always)
 package func require(
     _ condition: Bool, _ message: @autoclosure () -> String, file: StaticString = #fileID, line: UInt = #line
