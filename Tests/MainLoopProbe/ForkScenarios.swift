@@ -235,9 +235,18 @@ private struct Ignored: ChunkProcessor {
 /// Closes, in children, a file that a worker of the parent is writing.
 @MainActor func inheritedFileInChild() throws {
     let file = "/tmp/reactor-probe-file-\(getpid())"
-    let output = OutputStream(path: FilePath(file))
-    output.schedule(in: .main, forMode: .default)
-    output.open()
+    func openFile() -> OutputStream {
+        let output = OutputStream(path: FilePath(file))
+        output.schedule(in: .main, forMode: .default)
+        output.open()
+        return output
+    }
+    // The first write of a process makes its worker instantiate types, under a lock of the Swift runtime that would be locked
+    // in the child for ever.
+    let first = openFile()
+    first.write([UInt8](repeating: 1, count: 500_000))
+    first.close()
+    let output = openFile()
     var (accepted, endings) = (0, Set<String>())
     for _ in 0..<30 {
         accepted += output.write([UInt8](repeating: 1, count: 500_000))
