@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-bool reactor_epoll_takes(int descriptor) {
+bool reactor_epoll_supports(int descriptor) {
     int poller = epoll_create1(EPOLL_CLOEXEC);
     if (poller < 0) return true; // no descriptor left: the loop's own epoll will refuse it
     struct epoll_event event = {.events = 0};

@@ -21,8 +21,8 @@ void reactor_set_current_loop(uint64_t identity, void *object) {
     current_loop_object = object;
 }
 
-bool reactor_handles_messages(void) { return handles_messages; }
-void reactor_handle_messages(bool handles) { handles_messages = handles; }
+bool reactor_captures_messages(void) { return handles_messages; }
+void reactor_capture_messages(bool handles) { handles_messages = handles; }
 
 // Called for every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {

@@ -74,8 +74,8 @@ void reactor_get_thread_name(void *buffer);
 bool reactor_is_main_thread(void);
 
 /// Whether the calling thread is in a call whose messages the library handles itself.
-bool reactor_handles_messages(void);
-void reactor_handle_messages(bool handles);
+bool reactor_captures_messages(void);
+void reactor_capture_messages(bool handles);
 
 // MARK: fork(2)
 
@@ -116,7 +116,7 @@ void reactor_signal_unsubscribe(void *token);
 // MARK: Descriptors
 
 /// Whether epoll(7) accepts `descriptor`: not a regular file, a directory, or a device without poll.
-bool reactor_epoll_takes(int descriptor);
+bool reactor_epoll_supports(int descriptor);
 /// Deregisters `descriptor` from `epoll`, from any thread. Returns false if `epoll` is no epoll, or has no
 /// such registration.
 bool reactor_epoll_remove(int epoll, int descriptor);

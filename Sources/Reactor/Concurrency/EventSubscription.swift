@@ -27,7 +27,7 @@ final class EventSubscription: Sendable {
         (self.loop, self.signal) = (loop, signal)
         source = LoopBound(Source(), owner: loop.identity)
         loop.requireNotOfParent()
-        let hasLoop = !loop.inbox.isClosed && loop.onLoopThread { [source] _ in start(source.value) }
+        let hasLoop = !loop.inbox.isClosed && loop.runOnLoopThread { [source] _ in start(source.value) }
         if !hasLoop { signal.finish() }
     }
 
@@ -37,7 +37,7 @@ final class EventSubscription: Sendable {
     @usableFromInline
     func prepareToWait() -> Bool {
         if signal.isOver { return false }
-        if signal.beginWaiting() { loop.onLoopThread { [source] _ in source.value.arm() } }
+        if signal.beginWaiting() { loop.runOnLoopThread { [source] _ in source.value.arm() } }
         return true
     }
 
@@ -51,7 +51,7 @@ final class EventSubscription: Sendable {
     /// Ends the source on the loop's thread; false if that has ended.
     @discardableResult
     func end() -> Bool {
-        let hasLoop = loop.onLoopThread { [source, signal] _ in
+        let hasLoop = loop.runOnLoopThread { [source, signal] _ in
             source.value.end.take()?()
             signal.finish()
         }

@@ -31,7 +31,7 @@ extension InputStream {
         let carrier = ProcessorCarrier(processor)
         executor.beginWaiting()
         defer { executor.endWaiting() }
-        loop.onLoopThread { _ in
+        loop.runOnLoopThread { _ in
             guard let processor = carrier.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
             handoff.start(inModes: Array(executor.modes.members)) { result.set($0) }

@@ -44,7 +44,7 @@ nonisolated(nonsending) public func withDeadline<Success: Sendable, C: Clock>(
     }
 }
 
-/// What a child task of ``withDeadline(_:tolerance:clock:_:)`` has to say.
+/// The outcome of a child task of ``withDeadline(_:tolerance:clock:_:)``.
 private enum Step<Success: Sendable>: Sendable {
     case returned(Success)
     /// The deadline has passed.

@@ -23,8 +23,11 @@ public import SystemPackage
 /// ```swift
 /// let source = DescriptorSource(.standardInput, for: .readable) { source, _ in
 ///     var byte: UInt8 = 0
-///     let count = withUnsafeMutableBytes(of: &byte) { try? FileDescriptor.standardInput.read(into: $0) }
-///     if count == nil || count == 0 { source.cancel() }
+///     do {
+///         let count = try withUnsafeMutableBytes(of: &byte) { try FileDescriptor.standardInput.read(into: $0) }
+///         if count == 0 { source.cancel() }
+///     } catch Errno.wouldBlock {
+///     } catch { source.cancel() }
 /// }
 /// try RunLoop.current.add(source, forMode: .default)
 /// ```

@@ -14,8 +14,8 @@ public class EventSource: CustomStringConvertible {
     final private(set) var isInCallback = false
     /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
-    /// Whether the library itself has made the source ready; see ``raise()``.
-    final private var isRaised = false
+    /// Whether the library itself has made the source ready; see ``markReady()``.
+    final private var isMarkedReady = false
     final private var isEnded = false
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
     final private var isDisarmed = false
@@ -28,10 +28,10 @@ public class EventSource: CustomStringConvertible {
     final private var hasWorkAfterCallback = false
     final private(set) var number: CInt
     /// What closes the descriptor, if another thread may do that.
-    final private(set) var holder: DescriptorHolder?
+    final private(set) var shared: SharedDescriptor?
     final var membership = Membership()
     /// Where it is registered in its loop.
-    final var places = Places()
+    final var registrations = ModeRegistrations()
     /// The loop that it is in, which retains it.
     final private(set) var loop: RunLoop?
     /// The source itself, if its loop may release it before its callback returns.
@@ -47,7 +47,7 @@ public class EventSource: CustomStringConvertible {
 
     // MARK: For subclasses
 
-    /// Serves what the descriptor is ready for, or ``raise()``. Called on the loop's thread, never within itself.
+    /// Serves what the descriptor is ready for, or ``markReady()``. Called on the loop's thread, never within itself.
     func serve(_ readiness: Readiness) {}
 
     /// Releases what the source holds. Called once, when the source has been ended, but not during its callback.
@@ -131,25 +131,25 @@ extension EventSource {
     final func leave() { loop = nil }
 
     /// Takes another descriptor, and is interested in nothing yet.
-    final func adopt(_ descriptor: DescriptorHolder) {
-        holder = descriptor
+    final func adopt(_ descriptor: SharedDescriptor) {
+        shared = descriptor
         number = descriptor.number
         watchedInterest = []
         for watch in watches { watch.adopt(number, of: descriptor) }
     }
 
     /// Begins to record what is ready in a mode, or retries a failed registration. While there is nothing to record this does
-    /// nothing; later it is done in all modes. Without a poller only ``raise()`` is recorded.
+    /// nothing; later it is done in all modes. Without a poller only ``markReady()`` is recorded.
     final func watch(in state: ModeState) throws(Errno) {
-        guard isWatched || isRaised || !watchedInterest.isEmpty else { return }
+        guard isWatched || isMarkedReady || !watchedInterest.isEmpty else { return }
         let mode = state.mode.index
         let known = watches.first { $0.mode == mode }
-        let watch = known ?? Watch(number, of: holder, for: self, mode: mode, in: state.ready)
+        let watch = known ?? Watch(number, of: shared, for: self, mode: mode, in: state.ready)
         if let poller = state.poller { watch.use(poller) }
         try watch.setInterest(watchedInterest)
         guard known == nil else { return }
         watches.append(watch)
-        if isRaised { watch.record(.raised) }
+        if isMarkedReady { watch.record(.marked) }
     }
 
     /// Ends the registrations in all modes but those of `kept`.
@@ -168,7 +168,7 @@ extension EventSource {
             for watch in watches { try? watch.setInterest(watchedInterest) }
             throw error
         }
-        for watch in watches { watch.narrow(to: interest.union(.raised)) }
+        for watch in watches { watch.narrow(to: interest.union(.marked)) }
     }
 }
 
@@ -176,23 +176,23 @@ extension EventSource {
 
 extension EventSource {
     /// Makes the source ready without the kernel: the next pass in any of its modes serves it.
-    final func raise() {
-        isRaised = true
+    final func markReady() {
+        isMarkedReady = true
         if !isWatched { loop?.core.watch(self) }
-        for watch in watches { watch.record(.raised) }
+        for watch in watches { watch.record(.marked) }
     }
 
     /// Serves what a watch has recorded, and returns whether that counts as handling a source.
     @inline(always)
     final func serveRecorded(_ readiness: Readiness) -> Bool {
         if hasSeveralWatches { for watch in watches { _ = watch.takeReadiness() } }
-        let readiness = readiness.intersection(watchedInterest.union(.raised))
+        let readiness = readiness.intersection(watchedInterest.union(.marked))
         guard !isEnded, !readiness.isEmpty else { return false }
         guard !isInCallback else {
-            disarm(unless: readiness == .raised)
+            disarm(unless: readiness == .marked)
             return false
         }
-        isRaised = false
+        isMarkedReady = false
         isHandled = true
         isInCallback = true
         serve(readiness)
@@ -221,16 +221,16 @@ extension EventSource {
 
     /// Stops watching until the callback returns: the registration is level-triggered, and would keep a nested activation
     /// from sleeping.
-    private final func disarm(unless isRaisedOnly: Bool) {
+    private final func disarm(unless isMarkedOnly: Bool) {
         isDisarmed = true
         hasWorkAfterCallback = true
-        if !isRaisedOnly { try? setInterestOfWatches([]) }
+        if !isMarkedOnly { try? setInterestOfWatches([]) }
     }
 
     /// Watches again. If the kernel has no memory for the registration, a later pass makes it.
     private final func rearm() {
         isDisarmed = false
-        if isRaised { raise() }
+        if isMarkedReady { markReady() }
         do throws(Errno) { try setInterestOfWatches(watchedInterest) } catch {
             loop?.core.retryRegistrations()
         }

@@ -4,7 +4,7 @@ import SystemPackage
 /// What one source is ready for in one mode, and the kernel's registrations that tell of it.
 ///
 /// Reading and writing are registered apart, so that changing one of them is one system call. What the library itself
-/// has raised is recorded here as well, which needs no registration, and no poller.
+/// has marked ready is recorded here as well, which needs no registration, and no poller.
 ///
 /// `@safe`: the source is only used while something is recorded, and then it is alive; see `source`.
 @safe
@@ -18,10 +18,10 @@ final class Watch {
     let mode: Int32
     private var descriptor: CInt
     /// What closes the descriptor, if another thread may do that.
-    private var holder: DescriptorHolder?
+    private var shared: SharedDescriptor?
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
     fileprivate var readiness: Readiness = []
-    /// Nil while the loop has no descriptors for one: then only what is raised is recorded.
+    /// Nil while the loop has no descriptors for one: then only what is marked is recorded.
     private var poller: Poller?
     private var reading: Registration?
     private var writing: Registration?
@@ -35,11 +35,11 @@ final class Watch {
     fileprivate var next: ReadyQueue.Link?
 
     init(
-        _ descriptor: CInt, of holder: DescriptorHolder?, for source: EventSource, mode: Int32,
+        _ descriptor: CInt, of shared: SharedDescriptor?, for source: EventSource, mode: Int32,
         in queue: ReadyQueue
     ) {
         self.descriptor = descriptor
-        self.holder = holder
+        self.shared = shared
         unsafe self.source = .passUnretained(source)
         self.mode = mode
         self.queue = queue
@@ -58,11 +58,11 @@ final class Watch {
     // MARK: What is watched
 
     /// Takes another descriptor; what was watched is watched no longer.
-    func adopt(_ descriptor: CInt, of holder: DescriptorHolder) {
+    func adopt(_ descriptor: CInt, of shared: SharedDescriptor) {
         reading = nil
         writing = nil
         self.descriptor = descriptor
-        self.holder = holder
+        self.shared = shared
     }
 
     var hasPoller: Bool { poller != nil }
@@ -86,7 +86,7 @@ final class Watch {
     }
 
     private func register(for interest: Readiness, on poller: Poller) throws(Errno) -> Registration {
-        try unsafe poller.register(descriptor, of: holder, for: interest, recordReadiness, context: self)
+        try unsafe poller.register(descriptor, of: shared, for: interest, recordReadiness, context: self)
     }
 
     // MARK: What is ready
@@ -101,12 +101,12 @@ final class Watch {
     /// Keeps only what is still wanted of what was recorded.
     func narrow(to interest: Readiness) { readiness.formIntersection(interest) }
 
-    /// Drops what the kernel had told and does not say any more, for a source that wants to know.
+    /// Polls the descriptor again, and drops readiness that is gone, for a source that wants that.
     @inline(never)
     func confirm() {
-        guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .raised else { return }
+        guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .marked else { return }
         guard let events = try? SystemCall.poll(descriptor, for: POLLIN | POLLOUT) else { return }
-        narrow(to: Readiness(poll: events).union(.raised))
+        narrow(to: Readiness(poll: events).union(.marked))
     }
 
     /// Takes what was recorded, so that it is not served once more.
@@ -210,16 +210,16 @@ final class ReadyQueue {
         return Int32(bitPattern: first.round &- round) < 0
     }
 
-    /// Drops from the front what has been served, or withdrawn, in another way; true if anything is left.
+    /// Removes leading watches that have nothing left to serve; true if any watch is left.
     @inline(always)
-    func hasUnserved() -> Bool {
+    func dropServed() -> Bool {
         while let link = first, link.readiness.isEmpty { remove(link) }
         return first != nil
     }
 
-    /// As ``hasUnserved()``, where the kernel is not asked for anything new: what comes first is still so.
-    func hasConfirmed() -> Bool {
-        while hasUnserved(), let link = first {
+    /// As ``dropServed()``, and confirms the first watch, for a pass that does not ask the kernel what is ready.
+    func confirmFirst() -> Bool {
+        while dropServed(), let link = first {
             link.confirm()
             guard !link.readiness.isEmpty else { continue }
             link.round = round

@@ -33,7 +33,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     private let output = OutputSlot<Processor.Output>()
     /// Nil once the hand-off has been started.
     private let stream: Mutex<LoopOwned<InputStream>?>
-    private let home: RunLoop
+    private let loop: RunLoop
 
     /// Creates a hand-off on the calling thread's loop. Nothing is read before it is started.
     ///
@@ -46,9 +46,9 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
         limits: HandoffLimits = HandoffLimits()
     ) {
-        home = .current
+        loop = .current
         worker = ChunkWorker(ProcessorBox(processor, output), on: queue, limits)
-        self.stream = Mutex(LoopOwned(stream, on: home))
+        self.stream = Mutex(LoopOwned(stream, on: loop))
     }
 
     deinit {
@@ -95,13 +95,14 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         let reader = ChunkReader(stream.value, worker, progress: progress) { [output] conclusion in
             if let output = output.take() { completion(Report(conclusion, output)) }
         }
-        reader.start(on: home, modes)
+        reader.start(on: loop, modes)
     }
 
     /// Ends the hand-off after the processor's current call. May be called from any thread at any time,
     /// repeatedly, and by the processor.
     ///
-    /// It does not wait, and neither a current call nor a suspended or busy queue delays the completion.
+    /// It does not wait, and neither a current call nor a suspended or busy queue delays the completion, except
+    /// that a read of a borrowed descriptor that is under way, of a file for example, ends first.
     /// Bytes in flight are not processed. The completion reports ``HandoffReport/Ending/cancelled`` and the
     /// number of processed bytes.
     public func cancel() { worker.cancel() }

@@ -85,7 +85,7 @@ final class ChunkWorker: Sendable {
     /// On a new thread, or on the caller's if none can be created.
     func fail(_ fault: Errno) {
         do throws(Errno) {
-            _ = try JoinableThread(name: "work") { [self] in conclude(fault) }
+            _ = try JoinableThread(name: "reactor.work") { [self] in conclude(fault) }
         } catch {
             conclude(fault)
         }

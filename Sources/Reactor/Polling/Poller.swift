@@ -3,7 +3,7 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// One libevent base: waits for descriptors, an alarm and a wake-up, and records what became ready.
+/// One libevent base: waits for descriptors, a timer and a wake-up, and records what became ready.
 ///
 /// It never calls the client's code, so it is never re-entered, as `event_base_loop` must not be. Confined to
 /// the thread of the run loop that owns it.
@@ -14,15 +14,15 @@ final class Poller {
     /// Distinguishes the loop's pollers.
     private let number: Int32
     private let counterEvent: Registration
-    private let alarmEvent: Registration
+    private let timerEvent: Registration
 
     init(number: Int32, waker: Waker) throws(Errno) {
         let base = try EventBase.make(counter: waker.counter)
-        // Edge-triggered: the counter and the alarm need not be read to stop being reported.
+        // Edge-triggered: the counter and the timer need not be read to stop being reported.
         let kind = EV_READ | EV_ET
         counterEvent = try unsafe Registration(
             of: waker.counter, kind, on: base, ignoreReadiness, context: waker)
-        alarmEvent = try unsafe Registration(of: waker.alarm, kind, on: base, noteAlarm, context: waker)
+        timerEvent = try unsafe Registration(of: waker.timer, kind, on: base, noteTimer, context: waker)
         (self.base, self.waker, self.number) = (base, waker, number)
     }
 
@@ -38,7 +38,7 @@ final class Poller {
     @inline(always)
     func poll(until time: Int64) {
         if time == .min { return base.loop(EVLOOP_ONCE | EVLOOP_NONBLOCK) }
-        waker.setAlarm(time)
+        waker.setTimer(time)
         base.loop(EVLOOP_ONCE)
     }
 
@@ -46,16 +46,16 @@ final class Poller {
     /// ends.
     ///
     /// - Parameters:
-    ///   - holder: Closes the descriptor, if another thread may do that meanwhile.
+    ///   - shared: Closes the descriptor, if another thread may do that meanwhile.
     ///   - context: Outlives the registration, which it owns.
     func register(
-        _ descriptor: CInt, of holder: DescriptorHolder?, for interest: Readiness, _ callback: Callback,
+        _ descriptor: CInt, of shared: SharedDescriptor?, for interest: Readiness, _ callback: Callback,
         context: AnyObject
     ) throws(Errno) -> Registration {
         if base.belongsToParent { ProcessIdentity.refuseParentsLoop() }
         let kind = interest == .readable ? EV_READ : EV_WRITE
         return try unsafe Registration(
-            of: descriptor, kind, on: base, callback, context: context, holder: holder)
+            of: descriptor, kind, on: base, callback, context: context, shared: shared)
     }
 
     /// Receives the descriptor, libevent's events, and the context.
@@ -70,14 +70,14 @@ final class Poller {
 struct Registration: ~Copyable {
     private let event: OpaquePointer
     private let base: EventBase
-    private let holder: DescriptorHolder?
+    private let shared: SharedDescriptor?
 
     /// - Parameters:
     ///   - context: Passed to `callback`. It outlives the registration, which it owns.
-    ///   - holder: Deregisters the descriptor if it is closed before the registration ends.
+    ///   - shared: Deregisters the descriptor if it is closed before the registration ends.
     fileprivate init(
         of descriptor: CInt, _ kind: CInt, on base: EventBase, _ callback: event_callback_fn,
-        context: AnyObject, holder: DescriptorHolder? = nil
+        context: AnyObject, shared: SharedDescriptor? = nil
     ) throws(Errno) {
         let context = unsafe Unmanaged.passUnretained(context).toOpaque()
         var event: OpaquePointer?
@@ -88,20 +88,20 @@ struct Registration: ~Copyable {
                 }
             }
         }
-        if let holder { try holder.beginWatch(by: base.epoll, add) } else { try add() }
+        if let shared { try shared.beginWatch(by: base.epoll, add) } else { try add() }
         unsafe self.event = event.unsafelyUnwrapped
         self.base = base
-        self.holder = holder
+        self.shared = shared
     }
 
-    deinit { if !base.belongsToParent { unsafe Self.end(event, on: base, holder) } }
+    deinit { if !base.belongsToParent { unsafe Self.end(event, on: base, shared) } }
 
-    private static func end(_ event: OpaquePointer, on base: EventBase, _ holder: DescriptorHolder?) {
-        guard let holder else { return withoutMessages { unsafe event_free(event) } }
+    private static func end(_ event: OpaquePointer, on base: EventBase, _ shared: SharedDescriptor?) {
+        guard let shared else { return withoutMessages { unsafe event_free(event) } }
         let descriptor = unsafe event_get_fd(event)
-        let isInKernel = holder.endWatch(by: base.epoll) { withoutMessages { unsafe event_free(event) } }
+        let isInKernel = shared.endWatch(by: base.epoll) { withoutMessages { unsafe event_free(event) } }
         // Another stream or source may have registered the same borrowed descriptor.
-        if !isInKernel, !holder.closesWhenDone { base.registerAgain(descriptor) }
+        if !isInKernel, !shared.closesWhenDone { base.registerAgain(descriptor) }
     }
 }
 
@@ -196,8 +196,8 @@ private final class EventBase {
 
 // MARK: - libevent's callbacks: they record, and leave the dispatch to the loop
 
-private func noteAlarm(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
-    unsafe Unmanaged<Waker>.fromOpaque(context.unsafelyUnwrapped).takeUnretainedValue().alarmRang()
+private func noteTimer(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
+    unsafe Unmanaged<Waker>.fromOpaque(context.unsafelyUnwrapped).takeUnretainedValue().timerFired()
 }
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
@@ -205,8 +205,8 @@ private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
 /// Makes a call of libevent whose failure its result tells.
 @inline(__always)
 private func withoutMessages<Result>(_ call: () -> Result) -> Result {
-    reactor_handle_messages(true)
-    defer { reactor_handle_messages(false) }
+    reactor_capture_messages(true)
+    defer { reactor_capture_messages(false) }
     return call()
 }
 
@@ -216,7 +216,7 @@ private func withoutMessages<Result>(_ call: () -> Result) -> Result {
 /// A warning in a call of this file is dropped. After a message of error severity libevent exits, so this traps first.
 /// Messages in other code's calls are printed, as libevent does without a callback.
 private let listenToLibevent: Void = unsafe event_set_log_callback { severity, message in
-    let isExpected = reactor_handles_messages()
+    let isExpected = reactor_captures_messages()
     if isExpected, severity != EVENT_LOG_ERR { return }
     let text = unsafe message.map { unsafe String(cString: $0) } ?? "no message"
     guard !isExpected else { fatalError("libevent failed: \(text)") }

@@ -19,7 +19,7 @@ public struct Readiness: OptionSet, Sendable, Hashable {
 
 extension Readiness {
     /// Signalled by the source's owner, whatever the kernel reports.
-    static let raised = Readiness(rawValue: 128)
+    static let marked = Readiness(rawValue: 128)
 
     /// The result of poll(2). An error or a hang-up counts as both.
     init(poll events: CInt) {

@@ -1,43 +1,43 @@
 import CReactorLinux
 import SystemPackage
 
-/// Ends the waits of one loop: an event counter that other threads increment, and an alarm.
+/// Ends the waits of one loop: an event counter that other threads increment, and a timer.
 ///
 /// One for all modes of a loop, as descriptors are scarce. The modes' pollers watch both edge-triggered, so
 /// that neither has to be read to stop being reported. When another poller than the last one waits, the
 /// events of the last one are cleared first.
 final class Waker {
     private let ownedCounter: OwnedDescriptor
-    private let ownedAlarm: OwnedDescriptor
-    /// When the alarm goes off; `.max` when it is not set, or has gone off.
-    private var alarmTime = Int64.max
+    private let ownedTimer: OwnedDescriptor
+    /// When the timer fires; `.max` when it is not set, or has fired.
+    private var timerTime = Int64.max
     /// The number of the poller that waited last; initially none.
     private var lastWaiting = Int32.min
 
     init() throws(Errno) {
         ownedCounter = try .eventCounter()
-        ownedAlarm = try .alarm()
+        ownedTimer = try .timer()
     }
 
     /// The event counter (eventfd(2)) that ends a wait when incremented.
     var counter: CInt { ownedCounter.number }
 
-    var alarm: CInt { ownedAlarm.number }
+    var timer: CInt { ownedTimer.number }
 
-    /// Sets the alarm to `time`; `.max` means never.
+    /// Sets the timer to `time`; `.max` means never.
     @inline(__always)
-    func setAlarm(_ time: Int64) {
-        if time != alarmTime { armAlarm(time) }
+    func setTimer(_ time: Int64) {
+        if time != timerTime { armTimer(time) }
     }
 
     /// Setting it takes from 0.6 to 15 µs on virtual machines, so it happens only when the time changes.
     @inline(never)
-    private func armAlarm(_ time: Int64) {
-        alarmTime = time
-        _ = reactor_timerfd_arm(alarm, time == .max ? 0 : max(time, 1))
+    private func armTimer(_ time: Int64) {
+        timerTime = time
+        _ = reactor_timerfd_arm(timer, time == .max ? 0 : max(time, 1))
     }
 
-    func alarmRang() { alarmTime = .max }
+    func timerFired() { timerTime = .max }
 
     /// Keeps the poller with this number from being woken by what woke another. Called before other threads
     /// are asked to increment the counter.
@@ -50,7 +50,7 @@ final class Waker {
     /// alarm, to any time, drops its edge.
     @inline(never)
     private func clear(for poller: Int32) {
-        (lastWaiting, alarmTime) = (poller, .min)
+        (lastWaiting, timerTime) = (poller, .min)
         _ = takeCount(ofEventCounter: counter)
     }
 }

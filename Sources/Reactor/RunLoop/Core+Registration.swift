@@ -7,9 +7,10 @@ extension RunLoop.Core {
 
     func update(_ observer: RunLoop.Observer, _ change: (inout Membership) -> Void) {
         change(&observer.membership)
-        observer.places.update(observer.membership.registrationModes(common: commonModes)) { place in
-            let state = state(of: place.mode)
-            state.observers.remove(observer, at: place.slot)
+        observer.registrations.update(observer.membership.registrationModes(common: commonModes)) {
+            registration in
+            let state = state(of: registration.mode)
+            state.observers.remove(observer, at: registration.slot)
             if observer.isBlock { state.blockCount -= 1 }
         } register: { mode in
             let state = state(of: mode)
@@ -27,38 +28,46 @@ extension RunLoop.Core {
     /// Makes the registrations of a timer follow its modes and its date.
     func update(_ timer: Timer, _ state: inout Timer.State) {
         guard state.isIn(identity) else { return }
-        guard let mode = state.onlyMode, !state.hasOtherPlaces else { return updateSlowly(timer, &state) }
-        guard let place = state.onlyPlace else { return state.setOnlyPlace(register(timer, state, in: mode)) }
-        guard place.mode == mode else { return updateSlowly(timer, &state) }
-        move(timer, state, at: place)
+        guard let mode = state.onlyMode, !state.hasOtherRegistrations else {
+            return updateSlowly(timer, &state)
+        }
+        guard let registration = state.onlyRegistration else {
+            return state.setOnlyRegistration(register(timer, state, in: mode))
+        }
+        guard registration.mode == mode else { return updateSlowly(timer, &state) }
+        move(timer, state, at: registration)
     }
 
     @inline(never)
     private func updateSlowly(_ timer: Timer, _ state: inout Timer.State) {
         let wanted = state.membership.registrationModes(common: commonModes)
-        var places = state.places
-        for place in places where wanted.contains(place.mode) { move(timer, state, at: place) }
-        places.update(wanted, unregister: remove) { register(timer, state, in: $0).slot }
-        state.places = places
+        var registrations = state.registrations
+        for registration in registrations where wanted.contains(registration.mode) {
+            move(timer, state, at: registration)
+        }
+        registrations.update(wanted, unregister: remove) { register(timer, state, in: $0).slot }
+        state.registrations = registrations
     }
 
     @inline(__always)
-    private func register(_ timer: Timer, _ state: borrowing Timer.State, in mode: RunLoop.Mode) -> Place {
+    private func register(_ timer: Timer, _ state: borrowing Timer.State, in mode: RunLoop.Mode)
+        -> ModeRegistration
+    {
         let slot = self.state(of: mode).timers.insert(
             timer, date: state.due, tolerance: state.window(of: timer.period), isSuspended: state.isFiring,
             sequence: nextSequence())
-        return Place(mode: mode, slot: slot)
+        return ModeRegistration(mode: mode, slot: slot)
     }
 
-    private func move(_ timer: Timer, _ state: borrowing Timer.State, at place: Place) {
-        self.state(of: place.mode).timers.move(
-            place.slot, date: state.due, tolerance: state.window(of: timer.period),
+    private func move(_ timer: Timer, _ state: borrowing Timer.State, at registration: ModeRegistration) {
+        self.state(of: registration.mode).timers.move(
+            registration.slot, date: state.due, tolerance: state.window(of: timer.period),
             isSuspended: state.isFiring, sequence: nextSequence())
     }
 
-    /// Removes the timer at `place`, which may destroy it.
-    func remove(_ place: Place) {
-        let timer = state(of: place.mode).timers.remove(place.slot)
+    /// Removes the timer at `registration`, which may destroy it.
+    func remove(_ registration: ModeRegistration) {
+        let timer = state(of: registration.mode).timers.remove(registration.slot)
         withExtendedLifetime(timer) {}
     }
 
@@ -85,8 +94,9 @@ extension RunLoop.Core {
         let modes = source.membership.modes(common: commonModes)
         source.endWatches(except: modes)
         let refusal = watch(source, in: modes)
-        source.places.update(source.membership.registrationModes(common: commonModes)) { place in
-            state(of: place.mode).eventSources.remove(place.slot)
+        source.registrations.update(source.membership.registrationModes(common: commonModes)) {
+            registration in
+            state(of: registration.mode).eventSources.remove(registration.slot)
         } register: { mode in
             state(of: mode).eventSources.insert(source)
         }

@@ -26,7 +26,7 @@ extension RunLoop.Core {
     /// Runs the jobs, and the blocks that have been posted so far; true if one of them counts as a source.
     @inline(__always)
     func runBlocks(_ mode: RunLoop.RunningMode) -> Bool {
-        collect()
+        drainInbox()
         return mode.blockCount > 0 && runPendingBlocks(mode)
     }
 
@@ -59,7 +59,7 @@ extension RunLoop.Core {
     /// Performs the sources that were signalled before now, or only the first of them; true if any was performed.
     @inline(__always)
     func performSignalledSources(_ mode: RunLoop.RunningMode, onlyFirst: Bool) -> Bool {
-        collect()
+        drainInbox()
         return mode.hasSignals && performSources(mode, onlyFirst: onlyFirst)
     }
 
@@ -100,8 +100,8 @@ extension RunLoop.Core {
     private func fireDueTimers(_ mode: RunLoop.RunningMode) {
         let now = Deadline.now.uptimeNanoseconds
         let limit = nextSequence()
-        while let (timer, place) = suspendNext(mode, at: now, addedBefore: limit) {
-            fire(timer, from: place, at: now)
+        while let (timer, registration) = suspendNext(mode, at: now, addedBefore: limit) {
+            fire(timer, from: registration, at: now)
         }
     }
 
@@ -110,7 +110,7 @@ extension RunLoop.Core {
     @inline(__always)
     private func suspendNext(
         _ mode: RunLoop.RunningMode, at now: Int64, addedBefore limit: UInt64
-    ) -> (Timer, Place)? {
+    ) -> (Timer, ModeRegistration)? {
         let (own, common) = (mode.own, mode.common)
         guard !common.timers.isEmpty, let other = common.timers.firstDue(at: now, addedBefore: limit) else {
             return suspendFirstDue(of: own, at: now, addedBefore: limit)
@@ -123,35 +123,36 @@ extension RunLoop.Core {
     @inline(__always)
     private func suspendFirstDue(
         of state: ModeState, at now: Int64, addedBefore limit: UInt64
-    ) -> (Timer, Place)? {
+    ) -> (Timer, ModeRegistration)? {
         guard let (timer, slot) = state.timers.suspendFirstDue(at: now, addedBefore: limit) else {
             return nil
         }
-        return (timer, Place(mode: state.mode, slot: slot))
+        return (timer, ModeRegistration(mode: state.mode, slot: slot))
     }
 
-    private func fire(_ timer: Timer, from place: Place, at now: Int64) {
-        guard let handler = begin(timer, from: place, at: now) else { return }
+    private func fire(_ timer: Timer, from registration: ModeRegistration, at now: Int64) {
+        guard let handler = begin(timer, from: registration, at: now) else { return }
         handler(timer)
         finish(timer)
     }
 
     /// Begins a firing; nil if the timer has been moved, removed or invalidated, and the queues have yet to follow.
-    private func begin(_ timer: Timer, from place: Place, at now: Int64) -> Timer.Handler? {
+    private func begin(_ timer: Timer, from registration: ModeRegistration, at now: Int64) -> Timer.Handler? {
         timer.state.withLock { state in
-            guard state.isIn(identity), state.isRegistered(at: place), state.due <= now, !state.isFiring
+            guard state.isIn(identity), state.isRegistered(at: registration), state.due <= now,
+                !state.isFiring
             else {
                 update(timer, &state)
                 return nil
             }
             state.isMoved = false
-            if state.hasOtherPlaces { suspend(state.places) }
+            if state.hasOtherRegistrations { suspend(state.registrations) }
             return state.beginFiring()
         }
     }
 
-    private func suspend(_ places: Places) {
-        for place in places { state(of: place.mode).timers.suspend(place.slot) }
+    private func suspend(_ registrations: ModeRegistrations) {
+        for registration in registrations { state(of: registration.mode).timers.suspend(registration.slot) }
     }
 
     private func finish(_ timer: Timer) {
@@ -169,10 +170,13 @@ extension RunLoop.Core {
 
     /// As ``update(_:_:)``, the short way for a timer that is where it was.
     private func resume(_ timer: Timer, _ state: inout Timer.State) {
-        guard state.isIn(identity), let place = state.onlyPlace, place.mode == state.onlyMode else {
+        guard state.isIn(identity), let registration = state.onlyRegistration,
+            registration.mode == state.onlyMode
+        else {
             return update(timer, &state)
         }
-        self.state(of: place.mode).timers.resume(place.slot, date: state.due, sequence: nextSequence())
+        self.state(of: registration.mode).timers.resume(
+            registration.slot, date: state.due, sequence: nextSequence())
     }
 
     // MARK: Event sources

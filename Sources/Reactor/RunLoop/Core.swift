@@ -15,7 +15,7 @@ extension RunLoop {
         private let ownedCommonItems: OwnedModeState
         /// Shared by all other modes; always empty.
         private let ownedNoItems = OwnedModeState(.nowhere)
-        /// The loop's common set, as far as this thread has taken it in: a pass reads it without a lock.
+        /// The loop's common set, as of the last time that the inbox was drained: a pass reads it without a lock.
         private(set) var commonModes = RunLoop.firstCommonModes
         /// Numbers everything that is ordered by arrival.
         private var lastSequence: UInt64 = 0
@@ -112,17 +112,17 @@ extension RunLoop {
 
         /// Takes in what other threads have posted.
         @inline(__always)
-        func collect() {
-            if inbox.hasSomething || nextCommand < commands.count { collectContents() }
+        func drainInbox() {
+            if inbox.hasSomething || nextCommand < commands.count { drainContents() }
         }
 
         @inline(never)
-        private func collectContents() {
-            takeContents()
+        private func drainContents() {
+            runCommands()
             guard !isRegistering else { return }
             isRegistering = true
             while nextRegistration < registrations.count {
-                if inbox.hasSomething { takeContents() }
+                if inbox.hasSomething { runCommands() }
                 nextRegistration += 1
                 registrations[nextRegistration - 1](self)
             }
@@ -137,7 +137,7 @@ extension RunLoop {
         /// earlier descriptor of the same number.
         func registerLater(_ command: @escaping Inbox.Command) { registrations.append(command) }
 
-        private func takeContents() {
+        private func runCommands() {
             var contents = Inbox.Contents()
             swap(&contents, &collected)
             inbox.collect(&contents)
@@ -175,7 +175,7 @@ extension RunLoop {
         /// add to it.
         func end() {
             inbox.close()
-            collect()
+            drainInbox()
             checkJobsFinished()
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) { release(timer) }

@@ -120,7 +120,7 @@ extension RunLoop {
             waiting.jobs.append(job)
             if wasEmpty { core.addWaiting(self) }
             // The sweep that runs this executor's jobs comes to it.
-            if waiting.activation != inbox.activationCount || waiting.activation == 0 { inbox.owePass() }
+            if waiting.activation != inbox.activationCount || waiting.activation == 0 { inbox.requestPass() }
         }
 
         private func refuse() -> Never {
@@ -168,7 +168,7 @@ extension RunLoop {
                 if waiting.jobs.isEmpty { core.removeWaiting(self) }
                 job.run(on: self)
             }
-            if !waiting.jobs.isEmpty { inbox.owePass() }
+            if !waiting.jobs.isEmpty { inbox.requestPass() }
         }
 
         /// So many that a chain of calls between actors of the loop takes few system calls, and so few that
@@ -218,7 +218,7 @@ extension RunLoop.Core {
 
     /// Runs the jobs that wait for `mode`, and those that they enqueue, before the loop's thread ends.
     func finishJobs(in mode: RunLoop.Mode) {
-        repeat { collect() } while runJobs(running(mode))
+        repeat { drainInbox() } while runJobs(running(mode))
     }
 
     /// Traps if jobs or tasks wait while the loop ends.

@@ -17,7 +17,7 @@ final class Inbox: Sendable {
         /// Those that other threads have given jobs.
         var executors: [RunLoop.Executor] = []
         /// Whether the loop's thread has carried out its last command.
-        var isOver = false
+        var hasEnded = false
     }
 
     /// The state of the outer activation, which an activation restores when it ends.
@@ -82,8 +82,8 @@ final class Inbox: Sendable {
         if post(command) { return true }
         guard !belongsToParent else { return false }
         return contents.withLock { contents in
-            if !contents.isOver { contents.commands.append(command) }
-            return !contents.isOver
+            if !contents.hasEnded { contents.commands.append(command) }
+            return !contents.hasEnded
         }
     }
 
@@ -145,8 +145,8 @@ final class Inbox: Sendable {
     /// How many activations are under way, one within the other.
     var activationCount: Int { activations.load(ordering: .relaxed) }
 
-    /// Makes the loop, which is awake, go round once more before it sleeps.
-    func owePass() {
+    /// Requests one more pass before the loop sleeps.
+    func requestPass() {
         guard !wakeUpRequested.load(ordering: .relaxed) else { return }
         _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
     }
@@ -223,8 +223,8 @@ final class Inbox: Sendable {
     /// Takes the commands that were posted while the loop ended; nil, from then on, if there are none.
     func takeLastCommands() -> [Command]? {
         contents.withLock { contents in
-            contents.isOver = contents.commands.isEmpty
-            return contents.isOver ? nil : exchange(&contents.commands, with: [])
+            contents.hasEnded = contents.commands.isEmpty
+            return contents.hasEnded ? nil : exchange(&contents.commands, with: [])
         }
     }
 

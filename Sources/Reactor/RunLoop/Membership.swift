@@ -81,42 +81,42 @@ struct Membership: Equatable {
 }
 
 /// Where an item is registered: a mode of its loop, and the slot that the mode has given it.
-struct Place: Equatable {
+struct ModeRegistration: Equatable {
     let mode: RunLoop.Mode
     let slot: Int32
 }
 
 /// The places of one item.
-struct Places: Sequence {
-    private var list = SmallArray<Place>()
+struct ModeRegistrations: Sequence {
+    private var list = SmallArray<ModeRegistration>()
 
     init() {}
 
-    init(_ first: Place, _ others: [Place]) { list = SmallArray(first, others) }
+    init(_ first: ModeRegistration, _ others: [ModeRegistration]) { list = SmallArray(first, others) }
 
     var isEmpty: Bool { list.isEmpty }
 
-    var first: Place? { list.first }
+    var first: ModeRegistration? { list.first }
 
     /// The modes that the item is registered in.
     var modes: ModeSet { ModeSet(list.lazy.map(\.mode)) }
 
-    func makeIterator() -> SmallArray<Place>.Iterator { list.makeIterator() }
+    func makeIterator() -> SmallArray<ModeRegistration>.Iterator { list.makeIterator() }
 
     /// Unregisters the item from the modes that are not wanted, and registers it in those that are. The caller keeps a
     /// reference to the item.
     mutating func update(
-        _ wanted: ModeSet, unregister: (Place) -> Void, register: (RunLoop.Mode) -> Int32
+        _ wanted: ModeSet, unregister: (ModeRegistration) -> Void, register: (RunLoop.Mode) -> Int32
     ) {
-        for place in list where !wanted.contains(place.mode) { unregister(place) }
+        for registration in list where !wanted.contains(registration.mode) { unregister(registration) }
         list.removeAll { !wanted.contains($0.mode) }
         for mode in wanted.subtracting(modes).members {
-            list.append(Place(mode: mode, slot: register(mode)))
+            list.append(ModeRegistration(mode: mode, slot: register(mode)))
         }
     }
 
-    mutating func removeAll(_ unregister: (Place) -> Void) {
-        for place in list { unregister(place) }
+    mutating func removeAll(_ unregister: (ModeRegistration) -> Void) {
+        for registration in list { unregister(registration) }
         list = SmallArray()
     }
 }

@@ -41,7 +41,7 @@ extension RunLoop {
 
         var membership = Membership()
         /// Where the observer is registered.
-        var places = Places()
+        var registrations = ModeRegistrations()
         /// Whether the observer is an ordered block, for which its modes start an activation.
         var isBlock = false
         var loop: RunLoop?

@@ -43,7 +43,7 @@ extension RunLoop {
 
     /// Updates the registrations of `timer` after its modes or its date have changed.
     func update(_ timer: Timer) {
-        if onLoopThread({ core in core.update(timer) }) { return }
+        if runOnLoopThread({ core in core.update(timer) }) { return }
         timer.state.withLock { if $0.loop === self { $0.leave() } }
     }
 
@@ -119,7 +119,7 @@ extension RunLoop {
     public func add(_ source: EventSource, forMode mode: Mode) throws(Errno) {
         requireCurrent("RunLoop.add(_:forMode:) must be called")
         // A descriptor that another thread has closed must be unregistered before one of the same number is registered.
-        core.collect()
+        core.drainInbox()
         guard !inbox.isClosed, source.join(self) else { return }
         let before = source.membership
         do throws(Errno) {

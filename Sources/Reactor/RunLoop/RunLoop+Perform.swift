@@ -4,7 +4,8 @@ extension RunLoop {
     /// Runs `block` on this loop's thread, in a pass in one of `modes`, and wakes a sleeping loop. May be called from any
     /// thread.
     ///
-    /// Blocks run in the order in which they were posted; those for other modes keep their place. A pass runs blocks several
+    /// Blocks run in the order in which they were posted; those for other modes keep their place. A nested activation runs
+    /// blocks that were posted since, but not the rest of the batch that is under way. A pass runs blocks several
     /// times; a block that a block posts runs the next time. A block keeps a mode from being empty only until an activation
     /// begins, and does not end one.
     ///
@@ -42,7 +43,7 @@ extension RunLoop {
             !modes.isEmpty,
             "RunLoop.performAndWait needs a mode: a block in no mode never runs, and the call would wait forever."
         )
-        let result = OneShot<Swift.Result<Result, Failure>?>()
+        let result = Promise<Swift.Result<Result, Failure>?>()
         post(AwaitedBlock(block, result).call, ModeSet(modes), isSource: true)
         guard let result = result.wait() else {
             fatalError(
@@ -116,11 +117,11 @@ extension RunLoop {
 /// A block that a thread waits for. Its deinitializer ends the wait if the block has not run.
 private final class AwaitedBlock<Result: Sendable, Failure: Error>: Sendable {
     private let body: @Sendable () throws(Failure) -> Result
-    private let result: OneShot<Swift.Result<Result, Failure>?>
+    private let result: Promise<Swift.Result<Result, Failure>?>
 
     init(
         _ body: @escaping @Sendable () throws(Failure) -> Result,
-        _ result: OneShot<Swift.Result<Result, Failure>?>
+        _ result: Promise<Swift.Result<Result, Failure>?>
     ) {
         self.body = body
         self.result = result

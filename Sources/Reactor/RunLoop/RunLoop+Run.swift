@@ -84,7 +84,7 @@ extension RunLoop {
     public func limitDate(forMode mode: Mode) -> Deadline? {
         guard run(mode: mode, before: .distantPast) else { return nil }
         let running = core.running(mode)
-        guard core.canGoOn(running) else { return nil }
+        guard core.hasReasonToContinue(running) else { return nil }
         let own = running.own.timers.earliestDate ?? .max
         let common = running.common.timers.earliestDate ?? .max
         return Deadline(uptimeNanoseconds: min(own, common))
@@ -105,13 +105,13 @@ extension RunLoop.Core {
     /// Runs until there is a reason to return; nil if there was nothing to run for.
     func activate(_ mode: RunLoop.Mode, until deadline: Int64, returnAfterSource: Bool) -> RunResult? {
         if isMain { serveMainQueue() }
-        collect()
+        drainInbox()
         let running = running(mode)
-        guard mode != .common, !inbox.isClosed, canStart(running) else { return nil }
+        guard mode != .common, !inbox.isClosed, hasReasonToStart(running) else { return nil }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 
-        var hasItems = canGoOn(running)
+        var hasItems = hasReasonToContinue(running)
         notify(.entry, running)
         var result: RunResult? = inbox.isStopRequested ? .stopped : nil
         while result == nil {
@@ -148,8 +148,8 @@ extension RunLoop.Core {
         if handled, returnAfterSource { return .handledSource }
         if deadline != .max, deadline < Deadline.now.uptimeNanoseconds { return .timedOut }
         if inbox.isStopRequested { return .stopped }
-        collect()
-        return canGoOn(mode) ? nil : .finished
+        drainInbox()
+        return hasReasonToContinue(mode) ? nil : .finished
     }
 
     /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or another thread wakes the loop.
@@ -163,14 +163,14 @@ extension RunLoop.Core {
     private func wait(_ mode: RunLoop.RunningMode, until limit: Int64, unlessEmptied hadItems: Bool) {
         let (own, ready) = (mode.own, mode.ready)
         guard own.poller != nil || start(own) else { return sleepWithoutPoller(own, until: limit) }
-        if ready.hasLeftovers, ready.hasConfirmed() { return }
-        let hasUnserved = ready.hasUnserved()
+        if ready.hasLeftovers, ready.confirmFirst() { return }
+        let hasUnserved = ready.dropServed()
         let limit = needsRetry(own) ? retry(own, until: limit) : limit
-        if hasUnserved || isOver(limit) { return own.poll(until: .min) }
+        if hasUnserved || hasPassed(limit) { return own.poll(until: .min) }
         notify(.beforeWaiting, mode)
         inbox.setWaiting(true)
-        let wakeTime = hadItems && !canGoOn(mode) ? .min : wakeTime(mode, until: limit)
-        let isIdle = wakeTime != .min && !ready.hasUnserved()
+        let wakeTime = hadItems && !hasReasonToContinue(mode) ? .min : wakeTime(mode, until: limit)
+        let isIdle = wakeTime != .min && !ready.dropServed()
         let maySleep = isIdle && inbox.beginSleep(on: own.prepareToWait())
         own.poll(until: maySleep ? wakeTime : .min)
         inbox.endSleep()
@@ -182,11 +182,11 @@ extension RunLoop.Core {
     @inline(__always)
     private func wakeTime(_ mode: RunLoop.RunningMode, until limit: Int64) -> Int64 {
         let first = mode.hasTimers ? min(limit, wakeDate(mode)) : limit
-        return isOver(first) ? .min : first
+        return hasPassed(first) ? .min : first
     }
 
     @inline(__always)
-    private func isOver(_ time: Int64) -> Bool { time != .max && time <= Deadline.now.uptimeNanoseconds }
+    private func hasPassed(_ time: Int64) -> Bool { time != .max && time <= Deadline.now.uptimeNanoseconds }
 
     /// When to wake for timers; those of the mode and the common ones share wake-ups too.
     @inline(never)
@@ -199,7 +199,7 @@ extension RunLoop.Core {
     @inline(never)
     private func sleepWithoutPoller(_ mode: ModeState, until limit: Int64) {
         if lacksMainQueue { serveMainQueue() }
-        guard !mode.ready.hasUnserved(), limit > Deadline.now.uptimeNanoseconds else { return }
+        guard !mode.ready.dropServed(), limit > Deadline.now.uptimeNanoseconds else { return }
         _ = usleep(Self.sleepMicroseconds)
     }
 
@@ -225,18 +225,18 @@ extension RunLoop.Core {
 
     // MARK: Whether there is anything to run for
 
-    private func canStart(_ mode: RunLoop.RunningMode) -> Bool {
-        canGoOn(mode) || mode.blockCount > 0
+    private func hasReasonToStart(_ mode: RunLoop.RunningMode) -> Bool {
+        hasReasonToContinue(mode) || mode.blockCount > 0
     }
 
     /// Observers and blocks do not count. The main queue does, unless it is being drained further up the
     /// stack.
     @inline(__always)
-    func canGoOn(_ mode: RunLoop.RunningMode) -> Bool {
-        mode.own.hasItems || canGoOn(for: mode.common)
+    func hasReasonToContinue(_ mode: RunLoop.RunningMode) -> Bool {
+        mode.own.hasItems || hasReasonToContinue(for: mode.common)
     }
 
-    private func canGoOn(for common: ModeState) -> Bool {
+    private func hasReasonToContinue(for common: ModeState) -> Bool {
         guard common.hasItems else { return lacksMainQueue && common.mode == .common }
         guard let mainQueue, mainQueue.isInCallback else { return true }
         return !common.timers.isEmpty || !common.sources.isEmpty || common.eventSources.count > 1

@@ -158,7 +158,7 @@ public final class RunLoop: Sendable {
     public func addCommonMode(_ mode: Mode) {
         requireNotOfParent()
         guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }
-        onLoopThread { core in core.modeBecameCommon(mode) }
+        runOnLoopThread { core in core.modeBecameCommon(mode) }
         // Blocks and signals for the common modes may run now, even if the loop is about to sleep.
         wakeUp()
     }
@@ -166,7 +166,7 @@ public final class RunLoop: Sendable {
     /// Carries out `change` on the loop's thread: at once if it is the calling thread, else when the loop collects its
     /// inbox. False if that thread has ended.
     @discardableResult
-    func onLoopThread(_ change: @escaping Inbox.Command) -> Bool {
+    func runOnLoopThread(_ change: @escaping Inbox.Command) -> Bool {
         guard isCurrent else { return inbox.post(change) }
         change(core)
         return true

@@ -9,7 +9,8 @@ public import SystemPackage
 /// network.stop()
 /// ```
 ///
-/// All methods may be called from any thread.
+/// The thread runs until ``stop()`` is called, even if nothing refers to this object any more. All methods may be called
+/// from any thread.
 public final class RunLoopThread: Sendable {
     /// The thread's loop, which runs until ``stop()``.
     public let runLoop: RunLoop
@@ -29,7 +30,7 @@ public final class RunLoopThread: Sendable {
     ///   many threads.
     public init(name: String) throws(Errno) {
         let (keepAlive, ending) = (RunLoop.Source {}, Ending())
-        let ready = OneShot<RunLoop>()
+        let ready = Promise<RunLoop>()
         self.name = name
         (self.keepAlive, self.ending) = (keepAlive, ending)
         thread = try JoinableThread(name: name) {
@@ -109,8 +110,8 @@ public final class RunLoopThread: Sendable {
 /// }
 /// ```
 ///
-/// Jobs that are queued when `body` ends run first. The calling task is suspended meanwhile; no thread is
-/// blocked.
+/// Jobs that are queued when `body` ends run first. The calling task is suspended meanwhile; it blocks its
+/// thread only while the loop releases what is left in it.
 ///
 /// - Parameters:
 ///   - name: The thread's name, as in ``RunLoopThread/init(name:)``.

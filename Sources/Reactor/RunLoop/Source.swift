@@ -99,7 +99,7 @@ extension RunLoop.Source {
         }
         for mode in after.subtracting(before).members { callbacks?.scheduled?(loop, mode) }
         var left = before.subtracting(after)
-        if !loop.onLoopThread({ [self] core in updateRegistrations(in: core) }) {
+        if !loop.runOnLoopThread({ [self] core in updateRegistrations(in: core) }) {
             left.formUnion(state.withLock { $0.leave(loop) })
         }
         for mode in left.members { callbacks?.cancelled?(loop, mode) }
@@ -135,7 +135,7 @@ extension RunLoop.Source {
             guard var loopState = state.loops.removeValue(forKey: core.identity) else { return }
             change(&loopState)
             loopState.enqueue(state.signal, of: self, in: core)
-            if !loopState.isOver { state.loops[core.identity] = loopState }
+            if !loopState.hasEnded { state.loops[core.identity] = loopState }
         }
     }
 
@@ -174,7 +174,7 @@ extension RunLoop.Source.State {
     /// Undoes ``enterInboxes()`` for a loop whose thread has ended.
     fileprivate mutating func leaveInbox(of loop: RunLoop) {
         loops[loop.identity]?.isInInbox = false
-        if loops[loop.identity]?.isOver == true { loops[loop.identity] = nil }
+        if loops[loop.identity]?.hasEnded == true { loops[loop.identity] = nil }
     }
 
     /// Leaves a loop whose thread has ended, and returns the modes that `cancelled` must be called for. Where the source is
@@ -192,9 +192,9 @@ extension RunLoop.Source {
         var membership = Membership()
         /// The modes that `scheduled` has been called for, and `cancelled` has not.
         var announcedModes = ModeSet()
-        private var places = Places()
+        private var registrations = ModeRegistrations()
         /// Where the signal is queued: in the modes that the source is registered in, or in none.
-        private var signalPlaces = Places()
+        private var signalRegistrations = ModeRegistrations()
         /// Whether the loop's inbox holds a signal of the source. It holds at most one.
         var isInInbox = false
         /// Whether the callback is under way on the loop's stack. This outlasts the membership: a source that is added
@@ -203,11 +203,11 @@ extension RunLoop.Source {
 
         init(loop: RunLoop) { self.loop = loop }
 
-        var isRegistered: Bool { !places.isEmpty }
+        var isRegistered: Bool { !registrations.isEmpty }
 
         /// Whether the source has left the loop. Another thread empties the membership before the loop's thread unregisters
         /// the source.
-        var isOver: Bool { membership.isEmpty && places.isEmpty && !isInInbox && !isPerforming }
+        var hasEnded: Bool { membership.isEmpty && registrations.isEmpty && !isInInbox && !isPerforming }
     }
 
     /// A signal, numbered in the order in which the process makes them.
@@ -229,8 +229,8 @@ extension RunLoop.Source.LoopState {
     /// Registers `source` in the modes that it is in, and unregisters it from the others.
     fileprivate mutating func updateRegistrations(of source: RunLoop.Source, in core: RunLoop.Core) {
         dequeueSignal(in: core)
-        places.update(membership.registrationModes(common: core.commonModes)) { place in
-            core.state(of: place.mode).sources.remove(place.slot)
+        registrations.update(membership.registrationModes(common: core.commonModes)) { registration in
+            core.state(of: registration.mode).sources.remove(registration.slot)
         } register: { mode in
             core.state(of: mode).sources.insert(source)
         }
@@ -243,14 +243,16 @@ extension RunLoop.Source.LoopState {
     ) {
         dequeueSignal(in: core)
         guard signal != .none, !isInInbox, !isPerforming else { return }
-        signalPlaces.update(places.modes) { _ in
+        signalRegistrations.update(registrations.modes) { _ in
         } register: { mode in
             core.state(of: mode).signals.insert(source, signal)
         }
     }
 
     private mutating func dequeueSignal(in core: RunLoop.Core) {
-        signalPlaces.removeAll { place in core.state(of: place.mode).signals.remove(place.slot) }
+        signalRegistrations.removeAll { registration in
+            core.state(of: registration.mode).signals.remove(registration.slot)
+        }
     }
 }
 

@@ -232,7 +232,7 @@ public final class DatagramSocket: EventSource {
         guard isValid else { return }
         // Where the kernel has no memory for it, the next pass tries again.
         try? updateInterest()
-        if let batch, !batch.isEmpty { raise() }
+        if let batch, !batch.isEmpty { markReady() }
     }
 
     /// Delivers datagrams and events. Returns whether a closure was called.

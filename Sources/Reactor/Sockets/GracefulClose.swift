@@ -17,7 +17,7 @@ final class GracefulClose {
     private static let longestInterval: Duration = .milliseconds(100)
 
     /// The connection's socket, with a descriptor that nothing else uses.
-    private let socket: DescriptorHolder
+    private let socket: SharedDescriptor
     /// Whether to read and drop input until the peer closes too.
     private let readsInput: Bool
     private let engine: StreamEngine?
@@ -34,7 +34,7 @@ final class GracefulClose {
     private var hasEnded = false
 
     private init(
-        _ socket: DescriptorHolder, readsInput: Bool, stallTimeout: Duration?, for engine: StreamEngine?
+        _ socket: SharedDescriptor, readsInput: Bool, stallTimeout: Duration?, for engine: StreamEngine?
     ) {
         self.socket = socket
         self.readsInput = readsInput
@@ -44,19 +44,19 @@ final class GracefulClose {
     }
 
     /// Whether close(2) alone could lose bytes.
-    static func isNeeded(for socket: DescriptorHolder) -> Bool {
+    static func isNeeded(for socket: SharedDescriptor) -> Bool {
         socket.unacknowledgedByteCount > 0 || socket.hasUnreadBytes && socket.hasSent
     }
 
-    /// Closes the socket of `holder` through a duplicate of its descriptor, or through the descriptor itself
+    /// Closes the socket through a duplicate of its descriptor, or through the descriptor itself
     /// if there is no other. If another thread still uses it then, only the input that has arrived is read
     /// and dropped.
-    static func begin(for holder: DescriptorHolder, stallTimeout: Duration?, engine: StreamEngine?) {
-        if let own = holder.duplicate() ?? holder.move() {
+    static func begin(for shared: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?) {
+        if let own = shared.duplicate() ?? shared.move() {
             return begin(own, stallTimeout: stallTimeout, engine: engine)
         }
-        try? holder.shutDown()
-        _ = holder.discardInput()
+        try? shared.shutDown()
+        _ = shared.discardInput()
     }
 
     /// Closes the socket on the streams thread, or at once if there is nothing to wait for.
@@ -64,7 +64,7 @@ final class GracefulClose {
     /// - Parameters:
     ///   - socket: A descriptor that nothing else uses.
     ///   - engine: The engine whose stream fails if bytes are lost.
-    static func begin(_ socket: DescriptorHolder, stallTimeout: Duration?, engine: StreamEngine?) {
+    static func begin(_ socket: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?) {
         // A Unix-domain peer has everything that was sent. Only unread input would reset its connection.
         let isTCP = socket.isTCP
         try? socket.shutDown(isTCP ? SHUT_WR : SHUT_RDWR)
@@ -76,13 +76,13 @@ final class GracefulClose {
     ///
     /// - Parameter socket: A descriptor that nothing else uses.
     static func awaitAcknowledgement(
-        on socket: DescriptorHolder, stallTimeout: Duration?, engine: StreamEngine?
+        on socket: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?
     ) {
         start(socket, readsInput: false, stallTimeout, engine)
     }
 
     private static func start(
-        _ socket: DescriptorHolder, readsInput: Bool, _ stallTimeout: Duration?, _ engine: StreamEngine?
+        _ socket: SharedDescriptor, readsInput: Bool, _ stallTimeout: Duration?, _ engine: StreamEngine?
     ) {
         guard let loop = try? ResidentThread.streams.runLoop() else { return socket.close() }
         PendingOutput.begin()

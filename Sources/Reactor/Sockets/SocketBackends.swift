@@ -7,9 +7,9 @@ final class SocketInput: InputBackend {
 
     init(_ connection: SocketConnection) { self.connection = connection }
 
-    private var holder: DescriptorHolder { connection.holder }
+    private var shared: SharedDescriptor { connection.shared }
 
-    var descriptor: DescriptorHolder? { holder }
+    var descriptor: SharedDescriptor? { shared }
 
     var refusal: (any Error)? { connection.refusal }
 
@@ -28,10 +28,10 @@ final class SocketInput: InputBackend {
 
     func closeDescriptor() { connection.closeDescriptor(.input) }
 
-    func isReady() -> Bool { connection.fault != nil || holder.isReady(for: CInt(POLLIN)) }
+    func isReady() -> Bool { connection.fault != nil || shared.isReady(for: CInt(POLLIN)) }
 
     /// A fault is reported after the bytes that arrived before it.
-    var fault: Errno? { connection.faultForReading.flatMap { holder.hasUnreadBytes ? nil : $0 } }
+    var fault: Errno? { connection.faultForReading.flatMap { shared.hasUnreadBytes ? nil : $0 } }
 
     /// The kernel reports bytes.
     func prepare() -> Availability { fault.map { .failed($0) } ?? .waiting }
@@ -53,7 +53,7 @@ final class SocketInput: InputBackend {
         }
         if let count, count > 0 {
             connection.noteActivity()
-            if connection.faultForReading != nil, !holder.hasUnreadBytes { connection.notify(.input) }
+            if connection.faultForReading != nil, !shared.hasUnreadBytes { connection.notify(.input) }
             return Transfer(count: count)
         }
         if let fault = connection.fault { throw fault }
@@ -75,7 +75,7 @@ final class SocketOutput: KernelOutput {
 
     init(_ connection: SocketConnection) { self.connection = connection }
 
-    var target: DescriptorHolder { connection.holder }
+    var target: SharedDescriptor { connection.shared }
 
     var refusal: (any Error)? { connection.refusal }
 

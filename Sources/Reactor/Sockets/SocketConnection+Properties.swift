@@ -189,8 +189,8 @@ extension SocketConnection {
     /// Why neither half opens or moves another byte.
     var refusal: StreamRequirementError? { state.withLock { $0.refusal } }
 
-    /// Whether an open half has a ``refusal``. That came with a fault, and checking for the fault first
-    /// spares the lock.
+    /// Whether an open half has a ``refusal``. A refusal sets the fault too, which is checked first, without
+    /// the lock.
     var isRefused: Bool { fault != nil && refusal != nil }
 
     /// Changes the requirements. A connection that cannot meet them, and exists or is being made, fails.
@@ -224,9 +224,9 @@ extension SocketConnection {
     func property(_ key: Stream.PropertyKey) -> Any? {
         switch key {
         case .socketDescriptorKey:
-            let number = holder.number
+            let number = shared.number
             return number >= 0 ? FileDescriptor(rawValue: number) : nil
-        case .shouldCloseNativeSocketKey: return holder.closesWhenDone
+        case .shouldCloseNativeSocketKey: return shared.closesWhenDone
         case .socketRemoteHostNameKey:
             if case .host(let host, _) = origin { return host }
             return peer?.host
@@ -236,7 +236,7 @@ extension SocketConnection {
         case .securityLevel: return state.withLock { $0.details.requirements.securityLevel }
         case .socketRemoteAddressKey: return peer
         case .socketLocalAddressKey:
-            return try? holder.use { (number) throws(Errno) in
+            return try? shared.use { (number) throws(Errno) in
                 try SocketAddress.local(of: FileDescriptor(rawValue: number))
             }
         case .writeBufferSizeKey: return bufferSlot.limit
@@ -248,7 +248,7 @@ extension SocketConnection {
         switch key {
         case .shouldCloseNativeSocketKey:
             guard let closes = value as? Bool else { return false }
-            holder.closesWhenDone = closes
+            shared.closesWhenDone = closes
             return true
         case .securityLevel, .securitySettings:
             let level = SocketRequirements.securityLevel(value)
@@ -268,7 +268,7 @@ extension SocketConnection {
             return state.details.options.setProperty(value, key)
         }
         guard isSet else { return false }
-        try? holder.use { (number) throws(Errno) in
+        try? shared.use { (number) throws(Errno) in
             state.withLock { $0.details.options }.apply(to: FileDescriptor(rawValue: number))
         }
         startTimeouts()
@@ -277,7 +277,7 @@ extension SocketConnection {
 
     private var peer: SocketAddress? {
         if let known = state.withLock({ $0.details.peer }) ?? origin.address { return known }
-        return try? holder.use { (number) throws(Errno) in
+        return try? shared.use { (number) throws(Errno) in
             try SocketAddress.peer(of: FileDescriptor(rawValue: number))
         }
     }

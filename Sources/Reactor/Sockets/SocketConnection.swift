@@ -32,7 +32,7 @@ final class SocketConnection: Sendable {
         var isClosed: Bool { isInputClosed && isOutputClosed }
 
         /// Whether a socket that gets connected now is of no use.
-        var isOver: Bool { isClosed || refusal != nil }
+        var hasEnded: Bool { isClosed || refusal != nil }
 
         /// The progress of opening a half.
         var progress: Availability { refusal.map { .failed($0) } ?? connecting }
@@ -50,7 +50,7 @@ final class SocketConnection: Sendable {
         func isClosed(_ half: Half) -> Bool { half == .input ? isInputClosed : isOutputClosed }
     }
 
-    let holder: DescriptorHolder
+    let shared: SharedDescriptor
     let origin: Origin
     /// Whether closing the socket shuts the connection down first. An input alone has sent nothing, and
     /// duplicates of its descriptor may go on using the connection.
@@ -67,9 +67,9 @@ final class SocketConnection: Sendable {
     /// Shares an existing descriptor, which must be a socket's.
     ///
     /// - Parameter half: The only direction to use; nil for both.
-    init(_ holder: DescriptorHolder, peer: SocketAddress? = nil, only half: Half? = nil) {
-        self.holder = holder
-        origin = .descriptor(holder.number, peer: peer)
+    init(_ shared: SharedDescriptor, peer: SocketAddress? = nil, only half: Half? = nil) {
+        self.shared = shared
+        origin = .descriptor(shared.number, peer: peer)
         shutsDown = half != .input
         changed = nil
         let (isInputClosed, isOutputClosed) = (half == .output, half == .input)
@@ -79,7 +79,7 @@ final class SocketConnection: Sendable {
 
     /// Shares a socket that is connected when the first half is opened.
     init(connectingTo origin: Origin) {
-        holder = DescriptorHolder()
+        shared = SharedDescriptor()
         self.origin = origin
         shutsDown = true
         changed = Condition()
@@ -121,8 +121,8 @@ final class SocketConnection: Sendable {
             switch result {
             case .failure(let error): state.connecting = .failed(error)
             case .success(let connected):
-                guard !state.isOver, let number = connected.socket.release() else { break }
-                holder.adopt(number)
+                guard !state.hasEnded, let number = connected.socket.release() else { break }
+                shared.adopt(number)
                 state.details.options.apply(to: FileDescriptor(rawValue: number))
                 state.details.peer = connected.peer
                 state.connecting = .ready
@@ -142,7 +142,7 @@ final class SocketConnection: Sendable {
         closing.connector?.cancel()
         closing.wait?.end()
         changed?.broadcast()
-        guard closing.isOver else {
+        guard closing.hasEnded else {
             _ = closing.buffer?.finish(.stop, stallTimeout: closing.stallTimeout)
             return
         }
@@ -159,23 +159,23 @@ final class SocketConnection: Sendable {
             }
             return state.isClosed
         }
-        if isClosed ?? true { holder.close() }
+        if isClosed ?? true { shared.close() }
     }
 
     /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to
     /// send.
     private func closeSocket(_ closing: Closing) {
-        let isOwned = holder.closesWhenDone && fault == nil
-        defer { holder.close() }
+        let isOwned = shared.closesWhenDone && fault == nil
+        defer { shared.close() }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }
-        guard isOwned, shutsDown, GracefulClose.isNeeded(for: holder) else { return }
-        GracefulClose.begin(for: holder, stallTimeout: closing.stallTimeout, engine: closing.output)
+        guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared) else { return }
+        GracefulClose.begin(for: shared, stallTimeout: closing.stallTimeout, engine: closing.output)
     }
 
     /// Delays process exit until the peer has everything, once the socket was shut down.
     func awaitAcknowledgement() {
-        guard holder.unacknowledgedByteCount > 0, let own = holder.duplicate() else { return }
+        guard shared.unacknowledgedByteCount > 0, let own = shared.duplicate() else { return }
         let (engine, stallTimeout) = state.withLock { ($0.output, $0.stallTimeout) }
         GracefulClose.awaitAcknowledgement(on: own, stallTimeout: stallTimeout, engine: engine)
     }
@@ -183,7 +183,7 @@ final class SocketConnection: Sendable {
     /// What remains to be done without the lock after a half was closed.
     struct Closing {
         /// Whether the socket is to be closed.
-        var isOver = false
+        var hasEnded = false
         var connector: SocketConnector?
         var wait: DescriptorWait?
         /// The output's write buffer, once the output is closed.
@@ -195,12 +195,12 @@ final class SocketConnection: Sendable {
 
     // MARK: Moving bytes
 
-    // The halves have no holder of their own, and would retain this one for each call.
+    // The halves hold no reference to the descriptor, and would retain it for each call.
 
-    func send(_ bytes: RawSpan) throws(Errno) -> Int { try holder.send(bytes) }
+    func send(_ bytes: RawSpan) throws(Errno) -> Int { try shared.send(bytes) }
 
     func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
-        try holder.receive(into: &buffer)
+        try shared.receive(into: &buffer)
     }
 
     // MARK: Faults
@@ -246,7 +246,7 @@ final class SocketConnection: Sendable {
             return state.fault == nil ? state.wait(of: half) : nil
         }
         guard let wait else { return }
-        _ = try holder.use { (number) throws(Errno) in try wait.wait(for: events, of: number) }
+        _ = try shared.use { (number) throws(Errno) in try wait.wait(for: events, of: number) }
     }
 
     /// Waits until connecting has succeeded or failed, or another thread closes the half.
@@ -254,10 +254,10 @@ final class SocketConnection: Sendable {
         guard let changed else { return }
         while true {
             let generation = changed.generation
-            let isOver = state.withLock { state in
+            let hasEnded = state.withLock { state in
                 if case .waiting = state.progress { state.isClosed(half) } else { true }
             }
-            if isOver { return }
+            if hasEnded { return }
             changed.wait(after: generation)
         }
     }
@@ -282,7 +282,7 @@ extension SocketConnection.State {
         if case .custom(let details) = detailsBox { closing.wait = details.waits[half] }
         guard isClosed else { return closing }
         if case .waiting = connecting { connecting = .failed(Errno.canceled) }
-        closing.isOver = true
+        closing.hasEnded = true
         closing.output = output.take()
         if case .custom = detailsBox {
             closing.connector = details.connector.take()

@@ -5,7 +5,7 @@ import SystemPackage
 
 /// A connected socket, closed when it is released.
 struct ConnectedSocket: Sendable {
-    let socket: DescriptorHolder
+    let socket: SharedDescriptor
     let peer: SocketAddress
 }
 
@@ -171,7 +171,7 @@ final class HappyEyeballs {
     /// - Returns: How long to wait before the next attempt; nil if this one has ended already.
     private func begin(_ address: SocketAddress) throws(Errno) -> Duration? {
         let descriptor = try FileDescriptor.socket(address.family, SOCK_STREAM)
-        let socket = DescriptorHolder(descriptor.rawValue, closesWhenDone: true)
+        let socket = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
         // Not repeated after EINTR: an interrupted connect(2) continues in the background.
         let code = reactor_connect(descriptor.rawValue, address.raw) == 0 ? 0 : errno
         switch code {
@@ -202,7 +202,7 @@ final class HappyEyeballs {
     }
 
     /// Ends the race with a socket that the kernel reports as connected.
-    private func finish(with socket: DescriptorHolder) throws(Errno) {
+    private func finish(with socket: SharedDescriptor) throws(Errno) {
         let descriptor = FileDescriptor(rawValue: socket.number)
         let peer = try SocketAddress.peer(of: descriptor)
         // The kernel may choose the unused local port that is being connected to: then the socket is its own
@@ -216,10 +216,10 @@ final class HappyEyeballs {
 /// A socket that is being connected. Releasing the attempt closes the socket, unless the connection owns it
 /// by then.
 private final class Attempt {
-    let socket: DescriptorHolder
+    let socket: SharedDescriptor
     private(set) var source: DescriptorSource!
 
-    init(_ socket: DescriptorHolder, ended: @escaping (Attempt) -> Void) throws(Errno) {
+    init(_ socket: SharedDescriptor, ended: @escaping (Attempt) -> Void) throws(Errno) {
         self.socket = socket
         source = DescriptorSource(FileDescriptor(rawValue: socket.number), for: .writable) {
             [weak self] _, _ in

@@ -16,7 +16,7 @@ final class SocketTimeouts: Sendable {
     struct Timing {
         var timer: Timer?
         /// Whether the connection is closed: another thread that is starting the timeouts gets no timer.
-        var isOver = false
+        var hasEnded = false
     }
 }
 
@@ -47,7 +47,7 @@ extension SocketTimeouts {
     /// Invalidates the timer and replaces it. Once the connection is closed, `timer` is invalid too.
     fileprivate func replaceTimer(by timer: Timer?) {
         let unused = timing.withLock { timing in
-            if timing.isOver { return timer }
+            if timing.hasEnded { return timer }
             defer { timing.timer = timer }
             return timing.timer
         }
@@ -56,7 +56,7 @@ extension SocketTimeouts {
 
     fileprivate func end() {
         let timer = timing.withLock { timing in
-            timing.isOver = true
+            timing.hasEnded = true
             return timing.timer.take()
         }
         timer?.invalidate()
@@ -130,7 +130,7 @@ extension SocketConnection {
         let (options, timeouts) = state.withLock { ($0.details.options, $0.details.timeouts) }
         guard let timeouts else { return }
         // With room in the kernel no byte waits for the peer: then the client has not written.
-        timeouts.noteRoom { (bufferSlot.buffer?.isEmpty ?? true) && holder.isReady(for: CInt(POLLOUT)) }
+        timeouts.noteRoom { (bufferSlot.buffer?.isEmpty ?? true) && shared.isReady(for: CInt(POLLOUT)) }
         if timeouts.hasExpired(options) {
             timer.invalidate()
             fail(.timedOut, on: nil)

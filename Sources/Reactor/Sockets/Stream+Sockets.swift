@@ -42,16 +42,16 @@ extension Stream {
         require(
             descriptor.rawValue >= 0,
             "Stream.connection(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
-        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        return streams(of: SocketConnection(holder))
+        let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
+        return streams(of: SocketConnection(shared))
     }
 
     /// Creates two streams that own an accepted connection.
     static func connection(
         accepted descriptor: FileDescriptor, from peer: SocketAddress
     ) -> (input: InputStream, output: OutputStream) {
-        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: true)
-        return streams(of: SocketConnection(holder, peer: peer))
+        let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
+        return streams(of: SocketConnection(shared, peer: peer))
     }
 
     private static func streams(of connection: SocketConnection) -> (InputStream, OutputStream) {
@@ -109,7 +109,7 @@ extension Stream {
     /// How long the peer may accept none of the bytes that wait for it before both halves fail with
     /// `Errno.timedOut`.
     ///
-    /// The failure comes up to a quarter of the timeout later. Nil, the default, disables the timeout.
+    /// Nil, the default, disables the timeout.
     /// - Precondition: Set to nil or a positive duration, on a socket stream.
     public var writeTimeout: Duration? {
         get { property(forKey: .socketWriteTimeoutKey) as? Duration }
@@ -138,8 +138,8 @@ extension Stream {
     private func setOption(_ value: Any?, forKey key: PropertyKey) {
         require(
             setProperty(value, forKey: key),
-            "\(key.rawValue) cannot be \(value ?? "nil") here: is the stream a socket's, a timeout positive, a connect "
-                + "timeout set before the stream is opened?")
+            "\(key.rawValue) cannot be set to \(value ?? "nil"). The stream must be a socket's, a timeout positive, and a "
+                + "connect timeout set before the stream is opened.")
     }
 }
 

@@ -8,22 +8,22 @@ import SystemPackage
 /// blocking descriptor without `RWF_NOWAIT` whose bytes another reader takes after poll(2) has found them.
 /// `O_NONBLOCK` is not relied upon: every process that shares the open file may clear it at any time.
 final class DescriptorInput: InputBackend {
-    private let holder: DescriptorHolder
+    private let shared: SharedDescriptor
     private let waiting = DescriptorWait()
     /// Whether a read may be tried without poll(2): the kernel supports `RWF_NOWAIT` for the descriptor, as it
     /// does for pipes since Linux 6.5.
     private let canTry = Atomic(true)
 
-    init(_ holder: DescriptorHolder) { self.holder = holder }
+    init(_ shared: SharedDescriptor) { self.shared = shared }
 
-    var descriptor: DescriptorHolder? { holder }
+    var descriptor: SharedDescriptor? { shared }
 
     func close() throws(Errno) {
         waiting.end()
-        holder.close()
+        shared.close()
     }
 
-    func isReady() -> Bool { holder.isReady(for: CInt(POLLIN)) }
+    func isReady() -> Bool { shared.isReady(for: CInt(POLLIN)) }
 
     /// The kernel reports readiness.
     func prepare() -> Availability { .waiting }
@@ -31,12 +31,12 @@ final class DescriptorInput: InputBackend {
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
         // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.
-        return try attempt(holder.number, &buffer)
+        return try attempt(shared.number, &buffer)
     }
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
-            let transfer = try holder.use { (number) throws(Errno) -> Transfer? in
+            let transfer = try shared.use { (number) throws(Errno) -> Transfer? in
                 guard try waiting.wait(for: CInt(POLLIN), of: number) else { throw .canceled }
                 return try attempt(number, &buffer)
             }
@@ -46,12 +46,12 @@ final class DescriptorInput: InputBackend {
 
     func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) || isReady() else { return nil }
-        if let transfer = try holder.use({ (number) throws(Errno) in try attempt(number, &buffer) }) {
+        if let transfer = try shared.use({ (number) throws(Errno) in try attempt(number, &buffer) }) {
             return transfer
         }
         // The kernel has just refused to try.
         guard !canTry.load(ordering: .relaxed), isReady() else { return nil }
-        return try holder.use { (number) throws(Errno) in try attempt(number, &buffer) }
+        return try shared.use { (number) throws(Errno) in try attempt(number, &buffer) }
     }
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
@@ -59,7 +59,7 @@ final class DescriptorInput: InputBackend {
         _ number: CInt, _ buffer: inout MutableRawSpan
     ) throws(Errno) -> Transfer? {
         guard let count = try read(number, &buffer) else { return nil }
-        if count == 0, holder.awaitsFirstWriter { return nil }
+        if count == 0, shared.awaitsFirstWriter { return nil }
         return Transfer(count: count, isAtEnd: count == 0)
     }
 
@@ -88,14 +88,14 @@ final class DescriptorInput: InputBackend {
 /// `O_NONBLOCK`, and may set or clear it at any time. If that fails and the descriptor is blocking, each write
 /// is limited to what poll(2) guarantees, and can still block when another writer fills the pipe in between.
 final class DescriptorOutput: KernelOutput {
-    private let given: DescriptorHolder
-    let target: DescriptorHolder
+    private let given: SharedDescriptor
+    let target: SharedDescriptor
     private let waiting = DescriptorWait()
     /// The limit of one write(2); none for a non-blocking descriptor.
     private let writeLimit: Int
     private let slot = WriteBufferSlot()
 
-    init(_ given: DescriptorHolder) {
+    init(_ given: SharedDescriptor) {
         self.given = given
         if let own = given.reopenedForWriting() {
             (target, writeLimit) = (own, .max)

@@ -8,7 +8,7 @@ public import SystemPackage
 /// does not block the loop's thread.
 ///
 /// ```swift
-/// final class Echo: StreamDelegate {
+/// final class Counter: StreamDelegate {
 ///     func stream(_ stream: Stream, handle event: Stream.Event) {
 ///         guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
 ///         let bytes = input.read(upTo: 4096)
@@ -16,8 +16,8 @@ public import SystemPackage
 ///     }
 /// }
 /// let input = InputStream(descriptor: .standardInput)
-/// let echo = Echo()
-/// input.delegate = echo
+/// let counter = Counter()
+/// input.delegate = counter
 /// input.schedule(in: .current, forMode: .default)
 /// input.open()
 /// ```
@@ -55,8 +55,8 @@ open class InputStream: Stream {
         require(
             descriptor.rawValue >= 0,
             "InputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
-        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(reading: holder), subject: "descriptor \(descriptor.rawValue)"))
+        let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
+        super.init(StreamEngine(UnopenedFile(reading: shared), subject: "descriptor \(descriptor.rawValue)"))
     }
 
     /// Whether a read would return bytes, or find the end, without waiting.

@@ -8,7 +8,7 @@ import SystemPackage
 /// run loop.
 protocol KernelOutput: OutputBackend {
     /// The descriptor that the bytes are sent to.
-    var target: DescriptorHolder { get }
+    var target: SharedDescriptor { get }
     var buffer: WriteBuffer? { get }
     /// Why no more bytes can be sent.
     var fault: Errno? { get }
@@ -23,7 +23,7 @@ protocol KernelOutput: OutputBackend {
 }
 
 extension KernelOutput {
-    var descriptor: DescriptorHolder? { target }
+    var descriptor: SharedDescriptor? { target }
 
     func noteFull() {}
 

@@ -5,9 +5,9 @@ public import SystemPackage
 ///
 /// An open stream on a run loop delivers ``Stream/Event/hasSpaceAvailable`` to its delegate, which writes.
 /// Bytes for a regular file are accepted at once, up to 256 KiB, and written on a Dispatch queue, so that a
-/// slow disk does not block the loop's thread; ``Stream/close()`` waits for them. When the reader of a pipe or a socket has closed it, the stream fails with
-/// `Errno.brokenPipe`; SIGPIPE is not raised. Closing the input of a bound pair ends the output
-/// (``Stream/boundPair(bufferSize:)``).
+/// slow disk does not block the loop's thread; ``Stream/close()`` waits for them. When the reader of a pipe
+/// or a socket has closed it, the stream fails with `Errno.brokenPipe`; SIGPIPE is not raised. Closing the
+/// input of a bound pair ends the output (``Stream/boundPair(bufferSize:)``).
 open class OutputStream: Stream {
     // No initializer is a convenience initializer, so that a subclass without its own inherits them all.
 
@@ -60,8 +60,8 @@ open class OutputStream: Stream {
         require(
             descriptor.rawValue >= 0,
             "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
-        let holder = DescriptorHolder(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(writing: holder), subject: "descriptor \(descriptor.rawValue)"))
+        let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
+        super.init(StreamEngine(UnopenedFile(writing: shared), subject: "descriptor \(descriptor.rawValue)"))
     }
 
     /// Whether there is room to write without waiting.
@@ -95,8 +95,8 @@ open class OutputStream: Stream {
     /// unless it is set.
     ///
     /// For sockets, pipes and terminals; setting it has no effect on other streams. With a write buffer a
-    /// write on a run loop never waits once the stream is open: it returns the number of bytes that it accepted, which is 0 when the
-    /// buffer is full. ``Stream/Event/hasSpaceAvailable`` means that three quarters of the buffer are free,
+    /// write on a run loop never waits once the stream is open: it returns the number of bytes that it
+    /// accepted, which is 0 when the buffer is full. ``Stream/Event/hasSpaceAvailable`` means that three quarters of the buffer are free,
     /// so a delegate that writes no more than that for each event has all of it accepted. A thread of this
     /// library sends accepted bytes in order, in whatever mode the loop runs, even after the stream was
     /// removed from its loop or closed, and while the process exits, for as long as ``Stream/close()`` says.

@@ -2,12 +2,12 @@ import Glibc
 import Synchronization
 
 /// Output that was accepted but not sent when `write` or `close` returned. The process waits for it at exit,
-/// for up to ``exitPatience``.
+/// for up to ``exitTimeout``.
 ///
 /// Uses atexit(3): `exit` and a return from main wait, `_exit` and signals do not.
 enum PendingOutput {
     /// How long the exit waits: enough for a slow peer, short enough for a person at a terminal.
-    private static let exitPatience: Duration = .seconds(5)
+    private static let exitTimeout: Duration = .seconds(5)
 
     private struct State {
         var count = 0
@@ -51,7 +51,7 @@ enum PendingOutput {
     private static func waitAtExit() {
         guard owner.load(ordering: .relaxed) == ProcessIdentity.current.forks else { return }
         exiting.store(true, ordering: .relaxed)
-        let deadline = Deadline.now.advanced(by: exitPatience)
+        let deadline = Deadline.now.advanced(by: exitTimeout)
         while true {
             let generation = changed.generation
             if count == 0 { return }

@@ -13,20 +13,20 @@ final class ReadAheadInput: InputBackend {
     /// One that the delegate reads, and one that is being fetched.
     static let mostChunks = 2
 
-    private let holder: DescriptorHolder
+    private let shared: SharedDescriptor
     private let isSeekable: Bool
     private let state: Mutex<State>
     private let fetch = DispatchGroup()
     private let process = ProcessIdentity.current
 
-    init(_ holder: DescriptorHolder, isSeekable: Bool) throws(Errno) {
-        self.holder = holder
+    init(_ shared: SharedDescriptor, isSeekable: Bool) throws(Errno) {
+        self.shared = shared
         self.isSeekable = isSeekable
         guard isSeekable else {
             state = Mutex(State())
             return
         }
-        state = Mutex(State(position: try holder.seek(to: 0, from: SEEK_CUR)))
+        state = Mutex(State(position: try shared.seek(to: 0, from: SEEK_CUR)))
     }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
@@ -38,11 +38,11 @@ final class ReadAheadInput: InputBackend {
     func close() throws(Errno) {
         let (offset, dropped) = state.withLock { ($0.offset, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
-        if isSeekable { _ = try? holder.seek(to: offset, from: SEEK_SET) }
-        holder.close()
+        if isSeekable { _ = try? shared.seek(to: offset, from: SEEK_SET) }
+        shared.close()
     }
 
-    func closeDescriptor() { holder.close() }
+    func closeDescriptor() { shared.close() }
 
     /// Counts bytes as taken only when they are claimed, from now on. The offset that ``close()`` leaves is
     /// behind the last claimed byte.
@@ -56,7 +56,7 @@ final class ReadAheadInput: InputBackend {
 
     /// How many bytes are left to read, as far as is known.
     var expectedByteCount: Int? {
-        guard isSeekable, let status = try? holder.status() else { return nil }
+        guard isSeekable, let status = try? shared.status() else { return nil }
         return max(0, Int(status.st_size) - state.withLock { $0.offset })
     }
 
@@ -102,7 +102,7 @@ final class ReadAheadInput: InputBackend {
     }
 
     private func readFile(_ buffer: inout MutableRawSpan, at position: Int) throws(Errno) -> Int {
-        try holder.use { (number) throws(Errno) in
+        try shared.use { (number) throws(Errno) in
             isSeekable
                 ? try SystemCall.read(number, at: position, into: &buffer)
                 : try SystemCall.read(number, into: &buffer)

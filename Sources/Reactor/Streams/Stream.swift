@@ -100,7 +100,7 @@ open class Stream {
     /// `CFReadStreamSetDispatchQueue`.
     ///
     /// Events are delivered in order and one at a time, even on a concurrent queue. Nil, or scheduling the
-    /// stream on a run loop, ends the delivery on a queue. No event is delivered on a queue after that, nor
+    /// stream on a run loop, ends the delivery on a queue; nil leaves the stream on its run loops. No event is delivered on a queue after that, nor
     /// after ``close()``, unless another thread called it while the delegate was already being called.
     ///
     /// A thread of this library waits for the stream meanwhile. If it cannot be created (pthread_create(3)),

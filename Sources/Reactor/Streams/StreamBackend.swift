@@ -25,7 +25,7 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Closes the descriptor, if there is one, and does nothing else: for a child of fork(2). Waits for no lock.
     func closeDescriptor()
     /// The descriptor that the kernel can watch; nil if there is none.
-    var descriptor: DescriptorHolder? { get }
+    var descriptor: SharedDescriptor? { get }
     /// Why no more bytes may be moved. It replaces the error of a call that failed because of that.
     var refusal: (any Error)? { get }
     /// What has failed, if the stream has.
@@ -126,7 +126,7 @@ extension StreamBackend {
     var isAtEndWhenOpened: Bool { false }
     func close() throws(Errno) {}
     func closeDescriptor() { descriptor?.close() }
-    var descriptor: DescriptorHolder? { nil }
+    var descriptor: SharedDescriptor? { nil }
     var refusal: (any Error)? { nil }
     var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }
     var subject: String { "memory" }

@@ -35,7 +35,7 @@ struct ScheduledLoop {
     }
 
     /// Ends the source on its loop's thread.
-    fileprivate func end() { loop.onLoopThread { [source] _ in source.value.end() } }
+    fileprivate func end() { loop.runOnLoopThread { [source] _ in source.value.end() } }
 }
 
 // MARK: - Scheduling
@@ -173,19 +173,19 @@ extension StreamEngine {
     private func update(_ loop: RunLoop) {
         if loop.isCurrent { return loop.core.updateInTurn(self) }
         guard state.withLock({ $0.machine.requestUpdate(of: loop.identity) }) else { return }
-        if !loop.onLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
+        if !loop.runOnLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
     }
 
     /// Has the only loop serve the stream in its next pass.
     func signal() {
         guard let source = state.withLock({ $0.machine.source(on: .current) }) else { return updateLoops() }
-        source.value.raise()
+        source.value.markReady()
     }
 
     /// Takes what this thread's `loop` has to do, and what it needs for that.
     fileprivate func takeUpdate(
         of loop: RunLoop
-    ) -> (update: StreamSchedule.Update, source: StreamSource, interest: Readiness, DescriptorHolder?)? {
+    ) -> (update: StreamSchedule.Update, source: StreamSource, interest: Readiness, SharedDescriptor?)? {
         state.withLock { state in
             guard let source = state.machine.source(on: loop.identity)?.value,
                 let update = state.machine.update(loop.identity)
@@ -208,7 +208,7 @@ extension RunLoop.Core {
     /// has closed must leave the pollers before another one with the same number is registered.
     fileprivate func updateInTurn(_ engine: StreamEngine) {
         if hasMoreCommands { return registerLater { core in core.update(engine) } }
-        collect()
+        drainInbox()
         update(engine)
     }
 
@@ -217,7 +217,7 @@ extension RunLoop.Core {
         guard let (update, source, interest, descriptor) = engine.takeUpdate(of: loop), source.join(loop)
         else { return }
         do throws(Errno) {
-            if let descriptor, source.holder !== descriptor { source.adopt(descriptor) }
+            if let descriptor, source.shared !== descriptor { source.adopt(descriptor) }
             try source.setInterest(interest)
             if source.membership != update.membership || (!source.isRegistered && update.isWatched) {
                 source.membership = update.membership
@@ -227,12 +227,12 @@ extension RunLoop.Core {
             try? source.setInterest([])
             return engine.failWatching(error, on: loop)
         }
-        if update.isSignalled { source.raise() }
+        if update.isSignalled { source.markReady() }
     }
 }
 
 extension ResidentThread {
     /// The thread that connects sockets, runs their timeouts and closes them gracefully, whichever loop their
     /// streams are on; it also waits for streams whose events go to a queue. It runs no code of the client's.
-    static let streams = ResidentThread(name: "streams")
+    static let streams = ResidentThread(name: "reactor.streams")
 }

@@ -111,7 +111,7 @@ extension StreamEngine {
     private func finish(_ transfer: Transfer, of count: Int) -> Int {
         let action = state.withLock { state in
             _ = state.machine.begin(count: count)
-            state.machine.move(transfer)
+            state.machine.finishTransfer(transfer)
             return state.machine.next
         }
         if action != .none { perform(action) }
@@ -190,7 +190,7 @@ final class PutBackInput: InputBackend {
     private var count: Int { bytes.withLock { $0.count } }
 
     var readinessSource: ReadinessSource { .backend }
-    var descriptor: DescriptorHolder? { rest.descriptor }
+    var descriptor: SharedDescriptor? { rest.descriptor }
     var refusal: (any Error)? { rest.refusal }
     var failedOperation: IOError.Operation { rest.failedOperation }
     var subject: String { rest.subject }

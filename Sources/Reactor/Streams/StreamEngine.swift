@@ -211,7 +211,7 @@ extension StreamEngine {
                     let transfer = try state.backend.readNow(into: &buffer)
                 else { return nil }
                 _ = state.machine.begin(count: size)
-                state.machine.move(transfer)
+                state.machine.finishTransfer(transfer)
                 return (transfer.count, state.machine.next)
             }
             guard let (count, action) = result else { return readWaiting(into: &buffer) }
@@ -259,7 +259,7 @@ extension StreamEngine {
     @inline(__always)
     private func finishTransfer(_ transfer: Transfer) -> Int {
         let action = state.withLock { state in
-            state.machine.move(transfer)
+            state.machine.finishTransfer(transfer)
             return state.machine.next
         }
         if action != .none { perform(action) }

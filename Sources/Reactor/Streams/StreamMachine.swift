@@ -186,7 +186,7 @@ struct StreamMachine {
     /// A read or a write has finished. A transfer event that became pending meanwhile may be about the bytes
     /// that it moved, so it is dropped.
     @inline(__always)
-    mutating func move(_ transfer: Transfer) {
+    mutating func finishTransfer(_ transfer: Transfer) {
         if status == .reading || status == .writing { status = .open }
         pendingBits &= ~transferBits
         transfers += 1

@@ -14,31 +14,31 @@ final class UnopenedFile: StreamBackend {
     let event: Stream.Event
     /// The path, and the flags to open it with; nil for a given descriptor.
     private let path: (FilePath, flags: CInt)?
-    private let holder: DescriptorHolder
+    private let shared: SharedDescriptor
     private let state = Mutex(State())
 
     init(reading path: FilePath) {
         event = .hasBytesAvailable
         self.path = (path, O_RDONLY)
-        holder = DescriptorHolder()
+        shared = SharedDescriptor()
     }
 
     init(writing path: FilePath, append: Bool) {
         event = .hasSpaceAvailable
         self.path = (path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC))
-        holder = DescriptorHolder()
+        shared = SharedDescriptor()
     }
 
-    init(reading holder: DescriptorHolder) {
+    init(reading shared: SharedDescriptor) {
         event = .hasBytesAvailable
         path = nil
-        self.holder = holder
+        self.shared = shared
     }
 
-    init(writing holder: DescriptorHolder) {
+    init(writing shared: SharedDescriptor) {
         event = .hasSpaceAvailable
         path = nil
-        self.holder = holder
+        self.shared = shared
     }
 
     private var isWritten: Bool { event == .hasSpaceAvailable }
@@ -47,7 +47,7 @@ final class UnopenedFile: StreamBackend {
 
     var failedOperation: IOError.Operation { .open }
 
-    func close() throws(Errno) { holder.close() }
+    func close() throws(Errno) { shared.close() }
 
     // MARK: Opening
 
@@ -57,15 +57,15 @@ final class UnopenedFile: StreamBackend {
         let number = try SystemCall.make(path) {
             unsafe Glibc.open($0, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0o666)
         }
-        holder.adopt(number)
+        shared.adopt(number)
         do throws(Errno) { return try openDescriptor(for: engine) } catch {
-            holder.close()
+            shared.close()
             throw error
         }
     }
 
     private func openDescriptor(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
-        let backend = try backend(for: FileKind(of: holder))
+        let backend = try backend(for: FileKind(of: shared))
         let (offset, size) = state.withLock { ($0.offset, $0.writeBufferSize) }
         if let offset, !backend.setProperty(offset, .fileCurrentOffsetKey) { throw .illegalSeek }
         if size > 0 { _ = backend.setProperty(size, .writeBufferSizeKey) }
@@ -74,11 +74,11 @@ final class UnopenedFile: StreamBackend {
 
     private func backend(for kind: FileKind) throws(Errno) -> any StreamBackend {
         switch kind {
-        case .watchable: isWritten ? DescriptorOutput(holder) : DescriptorInput(holder)
-        case .socket where isWritten: SocketOutput(SocketConnection(holder, only: .output))
-        case .socket: SocketInput(SocketConnection(holder, only: .input))
+        case .watchable: isWritten ? DescriptorOutput(shared) : DescriptorInput(shared)
+        case .socket where isWritten: SocketOutput(SocketConnection(shared, only: .output))
+        case .socket: SocketInput(SocketConnection(shared, only: .input))
         case .regular, .unwatchable:
-            isWritten ? WriteBehindOutput(holder) : try ReadAheadInput(holder, isSeekable: kind == .regular)
+            isWritten ? WriteBehindOutput(shared) : try ReadAheadInput(shared, isSeekable: kind == .regular)
         }
     }
 
@@ -106,7 +106,7 @@ final class UnopenedFile: StreamBackend {
 
     /// A path that does not exist yet counts as a regular file's.
     private var mayBeSeekable: Bool {
-        guard let (path, flags) = path else { return holder.isSeekable(forWriting: isWritten) }
+        guard let (path, flags) = path else { return shared.isSeekable(forWriting: isWritten) }
         var status = stat()
         let isKnown = (try? SystemCall.make(path) { unsafe stat($0, &status) }) != nil
         return flags & O_APPEND == 0 && (!isKnown || status.fileType == S_IFREG)
@@ -123,13 +123,13 @@ private enum FileKind {
     case watchable
     case socket
 
-    init(of holder: DescriptorHolder) throws(Errno) {
-        switch try holder.status().fileType {
+    init(of shared: SharedDescriptor) throws(Errno) {
+        switch try shared.status().fileType {
         case S_IFDIR: throw .isDirectory
         case S_IFREG: self = .regular
         case S_IFSOCK: self = .socket
         default:
-            let isWatchable = try holder.use { (number) throws(Errno) in reactor_epoll_takes(number) }
+            let isWatchable = try shared.use { (number) throws(Errno) in reactor_epoll_supports(number) }
             self = isWatchable ? .watchable : .unwatchable
         }
     }

@@ -31,7 +31,7 @@ final class WriteBehindOutput: OutputBackend {
         var room: Int { WriteBehindOutput.byteLimit - waiting.count - writingCount }
     }
 
-    private let holder: DescriptorHolder
+    private let shared: SharedDescriptor
     private let state = Mutex(State())
     private let writer = DispatchGroup()
     private let process = ProcessIdentity.current
@@ -40,7 +40,7 @@ final class WriteBehindOutput: OutputBackend {
     /// child's: it does not wait for them, nor takes the lock, which the writer may have held at fork(2).
     private var isInherited: Bool { !process.isCurrent }
 
-    init(_ holder: DescriptorHolder) { self.holder = holder }
+    init(_ shared: SharedDescriptor) { self.shared = shared }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         state.withLock { $0.engine = engine }
@@ -50,14 +50,14 @@ final class WriteBehindOutput: OutputBackend {
     func close() throws(Errno) {
         state.withLock { $0.isClosed = true }
         let offset = offset
-        holder.close()
+        shared.close()
         state.withLock { $0.lastOffset = offset ?? $0.lastOffset }
         let (fault, dropped) = state.withLock { ($0.fault, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
         if let fault { throw fault }
     }
 
-    func closeDescriptor() { holder.close() }
+    func closeDescriptor() { shared.close() }
 
     func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
 
@@ -158,7 +158,7 @@ final class WriteBehindOutput: OutputBackend {
     }
 
     private func writeFile(_ bytes: RawSpan) throws(Errno) -> Int {
-        try holder.use { (number) throws(Errno) in try SystemCall.write(bytes, to: number) }
+        try shared.use { (number) throws(Errno) in try SystemCall.write(bytes, to: number) }
     }
 
     // MARK: Properties
@@ -171,14 +171,14 @@ final class WriteBehindOutput: OutputBackend {
     /// The offset of the next write; nil once closed.
     private var offset: Int? {
         if !isInherited { writer.wait() }
-        return try? holder.seek(to: 0, from: SEEK_CUR)
+        return try? shared.seek(to: 0, from: SEEK_CUR)
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         guard key == .fileCurrentOffsetKey, let offset = nonNegativeInteger(value),
-            holder.isSeekable(forWriting: true)
+            shared.isSeekable(forWriting: true)
         else { return false }
         if !isInherited { writer.wait() }
-        return (try? holder.seek(to: offset, from: SEEK_SET)) == offset
+        return (try? shared.seek(to: offset, from: SEEK_SET)) == offset
     }
 }

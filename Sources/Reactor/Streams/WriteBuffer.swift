@@ -10,11 +10,11 @@ final class WriteBuffer: Sendable {
     /// takes none.
     struct Transport: Sendable {
         /// Sends bytes to a descriptor, and returns how many it took; 0 if it has no room.
-        let send: @Sendable (DescriptorHolder, RawSpan) throws(Errno) -> Int
+        let send: @Sendable (SharedDescriptor, RawSpan) throws(Errno) -> Int
         var sent: @Sendable (_ count: Int, _ isBlocked: Bool) -> Void = { _, _ in }
         var failed: @Sendable (Errno) -> Void = { _ in }
         /// Ends the sending after the last byte, and closes the descriptor.
-        var end: @Sendable (DescriptorHolder, Ending, WriteBuffer) -> Void = { descriptor, _, _ in
+        var end: @Sendable (SharedDescriptor, Ending, WriteBuffer) -> Void = { descriptor, _, _ in
             descriptor.close()
         }
     }
@@ -83,7 +83,7 @@ final class WriteBuffer: Sendable {
     // MARK: Room
 
     /// Whether a write would be accepted at least in part, or fail.
-    var hasRoom: Bool { state.withLock { $0.queue.count < $0.limit || $0.isOver } }
+    var hasRoom: Bool { state.withLock { $0.queue.count < $0.limit || $0.hasEnded } }
 
     /// Whether there is enough room to deliver `hasSpaceAvailable`. If not, the engine is refreshed when
     /// there is.
@@ -97,7 +97,7 @@ final class WriteBuffer: Sendable {
 
     /// Waits until a write would be accepted at least in part, or fail.
     func waitForRoom() {
-        _ = wait(until: .distantFuture) { $0.queue.count < $0.limit || !$0.isSending || $0.isOver }
+        _ = wait(until: .distantFuture) { $0.queue.count < $0.limit || !$0.isSending || $0.hasEnded }
     }
 
     /// Waits until the kernel has taken every byte.
@@ -140,9 +140,9 @@ final class WriteBuffer: Sendable {
     ///
     /// - Returns: How many; 0 also when there is no descriptor left to send them with.
     /// - Throws: What sending has failed with, or `canceled` once the stream is closed.
-    func accept(_ bytes: RawSpan, for holder: DescriptorHolder) throws(Errno) -> Int {
+    func accept(_ bytes: RawSpan, for shared: SharedDescriptor) throws(Errno) -> Int {
         if let count = try append(bytes, whileSending: true) { return count }
-        guard let loop = try? ResidentThread.streams.runLoop(), let own = holder.duplicate() else { return 0 }
+        guard let loop = try? ResidentThread.streams.runLoop(), let own = shared.duplicate() else { return 0 }
         guard let count = try append(bytes, whileSending: false) else { return 0 }
         PendingOutput.begin()
         loop.perform { [self] in WriteBufferSender(self, own).begin() }
@@ -221,7 +221,7 @@ extension WriteBuffer {
     var stallTimeout: Duration? { state.withLock { $0.stallTimeout } }
 
     /// Sends what the descriptor has room for. After ``Progress/done(_:)`` the sender is not needed any more.
-    func send(to descriptor: DescriptorHolder) -> Progress {
+    func send(to descriptor: SharedDescriptor) -> Progress {
         let (progress, sent, isAwaited) = state.withLock { state in
             let before = state.queue.count
             let progress = state.send(to: descriptor, transport)
@@ -259,11 +259,11 @@ extension WriteBuffer.State {
     fileprivate var fault: Errno? { if case .failed(let error) = phase { error } else { nil } }
 
     /// Whether a write would fail.
-    fileprivate var isOver: Bool { isClosed || fault != nil }
+    fileprivate var hasEnded: Bool { isClosed || fault != nil }
 
     /// Whether no more than a quarter is used: low enough that a delegate is not called for every few bytes
     /// and has room for a whole piece, high enough that the sender does not run out of bytes meanwhile.
-    fileprivate var isAtLowWaterMark: Bool { queue.count <= limit / 4 || isOver }
+    fileprivate var isAtLowWaterMark: Bool { queue.count <= limit / 4 || hasEnded }
 
     fileprivate func checkOpen() throws(Errno) {
         // The parent's sender is not in a child of fork(2), and a second one would send its bytes twice.
@@ -272,7 +272,7 @@ extension WriteBuffer.State {
         if isClosed { throw .canceled }
     }
 
-    fileprivate mutating func send(to descriptor: DescriptorHolder, _ transport: WriteBuffer.Transport)
+    fileprivate mutating func send(to descriptor: SharedDescriptor, _ transport: WriteBuffer.Transport)
         -> WriteBuffer.Progress
     {
         if let fault { return .failed(fault) }

@@ -5,13 +5,13 @@ import SystemPackage
 /// It has a descriptor of its own, so the stream's may be closed and its number reused meanwhile.
 final class WriteBufferSender {
     private let buffer: WriteBuffer
-    private let descriptor: DescriptorHolder
+    private let descriptor: SharedDescriptor
     private var source: DescriptorSource?
     private var stallTimer: Timer?
     private var hasEnded = false
 
     /// - Parameter descriptor: A descriptor that nothing else uses, which the sender closes.
-    init(_ buffer: WriteBuffer, _ descriptor: DescriptorHolder) {
+    init(_ buffer: WriteBuffer, _ descriptor: SharedDescriptor) {
         self.buffer = buffer
         self.descriptor = descriptor
     }

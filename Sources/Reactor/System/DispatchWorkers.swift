@@ -28,12 +28,12 @@ enum DispatchWorkers {
     /// Makes and ends two threads that exist at the same time: a timer needs a manager and a worker.
     private static func makeThreads() throws(Errno) {
         let isOver = DispatchSemaphore(value: 0)
-        let manager = try JoinableThread(name: "probe") { isOver.wait() }
+        let manager = try JoinableThread(name: "reactor.probe") { isOver.wait() }
         defer {
             isOver.signal()
             manager.join()
         }
-        try JoinableThread(name: "probe") {}.join()
+        try JoinableThread(name: "reactor.probe") {}.join()
     }
 
     /// Runs `work` on `queue`; or, if there are no descriptors for that, on a thread of its own, which needs none.
@@ -41,7 +41,7 @@ enum DispatchWorkers {
         on queue: DispatchQueue = .global(qos: .userInitiated), _ work: @escaping @Sendable () -> Void
     ) {
         do throws(Errno) { try prepare() } catch {
-            if (try? JoinableThread(name: "work", work)) != nil { return }
+            if (try? JoinableThread(name: "reactor.work", work)) != nil { return }
         }
         queue.async(execute: work)
     }

@@ -15,8 +15,8 @@ struct OwnedDescriptor: ~Copyable {
         OwnedDescriptor(try SystemCall.make { eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK)) })
     }
 
-    /// An alarm on the monotonic clock (timerfd_create(2)).
-    static func alarm() throws(Errno) -> OwnedDescriptor {
+    /// A timer on the monotonic clock (timerfd_create(2)).
+    static func timer() throws(Errno) -> OwnedDescriptor {
         let flags = CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK)
         return OwnedDescriptor(try SystemCall.make { timerfd_create(CLOCK_MONOTONIC, flags) })
     }

@@ -11,7 +11,7 @@ extension Timer {
         private(set) var loop: RunLoop?
         private var details: Box<Details>?
         private var modes = Modes.none
-        private var firstPlace = Place.none
+        private var firstRegistration = ModeRegistration.none
         /// Whether the closure belongs to the thread of a loop.
         let isConfined: Bool
         var isFiring = false
@@ -44,7 +44,7 @@ extension Timer {
         var tolerance: Int64 = 0
         var membership = Membership()
         /// Where the timer is registered besides its first place.
-        var otherPlaces: [Place] = []
+        var otherRegistrations: [ModeRegistration] = []
         /// The loop whose thread the closure belongs to, unless the timer is in that loop.
         var owner: RunLoop?
     }
@@ -96,8 +96,8 @@ extension Timer {
     }
 }
 
-extension Place {
-    fileprivate static var none: Place { Place(mode: RunLoop.Mode(-1), slot: -1) }
+extension ModeRegistration {
+    fileprivate static var none: ModeRegistration { ModeRegistration(mode: RunLoop.Mode(-1), slot: -1) }
 }
 
 extension Timer.State {
@@ -255,43 +255,47 @@ extension Timer.State {
     /// the loop takes in the request. Until then the loop may find it there; see ``isRegistered(at:)``.
     @inline(__always)
     private mutating func unregister(from loop: RunLoop) {
-        guard let place = onlyPlace, loop.identity.isCurrent else { return unregisterSlowly(from: loop) }
-        firstPlace = .none
-        loop.useCore { $0.remove(place) }
+        guard let registration = onlyRegistration, loop.identity.isCurrent else {
+            return unregisterSlowly(from: loop)
+        }
+        firstRegistration = .none
+        loop.useCore { $0.remove(registration) }
     }
 
     @inline(never)
     private mutating func unregisterSlowly(from loop: RunLoop) {
-        let places = places
-        guard !places.isEmpty else { return }
-        self.places = Places()
-        loop.onLoopThread { core in places.forEach(core.remove) }
+        let registrations = registrations
+        guard !registrations.isEmpty else { return }
+        self.registrations = ModeRegistrations()
+        loop.runOnLoopThread { core in registrations.forEach(core.remove) }
     }
 
-    // MARK: Places
+    // MARK: Registrations
 
     /// Where the timer is registered in its loop.
-    var places: Places {
+    var registrations: ModeRegistrations {
         get {
-            guard firstPlace.slot >= 0 else { return Places() }
-            return Places(firstPlace, details?.value.otherPlaces ?? [])
+            guard firstRegistration.slot >= 0 else { return ModeRegistrations() }
+            return ModeRegistrations(firstRegistration, details?.value.otherRegistrations ?? [])
         }
         set {
-            firstPlace = newValue.first ?? .none
+            firstRegistration = newValue.first ?? .none
             let others = Array(newValue.dropFirst())
-            if hasOtherPlaces || !others.isEmpty { change { $0.otherPlaces = others } }
+            if hasOtherRegistrations || !others.isEmpty { change { $0.otherRegistrations = others } }
         }
     }
 
     /// Where the timer is registered, if that is one place.
-    var onlyPlace: Place? { firstPlace.slot >= 0 && !hasOtherPlaces ? firstPlace : nil }
-
-    /// False for a place that the timer has left while the loop has yet to take in the request.
-    func isRegistered(at place: Place) -> Bool {
-        firstPlace == place || (hasOtherPlaces && places.contains(place))
+    var onlyRegistration: ModeRegistration? {
+        firstRegistration.slot >= 0 && !hasOtherRegistrations ? firstRegistration : nil
     }
 
-    var hasOtherPlaces: Bool { details?.value.otherPlaces.isEmpty == false }
+    /// False for a place that the timer has left while the loop has yet to take in the request.
+    func isRegistered(at registration: ModeRegistration) -> Bool {
+        firstRegistration == registration || (hasOtherRegistrations && registrations.contains(registration))
+    }
 
-    mutating func setOnlyPlace(_ place: Place) { firstPlace = place }
+    var hasOtherRegistrations: Bool { details?.value.otherRegistrations.isEmpty == false }
+
+    mutating func setOnlyRegistration(_ registration: ModeRegistration) { firstRegistration = registration }
 }

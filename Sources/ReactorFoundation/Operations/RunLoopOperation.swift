@@ -259,5 +259,5 @@ extension RunLoopOperation {
 
 extension ResidentThread {
     /// The thread of operations that are created without a loop.
-    fileprivate static let operations = ResidentThread(name: "operations")
+    fileprivate static let operations = ResidentThread(name: "reactor.ops")
 }

@@ -62,7 +62,7 @@ final class PortReceiver: Sendable {
 
 extension ResidentThread {
     /// The thread that serves the sockets of all ports. It calls no delegates.
-    fileprivate static let ports = ResidentThread(name: "ports")
+    fileprivate static let ports = ResidentThread(name: "reactor.ports")
 }
 
 /// A message and the address that it came from.

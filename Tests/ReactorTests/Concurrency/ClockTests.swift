@@ -92,7 +92,7 @@ import Testing
         #expect(events == ["default", "awake"])
     }
 
-    @Test func `a loop that ends while a task sleeps on it says so`() async {
+    @Test func `a loop that ends while a task sleeps on it traps and names the loop`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "ending")
             let sleeper = Sleeper(thread.runLoop)
@@ -129,7 +129,7 @@ import Testing
         }
     }
 
-    @Test func `a late operation that does not mind has its result`() async throws {
+    @Test func `an operation that ignores cancellation still returns its result`() async throws {
         let value = try await withDeadline(.now + .milliseconds(1), clock: .continuous) {
             while !Task.isCancelled { await Task.yield() }
             return 42

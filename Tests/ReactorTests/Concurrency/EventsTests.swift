@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func `a task elsewhere takes ticks where it is`() async throws {
+    @Test func `a task on another executor receives ticks without changing executor`() async throws {
         try await withRunLoopThread(name: "ticks") { thread in
             var count = 0
             for await _ in thread.runLoop.ticks(every: .microseconds(200)) {

@@ -41,7 +41,7 @@ import Testing
         #expect(try await withRunLoopThread(name: "scoped") { _ in 42 } == 42)
     }
 
-    @Test func `a loop that ends with jobs queued says so`() async {
+    @Test func `a loop that ends with jobs queued traps and names the loop`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try onAThread {
                 for _ in 0..<3 { Task(executorPreference: RunLoop.current.executor()) {} }
@@ -50,7 +50,7 @@ import Testing
         #expect(result.message.contains("has ended with 3 jobs queued"))
     }
 
-    @Test func `a loop that ends with jobs of other threads says so`() async {
+    @Test func `a loop that ends with jobs of other threads traps and names the loop`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try onAThread {
                 let loop = RunLoop.current
@@ -60,7 +60,7 @@ import Testing
         #expect(result.message.contains("has ended with 2 jobs queued"))
     }
 
-    @Test func `a job that comes after the loop's end says so`() async {
+    @Test func `a job that comes after the loop's end traps and names the loop`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "ended")
             try onAThread { thread.stop() }

@@ -20,7 +20,7 @@ import Testing
         #expect(trace == ["pass 1", "called", "pass 2", "called", "pass 3", "called"])
     }
 
-    @Test func `interest in both tells both at once, and each alone`() async throws {
+    @Test func `interest in both reports both at once, and each alone`() async throws {
         let calls = try await onItsOwnThread { () -> [Readiness] in
             let (one, other) = try Channel.socketPair.open()
             var calls: [Readiness] = []

@@ -91,7 +91,7 @@ import Testing
     }
 
     @Test(arguments: [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, 0, -1, 65, 1_000])
-    func `a signal that cannot be caught, or that tells of a fault, is refused`(signal: CInt) {
+    func `a signal that cannot be caught, or that reports a fault, is refused`(signal: CInt) {
         #expect(throws: Errno.invalidArgument) { try SignalSource(signal) { _, _ in } }
     }
 

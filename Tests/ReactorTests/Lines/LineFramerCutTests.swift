@@ -15,7 +15,7 @@ import Testing
     ]
 
     @Test(arguments: terminators, [1, 3, 100])
-    func `every way to cut a short stream`(terminator: LineTerminator, limit: Int) {
+    func `lines do not depend on how a short stream is split`(terminator: LineTerminator, limit: Int) {
         for overflow in limit < 100 ? Self.overflows : [.fail] {
             let framing = Framing(terminator: terminator, limit: limit, overflow: overflow)
             for input in Self.inputs.map({ Array($0.utf8) }) {

@@ -9,7 +9,7 @@ import Testing
         #expect(RunLoop.RunResult.handledSource.rawValue == 4)
     }
 
-    @Test func `an empty or unknown mode returns at once and tells no observer`() async throws {
+    @Test func `an empty or unknown mode returns at once and notifies no observer`() async throws {
         let trace = try await traced { loop, trace in
             loop.observe(in: .custom) { trace("\($0)") }
             trace("\(loop.run(in: .custom))")

@@ -47,7 +47,7 @@ import Testing
         #expect(thread.runLoop.description.hasSuffix("(ended)"))
     }
 
-    @Test func `items say when they are over`() async throws {
+    @Test func `descriptions of ended items contain "invalid"`() async throws {
         let descriptions = try await onItsOwnThread { () -> [String] in
             let pipe = try TestPipe()
             let timer = Timer(interval: .seconds(1)) { _ in }

@@ -27,7 +27,9 @@ import Testing
             ])
     }
 
-    @Test func `a pass that sleeps tells of it, and a woken handler runs afterwards`() async throws {
+    @Test func `a pass that sleeps notifies the waiting observers, and a woken handler runs afterwards`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             loop.observe { trace("\($0)\(loop.isWaiting ? "!" : "")") }
             Timer.scheduled(after: .milliseconds(2)) { _ in trace("timer\(loop.isWaiting ? "!" : "")") }
@@ -40,7 +42,7 @@ import Testing
             ])
     }
 
-    @Test func `a pass whose limit has passed does not wait and does not say so`() async throws {
+    @Test func `a pass past its deadline neither waits nor notifies the waiting observers`() async throws {
         let trace = try await traced { loop, trace in
             loop.hold(.default)
             loop.observe { trace("\($0)") }

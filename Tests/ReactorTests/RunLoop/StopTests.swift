@@ -24,7 +24,9 @@ import Testing
         #expect(trace == ["timedOut"])
     }
 
-    @Test func `a stop while an activation begins makes no pass, and still tells of the exit`() async throws {
+    @Test func `a stop while an activation begins makes no pass, and still notifies the exit observers`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             loop.hold(.default)
             loop.observe { activity in

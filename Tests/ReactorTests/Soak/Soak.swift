@@ -83,7 +83,7 @@ final class Soak: Sendable {
 }
 
 /// A timer that fires once, with what is known of it.
-final class OneShot: Sendable {
+final class Promise: Sendable {
     let mode: RunLoop.Mode
     let date: Deadline
     /// Whether other threads may change its date and modes; of those, less is known.

@@ -11,7 +11,7 @@ import Testing
         let (threads, steps) = (3, 2_500)
         try await onItsOwnThread {
             let soak = Soak(seed: seed)
-            let ended = Shared<[OneShot]>([])
+            let ended = Shared<[Promise]>([])
             for index in 0..<threads {
                 soak.opened()
                 _ = try JoinableThread(name: "soak \(index)") {

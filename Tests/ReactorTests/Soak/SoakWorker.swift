@@ -5,7 +5,7 @@ import Synchronization
 struct SoakWorker {
     let soak: Soak
     var generator: SeededGenerator
-    private(set) var oneShots: [OneShot] = []
+    private(set) var oneShots: [Promise] = []
     private var sources: [RunLoop.Source] = []
     private let repeating = Shared<[Timer]>([])
 
@@ -37,7 +37,7 @@ struct SoakWorker {
 
     private mutating func addOneShot() {
         let mode = randomMode()
-        let oneShot = OneShot(
+        let oneShot = Promise(
             soak, date: .now + randomDelay(), mode: mode, tolerance: randomDelay(),
             isMovable: Bool.random(using: &generator))
         oneShots.append(oneShot)

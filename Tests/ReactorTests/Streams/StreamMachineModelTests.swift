@@ -122,10 +122,10 @@ struct Model {
         case .ended: machine.reachEnd()
         case .shutDown: machine.shutDown()
         case .begin: return begin()
-        case .moved: return move(Transfer(count: 1))
-        case .movedToEnd: return move(Transfer(count: 0, isAtEnd: true))
-        case .movedAndFull: return move(Transfer(count: 1, room: .full))
-        case .movedAndAwaiting: return move(Transfer(count: 1, room: .awaited))
+        case .moved: return finishTransfer(Transfer(count: 1))
+        case .movedToEnd: return finishTransfer(Transfer(count: 0, isAtEnd: true))
+        case .movedAndFull: return finishTransfer(Transfer(count: 1, room: .full))
+        case .movedAndAwaiting: return finishTransfer(Transfer(count: 1, room: .awaited))
         case .kernelReports: return serve(isReady: true)
         case .kernelConfirms: return answerKernel()
         case .roomFound: return answer(.found)
@@ -193,12 +193,12 @@ extension Model {
         return true
     }
 
-    private mutating func move(_ transfer: Transfer) -> Bool {
+    private mutating func finishTransfer(_ transfer: Transfer) -> Bool {
         guard isMoving else { return false }
         isMoving = false
         isRoomKnown = false
         isAwaitingBackend = transfer.room == .awaited
-        machine.move(transfer)
+        machine.finishTransfer(transfer)
         check(!transfer.isAtEnd || !machine.isOpen, "open at its end")
         return true
     }

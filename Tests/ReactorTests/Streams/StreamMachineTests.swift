@@ -36,7 +36,7 @@ import Testing
 
     private func transfer(_ machine: inout StreamMachine) {
         #expect(machine.begin(count: 1) == .begun)
-        machine.move(Transfer(count: 1))
+        machine.finishTransfer(Transfer(count: 1))
     }
 
     @Test func `a stream is opened once`() {
@@ -130,7 +130,7 @@ import Testing
         #expect(machine.pending == .hasBytesAvailable)
         #expect(machine.begin(count: 1) == .begun)
         #expect(machine.pending.isEmpty && machine.status == .reading)
-        machine.move(Transfer(count: 1))
+        machine.finishTransfer(Transfer(count: 1))
         #expect(machine.status == .open)
     }
 
@@ -208,7 +208,7 @@ import Testing
         var machine = opened()
         _ = machine.begin(count: 1)
         _ = machine.close()
-        machine.move(Transfer(count: 1))
+        machine.finishTransfer(Transfer(count: 1))
         #expect(machine.status == .closed)
     }
 

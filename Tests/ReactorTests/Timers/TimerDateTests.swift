@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func `an invalid timer tells its last date`() async throws {
+    @Test func `an invalid timer keeps its last date`() async throws {
         try await onItsOwnThread {
             let timer = Timer.scheduled(after: .milliseconds(1)) { _ in }
             let date = timer.fireDate

@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 /// What an activation leaves over for the next: descriptors that were ready, and have not been served.
-@Suite struct DescriptorLeftoverTests {
+@Suite struct DeferredReadinessTests {
     /// Two pipes with a byte in each, of which the first activation serves one.
     private static func afterOneOfTwo(
         _ body: @escaping @Sendable (RunLoop, Trace, _ left: TestPipe, _ name: String) throws -> Void
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    @Test func `a peer that has gone is still delivered`() async throws {
+    @Test func `a hang-up is delivered by the next activation`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
             let pairs = [try Channel.socketPair.open(), try Channel.socketPair.open()]

@@ -1,7 +1,7 @@
 import Reactor
 import Testing
 
-@Suite struct HeldOnceTests {
+@Suite struct SeveralModesTests {
     @Test func `work of two modes that is served or cancelled in one leaves nothing in the other`()
         async throws
     {

@@ -2,22 +2,24 @@ import Testing
 
 @testable import Reactor
 
-@Suite struct DescriptorRaiseTests {
-    @Test func `what is raised without interest calls once, in a mode that has run or not`() async throws {
+@Suite struct MarkedReadyTests {
+    @Test func `a source marked ready without interest is served once, in a mode that has run or not`()
+        async throws
+    {
         let trace = try await traced { loop, trace in
             let source = Raising(trace)
-            source.raise()
+            source.markReady()
             for mode in [RunLoop.Mode.default, .custom] { try loop.add(source, forMode: mode) }
             loop.poll()
-            source.raise()
+            source.markReady()
             loop.poll(.custom)
             loop.poll()
-            source.raise()
+            source.markReady()
             loop.poll()
             loop.poll(.custom)
             source.end()
         }
-        #expect(trace == ["raised", "raised", "raised"])
+        #expect(trace == ["marked", "marked", "marked"])
     }
 }
 
@@ -30,5 +32,5 @@ private final class Raising: EventSource {
         super.init(-1, for: [])
     }
 
-    override func serve(_ readiness: Readiness) { if readiness == .raised { trace("raised") } }
+    override func serve(_ readiness: Readiness) { if readiness == .marked { trace("marked") } }
 }

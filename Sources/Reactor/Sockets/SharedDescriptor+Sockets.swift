@@ -2,7 +2,7 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-extension DescriptorHolder {
+extension SharedDescriptor {
     /// Sends as many bytes as the socket has room for; returns 0 if it has none.
     func send(_ bytes: RawSpan) throws(Errno) -> Int {
         try use { (number) throws(Errno) in try SystemCall.send(bytes, to: number) }
@@ -45,7 +45,7 @@ extension DescriptorHolder {
 
 // MARK: - The socket's state
 
-extension DescriptorHolder {
+extension SharedDescriptor {
     /// The pending error (`SO_ERROR`, socket(7)). Getting it clears it.
     var socketError: Errno? {
         let code = option(SO_ERROR) ?? 0

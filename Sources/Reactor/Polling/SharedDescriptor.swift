@@ -8,7 +8,7 @@ import SystemPackage
 /// So a number is never closed, and reused, during a call that uses it. Nor does a registration with epoll(7)
 /// outlive the closing: the kernel keeps one while a duplicate of the descriptor is open, and removes it only
 /// by the original number.
-final class DescriptorHolder: Sendable {
+final class SharedDescriptor: Sendable {
     /// Twice the number of calls that are using the descriptor, plus one if it is closed.
     private let uses: Atomic<UInt32>
     private let descriptor: Atomic<CInt>
@@ -22,7 +22,7 @@ final class DescriptorHolder: Sendable {
     private struct Watching {
         /// One for each registration.
         var epolls: [Epoll] = []
-        var isOver = false
+        var hasEnded = false
     }
 
     init(_ number: CInt, closesWhenDone: Bool) {
@@ -31,7 +31,7 @@ final class DescriptorHolder: Sendable {
         isClosing = Atomic(closesWhenDone)
     }
 
-    /// Creates a holder for a descriptor that is adopted later. Closing the holder closes it.
+    /// Creates one without a descriptor, which adopts and owns one later.
     init() {
         uses = Atomic(0)
         descriptor = Atomic(-1)
@@ -43,13 +43,13 @@ final class DescriptorHolder: Sendable {
     /// The descriptor's number; -1 until one is adopted.
     var number: CInt { descriptor.load(ordering: .acquiring) }
 
-    /// Whether closing the holder closes the descriptor.
+    /// Whether ``close()`` closes the descriptor, too.
     var closesWhenDone: Bool {
         get { isClosing.load(ordering: .relaxed) }
         set { isClosing.store(newValue, ordering: .relaxed) }
     }
 
-    /// Adopts the descriptor, and closes it if the holder is closed already.
+    /// Adopts the descriptor, and closes it if ``close()`` has been called already.
     func adopt(_ number: CInt) {
         descriptor.store(number, ordering: .sequentiallyConsistent)
         if uses.load(ordering: .sequentiallyConsistent) == 1 { closeNow() }
@@ -65,9 +65,9 @@ final class DescriptorHolder: Sendable {
         return try body(number)
     }
 
-    /// Closes the holder. A descriptor that is not to be closed belongs to its owner again when this returns:
-    /// calls that use it have ended. They are in system calls that do not wait, or in waits that have been
-    /// ended.
+    /// Refuses further uses, and closes the descriptor if it is owned. One that is borrowed belongs to its owner
+    /// again when this returns: calls that use it have ended. Waits have been ended before; a read or a write
+    /// that is under way is waited for, which may take as long as its disk, or its device, does.
     ///
     /// In a child of fork(2) it takes no lock and waits for no call: the registrations are the parent's, and so
     /// may the calls be.
@@ -86,10 +86,10 @@ final class DescriptorHolder: Sendable {
         }
     }
 
-    /// Closes the holder, and moves the descriptor to a new one; nil if it is in use, or is not to be closed.
-    func move() -> DescriptorHolder? { release().map { DescriptorHolder($0, closesWhenDone: true) } }
+    /// Moves the descriptor to a new object, and refuses further uses here; nil if it is in use, or is not to be closed.
+    func move() -> SharedDescriptor? { release().map { SharedDescriptor($0, closesWhenDone: true) } }
 
-    /// Closes the holder, and gives the descriptor to the caller; nil if it is in use, or is not to be
+    /// Gives the descriptor to the caller, and refuses further uses; nil if it is in use, or is not to be
     /// closed.
     func release() -> CInt? {
         guard closesWhenDone else { return nil }
@@ -104,7 +104,7 @@ final class DescriptorHolder: Sendable {
         if uses.subtract(2, ordering: .sequentiallyConsistent).newValue == 1 { closeNow() }
     }
 
-    /// Called again by calls that begin after the closing, and then does nothing.
+    /// Idempotent: also called by uses that end after the closing.
     private func closeNow() {
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         guard closesWhenDone else { return Self.lastUseEnded.broadcast() }
@@ -114,12 +114,12 @@ final class DescriptorHolder: Sendable {
 
 // MARK: - Registrations
 
-extension DescriptorHolder {
+extension SharedDescriptor {
     /// Registers the descriptor with `epoll`, on a loop's thread. Throws `badFileDescriptor` once it is
     /// closed.
     func beginWatch(by epoll: Epoll, _ register: () throws(Errno) -> Void) throws(Errno) {
         try watching.withLock { (watching) throws(Errno) in
-            if watching.isOver { throw .badFileDescriptor }
+            if watching.hasEnded { throw .badFileDescriptor }
             try register()
             watching.epolls.append(epoll)
         }
@@ -141,14 +141,14 @@ extension DescriptorHolder {
         watching.withLock { watching in
             let number = number
             for epoll in watching.epolls { epoll.remove(number) }
-            watching = Watching(epolls: [], isOver: true)
+            watching = Watching(epolls: [], hasEnded: true)
         }
     }
 }
 
 // MARK: - System calls
 
-extension DescriptorHolder {
+extension SharedDescriptor {
     /// Moves the file offset, and returns the new one (lseek(2)).
     func seek(to offset: Int, from whence: CInt) throws(Errno) -> Int {
         try use { (number) throws(Errno) in try SystemCall.make { lseek(number, offset, whence) } }
@@ -194,18 +194,18 @@ extension DescriptorHolder {
     }
 
     /// Another descriptor of the same open file (fcntl(2), `F_DUPFD_CLOEXEC`); nil if the kernel refuses one.
-    func duplicate() -> DescriptorHolder? {
+    func duplicate() -> SharedDescriptor? {
         owned { fcntl($0, F_DUPFD_CLOEXEC, 0) }
     }
 
     /// The same pipe or terminal, opened again for writing without blocking; nil if it cannot be.
-    func reopenedForWriting() -> DescriptorHolder? {
+    func reopenedForWriting() -> SharedDescriptor? {
         owned { reactor_reopen_for_writing($0) }
     }
 
-    private func owned(_ open: (CInt) -> CInt) -> DescriptorHolder? {
+    private func owned(_ open: (CInt) -> CInt) -> SharedDescriptor? {
         let number = try? use { (number) throws(Errno) in try SystemCall.make { open(number) } }
-        return number.map { DescriptorHolder($0, closesWhenDone: true) }
+        return number.map { SharedDescriptor($0, closesWhenDone: true) }
     }
 }
 

@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 /// Connecting on the streams thread at the moment of an action on another thread.
-@Suite struct SocketStreamMeetingTests {
+@Suite struct SocketStreamConnectRaceTests {
     @Test func `closing at the moment of connecting leaves no connection open`() async {
         await #expect(processExitsWith: .success) {
             let sockets = try streamsLoop()

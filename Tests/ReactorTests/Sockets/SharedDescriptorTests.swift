@@ -5,9 +5,9 @@ import Testing
 
 @testable import Reactor
 
-@Suite struct DescriptorHolderTests {
+@Suite struct SharedDescriptorTests {
     @Test func `adopting a descriptor during a use keeps it open`() {
-        let holders = (0..<5_000).map { _ in DescriptorHolder() }
+        let holders = (0..<5_000).map { _ in SharedDescriptor() }
         for holder in holders { holder.closesWhenDone = false }
         let asked = Atomic(-1)
         let adopted = Atomic(-1)
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test func `a descriptor that is still to come cannot be used, nor after it is closed`() throws {
-        let holder = DescriptorHolder()
+        let holder = SharedDescriptor()
         holder.closesWhenDone = false
         #expect(throws: Errno.badFileDescriptor) { try holder.use { _ in } }
         holder.adopt(1_000_000)
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test func `a descriptor that comes to a closed holder is closed, however late`() throws {
-        let holders = (0..<100).map { _ in DescriptorHolder() }
+        let holders = (0..<100).map { _ in SharedDescriptor() }
         let pairs = try holders.map { _ in try connectedPair() }
         for (turn, holder) in holders.enumerated() {
             // One after the other both ways round, and then at once.

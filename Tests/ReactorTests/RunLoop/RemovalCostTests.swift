@@ -66,7 +66,7 @@ private func processorTime(_ body: () -> Void) -> Duration {
     return now() - start
 }
 
-@Suite struct LeavingCostTests {
+@Suite struct RemovalCostTests {
     /// What is quadratic takes sixteen times as long for four times as many.
     @Test(arguments: Crowd.allCases)
     func `four times as many that leave together take about four times as long`(crowd: Crowd) async throws {

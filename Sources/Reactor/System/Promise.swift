@@ -1,7 +1,7 @@
 import Synchronization
 
 /// A value that one thread sets, once, and other threads wait for.
-package final class OneShot<Value: Sendable>: Sendable {
+package final class Promise<Value: Sendable>: Sendable {
     private let value = Mutex<Value?>(nil)
     private let changed = Condition()
 
