@@ -183,7 +183,10 @@ private final class EventBase {
     }
 
     @inline(__always)
-    func loop(_ flags: CInt) { if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() } }
+    func loop(_ flags: CInt) {
+        reactor_count_poll()
+        if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() }
+    }
 
     /// Polling again would return at once, again and again.
     @inline(never)

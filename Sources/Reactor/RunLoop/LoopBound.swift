@@ -31,6 +31,22 @@ struct LoopIdentity: Sendable, Hashable {
     }
 }
 
+/// The last time that a thread's loop has asked the kernel what is ready.
+struct Poll: Sendable, Equatable {
+    let loop: LoopIdentity
+    private let count: UInt32
+
+    init(loop: LoopIdentity, count: UInt32) { (self.loop, self.count) = (loop, count) }
+
+    /// The calling thread's.
+    static var last: Poll {
+        @inline(__always) get {
+            let poll = reactor_last_poll()
+            return Poll(loop: LoopIdentity(number: poll.loop), count: poll.count)
+        }
+    }
+}
+
 /// A value that only its run loop's thread may use; on any other thread an access traps.
 ///
 /// `@unchecked Sendable`: every access compares the thread's loop with the owner first, loops' numbers are never reused,

@@ -47,7 +47,7 @@ extension StreamEngine {
         var queue: StreamQueue?
         let action = state.withLock { state in
             let action = state.machine.serve(
-                on: .current, isReady: isReady, since: since,
+                after: .last, isReady: isReady, since: since,
                 isInRunningMode: isInRunningMode)
             switch action {
             case .deliver: recipient = self.recipient(state)

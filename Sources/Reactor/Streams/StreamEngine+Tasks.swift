@@ -110,7 +110,7 @@ extension StreamEngine {
 
     private func finish(_ transfer: Transfer, of count: Int) -> Int {
         let action = state.withLock { state in
-            _ = state.machine.begin(count: count)
+            _ = state.machine.begin(count: count, after: .last)
             state.machine.finishTransfer(transfer)
             return state.machine.next
         }

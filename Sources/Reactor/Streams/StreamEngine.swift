@@ -210,7 +210,7 @@ extension StreamEngine {
                 guard state.machine.isOpen, size > 0,
                     let transfer = try state.backend.readNow(into: &buffer)
                 else { return nil }
-                _ = state.machine.begin(count: size)
+                _ = state.machine.begin(count: size, after: .last)
                 state.machine.finishTransfer(transfer)
                 return (transfer.count, state.machine.next)
             }
@@ -239,7 +239,7 @@ extension StreamEngine {
     ) -> Int {
         while true {
             let (admission, backend, isScheduled) = state.withLock { state in
-                let admission = state.machine.begin(count: count)
+                let admission = state.machine.begin(count: count, after: .last)
                 return (admission, state.backend, state.machine.isScheduled)
             }
             switch admission {

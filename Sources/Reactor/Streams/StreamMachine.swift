@@ -73,9 +73,10 @@ struct StreamMachine {
     private(set) var isUnacknowledged = false
     /// Whether events are delivered on a queue. The only loop is the streams thread's then.
     private(set) var isOnQueue = false
-    /// Whether bytes were moved outside the delegate's callback, or on a queue: a report of the kernel may be
-    /// older than that.
+    /// Whether a loop may hold a report of the kernel that is older than the last transfer.
     private(set) var mayReportBeStale = false
+    /// What the loop that calls the delegate had asked the kernel last when it began to.
+    private var pollOfDelivery = Poll(loop: LoopIdentity(number: 0), count: 0)
     private let transferBits: UInt8
     private(set) var pendingBits: UInt8 = 0
     private(set) var batchBits: UInt8 = 0
@@ -164,15 +165,24 @@ struct StreamMachine {
     // MARK: Transfers
 
     /// A read or a write begins. It acknowledges the transfer event, delivered or pending.
+    ///
+    /// - Parameter poll: The last one of the calling thread.
     @inline(__always)
-    mutating func begin(count: Int) -> Admission {
+    mutating func begin(count: Int, after poll: Poll) -> Admission {
         guard isOpen else { return refusal }
         guard count > 0 else { return .refused(0) }
         if status == .open { status = transferBits == 2 ? .reading : .writing }
         pendingBits &= ~transferBits
         isUnacknowledged = false
-        if delivery == .idle || isOnQueue { mayReportBeStale = true }
+        if !isFirstSince(poll) { mayReportBeStale = true }
         return .begun
+    }
+
+    /// Whether no loop can hold a report that came before a transfer which begins after `poll`: the only loop
+    /// calls the delegate, which has not run it since.
+    @inline(__always)
+    private func isFirstSince(_ poll: Poll) -> Bool {
+        delivery == .underway && poll == pollOfDelivery && schedule.isOnly(poll.loop) && !isOnQueue
     }
 
     private var refusal: Admission {
@@ -251,8 +261,8 @@ struct StreamMachine {
             room = .assumed
         } else if let since {
             guard since == transfers else { return .none }
-        } else if mayReportBeStale {
             mayReportBeStale = false
+        } else if mayReportBeStale {
             return .askKernel(since: transfers)
         }
         let isKnown = delegateState == .missing && pendingBits & transferBits != 0
@@ -296,15 +306,16 @@ struct StreamMachine {
     /// source.
     ///
     /// - Parameters:
+    ///   - poll: The last one of the loop.
     ///   - isReady: Whether the kernel reports that bytes can be moved.
     ///   - since: How many transfers there had been when the engine asked the kernel.
     ///   - isInRunningMode: Whether a membership includes the loop's running mode. Called only if the loop is
     ///     not up to date.
     @inline(__always)
     mutating func serve(
-        on loop: LoopIdentity, isReady: Bool, since: UInt64? = nil,
-        isInRunningMode: (Membership) -> Bool
+        after poll: Poll, isReady: Bool, since: UInt64? = nil, isInRunningMode: (Membership) -> Bool
     ) -> Action {
+        let loop = poll.loop
         if isReady {
             let action = reportReady(on: loop, since: since)
             guard action == .none else { return action }
@@ -313,7 +324,7 @@ struct StreamMachine {
         guard schedule.isUpToDate(loop) || isScheduled(on: loop, isInRunningMode) else { return .none }
         if mustCheckRoom { return .checkRoom(since: transfers) }
         if isOnQueue { return enqueue() }
-        delivery = .underway
+        (delivery, pollOfDelivery) = (.underway, poll)
         return beginBatch()
     }
 

@@ -53,6 +53,7 @@ struct Model {
     private(set) var problem: String?
 
     private static let loop = LoopIdentity(number: 1)
+    private let poll = Poll(loop: Self.loop, count: 1)
     private static let common = ModeSet(.default)
 
     private var machine: StreamMachine
@@ -187,7 +188,7 @@ extension Model {
     }
 
     private mutating func begin() -> Bool {
-        guard !isMoving, machine.begin(count: 1) == .begun else { return false }
+        guard !isMoving, machine.begin(count: 1, after: poll) == .begun else { return false }
         isMoving = true
         forgetAcknowledgement()
         return true
@@ -206,7 +207,7 @@ extension Model {
     private mutating func serve(isReady: Bool, since: UInt64? = nil) -> Bool {
         guard machine.isScheduled, question == nil else { return false }
         perform(
-            machine.serve(on: Self.loop, isReady: isReady, since: since) {
+            machine.serve(after: poll, isReady: isReady, since: since) {
                 $0.contains(.default, common: Self.common)
             })
         return true

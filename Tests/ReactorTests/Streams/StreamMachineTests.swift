@@ -6,6 +6,7 @@ import Testing
 /// Single inputs. ``StreamMachineModelTests`` has their combinations.
 @Suite struct StreamMachineTests {
     private let loop = LoopIdentity(number: 1)
+    private let poll = Poll(loop: LoopIdentity(number: 1), count: 1)
 
     /// An open machine, scheduled on a loop.
     private func opened(
@@ -21,7 +22,7 @@ import Testing
     private func serve(_ machine: inout StreamMachine, isReady: Bool = false, since: UInt64? = nil)
         -> StreamMachine.Action
     {
-        machine.serve(on: loop, isReady: isReady, since: since) { _ in true }
+        machine.serve(after: poll, isReady: isReady, since: since) { _ in true }
     }
 
     /// All events of a pass.
@@ -35,7 +36,7 @@ import Testing
     }
 
     private func transfer(_ machine: inout StreamMachine) {
-        #expect(machine.begin(count: 1) == .begun)
+        #expect(machine.begin(count: 1, after: poll) == .begun)
         machine.finishTransfer(Transfer(count: 1))
     }
 
@@ -128,7 +129,7 @@ import Testing
         var machine = opened()
         _ = serve(&machine, isReady: true)
         #expect(machine.pending == .hasBytesAvailable)
-        #expect(machine.begin(count: 1) == .begun)
+        #expect(machine.begin(count: 1, after: poll) == .begun)
         #expect(machine.pending.isEmpty && machine.status == .reading)
         machine.finishTransfer(Transfer(count: 1))
         #expect(machine.status == .open)
@@ -186,27 +187,27 @@ import Testing
 
     @Test func `a loop that is not up to date delivers only in the stream's modes`() {
         var machine = opened()
-        let elsewhere = machine.serve(on: loop, isReady: false) { _ in false }
+        let elsewhere = machine.serve(after: poll, isReady: false) { _ in false }
         #expect(elsewhere == .none && serve(&machine) == .deliver(.openCompleted))
     }
 
     @Test(arguments: [Stream.Event.hasBytesAvailable, .hasSpaceAvailable])
     func `transfers are refused unless the stream is open`(event: Stream.Event) {
         var machine = StreamMachine(event)
-        #expect(machine.begin(count: 1) == .refused(-1))
+        #expect(machine.begin(count: 1, after: poll) == .refused(-1))
         _ = machine.open()
-        #expect(machine.begin(count: 1) == .opening)
+        #expect(machine.begin(count: 1, after: poll) == .opening)
         machine.opened(.backend, isAtEnd: false)
-        #expect(machine.begin(count: 0) == .refused(0))
+        #expect(machine.begin(count: 0, after: poll) == .refused(0))
         machine.reachEnd()
-        #expect(machine.begin(count: 1) == .refused(0))
+        #expect(machine.begin(count: 1, after: poll) == .refused(0))
         _ = machine.close()
-        #expect(machine.begin(count: 1) == .refused(-1))
+        #expect(machine.begin(count: 1, after: poll) == .refused(-1))
     }
 
     @Test func `a transfer that ends after the closing does not reopen the stream`() {
         var machine = opened()
-        _ = machine.begin(count: 1)
+        _ = machine.begin(count: 1, after: poll)
         _ = machine.close()
         machine.finishTransfer(Transfer(count: 1))
         #expect(machine.status == .closed)
