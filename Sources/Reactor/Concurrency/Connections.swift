@@ -145,7 +145,7 @@ extension Listener {
         }
 
         /// Accepts one connection after the other.
-        public struct Iterator: AsyncIteratorProtocol {
+        public struct Iterator: AsyncIteratorProtocol, Sendable {
             fileprivate let connections: Connections
             fileprivate let claim: EventClaim
 
