@@ -55,6 +55,7 @@ let package = Package(
         reactor("echo"),
         reactor("still"),
         reactor("await"),
+        reactor("bulk"),
         reactor("tasks", ["TaskWorkloads"]),
         .target(name: "TaskWorkloads", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "Workloads", path: "Peers/Workloads", publicHeadersPath: "."),

@@ -24,12 +24,23 @@ func example(_ name: String, _ dependencies: Target.Dependency...) -> Target {
     )
 }
 
+/// A program of one file, without options.
+func program(_ name: String, _ dependencies: Target.Dependency...) -> Target {
+    .executableTarget(
+        name: name,
+        dependencies: [.product(name: "Reactor", package: "swift-reactor"), system] + dependencies,
+        swiftSettings: settings
+    )
+}
+
 let package = Package(
     name: "Examples",
     dependencies: [
         .package(name: "swift-reactor", path: ".."),
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
@@ -43,6 +54,13 @@ let package = Package(
         example("chat", "ExampleSupport", system),
         example("echo-server", "ExampleSupport", system),
         example("timers", "ExampleSupport"),
+        program("echo-tasks"),
+        program("chat-tasks"),
+        program("line-actor"),
+        program(
+            "echo-service", .product(name: "Logging", package: "swift-log"),
+            .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            .product(name: "UnixSignals", package: "swift-service-lifecycle")),
         // A symbolic link to the library's test support.
         .target(
             name: "ReactorTestSupport",

@@ -92,4 +92,12 @@ actor Consumer {
     init(on loop: RunLoop) { (self.loop, executor) = (loop, loop.executor()) }
 
     func consume(_ pipe: ElementPipe) async { await pipe.consume(on: loop) }
+
+    func consumeChunks(_ pipe: ElementPipe) async {
+        do {
+            for try await _ in InputStream(descriptor: pipe.readEnd).chunks { pipe.finishElement() }
+        } catch {
+            fatalError("\(error)")
+        }
+    }
 }

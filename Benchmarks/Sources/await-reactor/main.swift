@@ -21,6 +21,10 @@ case "source":
 case "main":
     Task { @MainActor in await pipe.consume(on: .main) }
     runMainLoop()
+case "chunks":
+    let consumer = Consumer(on: .main)
+    Task.detached { await consumer.consumeChunks(pipe) }
+    runMainLoop()
 case "pool":
     let thread = try RunLoopThread(name: "loop")
     Task.detached { await pipe.consume(on: thread.runLoop) }

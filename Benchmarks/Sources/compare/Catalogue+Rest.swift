@@ -22,12 +22,13 @@ extension Workload {
             Experiment(
                 name: "a String for each", unit: "MiB",
                 columns: ["cpu-s/GB*", "GB/s*", "tick-late-us", "heap-KB"],
-                peers: ["readLine", "reactor", "line-reader"],
+                peers: ["readLine", "reactor", "tasks", "line-reader"],
                 sizes: [.few(64), .both(128), .few(256), .all(512)],
                 command: { peer, size in
                     switch peer {
                     case "line-reader": example(size) + ["--strings"]
                     case "reactor": ["@lines-reactor", text(size), "string"]
+                    case "tasks": ["@lines-reactor", text(size), "tasks"]
                     default: ["@lines-readline", text(size)]
                     }
                 }

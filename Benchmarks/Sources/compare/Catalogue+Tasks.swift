@@ -7,7 +7,8 @@ extension Workload {
             Dispatch has serial queues in place of loops. And elements of 64 bytes of a pipe, each written \
             when the one before was read: `delegate` is a stream's, `source` a descriptor source's handler; \
             the others `for await`: `reactor` in an actor of the loop, `main` on the main actor, \
-            `preference` in a task that prefers the loop. On one core.
+            `preference` in a task that prefers the loop; `chunks` iterates over a stream's chunks. On one core. \
+            And chunks of a pipe that another thread fills, 256 MiB on two cores.
             """,
         experiments: [
             Experiment(
@@ -25,11 +26,17 @@ extension Workload {
             Experiment(
                 name: "an element of a pipe", unit: "elements",
                 columns: ["cpu-ns/element*", "ns/element"],
-                peers: ["delegate", "source", "preference", "main", "reactor"],
+                peers: ["delegate", "source", "preference", "main", "chunks", "reactor"],
                 sizes: [.few(10_000), .both(100_000), .few(300_000), .few(1_000_000)],
                 command: { peer, count in
                     ["taskset", "-c", "0", "@await-reactor", peer == "reactor" ? "loop" : peer, "\(count)"]
                 }
+            ),
+            Experiment(
+                name: "chunks of a pipe", unit: "bytes at most",
+                columns: ["cpu-ms/GB*", "MB/s*", "reads"], peers: ["delegate", "chunks"],
+                sizes: [.both(4096), .few(16_384), .both(65_536)],
+                command: { ["@bulk-reactor", $0, "\($1)", "256"] }
             ),
         ]
     )

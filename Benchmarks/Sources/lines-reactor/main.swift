@@ -1,5 +1,5 @@
-// lines-reactor FILE [string]  Delivers every line of FILE, as borrowed bytes or as a String, while a 10 ms timer
-//                              fires: cpu-s/GB GB/s tick-lateness-p99-us
+// lines-reactor FILE [string|tasks]  Delivers every line of FILE, as borrowed bytes, as a String, or as a String to
+//                                    `for await` on the main actor, while a 10 ms timer fires: cpu-s/GB GB/s tick-lateness-p99-us
 
 import Dispatch
 import Glibc
@@ -28,7 +28,16 @@ func report(_ ending: String, _ totals: Totals) {
     exit(ending == "finished" && totals.lines > 0 ? 0 : 1)
 }
 
-if CommandLine.arguments.count > 2 {
+if CommandLine.arguments.last == "tasks" {
+    Task {
+        var totals = Totals()
+        for try await line in InputStream(path: path).lines {
+            totals.lines += 1
+            totals.bytes += line.utf8.count + 1
+        }
+        report("finished", totals)
+    }
+} else if CommandLine.arguments.count > 2 {
     let reader = LineReader(path: path, text: .repair, into: Totals(), on: queue) { totals, bytes, line in
         totals.lines += 1
         totals.bytes += bytes.utf8.count + line.terminatorLength

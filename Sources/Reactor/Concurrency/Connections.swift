@@ -6,7 +6,7 @@ extension RunLoop {
     /// ```swift
     /// let connections = try loop.connections(at: .ipv6Any(port: 7)) { print($0) }
     /// for try await connection in connections {
-    ///     Task { await serve(connection.input, connection.output) }
+    ///     group.addTask { await serve(connection) }
     /// }
     /// ```
     ///
@@ -84,6 +84,15 @@ extension Listener {
         /// Clients in the backlog are disconnected. The file of a Unix-domain path is removed.
         public func close() { waits.end() }
 
+        /// Ends the iteration once the connections in the backlog have been accepted, and then stops listening.
+        ///
+        /// No client that the kernel has accepted, and that may have sent a request, is disconnected. At most
+        /// as many connections are accepted as the backlog can hold. Any thread.
+        public func drain() {
+            acceptor.drain()
+            waits.subscription.signal.gate.openFromAnywhere()
+        }
+
         /// Accepts one connection.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
@@ -92,7 +101,7 @@ extension Listener {
         ///   epoll_ctl(2).
         /// - Precondition: No other task accepts.
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws(IOError)
-            -> Connection
+            -> sending Connection
         {
             waits.subscription.signal.claim()
             defer { waits.subscription.signal.unclaim() }
@@ -102,7 +111,7 @@ extension Listener {
         }
 
         nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
-            -> Connection
+            -> sending Connection
         {
             if Task.isCancelled { throw .canceled }
             while true {
@@ -111,6 +120,9 @@ extension Listener {
                     let (input, output) = Stream.connection(accepted: descriptor, from: peer)
                     return Connection(input: input, output: output, peer: peer)
                 case .lost: continue
+                case .none where acceptor.isDraining:
+                    close()
+                    throw .badFileDescriptor
                 case .none: try await waits.wait(until: deadline)
                 case .fault(let error): try await backOff(error, until: deadline)
                 }
@@ -133,12 +145,12 @@ extension Listener {
         }
 
         /// Accepts one connection after the other.
-        public struct Iterator: AsyncIteratorProtocol {
+        public struct Iterator: AsyncIteratorProtocol, Sendable {
             fileprivate let connections: Connections
             fileprivate let claim: EventClaim
 
             /// The next connection; nil once the task is cancelled or the socket is closed.
-            nonisolated(nonsending) public func next() async throws(IOError) -> Connection? {
+            nonisolated(nonsending) public func next() async throws(IOError) -> sending Connection? {
                 do throws(Errno) { return try await connections.next(until: nil) } catch {
                     if error == .canceled || error == .badFileDescriptor { return nil }
                     throw IOError(.accept, "\(connections.localAddress)", error)
@@ -146,7 +158,9 @@ extension Listener {
             }
 
             /// The next connection; nil once the task is cancelled or the socket is closed.
-            public func next(isolation actor: isolated (any Actor)?) async throws(IOError) -> Connection? {
+            public func next(isolation actor: isolated (any Actor)?) async throws(IOError)
+                -> sending Connection?
+            {
                 try await next()
             }
         }
@@ -158,6 +172,8 @@ final class Acceptor: Sendable {
     struct State: ~Copyable {
         var socket: ListeningSocket?
         var backoff = AcceptBackoff()
+        /// How many connections may still be accepted; nil for no limit.
+        var rest: Int?
     }
 
     private let state: Mutex<State>
@@ -167,8 +183,11 @@ final class Acceptor: Sendable {
     /// Accepts a connection without blocking. ``ListeningSocket/Accepted/none`` if the socket is closed.
     func accept() -> ListeningSocket.Accepted {
         state.withLock { state in
-            guard let accepted = state.socket?.accept() else { return .none }
-            if case .connection = accepted { state.backoff.reset() }
+            guard state.rest != 0, let accepted = state.socket?.accept() else { return .none }
+            if case .connection = accepted {
+                state.backoff.reset()
+                state.rest = state.rest.map { $0 - 1 }
+            }
             return accepted
         }
     }
@@ -176,6 +195,11 @@ final class Acceptor: Sendable {
     func backOff() -> (delay: Duration, isReported: Bool) {
         state.withLock { ($0.backoff.next(), $0.backoff.reports(at: .now)) }
     }
+
+    /// The kernel's queue holds one connection more than the backlog.
+    func drain() { state.withLock { $0.rest = ($0.socket?.backlog ?? -1) + 1 } }
+
+    var isDraining: Bool { state.withLock { $0.rest != nil } }
 
     func close() { state.withLock { $0.socket = nil } }
 }

@@ -165,7 +165,7 @@ extension DatagramSocket {
         }
 
         /// Receives one datagram after the other.
-        public struct Iterator: AsyncIteratorProtocol {
+        public struct Iterator: AsyncIteratorProtocol, Sendable {
             fileprivate let datagrams: Datagrams
             fileprivate let claim: EventClaim
 

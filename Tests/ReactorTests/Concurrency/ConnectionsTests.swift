@@ -118,6 +118,33 @@ import Testing
         }
     }
 
+    @Test func `draining accepts the backlog, then ends the iteration and closes the socket`() async throws {
+        try await withListening { connections in
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
+            connections.drain()
+            var count = 0
+            for try await _ in connections { count += 1 }
+            #expect(count == 3)
+            #expect(isRefused(connections.localAddress))
+            withExtendedLifetime(clients) {}
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `draining ends an iteration that waits`(isOnLoop: Bool) async throws {
+        try await withRunLoopThread(name: "drained") { thread in
+            let loop = thread.runLoop
+            let connections = try loop.connections(at: .ownLoopback) { Issue.record("\($0)") }
+            let task = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
+                for try await _ in connections { Issue.record("a connection") }
+            }
+            for _ in 0..<5 { await Task.yield() }
+            connections.drain()
+            try await task.value
+            #expect(isRefused(connections.localAddress))
+        }
+    }
+
     @Test func `releasing the connections closes the socket`() async throws {
         let folder = TemporaryFolder()
         let path = folder.path("socket")

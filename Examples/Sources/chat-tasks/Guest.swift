@@ -1,0 +1,56 @@
+import Reactor
+
+/// A connected client.
+@MainActor
+final class Guest {
+    /// How long a guest may accept no line before it is disconnected.
+    private static let writeTimeout = Duration.seconds(10)
+
+    var name: String
+    /// Why the guest was disconnected; nil if it left.
+    private(set) var fault: String?
+    private let connection: Listener.Connection
+    private var lastSend: Task<Void, Never>?
+
+    init(_ connection: Listener.Connection, name: String) {
+        (self.connection, self.name) = (connection, name)
+    }
+
+    /// What the guest sends. Without control characters, it cannot send escape sequences to the others' terminals.
+    func readLines(_ handle: (String) async -> Bool) async {
+        let lines = connection.input.lines(limit: 1000, overflow: .truncate)
+        do {
+            for try await line in lines {
+                let text = line.unicodeScalars.filter { $0.properties.generalCategory != .control }
+                guard await handle(String(String.UnicodeScalarView(text))) else { return }
+            }
+        } catch {
+            fault = fault ?? "\(error)"
+        }
+    }
+
+    /// Sends a line after those before it. Who awaits the result reads no faster than this guest does.
+    @discardableResult
+    func send(_ line: String) -> Task<Void, Never> {
+        let task = Task { [lastSend] in
+            await lastSend?.value
+            guard fault == nil else { return }
+            do throws(StreamWriteError) {
+                try await connection.output.writeAll(line + "\n", timeout: Self.writeTimeout)
+            } catch {
+                fault = fault ?? "\(error.reason)"
+                connection.input.close()
+            }
+        }
+        lastSend = task
+        return task
+    }
+
+    /// Disconnects the guest once it has received its lines.
+    func leave() async {
+        await lastSend?.value
+        try? await connection.output.finishWriting(timeout: .seconds(1))
+        connection.input.close()
+        connection.output.close()
+    }
+}

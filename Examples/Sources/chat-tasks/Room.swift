@@ -1,0 +1,60 @@
+import Reactor
+
+/// Forwards each guest's lines to the others, in the same order to all.
+///
+/// A guest's next line is read once the others have taken the one before, so TCP's flow control stops a guest that sends
+/// faster than one of them receives.
+@MainActor
+final class Room {
+    private var guests: [Guest] = []
+    private var lastNumber = 0
+    private var isClosed = false
+
+    /// Returns when the guest has left.
+    func serve(_ connection: Listener.Connection) async {
+        lastNumber += 1
+        let guest = Guest(connection, name: "guest\(lastNumber)")
+        guests.append(guest)
+        guest.send("* Welcome, \(guest.name). Commands: /nick NAME, /who, /quit.")
+        await broadcast("* \(guest.name) joined.", except: guest)
+        await guest.readLines { line in await perform(line, for: guest) }
+        guests.removeAll { $0 === guest }
+        if !isClosed { await broadcast("* \(guest.name) left\(guest.fault.map { " (\($0))" } ?? "").") }
+        await guest.leave()
+    }
+
+    /// Disconnects all guests.
+    func close() async {
+        isClosed = true
+        await broadcast("* The server is shutting down.")
+        for guest in guests { await guest.leave() }
+    }
+
+    /// False if the guest wants to leave.
+    private func perform(_ line: String, for guest: Guest) async -> Bool {
+        let words = line.split(separator: " ").map(String.init)
+        switch (words.first, words.dropFirst().first) {
+        case ("/nick", let name?): await rename(guest, to: name)
+        case ("/who", nil): await guest.send("* Users: \(guests.map(\.name).joined(separator: ", "))").value
+        case ("/quit", nil): return false
+        case (let word?, _) where word.hasPrefix("/"): await guest.send("* Unknown command: \(line)").value
+        default: await broadcast("\(guest.name): \(line)", except: guest)
+        }
+        return true
+    }
+
+    private func rename(_ guest: Guest, to name: String) async {
+        guard !guests.contains(where: { $0.name == name }) else {
+            return await guest.send("* The name \(name) is already in use.").value
+        }
+        let line = "* \(guest.name) is now known as \(name)."
+        guest.name = name
+        await broadcast(line)
+    }
+
+    /// Returns when all have taken the line, or have been disconnected because they did not.
+    private func broadcast(_ line: String, except sender: Guest? = nil) async {
+        let sends = guests.filter { $0 !== sender }.map { $0.send(line) }
+        for send in sends { await send.value }
+    }
+}

@@ -1,0 +1,53 @@
+// An echo server as a service of swift-service-lifecycle, on a thread and a loop of its own: echo-service [PORT]
+//
+// After SIGINT or SIGTERM it accepts what is in the backlog and no later connections, and exits when its clients have
+// disconnected, or have not for five seconds.
+
+import Glibc
+import Logging
+import Reactor
+import ServiceLifecycle
+import SystemPackage
+import UnixSignals
+
+/// Accepts connections until its group shuts down.
+struct EchoService: Service {
+    let connections: Listener.Connections
+
+    func run() async throws {
+        try FileDescriptor.standardOutput.writeAll(Array("Listening on \(connections.localAddress)\n".utf8))
+        try await withGracefulShutdownHandler {
+            try await withThrowingDiscardingTaskGroup { group in
+                for try await connection in connections { group.addTask { await echo(connection) } }
+            }
+        } onGracefulShutdown: {
+            connections.drain()
+        }
+    }
+
+    /// Sends back what the client sends.
+    private func echo(_ connection: Listener.Connection) async {
+        do {
+            for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
+            try await connection.output.finishWriting()
+        } catch {
+            report("\(connection.peer): \(error)")
+        }
+    }
+}
+
+@Sendable func report(_ message: String) {
+    _ = try? FileDescriptor.standardError.writeAll(Array("\(message)\n".utf8))
+}
+
+let port = CommandLine.arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007
+try await withRunLoopThread(name: "echo") { thread in
+    let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: port)) { report("\($0)") }
+    var configuration = ServiceGroupConfiguration(
+        services: [EchoService(connections: connections)], gracefulShutdownSignals: [.sigint, .sigterm],
+        logger: Logger(label: "echo") { _ in SwiftLogNoOpLogHandler() })
+    configuration.maximumGracefulShutdownDuration = .seconds(5)
+    let group = ServiceGroup(configuration: configuration)
+    // The tasks stay on the loop's thread, where the sockets are served.
+    try await withTaskExecutorPreference(thread.executor) { try await group.run() }
+}

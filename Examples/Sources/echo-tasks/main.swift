@@ -1,0 +1,39 @@
+// An echo server with a task for each connection, all on the main thread: echo-tasks [PORT]
+//
+// After SIGINT or SIGTERM it accepts what is in the backlog and no later connections, and exits when its clients have
+// disconnected. A second signal kills it.
+
+import Glibc
+import Reactor
+import SystemPackage
+
+let port = CommandLine.arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007
+let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: port)) { report("\($0)") }
+
+Task.immediate {
+    for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { break }
+    connections.drain()
+}
+try FileDescriptor.standardOutput.writeAll(Array("Listening on \(connections.localAddress)\n".utf8))
+// The tasks stay on the main thread, where the main loop serves the sockets.
+try await withTaskExecutorPreference(RunLoop.main.executor()) { try await serve(connections) }
+
+nonisolated func serve(_ connections: Listener.Connections) async throws {
+    try await withThrowingDiscardingTaskGroup { group in
+        for try await connection in connections { group.addTask { await echo(connection) } }
+    }
+}
+
+/// Sends back what the client sends. The client's pace is the server's: a chunk is read once the one before is accepted.
+nonisolated func echo(_ connection: Listener.Connection) async {
+    do {
+        for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
+        try await connection.output.finishWriting()
+    } catch {
+        report("\(connection.peer): \(error)")
+    }
+}
+
+nonisolated func report(_ message: String) {
+    _ = try? FileDescriptor.standardError.writeAll(Array("\(message)\n".utf8))
+}
