@@ -84,6 +84,9 @@ final class StreamUse {
         delegate.endUse()
     }
 
+    /// Whether the task runs on the thread of the loop that it waits on.
+    var isOnLoop: Bool { place?.loop.isCurrent ?? true }
+
     /// Throws if the task has been cancelled.
     func checkCancellation() throws(StreamError) { if Task.isCancelled { throw .cancelled } }
 
