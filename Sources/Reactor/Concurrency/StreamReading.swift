@@ -219,9 +219,9 @@ extension StreamEngine {
 }
 
 extension [UInt8] {
-    /// The same bytes in memory of about their size, if the array has much more.
+    /// The same bytes in memory of about their size, if they are few in a large array.
     func trimmed() -> [UInt8] {
-        guard count < capacity / 2 else { return self }
+        guard capacity > 1024, count < capacity / 2 else { return self }
         return withBytes { bytes in
             var copy: [UInt8] = []
             copy.append(bytes)
