@@ -157,27 +157,41 @@ extension InputStream {
         let use = StreamUse(self, timeout: timeout)
         var bytes: [UInt8] = []
         do throws(StreamError) {
-            try use.checkCancellation()
-            var search = DelimiterSearch(delimiter)
-            while true {
-                if let end = search.find(in: bytes), end - delimiter.count <= limit {
-                    engine.putBack(Array(bytes[end...]))
-                    bytes.removeLast(bytes.count - end + delimiter.count)
-                    return bytes
-                }
-                if bytes.count - delimiter.count >= limit { throw .tooLong }
-                switch try engine.readIfReady(&bytes, upTo: 4096) {
-                case nil: try await use.wait(isolation: #isolation)
-                case 0 where bytes.isEmpty: return nil
-                case 0: throw .ended
-                default: continue
-                }
-            }
+            let end = try await use.read(into: &bytes, until: delimiter, limit: limit, isolation: #isolation)
+            guard let end else { return nil }
+            engine.putBack(Array(bytes[end...]))
+            bytes.removeLast(bytes.count - end + delimiter.count)
+            return bytes
         } catch {
             engine.putBack(bytes)
             throw error
         }
     }
+}
+
+extension StreamUse {
+    /// Appends bytes up to a delimiter, or beyond it.
+    ///
+    /// - Returns: Where the delimiter ends; nil if the stream ends before any byte.
+    fileprivate func read(
+        into bytes: inout [UInt8], until delimiter: [UInt8], limit: Int, isolation: isolated (any Actor)?
+    ) async throws(StreamError) -> Int? {
+        try checkCancellation()
+        var search = DelimiterSearch(delimiter)
+        while true {
+            if let end = search.find(in: bytes), end - delimiter.count <= limit { return end }
+            if bytes.count - delimiter.count >= limit { throw .tooLong }
+            switch try stream.engine.readIfReady(&bytes, upTo: Self.searchSize) {
+            case nil: try await wait(isolation: isolation)
+            case 0 where bytes.isEmpty: return nil
+            case 0: throw .ended
+            default: continue
+            }
+        }
+    }
+
+    /// The most bytes of one read while a delimiter is looked for: what comes after it is copied once more.
+    private static var searchSize: Int { 4096 }
 }
 
 /// Looks for a delimiter in bytes that grow at their end.
@@ -219,9 +233,9 @@ extension StreamEngine {
 }
 
 extension [UInt8] {
-    /// The same bytes in memory of about their size, if the array has much more.
+    /// The same bytes in memory of about their size, if they are few in a large array.
     func trimmed() -> [UInt8] {
-        guard count < capacity / 2 else { return self }
+        guard capacity > 1024, count < capacity / 2 else { return self }
         return withBytes { bytes in
             var copy: [UInt8] = []
             copy.append(bytes)

@@ -29,6 +29,8 @@ extension InputStream {
     }
 
     /// The stream's bytes, one by one, for `for try await`. As ``chunks`` otherwise.
+    ///
+    /// Swift's runtime looks for a task's executor at each element: chunks are many times as fast.
     public var bytes: Bytes { Bytes(stream: self) }
 
     /// The chunks of a stream: ``InputStream/chunks``.
@@ -55,9 +57,11 @@ extension InputStream {
             public func next(
                 isolation actor: isolated (any Actor)?
             ) async throws(StreamError) -> [UInt8]? {
-                var chunk: [UInt8] = []
-                try await reader.read(into: &chunk, upTo: size, isolation: actor)
-                return chunk.isEmpty ? nil : chunk.trimmed()
+                // Not a call of the reader's: each asynchronous frame costs as much as a read.
+                while true {
+                    if let chunk = try reader.readChunk(upTo: size) { return chunk.isEmpty ? nil : chunk }
+                    if let gate = try reader.use.gate(actor) { await gate.wait(isolation: actor) }
+                }
             }
         }
     }
@@ -102,29 +106,50 @@ final class EagerReader {
     /// Whether the last read has left bytes, as far as is known.
     private var mayHaveMore = true
     private var eagerReads = 0
+    /// The most bytes of the next chunk: about twice those of the last one, so that small chunks take little
+    /// memory.
+    private var window = 4096
+    private static let leastWindow = 256
 
-    /// So many that an event costs little beside its reads, and so few that the loop's other work waits no
-    /// longer than for a delegate that reads as much.
-    private static var mostEagerReads: Int { 8 }
+    /// So many that an event costs little beside its reads. On the loop so few that its other work does not
+    /// wait for long; elsewhere the next event costs a change of threads.
+    private var mostEagerReads: Int { use.isOnLoop ? 8 : 64 }
 
     init(_ stream: InputStream) { use = StreamUse(stream) }
+
+    /// Reads up to `size` bytes without waiting, in memory of about their number.
+    ///
+    /// - Returns: None at the end; nil if the task has to wait first.
+    func readChunk(upTo size: Int) throws(StreamError) -> [UInt8]? {
+        let limit = min(size, window)
+        var chunk: [UInt8] = []
+        guard try read(into: &chunk, upTo: limit) else { return nil }
+        window = chunk.count == limit ? 4 * limit : max(2 * chunk.count, Self.leastWindow)
+        return chunk.trimmed()
+    }
+
+    /// Appends up to `size` bytes without waiting; none at the end. False if the task has to wait first.
+    private func read(into bytes: inout [UInt8], upTo size: Int) throws(StreamError) -> Bool {
+        try use.checkCancellation()
+        if mayHaveMore, eagerReads < mostEagerReads,
+            let count = try engine.readIfReady(&bytes, upTo: size)
+        {
+            mayHaveMore = count == size || count == 0
+            eagerReads += 1
+            return true
+        }
+        mayHaveMore = true
+        eagerReads = 0
+        return false
+    }
 
     /// Appends up to `size` bytes; none at the end.
     func read(
         into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
     ) async throws(StreamError) {
-        try use.checkCancellation()
         while true {
-            if mayHaveMore, eagerReads < Self.mostEagerReads,
-                let count = try engine.readIfReady(&bytes, upTo: size)
-            {
-                mayHaveMore = count == size || count == 0
-                eagerReads += 1
-                return
-            }
-            mayHaveMore = true
-            eagerReads = 0
-            try await use.wait(isolation: isolation)
+            if try read(into: &bytes, upTo: size) { return }
+            if let gate = try use.gate(isolation) { await gate.wait(isolation: isolation) }
         }
     }
 }

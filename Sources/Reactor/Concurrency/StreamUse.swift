@@ -41,7 +41,7 @@ final class TaskDelegate: StreamAwaiter {
     func place(on loop: RunLoop, _ executor: RunLoop.Executor) -> (place: TaskPlace, isNew: Bool) {
         state.withLock { state in
             if let place = state.place, place.executor === executor { return (place, false) }
-            let place = TaskPlace(loop: loop, executor: executor, gate: Gate(on: executor))
+            let place = TaskPlace(loop, executor)
             state.place = place
             return (place, true)
         }
@@ -52,10 +52,14 @@ final class TaskDelegate: StreamAwaiter {
 }
 
 /// Where a task waits: the loop, the modes, and the gate that opens there.
-struct TaskPlace: Sendable {
+final class TaskPlace: Sendable {
     let loop: RunLoop
     let executor: RunLoop.Executor
     let gate: Gate
+
+    init(_ loop: RunLoop, _ executor: RunLoop.Executor) {
+        (self.loop, self.executor, gate) = (loop, executor, Gate(on: executor))
+    }
 }
 
 /// A task's use of a stream, from its beginning to its release: an operation, or an iteration.
@@ -84,6 +88,9 @@ final class StreamUse {
         delegate.endUse()
     }
 
+    /// Whether the task runs on the thread of the loop that it waits on.
+    var isOnLoop: Bool { place?.loop.isCurrent ?? true }
+
     /// Throws if the task has been cancelled.
     func checkCancellation() throws(StreamError) { if Task.isCancelled { throw .cancelled } }
 
@@ -95,14 +102,20 @@ final class StreamUse {
     func wait(
         isolation: isolated (any Actor)?, isScheduled: Bool = true, _ prepare: ((Gate) -> Void)? = nil
     ) async throws(StreamError) {
-        guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return }
-        prepare?(place.gate)
+        guard let gate = try gate(isolation, isScheduled: isScheduled) else { return }
+        prepare?(gate)
+        await gate.wait(isolation: isolation)
+        try checkCancellation()
+    }
+
+    /// The gate to wait at: the task's cancellation opens it too. Nil if something may have happened already.
+    func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws(StreamError) -> Gate? {
+        guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return nil }
         if let deadline {
             guard deadline > .now else { throw .timedOut }
             startTimer(until: deadline, place)
         }
-        await place.gate.wait(isolation: isolation) { place.gate.openFromAnywhere() }
-        try checkCancellation()
+        return place.gate
     }
 
     /// Waits until the stream is open.

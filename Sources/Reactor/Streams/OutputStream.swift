@@ -67,7 +67,8 @@ open class OutputStream: Stream {
     /// Whether there is room to write without waiting.
     open var hasSpaceAvailable: Bool { engine.isReady }
 
-    /// Writes up to `len` bytes from `buffer`, waiting if there is no room for the first one.
+    /// Writes up to `len` bytes from `buffer`, waiting if there is no room for the first one; a task awaits
+    /// ``writeAll(_:timeout:)-([UInt8],_)`` instead.
     ///
     /// A socket, pipe or terminal accepts as many bytes as the kernel has room for, so a delegate that writes
     /// once for each ``Stream/Event/hasSpaceAvailable`` never waits. With a ``writeBufferSize`` it accepts

@@ -72,7 +72,7 @@ protocol StreamBackend: AnyObject, Sendable {
     func flush(until deadline: Deadline) throws(Errno)
     /// Whether the kernel has taken all accepted bytes.
     var isFlushed: Bool { get }
-    /// Calls `callback`, on any thread, when the kernel has taken all accepted bytes or the output has failed.
+    /// Calls `callback` when the kernel has taken all accepted bytes, or the output has failed. Any thread.
     func whenFlushed(_ callback: Callback)
     /// Ends the output; the peer reads the end.
     func shutDown() throws(Errno)

@@ -116,7 +116,12 @@ extension StreamEngine {
     /// hand-off owns it.
     ///
     /// Until it is closed, the stream cannot be scheduled on another loop than the hand-off's.
+    ///
+    /// - Precondition: No task uses the stream.
     func handOver(to handoff: HandoffOwner) -> Bool {
+        precondition(
+            state.withLock { $0.awaiter }?.isInUse != true,
+            "A stream cannot be handed off while a task uses it: cancel the task, or wait for it, first.")
         let isFree = state.withLock { state in
             let isFree = state.machine.handOver()
             if isFree { state.handoff = handoff }

@@ -18,15 +18,16 @@ extension StreamEngine {
         let (known, isSubclassed, isHandedOff) = state.withLock {
             ($0.awaiter, $0.isSubclassed, $0.handoff != nil)
         }
+        precondition(
+            !isHandedOff, "A task cannot use a stream that is handed off: its bytes are the hand-off's.")
         if let known { return known }
         precondition(
             !isSubclassed,
-            "A task cannot read or write a stream of a subclass, which has methods of its own: use a delegate."
+            "A task cannot use a stream of a subclass, which has methods of its own: use a delegate."
         )
-        precondition(!isHandedOff, "A task cannot read a stream that is handed off.")
         precondition(
             delegate == nil,
-            "A task cannot use a stream that has a delegate, which receives its events: set the delegate to nil first."
+            "A task cannot use a stream that has a delegate: set the delegate to nil first."
         )
         let new = make()
         state.withLock { $0.awaiter = new }

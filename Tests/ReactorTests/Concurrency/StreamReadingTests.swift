@@ -335,7 +335,7 @@ import Testing
             input.value.close()
             let error = try await task.value
             #expect(error == "closed")
-            #expect(isBroken(feed.writeEnd))
+            await yieldUntil { isBroken(feed.writeEnd) }
             #expect(await streamError { _ = try await input.value.readChunk() }?.name == "closed")
         }
     }
