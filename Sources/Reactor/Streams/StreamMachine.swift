@@ -254,7 +254,8 @@ struct StreamMachine {
     /// - Parameter since: How many transfers there had been when the engine asked the kernel.
     @inline(__always)
     private mutating func reportReady(on loop: LoopIdentity, since: UInt64?) -> Action {
-        guard isOpen else { return .none }
+        // A loop that the stream has left may still hold a report.
+        guard isOpen, schedule.isOnly(loop) || schedule.contains(loop) else { return .none }
         if readinessSource == .kernelWhenFull {
             // Room is checked before it is delivered. The kernel doesn't report the room of a write buffer.
             guard room == .full else { return .none }
@@ -442,6 +443,8 @@ extension StreamMachine {
     ) -> Bool {
         guard !isClosed else { return false }
         if !isScheduled { isUnacknowledged = false }
+        // The loop may hold a report from the last time that the stream was there.
+        if transfers > 0, !schedule.contains(loop) { mayReportBeStale = true }
         // A subclass may have its own kind of delegate by now.
         if delegateState == .missing { delegateState = .expected }
         schedule.add(mode, of: loop, common: common, attach)
