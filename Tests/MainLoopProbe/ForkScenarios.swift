@@ -232,6 +232,30 @@ private struct Ignored: ChunkProcessor {
     mutating func process(_ chunk: RawSpan) {}
 }
 
+/// Closes, in a child, a stream that a thread of the parent is reading.
+@MainActor func readStreamInChild() throws {
+    let pipe = try FileDescriptor.pipe()
+    // Any thread may close a stream.
+    nonisolated(unsafe) let stream = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+    stream.open()
+    let reader = try RunLoopThread(name: "reader")
+    reader.runLoop.perform {
+        var byte: UInt8 = 0
+        stream.read(&byte, maxLength: 1)
+    }
+    while stream.streamStatus != .reading { sched_yield() }
+    // The thread sets the status before it begins to wait.
+    usleep(10_000)
+    let number = pipe.readEnd.rawValue
+    let ending = ForkedChild.ending {
+        stream.close()
+        if fcntl(number, F_GETFD) >= 0 { raise(SIGKILL) }
+    }
+    print("closed:", ending)
+    _ = try pipe.writeEnd.writeAll([1])
+    reader.stop()
+}
+
 /// Closes, in children, a file that a worker of the parent is writing.
 @MainActor func inheritedFileInChild() throws {
     let file = "/tmp/reactor-probe-file-\(getpid())"

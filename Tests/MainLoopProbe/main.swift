@@ -25,6 +25,7 @@ let scenarios: [String: () throws -> Void] = [
     "fork in a handler": forkInHandler,
     "a parent's file in a child": inheritedFileInChild,
     "a parent's paths in a child": boundPathsInChild,
+    "a stream that the parent reads in a child": readStreamInChild,
     "connecting streams in a child": connectingStreamsInChild,
     "a parent's hand-off in a child": handoffInChild,
     "signals in a child": signalsInChild,

@@ -69,13 +69,13 @@ final class SharedDescriptor: Sendable {
     /// again when this returns: calls that use it have ended. Waits have been ended before; a read or a write
     /// that is under way is waited for, which may take as long as its disk, or its device, does.
     ///
-    /// In a child of fork(2) it takes no lock and waits for no call: the registrations are the parent's, and so
-    /// may the calls be.
+    /// In a child of fork(2) it takes no lock and waits for no call: the registrations are the parent's, and the
+    /// calls that were under way do not exist in the child.
     func close() {
         let isInherited = !process.isCurrent
         if !isInherited { endWatching() }
         let before = uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue
-        if before == 0 { closeNow() } else if !closesWhenDone, !isInherited { waitForUses() }
+        if before == 0 || isInherited { closeNow() } else if !closesWhenDone { waitForUses() }
     }
 
     private func waitForUses() {

@@ -70,7 +70,8 @@ open class Stream {
     ///
     /// The kernel closes sockets that are still open when the process exits, and discards unsent bytes if
     /// there is unread input: close streams before that. In a child of fork(2), closing a stream of the
-    /// parent closes its descriptor and does nothing else.
+    /// parent closes its descriptor and does nothing else; what the library has opened for it besides, to send
+    /// pending bytes or to connect, stays open in the child until that calls exec or exits.
     ///
     /// If accepted bytes cannot be written or sent, the status becomes ``Status/error``, perhaps later.
     /// Otherwise it is ``Status/closed``. The stream cannot be opened again. Does nothing before ``open()``.

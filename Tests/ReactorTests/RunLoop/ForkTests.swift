@@ -55,6 +55,12 @@ import Testing
             try await probeMainLoop("a parent's file in a child") == ["closed: exit", "everything: true"])
     }
 
+    @Test func `a child that closes a stream that a thread of its parent reads closes the descriptor`()
+        async throws
+    {
+        #expect(try await probeMainLoop("a stream that the parent reads in a child") == ["closed: exit"])
+    }
+
     @Test func `a child that closes a socket of its parent leaves the socket's file`() async throws {
         #expect(
             try await probeMainLoop("a parent's paths in a child") == [
