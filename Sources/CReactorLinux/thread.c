@@ -8,19 +8,20 @@
 
 static _Thread_local uint64_t current_loop;
 static _Thread_local void *current_loop_object;
-static _Thread_local uint32_t polls;
+static _Thread_local uint64_t last_poll;
 // Whether the thread had a loop when it called fork. The child does not have it.
 static _Thread_local bool had_loop;
 static _Thread_local bool handles_messages;
 static _Thread_local enum { unknown, yes, no } is_main_thread;
 
 uint64_t reactor_current_loop(void) { return current_loop; }
-struct reactor_poll reactor_last_poll(void) { return (struct reactor_poll){current_loop, polls}; }
-void reactor_count_poll(void) { polls++; }
+uint64_t reactor_last_poll(void) { return last_poll; }
+void reactor_count_poll(void) { last_poll = (last_poll & ~(uint64_t)UINT32_MAX) | (uint32_t)(last_poll + 1); }
 void *reactor_current_loop_object(void) { return current_loop_object; }
 
 void reactor_set_current_loop(uint64_t identity, void *object) {
     current_loop = identity;
+    last_poll = identity << 32;
     current_loop_object = object;
 }
 

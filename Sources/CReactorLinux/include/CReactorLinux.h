@@ -63,13 +63,9 @@ void reactor_open_gate(void *gate) __attribute__((weak));
 
 /// The number of the calling thread's run loop; 0 if it has none.
 uint64_t reactor_current_loop(void);
-/// Distinguishes the times at which threads' loops have asked the kernel what is ready.
-struct reactor_poll {
-    uint64_t loop;
-    uint32_t count;
-};
-/// The last time that the calling thread's loop has done that.
-struct reactor_poll reactor_last_poll(void);
+/// The last time that the calling thread's loop has asked the kernel what is ready: the loop's number, and 32 bits of how
+/// often it has done that.
+uint64_t reactor_last_poll(void);
 void reactor_count_poll(void);
 /// The calling thread's loop object; NULL if it has none.
 void *reactor_current_loop_object(void);

@@ -33,18 +33,20 @@ struct LoopIdentity: Sendable, Hashable {
 
 /// The last time that a thread's loop has asked the kernel what is ready.
 struct Poll: Sendable, Equatable {
-    let loop: LoopIdentity
-    private let count: UInt32
+    /// The loop's number, and 32 bits of how often it has done that.
+    private let rawValue: UInt64
 
-    init(loop: LoopIdentity, count: UInt32) { (self.loop, self.count) = (loop, count) }
+    init(loop: LoopIdentity, count: UInt32) { rawValue = loop.number << 32 | UInt64(count) }
+
+    private init(_ rawValue: UInt64) { self.rawValue = rawValue }
+
+    /// Equal to no thread's.
+    static var none: Poll { Poll(.max) }
+
+    var loop: LoopIdentity { LoopIdentity(number: rawValue >> 32) }
 
     /// The calling thread's.
-    static var last: Poll {
-        @inline(__always) get {
-            let poll = reactor_last_poll()
-            return Poll(loop: LoopIdentity(number: poll.loop), count: poll.count)
-        }
-    }
+    static var last: Poll { @inline(__always) get { Poll(reactor_last_poll()) } }
 }
 
 /// A value that only its run loop's thread may use; on any other thread an access traps.

@@ -75,8 +75,9 @@ struct StreamMachine {
     private(set) var isOnQueue = false
     /// Whether a loop may hold a report of the kernel that is older than the last transfer.
     private(set) var mayReportBeStale = false
-    /// What the loop that calls the delegate had asked the kernel last when it began to.
-    private var pollOfDelivery = Poll(loop: LoopIdentity(number: 0), count: 0)
+    /// The last poll of the only loop, while that calls the delegate: no loop can hold a report that is older
+    /// than a read or a write that begins before the next one.
+    private var pollOfDelivery = Poll.none
     private let transferBits: UInt8
     private(set) var pendingBits: UInt8 = 0
     private(set) var batchBits: UInt8 = 0
@@ -174,15 +175,8 @@ struct StreamMachine {
         if status == .open { status = transferBits == 2 ? .reading : .writing }
         pendingBits &= ~transferBits
         isUnacknowledged = false
-        if !isFirstSince(poll) { mayReportBeStale = true }
+        if poll != pollOfDelivery { mayReportBeStale = true }
         return .begun
-    }
-
-    /// Whether no loop can hold a report that came before a transfer which begins after `poll`: the only loop
-    /// calls the delegate, which has not run it since.
-    @inline(__always)
-    private func isFirstSince(_ poll: Poll) -> Bool {
-        delivery == .underway && poll == pollOfDelivery && schedule.isOnly(poll.loop) && !isOnQueue
     }
 
     private var refusal: Admission {
@@ -254,8 +248,7 @@ struct StreamMachine {
     /// - Parameter since: How many transfers there had been when the engine asked the kernel.
     @inline(__always)
     private mutating func reportReady(on loop: LoopIdentity, since: UInt64?) -> Action {
-        // A loop that the stream has left may still hold a report.
-        guard isOpen, schedule.isOnly(loop) || schedule.contains(loop) else { return .none }
+        guard isOpen else { return .none }
         if readinessSource == .kernelWhenFull {
             // Room is checked before it is delivered. The kernel doesn't report the room of a write buffer.
             guard room == .full else { return .none }
@@ -317,15 +310,17 @@ struct StreamMachine {
         after poll: Poll, isReady: Bool, since: UInt64? = nil, isInRunningMode: (Membership) -> Bool
     ) -> Action {
         let loop = poll.loop
-        if isReady {
+        let isUpToDate = schedule.isUpToDate(loop)
+        // A loop that the stream has left may still hold a report.
+        if isReady, isUpToDate || schedule.contains(loop) {
             let action = reportReady(on: loop, since: since)
             guard action == .none else { return action }
         }
         guard canDeliver else { return .none }
-        guard schedule.isUpToDate(loop) || isScheduled(on: loop, isInRunningMode) else { return .none }
+        guard isUpToDate || isScheduled(on: loop, isInRunningMode) else { return .none }
         if mustCheckRoom { return .checkRoom(since: transfers) }
         if isOnQueue { return enqueue() }
-        (delivery, pollOfDelivery) = (.underway, poll)
+        (delivery, pollOfDelivery) = (.underway, schedule.hasSeveralLoops ? .none : poll)
         return beginBatch()
     }
 
@@ -347,7 +342,7 @@ struct StreamMachine {
     private mutating func beginBatch() -> Action {
         batchBits = pendingBits
         if let event = takeNext() { return .deliver(event) }
-        delivery = .idle
+        (delivery, pollOfDelivery) = (.idle, .none)
         return .none
     }
 
@@ -358,7 +353,7 @@ struct StreamMachine {
     mutating func delivered(_ event: Stream.Event, toDelegate isDelivered: Bool, mayContinue: Bool) -> Action
     {
         if isDelivered, mayContinue, let next = takeNext() { return .deliver(next) }
-        delivery = .idle
+        (delivery, pollOfDelivery) = (.idle, .none)
         delegateState = isDelivered || delegateState == .replaced ? .expected : .missing
         if !isDelivered { restore(event) }
         return .none
@@ -447,6 +442,7 @@ extension StreamMachine {
         if transfers > 0, !schedule.contains(loop) { mayReportBeStale = true }
         // A subclass may have its own kind of delegate by now.
         if delegateState == .missing { delegateState = .expected }
+        pollOfDelivery = .none
         schedule.add(mode, of: loop, common: common, attach)
         return true
     }
@@ -455,7 +451,8 @@ extension StreamMachine {
     mutating func unschedule(
         from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet
     ) -> StreamSchedule.Removal {
-        schedule.remove(mode, of: loop, common: common)
+        pollOfDelivery = .none
+        return schedule.remove(mode, of: loop, common: common)
     }
 
     /// The stream is removed from all loops, which are returned, and from its queue. A callback that has not
@@ -463,6 +460,7 @@ extension StreamMachine {
     @discardableResult
     mutating func unscheduleEverywhere() -> SmallArray<StreamSchedule.Entry> {
         isOnQueue = false
+        pollOfDelivery = .none
         if delivery == .enqueued { delivery = .idle }
         return schedule.removeAll()
     }

@@ -50,10 +50,6 @@ struct StreamSchedule {
         return entries.hasOthers ? entries.first { $0.loop == loop } : nil
     }
 
-    /// Whether this is the only loop.
-    @inline(__always)
-    func isOnly(_ loop: LoopIdentity) -> Bool { entries.first?.loop == loop && !entries.hasOthers }
-
     func contains(_ loop: LoopIdentity) -> Bool { self[loop] != nil }
 
     // MARK: Modes
