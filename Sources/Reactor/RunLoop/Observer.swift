@@ -37,7 +37,12 @@ extension RunLoop {
         /// The place among the observers of an activity: lower orders are called first.
         public let order: Int
         /// Whether the observer can still be called.
-        public var isValid: Bool { handler != nil }
+        ///
+        /// - Precondition: Called on the loop's thread.
+        public var isValid: Bool {
+            loop?.requireCurrent("An Observer must be used")
+            return handler != nil
+        }
 
         var membership = Membership()
         /// Where the observer is registered.
