@@ -40,7 +40,7 @@ extension RunLoop {
         ///
         /// - Precondition: Called on the loop's thread.
         public var isValid: Bool {
-            loop?.requireCurrent("An Observer must be used")
+            requireLoopThread()
             return handler != nil
         }
 
@@ -78,6 +78,9 @@ extension RunLoop {
             loop?.core.update(self) { $0 = Membership() }
             withExtendedLifetime(handler) {}
         }
+
+        /// Traps on another thread than the loop's, if the observer is in a loop.
+        func requireLoopThread() { loop?.requireCurrent("An Observer must be used") }
 
         func call(_ activity: Activities) {
             guard let handler, !isCalling else { return }

@@ -93,8 +93,7 @@ extension RunLoop {
     ///
     /// - Precondition: Called on the loop's thread.
     public func remove(_ observer: Observer, forMode mode: Mode) {
-        requireCurrent("RunLoop.remove(_:forMode:) must be called")
-        guard observer.loop === self else { return }
+        guard contains(observer, forMode: mode) else { return }
         core.update(observer) { $0.remove(mode, common: commonModes) }
     }
 
@@ -103,6 +102,7 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     public func contains(_ observer: Observer, forMode mode: Mode) -> Bool {
         requireCurrent("RunLoop.contains(_:forMode:) must be called")
+        observer.requireLoopThread()
         return observer.loop === self && observer.membership.contains(mode, common: commonModes)
     }
 
@@ -150,6 +150,7 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     public func contains(_ source: EventSource, forMode mode: Mode) -> Bool {
         requireCurrent("RunLoop.contains(_:forMode:) must be called")
+        source.requireLoopThread()
         return source.loop === self && source.membership.contains(mode, common: commonModes)
     }
 

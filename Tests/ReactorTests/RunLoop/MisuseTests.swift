@@ -56,9 +56,11 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
         "interest": { _ = $0.interest },
         "description": { _ = $0.description },
         "add": { try? RunLoop.current.add($0, forMode: .default) },
+        "remove": { RunLoop.current.remove($0, forMode: .default) },
+        "contains": { _ = RunLoop.current.contains($0, forMode: .default) },
     ]
 
-    @Test(arguments: ["isValid", "interest", "description", "add"])
+    @Test(arguments: ["isValid", "interest", "description", "add", "remove", "contains"])
     func `using a descriptor source off its loop's thread traps`(name: String) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             [name = name as String] in
