@@ -56,8 +56,8 @@ final class DuplicateDescriptor {
 
 /// The background reads of one file handle on the calling thread's loop, in the order of the requests.
 ///
-/// They share one stream, because several streams would read the same part of a regular file, and would all be
-/// told of bytes that only one of them gets. What there is belongs to the first request in the running mode.
+/// They share one stream. Several streams would read the same part of a regular file, and would all get an
+/// event for bytes that only one of them can read. The bytes go to the first request in the running mode.
 ///
 /// A stream does not retain its delegate. Each request has an observer of no activities, which does until the
 /// request has completed; the loop releases the observers at the latest when its thread ends.
