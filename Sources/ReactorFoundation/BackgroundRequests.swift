@@ -54,71 +54,139 @@ final class DuplicateDescriptor {
 
 // MARK: - Reading
 
-/// Reads a file handle's descriptor on the calling thread's loop, once or to the end.
+/// The background reads of one file handle on the calling thread's loop, in the order of the requests.
 ///
-/// A stream does not retain its delegate. An observer of no activities does, until the read ends; the loop
-/// releases the observer at the latest when its thread ends.
-final class BackgroundRead: StreamDelegate {
+/// They share one stream. Several streams would read the same part of a regular file, and would all get an
+/// event for bytes that only one of them can read. The bytes go to the first request in the running mode.
+///
+/// A stream does not retain its delegate. Each request has an observer of no activities, which does until the
+/// request has completed; the loop releases the observers at the latest when its thread ends.
+final class BackgroundReads: StreamDelegate {
     /// The default capacity of a pipe (pipe(7)).
     private static let chunkSize = 65_536
 
-    private let request: BackgroundRequest
-    private let readsToEnd: Bool
+    private struct PendingRead {
+        let request: BackgroundRequest
+        let readsToEnd: Bool
+        let observer: RunLoop.Observer
+        var bytes = Data()
+    }
+
+    private let handle: FileHandle
     private let descriptor: DuplicateDescriptor
-    private let input: InputStream
-    private var bytes = Data()
-    private var retainingObserver: RunLoop.Observer?
+    private var pending: [PendingRead] = []
+    /// Scheduled in all modes of the pending reads; nil when there are none.
+    private var input: InputStream?
 
     static func begin(_ handle: FileHandle, toEnd: Bool, _ modes: [RunLoop.Mode]) {
         let name = toEnd ? .NSFileHandleReadToEndOfFileCompletion : FileHandle.readCompletionNotification
+        guard !modes.isEmpty else { return }
         let request = BackgroundRequest(handle: handle, name: name, modes: modes)
         do throws(Errno) {
-            BackgroundRead(request, try request.duplicate(), toEnd: toEnd).begin()
+            let reads = if let reads = reads(of: handle) { reads } else { try BackgroundReads(request) }
+            reads.append(request, toEnd: toEnd)
         } catch {
             request.postLater(error, bytes: Data())
         }
     }
 
-    private init(_ request: BackgroundRequest, _ descriptor: DuplicateDescriptor, toEnd: Bool) {
-        self.request = request
-        readsToEnd = toEnd
-        self.descriptor = descriptor
-        input = InputStream(descriptor: FileDescriptor(rawValue: descriptor.number))
+    private init(_ request: BackgroundRequest) throws(Errno) {
+        handle = request.handle
+        descriptor = try request.duplicate()
     }
 
-    private func begin() {
+    private func append(_ request: BackgroundRequest, toEnd: Bool) {
         let observer = RunLoop.Observer(for: []) { [self] _, _ in withExtendedLifetime(self) {} }
-        retainingObserver = observer
+        for mode in request.modes { RunLoop.current.add(observer, forMode: mode) }
+        pending.append(PendingRead(request: request, readsToEnd: toEnd, observer: observer))
+        guard let input else { return openStream() }
+        for mode in request.modes { input.schedule(in: .current, forMode: mode) }
+    }
+
+    /// Opens a stream, which begins at the offset that the last one has left.
+    private func openStream() {
+        Self.setReads(self, of: handle)
+        let input = InputStream(descriptor: FileDescriptor(rawValue: descriptor.number))
+        self.input = input
         input.delegate = self
-        for mode in request.modes {
-            RunLoop.current.add(observer, forMode: mode)
-            input.schedule(in: .current, forMode: mode)
-        }
+        for mode in pending.flatMap(\.request.modes) { input.schedule(in: .current, forMode: mode) }
         input.open()
     }
 
+    private func closeStream() {
+        input.take()?.close()
+        Self.setReads(nil, of: handle)
+    }
+
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-        guard request.isOpen else { return end() }
+        guard pending.first?.request.isOpen == true else { return dropAll() }
+        guard let index = indexOfNext() else { return }
         switch eventCode {
-        case .hasBytesAvailable: read()
-        case .endEncountered: end { request.post([NSFileHandleNotificationDataItem: bytes]) }
+        case .hasBytesAvailable: read(for: index)
+        case .endEncountered:
+            complete(index) { $0.request.post([NSFileHandleNotificationDataItem: $0.bytes]) }
         case .errorOccurred:
-            end { request.post((aStream.streamError as? IOError)?.errno ?? .ioError, bytes: bytes) }
+            let error = (aStream.streamError as? IOError)?.errno ?? .ioError
+            complete(index) { $0.request.post(error, bytes: $0.bytes) }
         default: break
         }
     }
 
-    private func read() {
-        let chunk = input.read(upTo: Self.chunkSize)
-        bytes.append(contentsOf: chunk)
-        if !readsToEnd, !chunk.isEmpty { end { request.post([NSFileHandleNotificationDataItem: bytes]) } }
+    /// The first read that is pending in the running mode.
+    private func indexOfNext() -> Int? {
+        let loop = RunLoop.current
+        guard let mode = loop.currentMode else { return nil }
+        return pending.firstIndex { loop.contains($0.observer, forMode: mode) }
     }
 
-    private func end(_ post: () -> Void = {}) {
-        guard let observer = retainingObserver.take() else { return }
-        input.close()
-        post()
-        observer.invalidate()
+    /// Other users of the file may have taken the bytes that the event was for.
+    private func read(for index: Int) {
+        guard let chunk = input?.readIfReady(upTo: Self.chunkSize), !chunk.isEmpty else { return }
+        pending[index].bytes.append(contentsOf: chunk)
+        guard !pending[index].readsToEnd else { return }
+        complete(index) { $0.request.post([NSFileHandleNotificationDataItem: $0.bytes]) }
+    }
+
+    /// Ends the stream, which sets the file's offset behind the bytes that were read, and opens another for
+    /// the reads that are left, before it posts: the notification's observers may run the loop.
+    private func complete(_ index: Int, _ post: (PendingRead) -> Void) {
+        let read = pending.remove(at: index)
+        closeStream()
+        if !pending.isEmpty { openStream() }
+        post(read)
+        read.observer.invalidate()
+    }
+
+    private func dropAll() {
+        closeStream()
+        let dropped = pending
+        pending = []
+        for read in dropped { read.observer.invalidate() }
+    }
+}
+
+extension BackgroundReads {
+    /// The objects of the calling thread's file handles that have pending reads.
+    private final class Registry {
+        struct Entry { weak var reads: BackgroundReads? }
+        var entries: [ObjectIdentifier: Entry] = [:]
+
+        static var current: Registry {
+            let key = "ReactorFoundation.BackgroundReads"
+            let values = Thread.current.threadDictionary
+            if let registry = values[key] as? Registry { return registry }
+            let registry = Registry()
+            values[key] = registry
+            return registry
+        }
+    }
+
+    private static func reads(of handle: FileHandle) -> BackgroundReads? {
+        Registry.current.entries[ObjectIdentifier(handle)]?.reads
+    }
+
+    private static func setReads(_ reads: BackgroundReads?, of handle: FileHandle) {
+        Registry.current.entries[ObjectIdentifier(handle)] = reads.map { Registry.Entry(reads: $0) }
     }
 }
 
@@ -132,6 +200,7 @@ final class BackgroundRead: StreamDelegate {
 enum BackgroundWait {
     static func begin(_ handle: FileHandle, accepts: Bool, _ modes: [RunLoop.Mode]) {
         let name = accepts ? Notification.Name.NSFileHandleConnectionAccepted : .NSFileHandleDataAvailable
+        guard !modes.isEmpty else { return }
         let request = BackgroundRequest(handle: handle, name: name, modes: modes)
         do throws(Errno) {
             let descriptor = try request.duplicate()
@@ -163,10 +232,12 @@ enum BackgroundWait {
         _ request: BackgroundRequest, _ source: DescriptorSource, _ descriptor: DuplicateDescriptor,
         _ accepts: Bool
     ) {
-        guard accepts, request.isOpen else {
+        guard request.isOpen else { return source.cancel() }
+        guard accepts else {
+            // Another request's notification in the same pass may have made its observer read the data.
+            if (try? SystemCall.poll(descriptor.number, for: POLLIN)) == 0 { return }
             source.cancel()
-            if request.isOpen { request.post() }
-            return
+            return request.post()
         }
         let connection = reactor_accept(descriptor.number).descriptor
         let code = Errno(rawValue: errno)

@@ -17,11 +17,12 @@ extension FileHandle {
     ///
     /// The notification is posted from the calling thread's run loop, which must run in one of `modes`, as on
     /// Apple's systems; Foundation on Linux supports only the main thread's loop. Several requests may be
-    /// pending; each reads what is available when its turn comes. Closing the handle cancels the
+    /// pending: in each mode they complete in the order in which they were made, each with what is available
+    /// when its turn comes. A request in no mode is dropped. Closing the handle cancels the
     /// notification, but the file stays open until the request completes, because a request watches a
     /// duplicate of the descriptor. When the thread ends, its requests end with it.
     public func readInBackgroundAndNotify(forModes modes: [RunLoop.Mode]) {
-        BackgroundRead.begin(self, toEnd: false, modes)
+        BackgroundReads.begin(self, toEnd: false, modes)
     }
 
     /// Like ``readInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, where nil means the default mode.
@@ -39,7 +40,7 @@ extension FileHandle {
     ///
     /// Otherwise like ``readInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``.
     public func readToEndOfFileInBackgroundAndNotify(forModes modes: [RunLoop.Mode]) {
-        BackgroundRead.begin(self, toEnd: true, modes)
+        BackgroundReads.begin(self, toEnd: true, modes)
     }
 
     /// Like ``readToEndOfFileInBackgroundAndNotify(forModes:)-([RunLoop.Mode])``, where nil means the default

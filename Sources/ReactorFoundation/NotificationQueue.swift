@@ -76,13 +76,15 @@ open class NotificationQueue: NSObject {
     ///   - coalesceMask: Which pending notifications, of any style, to dequeue first.
     ///   - modes: The modes in which to post it: the default mode for nil, and all common modes for
     ///     `RunLoop.Mode.common`. With the style ``PostingStyle/now``, a notification is dropped if the
-    ///     loop is running in another mode, and posted if the loop is not running.
+    ///     loop is running in another mode, and posted if the loop is not running. If the list is empty, the
+    ///     notification is dropped.
     open func enqueue(
         _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,
         forModes modes: [RunLoop.Mode]?
     ) {
         let modes = modes ?? [.default]
         dequeueNotifications(matching: notification, coalesceMask: coalesceMask)
+        guard !modes.isEmpty else { return }
         guard postingStyle != .now else {
             if let mode = loop.currentMode, !includes(mode, in: modes) { return }
             return center.post(notification)

@@ -100,12 +100,20 @@ extension Reactor.InputStream {
 }
 
 extension Reactor.OutputStream {
+    /// Writes all of `data`. On a run loop a file, and a stream with a write buffer, accepts only what fits:
+    /// flushing makes room.
     fileprivate func writeAll(_ data: Data) throws -> Int {
         guard streamStatus != .notOpen else { throw Errno.badFileDescriptor }
-        let count = write([UInt8](data))
-        guard count == data.count else {
-            throw streamError ?? (streamStatus == .atEnd ? Errno.noSpace : .badFileDescriptor)
+        var rest = [UInt8](data)[...]
+        rest.removeFirst(write(rest))
+        while !rest.isEmpty {
+            if streamStatus != .atEnd { try flush() }
+            let count = write(rest)
+            guard count > 0 else {
+                throw streamError ?? (streamStatus == .atEnd ? Errno.noSpace : .badFileDescriptor)
+            }
+            rest.removeFirst(count)
         }
-        return count
+        return data.count
     }
 }

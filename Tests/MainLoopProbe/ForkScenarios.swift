@@ -154,6 +154,23 @@ struct ForkedChild {
     other.stop()
 }
 
+/// Forks on a thread that has no loop, after the parent has used its main loop.
+@MainActor func forkOnAnotherThread() throws {
+    RunLoop.main.run(in: .default, until: .now)
+    let done = DispatchSemaphore(value: 0)
+    DispatchQueue.global().async {
+        print("current:", ForkedChild.ending { _ = RunLoop.current })
+        let ending = ForkedChild.ending {
+            guard let thread = try? RunLoopThread(name: "new") else { exit(3) }
+            thread.runLoop.performAndWait {}
+            thread.stop()
+        }
+        print("a new thread:", ending)
+        done.signal()
+    }
+    done.wait()
+}
+
 /// Closes, in a child, streams with bytes that the parent has not yet sent.
 @MainActor func inheritedStreamsInChild() throws {
     let (peer, number) = try narrowPair()

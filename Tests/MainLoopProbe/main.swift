@@ -30,6 +30,7 @@ let scenarios: [String: () throws -> Void] = [
     "a parent's hand-off in a child": handoffInChild,
     "signals in a child": signalsInChild,
     "a fresh loop in a child": freshLoopInChild,
+    "a fork on another thread": forkOnAnotherThread,
     "a parent's streams in a child": inheritedStreamsInChild,
     "a child's own streams": ownStreamsInChild,
     "a parent's pending output": inheritedOutput,

@@ -34,6 +34,39 @@ extension FileHandle {
     }
 }
 
+/// The connected ends of a pipe or of a socket pair.
+private func connectedHandles(socket: Bool) throws -> (reader: FileHandle, writer: FileHandle) {
+    guard socket else {
+        let pipe = Pipe()
+        return (pipe.fileHandleForReading, pipe.fileHandleForWriting)
+    }
+    let numbers = try socketPair()
+    return (
+        FileHandle(fileDescriptor: numbers.0, closeOnDealloc: true),
+        FileHandle(fileDescriptor: numbers.1, closeOnDealloc: true)
+    )
+}
+
+/// Logs what `describe` makes of each notification called `name` about `handle`, until `body` returns. Each stops the
+/// loop at the end of the pass in which it is posted.
+private func withLog(
+    of name: Notification.Name, from handle: FileHandle,
+    _ describe: @escaping @Sendable (Notification) -> String, _ body: (Trace) -> Void
+) {
+    let log = Trace()
+    let token = NotificationCenter.default.addObserver(forName: name, object: handle, queue: nil) {
+        log(describe($0))
+        RunLoop.current.stop()
+    }
+    body(log)
+    NotificationCenter.default.removeObserver(token)
+}
+
+private func text(_ notification: Notification) -> String {
+    let data = notification.userInfo?[NSFileHandleNotificationDataItem] as? Data
+    return data.map { String(decoding: $0, as: UTF8.self) } ?? "no data"
+}
+
 @Suite struct FileHandleTests {
     @Test func `reading returns the available data, and no data at the end`() async throws {
         try await onItsOwnThread {
@@ -179,6 +212,140 @@ extension FileHandle {
             RunLoop.current.run()  // returns when no request is pending
             NotificationCenter.default.removeObserver(token)
             #expect(log.all.isEmpty)
+        }
+    }
+
+    // MARK: Several requests
+
+    @Test(arguments: [true, false])
+    func `pending reads take turns without blocking the loop`(socket: Bool) async throws {
+        try await onItsOwnThread {
+            let (reader, writer) = try connectedHandles(socket: socket)
+            withLog(of: FileHandle.readCompletionNotification, from: reader, text) { log in
+                for _ in 0..<3 { reader.readInBackgroundAndNotify() }
+                for line in ["first", "second"] {
+                    let count = log.all.count
+                    writer.write(Data(line.utf8))
+                    while log.all.count == count { RunLoop.current.run(in: .default) }
+                }
+                writer.closeFile()
+                RunLoop.current.run()  // returns when no request is pending
+                #expect(log.all == ["first", "second", ""])
+            }
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a notification of available data is posted only while there is data`(socket: Bool) async throws {
+        try await onItsOwnThread {
+            let (reader, writer) = try connectedHandles(socket: socket)
+            withLog(
+                of: .NSFileHandleDataAvailable, from: reader,
+                { _ in String(decoding: reader.availableData, as: UTF8.self) }
+            ) { log in
+                for _ in 0..<2 { reader.waitForDataInBackgroundAndNotify() }
+                for line in ["first", "second"] {
+                    let count = log.all.count
+                    writer.write(Data(line.utf8))
+                    while log.all.count == count { RunLoop.current.run(in: .default) }
+                }
+                RunLoop.current.run()
+                #expect(log.all == ["first", "second"])
+            }
+        }
+    }
+
+    @Test func `two handles of one pipe do not block the loop`() async throws {
+        try await onItsOwnThread {
+            let (reader, writer) = try connectedHandles(socket: false)
+            let other = FileHandle(fileDescriptor: dup(reader.fileDescriptor), closeOnDealloc: true)
+            let log = Trace()
+            let tokens = [reader, other].map { handle in
+                NotificationCenter.default.addObserver(
+                    forName: FileHandle.readCompletionNotification, object: handle, queue: nil
+                ) {
+                    log(text($0))
+                    RunLoop.current.stop()
+                }
+            }
+            for handle in [reader, other] { handle.readInBackgroundAndNotify() }
+            writer.write(Data("only".utf8))
+            while log.all.isEmpty { RunLoop.current.run(in: .default) }
+            writer.closeFile()
+            RunLoop.current.run()
+            #expect(log.all == ["only", ""])
+            for token in tokens { NotificationCenter.default.removeObserver(token) }
+        }
+    }
+
+    @Test func `pending reads of a regular file return consecutive parts`() async throws {
+        try await onItsOwnThread {
+            let content = (0..<20_000).map { "\($0) " }.joined()
+            let file = try TemporaryFile(content)
+            let handle = try #require(FileHandle(forReadingAtPath: file.path.string))
+            withLog(of: FileHandle.readCompletionNotification, from: handle, text) { log in
+                for _ in 0..<3 { handle.readInBackgroundAndNotify() }
+                RunLoop.current.run()
+                #expect(log.all.count == 3 && log.all.last == "")
+                #expect(log.all.joined() == content)
+            }
+        }
+    }
+
+    @Test func `a request does not wait for an earlier one in other modes`() async throws {
+        try await onItsOwnThread {
+            let (reader, writer) = try connectedHandles(socket: false)
+            let loop = RunLoop.current
+            withLog(of: FileHandle.readCompletionNotification, from: reader, text) { log in
+                reader.readInBackgroundAndNotify(forModes: [RunLoop.Mode("first")])
+                reader.readInBackgroundAndNotify()
+                writer.write(Data("a".utf8))
+                while log.all.isEmpty { loop.run(in: .default) }
+                #expect(!loop.run(mode: .default, before: .distantPast))
+                writer.write(Data("b".utf8))
+                while loop.run(mode: RunLoop.Mode("first"), before: .distantFuture) {}
+                #expect(log.all == ["a", "b"])
+            }
+        }
+    }
+
+    @Test func `a request from inside a notification completes too`() async throws {
+        try await onItsOwnThread {
+            let (reader, writer) = try connectedHandles(socket: false)
+            withLog(
+                of: FileHandle.readCompletionNotification, from: reader,
+                { notification in
+                    if text(notification) != "" { reader.readInBackgroundAndNotify() }
+                    return text(notification)
+                }
+            ) { log in
+                reader.readInBackgroundAndNotify()
+                writer.write(Data("a".utf8))
+                writer.closeFile()
+                RunLoop.current.run()
+                #expect(log.all == ["a", ""])
+            }
+        }
+    }
+
+    @Test func `a request in no mode is dropped`() async throws {
+        try await onItsOwnThread {
+            let none: [RunLoop.Mode] = []
+            let requests: [(FileHandle) -> Void] = [
+                { $0.readInBackgroundAndNotify(forModes: none) },
+                { $0.readToEndOfFileInBackgroundAndNotify(forModes: none) },
+                { $0.waitForDataInBackgroundAndNotify(forModes: none) },
+                { $0.acceptConnectionInBackgroundAndNotify(forModes: none) },
+            ]
+            for request in requests {
+                weak var handle: FileHandle?
+                do {
+                    let pipe = Pipe()
+                    handle = pipe.fileHandleForReading
+                    request(pipe.fileHandleForReading)
+                }
+                #expect(handle == nil)
+            }
         }
     }
 }

@@ -50,6 +50,20 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
 private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
 
 @Suite struct NotificationQueueTests {
+    @Test(arguments: [NotificationQueue.PostingStyle.asap, .whenIdle, .now])
+    func `a notification for no mode is dropped`(style: NotificationQueue.PostingStyle) async throws {
+        try await onItsOwnThread {
+            let queue = LoggedQueue()
+            weak var sender: NSObject?
+            do {
+                let object = NSObject()
+                sender = object
+                queue.enqueue("dropped", style, from: object, .none, [])
+            }
+            #expect(sender == nil && queue.log.all.isEmpty)
+        }
+    }
+
     @Test(
         arguments: ["", RunLoop.Mode.default.rawValue, RunLoop.Mode.tracking.rawValue, "other"],
         [true, false])

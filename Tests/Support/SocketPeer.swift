@@ -141,9 +141,15 @@ package final class SocketPeer: Sendable {
 
     /// Two ends of a Unix-domain connection.
     package static func pair() throws -> (SocketPeer, other: FileDescriptor) {
-        var numbers: [CInt] = [0, 0]
-        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-        try SystemCall.make { socketpair(AF_UNIX, type, 0, &numbers) }
-        return (SocketPeer(numbers[0]), FileDescriptor(rawValue: numbers[1]))
+        let (number, other) = try socketPair()
+        return (SocketPeer(number), FileDescriptor(rawValue: other))
     }
+}
+
+/// Two connected Unix-domain sockets.
+package func socketPair() throws -> (CInt, CInt) {
+    var numbers: [CInt] = [0, 0]
+    let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+    try SystemCall.make { socketpair(AF_UNIX, type, 0, &numbers) }
+    return (numbers[0], numbers[1])
 }

@@ -63,7 +63,7 @@ public final class DescriptorSource: EventSource {
     public var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
 
     /// What the descriptor is watched for.
-    public override var interest: Readiness { watchedInterest }
+    public override var interest: Readiness { super.interest }
 
     /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
     ///

@@ -16,7 +16,7 @@ public class EventSource: CustomStringConvertible {
     final var isHandled = true
     /// Whether the library itself has made the source ready; see ``markReady()``.
     final private var isMarkedReady = false
-    final private var isEnded = false
+    final private(set) var isEnded = false
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
     final private var isDisarmed = false
     /// One for each mode that has run; none while there is nothing to record.
@@ -75,13 +75,22 @@ public class EventSource: CustomStringConvertible {
     }
 
     /// Whether the source can still be served.
-    public final var isValid: Bool { !isEnded }
+    public final var isValid: Bool {
+        requireLoopThread()
+        return !isEnded
+    }
 
-    var interest: Readiness { watchedInterest }
+    var interest: Readiness {
+        requireLoopThread()
+        return watchedInterest
+    }
+
+    /// Traps on another thread than the loop's, if the source is in a loop.
+    final func requireLoopThread() { loop?.requireCurrent("A \(type(of: self)) must be used") }
 
     /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
     func setInterest(_ interest: Readiness) throws(Errno) {
-        loop?.requireCurrent("A \(type(of: self)) must be used")
+        requireLoopThread()
         guard interest != watchedInterest else { return }
         if isWatched, !isDisarmed { try setInterestOfWatches(interest) }
         let before = watchedInterest
@@ -95,7 +104,7 @@ public class EventSource: CustomStringConvertible {
 
     /// Removes the source from its loop for good. It is not served after this.
     final func end() {
-        loop?.requireCurrent("A \(type(of: self)) must be used")
+        requireLoopThread()
         guard !isEnded else { return }
         outliveCallback()
         isEnded = true
@@ -121,10 +130,10 @@ extension EventSource {
         return membership.contains(mode, common: loop.core.commonModes)
     }
 
-    /// Joins `loop` unless the source has ended or is in another; true if it is in `loop` now.
+    /// Joins `loop`, the calling thread's, unless the source has ended; true if it is in `loop` now.
     final func join(_ loop: RunLoop) -> Bool {
-        guard isValid, self.loop == nil || self.loop === loop else { return false }
-        if self.loop == nil { self.loop = loop }
+        guard isValid else { return false }
+        self.loop = loop
         return true
     }
 

@@ -37,7 +37,12 @@ extension RunLoop {
         /// The place among the observers of an activity: lower orders are called first.
         public let order: Int
         /// Whether the observer can still be called.
-        public var isValid: Bool { handler != nil }
+        ///
+        /// - Precondition: Called on the loop's thread.
+        public var isValid: Bool {
+            requireLoopThread()
+            return handler != nil
+        }
 
         var membership = Membership()
         /// Where the observer is registered.
@@ -73,6 +78,9 @@ extension RunLoop {
             loop?.core.update(self) { $0 = Membership() }
             withExtendedLifetime(handler) {}
         }
+
+        /// Traps on another thread than the loop's, if the observer is in a loop.
+        func requireLoopThread() { loop?.requireCurrent("An Observer must be used") }
 
         func call(_ activity: Activities) {
             guard let handler, !isCalling else { return }

@@ -80,14 +80,12 @@ extension RunLoop {
 
     // MARK: Observers
 
-    /// Adds `observer` to `mode`. Does nothing if it is invalid, in another loop, or in the mode already.
+    /// Adds `observer` to `mode`. Does nothing if it is invalid or in the mode already.
     ///
-    /// - Precondition: Called on the loop's thread.
+    /// - Precondition: Called on the loop's thread, and the observer is in no other loop.
     public func add(_ observer: Observer, forMode mode: Mode) {
         requireCurrent("RunLoop.add(_:forMode:) must be called")
-        guard !inbox.isClosed, observer.isValid, observer.loop == nil || observer.loop === self else {
-            return
-        }
+        guard observer.isValid, !inbox.isClosed else { return }
         core.update(observer) { $0.add(mode, common: commonModes) }
     }
 
@@ -95,8 +93,7 @@ extension RunLoop {
     ///
     /// - Precondition: Called on the loop's thread.
     public func remove(_ observer: Observer, forMode mode: Mode) {
-        requireCurrent("RunLoop.remove(_:forMode:) must be called")
-        guard observer.loop === self else { return }
+        guard contains(observer, forMode: mode) else { return }
         core.update(observer) { $0.remove(mode, common: commonModes) }
     }
 
@@ -105,17 +102,18 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     public func contains(_ observer: Observer, forMode mode: Mode) -> Bool {
         requireCurrent("RunLoop.contains(_:forMode:) must be called")
+        observer.requireLoopThread()
         return observer.loop === self && observer.membership.contains(mode, common: commonModes)
     }
 
     // MARK: Event sources
 
-    /// Adds `source` to `mode`. Does nothing if it is invalid, in another loop, or in the mode already.
+    /// Adds `source` to `mode`. Does nothing if it is invalid or in the mode already.
     ///
     /// - Throws: What epoll_ctl(2) does: `Errno.notPermitted` for a descriptor that cannot be watched, such
     ///   as a regular file's; `Errno.badFileDescriptor` for one that is not open; `Errno.noMemory`,
     ///   `.noSpace`, and so on. The source is then in the modes that it was in before.
-    /// - Precondition: Called on the loop's thread.
+    /// - Precondition: Called on the loop's thread, and the source is in no other loop.
     public func add(_ source: EventSource, forMode mode: Mode) throws(Errno) {
         requireCurrent("RunLoop.add(_:forMode:) must be called")
         // A descriptor that another thread has closed must be unregistered before one of the same number is registered.
@@ -152,6 +150,7 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     public func contains(_ source: EventSource, forMode mode: Mode) -> Bool {
         requireCurrent("RunLoop.contains(_:forMode:) must be called")
+        source.requireLoopThread()
         return source.loop === self && source.membership.contains(mode, common: commonModes)
     }
 

@@ -17,8 +17,9 @@ import Synchronization
 /// milliseconds late, and the loop watches its descriptors, and the main loop the main queue, as soon as it can.
 ///
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
-/// exec traps with a message, and does not affect the parent. A thread that had no loop when it forked can make one in the
-/// child; the main loop can be made there only if the parent had not made it. fork(2) limits what else the child of a
+/// exec traps with a message, and does not affect the parent. The thread that forked is the child's main thread. It can
+/// make its loop, the child's ``main``, only if it had no loop and the parent had not used ``main`` on any thread. Threads that
+/// the child starts can always make theirs. fork(2) limits what else the child of a
 /// process with several threads may call: a lock of the Swift runtime that another thread held stays locked, and a `Mutex`
 /// of the Synchronization module traps when threads of the child contend for it.
 ///

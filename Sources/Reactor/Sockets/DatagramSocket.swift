@@ -204,7 +204,7 @@ public final class DatagramSocket: EventSource {
 
     var openDescriptor: FileDescriptor {
         get throws(Errno) {
-            loop?.requireCurrent("A DatagramSocket must be used")
+            requireLoopThread()
             guard handlers != nil else { throw .badFileDescriptor }
             return FileDescriptor(rawValue: number)
         }
@@ -229,7 +229,7 @@ public final class DatagramSocket: EventSource {
 
     override func serve(_ readiness: Readiness) {
         isHandled = deliver(readiness)
-        guard isValid else { return }
+        guard !isEnded else { return }
         // Where the kernel has no memory for it, the next pass tries again.
         try? updateInterest()
         if let batch, !batch.isEmpty { markReady() }
@@ -248,11 +248,11 @@ public final class DatagramSocket: EventSource {
             isHandled = true
             handlers.event(self, .errorOccurred(IOError(.receive, subject, error)))
         }
-        while isValid, !isInterrupted, !batch.isEmpty {
+        while !isEnded, !isInterrupted, !batch.isEmpty {
             isHandled = true
             batch.takeNext { bytes, datagram in handlers.receive(self, bytes, datagram) }
         }
-        if isValid, !isInterrupted, wantsSpace, readiness.contains(.writable) {
+        if !isEnded, !isInterrupted, wantsSpace, readiness.contains(.writable) {
             isHandled = true
             wantsSpace = false
             handlers.event(self, .hasSpaceAvailable)

@@ -126,7 +126,7 @@ public final class Listener: EventSource {
     /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`,
     /// `Errno.tooManyOpenFilesInSystem`, `Errno.noMemory`, …
     public var fault: IOError? {
-        loop?.requireCurrent("A Listener must be used")
+        requireLoopThread()
         return backoffReason
     }
 

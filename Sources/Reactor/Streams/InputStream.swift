@@ -109,6 +109,17 @@ extension InputStream {
         return bytes
     }
 
+    /// Reads up to `count` bytes without waiting: none at the end; nil if an event will report more, or if the stream is
+    /// not open or has failed.
+    package func readIfReady(upTo count: Int) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        let result = bytes.append(upTo: count) { buffer in
+            let read = try? engine.readIfReady(into: &buffer)
+            return (read ?? nil) ?? -1
+        }
+        return result < 0 ? nil : bytes
+    }
+
     /// Calls ``read(_:maxLength:)``, which a subclass may override.
     func read(into buffer: inout MutableRawSpan) -> Int {
         buffer.withAddress { unsafe read($0!.assumingMemoryBound(to: UInt8.self), maxLength: $1) }

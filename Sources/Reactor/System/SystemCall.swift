@@ -26,7 +26,7 @@ package enum SystemCall {
     }
 
     /// Polls a descriptor without waiting: returns those of `events` that it is ready for, and errors.
-    static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
+    package static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
         var requests: [1 of pollfd] = [pollfd(fd: descriptor, events: Int16(events), revents: 0)]
         try poll(&requests, timeout: 0)
         return CInt(requests[0].revents)

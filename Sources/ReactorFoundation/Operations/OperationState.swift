@@ -45,7 +45,8 @@ struct OperationState {
         return true
     }
 
-    /// The next step to perform. While a step is on the stack, only finishing may begin.
+    /// The next step to perform. While a step is on the stack, only finishing may begin: `finish(with:)`
+    /// finishes the operation before it returns.
     mutating func nextStep() -> Step? {
         guard phase == .started || phase == .working else { return nil }
         if isCancelled, phase == .started, result == nil { result = .failure(CancellationError()) }

@@ -19,8 +19,11 @@ public import Reactor
 /// }
 /// ```
 ///
-/// The three methods to override are called on the loop's thread, in ``runLoopModes``, one after another and
-/// never reentrantly, so state that only they and their callbacks use needs no lock. Because Foundation
+/// The three methods to override are called on the loop's thread, in ``runLoopModes``, so state that only
+/// they and their callbacks use needs no lock. ``operationDidStart()`` and ``operationDidCancel()`` are
+/// called one after the other, even if one of them runs the loop. ``operationWillFinish()`` is called when the
+/// operation finishes, which may be inside either of them: ``finish(with:)``, called there or by a callback
+/// while they run the loop, finishes the operation before it returns. Because Foundation
 /// declares `Operation` as `@unchecked Sendable`, a subclass must declare it too, and the compiler does not
 /// check its state. With ``init(runLoop:modes:work:)`` the state lives in an object that the compiler does
 /// check.
@@ -118,7 +121,8 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     open func operationDidCancel() { finish(with: .failure(CancellationError())) }
 
     /// Releases the work's resources: an override closes streams and invalidates timers. Called once, on the
-    /// loop's thread, if ``operationDidStart()`` has been called, just before the operation finishes.
+    /// loop's thread, if ``operationDidStart()`` has been called, just before the operation finishes. If
+    /// ``finish(with:)`` was called inside another of these methods, so is this one.
     open func operationWillFinish() {}
 
     // MARK: Finishing

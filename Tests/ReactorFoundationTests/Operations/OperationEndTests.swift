@@ -22,6 +22,21 @@ import Testing
         }
     }
 
+    @Test func `an operation may finish while its operationDidStart runs the loop`() async throws {
+        try await withRunLoop { loop in
+            let operation = ScriptedOperation(runLoop: loop) { operation in
+                operation.cancel()
+                loop.performAsSource { operation.finish() }
+                while !operation.isFinished, loop.run(mode: .default, before: .distantFuture) {}
+                operation.log("started")
+            }
+            operation.start()
+            operation.started.wait()
+            #expect(operation.log.all == ["start", "finish", "started"])
+            #expect(operation.succeeded && operation.isCancelled)
+        }
+    }
+
     @Test func `finish on another thread finishes the operation on the loop's thread`() async throws {
         try await withRunLoop { loop in
             final class Operation: ScriptedOperation, @unchecked Sendable {

@@ -39,6 +39,13 @@ import Testing
             ])
     }
 
+    @Test func `a child has no main loop if its parent had one, but its other threads have loops`()
+        async throws
+    {
+        #expect(
+            try await probeMainLoop("a fork on another thread") == ["current: refused", "a new thread: exit"])
+    }
+
     @Test
     func `a child that closes a stream of its parent sends none of its bytes, and does not wait for them`()
         async throws

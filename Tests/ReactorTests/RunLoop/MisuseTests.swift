@@ -51,6 +51,50 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
         #expect(result.message.contains("DescriptorSource must be used on the loop's own thread"))
     }
 
+    private static let questions: [String: @Sendable (DescriptorSource) -> Void] = [
+        "isValid": { _ = $0.isValid },
+        "interest": { _ = $0.interest },
+        "description": { _ = $0.description },
+        "add": { try? RunLoop.current.add($0, forMode: .default) },
+        "remove": { RunLoop.current.remove($0, forMode: .default) },
+        "contains": { _ = RunLoop.current.contains($0, forMode: .default) },
+    ]
+
+    @Test(arguments: ["isValid", "interest", "description", "add", "remove", "contains"])
+    func `using a descriptor source off its loop's thread traps`(name: String) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [name = name as String] in
+            let pipe = try FileDescriptor.pipe()
+            try elsewhere {
+                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+                try? RunLoop.current.add(source, forMode: .default)
+                let carried = Carrier(source)
+                try? elsewhere { Self.questions[name]?(carried.value) }
+            }
+        }
+        #expect(result.message.contains("DescriptorSource must be used on the loop's own thread"))
+    }
+
+    @Test(arguments: ["isValid", "add"])
+    func `using an observer off its loop's thread traps`(name: String) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [name = name as String] in
+            try elsewhere {
+                let observer = RunLoop.Observer { _, _ in }
+                RunLoop.current.add(observer, forMode: .default)
+                let carried = Carrier(observer)
+                try? elsewhere {
+                    if name == "add" {
+                        RunLoop.current.add(carried.value, forMode: .default)
+                    } else {
+                        _ = carried.value.isValid
+                    }
+                }
+            }
+        }
+        #expect(result.message.contains("Observer must be used on the loop's own thread"))
+    }
+
     @Test func `waiting for a block that runs in no mode traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "home")
