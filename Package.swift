@@ -17,6 +17,7 @@ let package = Package(
         .library(name: "Reactor", targets: ["Reactor"]),
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
         .library(name: "ReactorCoreFoundation", targets: ["ReactorCoreFoundation"]),
+        .library(name: "ReactorHTTP", targets: ["ReactorHTTP"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0")
@@ -51,6 +52,17 @@ let package = Package(
                 "ReactorCoreFoundation",
                 system,
             ],
+            swiftSettings: settings
+        ),
+        .systemLibrary(
+            name: "CReactorLibcurl",
+            pkgConfig: "libcurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]
+        ),
+        // HTTP through libcurl.
+        .target(
+            name: "ReactorHTTP",
+            dependencies: ["CReactorLibcurl", "Reactor", system],
             swiftSettings: settings
         ),
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
@@ -109,6 +121,12 @@ let package = Package(
             dependencies: ["Reactor", "ReactorFoundation"],
             path: "Tests/FoundationProbe",
             packageAccess: false,
+            swiftSettings: testSettings
+        ),
+        // Runs nginx if it is available.
+        .testTarget(
+            name: "ReactorHTTPTests",
+            dependencies: ["Reactor", "ReactorHTTP", "ReactorTestSupport", system],
             swiftSettings: testSettings
         ),
         // Runs Redis and Mosquitto if they are available.
