@@ -140,6 +140,7 @@ final class StreamSink: BodySink, StreamDelegate {
     private let path: String
     private var rest: [UInt8] = []
     private var written = 0
+    private var isWriting = false
     private var hasReceived = false
     private var isFinishing = false
 
@@ -177,8 +178,11 @@ final class StreamSink: BodySink, StreamDelegate {
 
     func writeOut() {
         if written < rest.count, failure == nil {
-            let piece = rest
-            written += piece.withBytes { write($0.extracting(droppingFirst: written)) }
+            // The stream may run the loop, which delivers its events.
+            guard !isWriting else { return }
+            isWriting = true
+            written += rest.withBytes { write($0.extracting(droppingFirst: written)) }
+            isWriting = false
         }
         guard isFinishing, hasRoom || failure != nil else { return }
         isFinishing = false
