@@ -3,6 +3,7 @@ import Reactor
 
 /// Where a transfer puts the body of its response. Confined to the session's loop.
 protocol BodySink: AnyObject {
+    /// Nil once the transfer has ended.
     var owner: RunningTransfer? { get set }
     /// Whether the body is decoded if the server compresses it.
     var decodes: Bool { get }
@@ -76,7 +77,7 @@ func makeSink(_ destination: HTTPDestination, _ outbox: Outbox, _ multi: MultiHa
 
 /// Collects a body in memory.
 private final class MemorySink: BodySink {
-    weak var owner: RunningTransfer?
+    var owner: RunningTransfer?
     private(set) var failure: HTTPError.Kind?
     private let limit: Int
     private var bytes: [UInt8] = []
@@ -104,25 +105,63 @@ private final class MemorySink: BodySink {
     func finish() -> SinkEnd { .finished(bytes) }
 }
 
-/// Passes a body on to the callbacks, or to a task.
+/// Passes a body on to the callbacks, or to a task: collects what libcurl delivers in pieces of 16 KiB, and locks the
+/// outbox once in each callout.
 private final class EventSink: BodySink {
-    weak var owner: RunningTransfer?
+    /// The size of the client's pieces: large enough that what a piece costs does not show.
+    private static let pieceSize = 131_072
+
+    var owner: RunningTransfer?
     private let outbox: Outbox
     private var hasBegun = false
+    /// How many bytes will come; nil if that is not known.
+    private var expected: Int?
+    private var pieces: [[UInt8]] = []
+    private var byteCount = 0
+    /// No fewer bytes than wait in the outbox.
+    private var waitingCount = 0
+    /// Memory of pieces that have been consumed.
+    private var spares: [[UInt8]] = []
 
     init(_ outbox: Outbox) { self.outbox = outbox }
 
-    var hasRoom: Bool { outbox.hasRoom }
+    var hasRoom: Bool {
+        if byteCount + waitingCount < outbox.limit { return true }
+        waitingCount = outbox.awaitRoom(beside: byteCount)
+        return byteCount + waitingCount < outbox.limit
+    }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
         hasBegun = true
+        expected = response.contentLength
         outbox.put(response)
         return accept(response)
     }
 
-    func receive(_ bytes: RawSpan) { outbox.put(bytes) }
+    func receive(_ bytes: RawSpan) {
+        let count = bytes.byteCount
+        byteCount += count
+        if pieces.isEmpty || pieces[pieces.count - 1].count + count > Self.pieceSize {
+            var piece = spares.popLast() ?? []
+            piece.reserveCapacity(max(count, min(expected ?? count, Self.pieceSize)))
+            pieces.append(piece)
+        }
+        pieces[pieces.count - 1].append(bytes)
+    }
+
+    func writeOut() {
+        guard !pieces.isEmpty else { return }
+        (waitingCount, spares) = outbox.put(pieces, byteCount)
+        pieces.removeAll(keepingCapacity: true)
+        byteCount = 0
+    }
 
     func restart() -> Bool { !hasBegun }
+
+    func finish() -> SinkEnd {
+        writeOut()
+        return .finished([])
+    }
 }
 
 /// Writes a body to a stream: what the stream accepts, and the rest of one piece when it has room again.
@@ -130,7 +169,7 @@ private final class EventSink: BodySink {
 /// Streams of this library are written inside libcurl's callback. A subclass may be the client's code: what it is to write
 /// waits until libcurl has returned.
 final class StreamSink: BodySink, StreamDelegate {
-    weak var owner: RunningTransfer?
+    var owner: RunningTransfer?
     private(set) var failure: HTTPError.Kind?
     /// Called when all has been written and the stream is closed, or with what has failed.
     var ended: ((HTTPError.Kind?) -> Void)?

@@ -3,6 +3,7 @@ import Reactor
 
 /// What a transfer takes the body of its request from. Confined to the session's loop.
 protocol BodySource: AnyObject {
+    /// Nil once the transfer has ended.
     var owner: RunningTransfer? { get set }
     /// The number of bytes; nil if it is not known.
     var length: Int? { get }
@@ -44,7 +45,7 @@ func makeSource(_ body: HTTPRequest.Body, _ multi: MultiHandle) throws(IOError) 
 }
 
 private final class MemorySource: BodySource {
-    weak var owner: RunningTransfer?
+    var owner: RunningTransfer?
     private let bytes: [UInt8]
     private var offset = 0
 
@@ -74,7 +75,7 @@ private final class StreamSource: BodySource, StreamDelegate {
     /// As much as libcurl takes at once, twice.
     private static let pieceSize = 262_144
 
-    weak var owner: RunningTransfer?
+    var owner: RunningTransfer?
     let length: Int?
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]

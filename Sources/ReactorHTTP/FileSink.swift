@@ -6,7 +6,7 @@ import Reactor
 /// The partial file is kept if it can be resumed: if it is wanted, and the server has named the version that it is a part
 /// of.
 final class FileSink: BodySink {
-    weak var owner: RunningTransfer?
+    var owner: RunningTransfer?
     private let path: FilePath
     private let part: String
     private let resumes: Bool

@@ -228,7 +228,8 @@ final class SessionCore: Sendable {
 
     private func closeConnections() {
         let multi = state.withLock { $0.multi.take() }
-        withExtendedLifetime(multi) {}
+        // Transfers run only if this is the loop's thread, which ends.
+        if runLoop.isCurrent { multi?.value.end() }
     }
 
     // MARK: On the loop's thread

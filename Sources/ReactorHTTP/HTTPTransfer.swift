@@ -75,6 +75,8 @@ final class Outbox: Sendable {
         var first = 0
         /// The number of bytes in events, the one that is being delivered included.
         var byteCount = 0
+        /// The memory of pieces that have been consumed and that nothing else refers to.
+        var spares: [[UInt8]] = []
         /// Whether a job that delivers events is scheduled or under way.
         var isDelivering = false
         var isDropping = false
@@ -92,7 +94,7 @@ final class Outbox: Sendable {
     private let state: Mutex<State>
     private let delivery: HTTPDelivery
     private let group: DispatchGroup?
-    private let limit: Int
+    let limit: Int
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
 
@@ -113,12 +115,12 @@ final class Outbox: Sendable {
 
     var progress: HTTPTransfer.Progress { state.withLock { $0.progress } }
 
-    /// Whether there is room for more bytes. If not, the transfer is told when there is.
-    var hasRoom: Bool {
+    /// The number of bytes that wait. If there is no room for more beside `count` others, the transfer is told when there
+    /// is.
+    func awaitRoom(beside count: Int) -> Int {
         state.withLock { state in
-            let hasRoom = state.byteCount < limit
-            state.isAwaited = !hasRoom
-            return hasRoom
+            state.isAwaited = state.byteCount + count >= limit
+            return state.byteCount
         }
     }
 
@@ -126,22 +128,16 @@ final class Outbox: Sendable {
 
     func put(_ response: HTTPResponse) { put(.event(.response(response))) }
 
-    /// Adds bytes; small pieces are joined.
-    func put(_ bytes: RawSpan) {
+    /// Adds pieces of the body with `count` bytes. Returns how many bytes wait, and memory for further pieces.
+    func put(_ pieces: [[UInt8]], _ count: Int) -> (waiting: Int, spares: [[UInt8]]) {
         change { state in
-            guard !state.isDropping else { return }
-            state.byteCount += bytes.byteCount
-            if state.events.count > state.first, case .event(.bytes(var last)) = state.events.last,
-                last.count + bytes.byteCount <= 65_536
-            {
-                state.events[state.events.count - 1] = .progress  // so that `last` is not copied
-                last.append(bytes)
-                state.events[state.events.count - 1] = .event(.bytes(last))
-            } else {
-                var piece: [UInt8] = []
-                piece.append(bytes)
-                state.events.append(.event(.bytes(piece)))
+            if !state.isDropping {
+                state.byteCount += count
+                for piece in pieces { state.events.append(.event(.bytes(piece))) }
             }
+            let spares = state.spares
+            state.spares = []
+            return (state.byteCount, spares)
         }
     }
 
@@ -149,9 +145,7 @@ final class Outbox: Sendable {
     func update(_ change: @Sendable (inout HTTPTransfer.Progress) -> Void) {
         let isReported = state.withLock { state in
             change(&state.progress)
-            guard state.callbacks?.progress != nil, !state.hasProgress, !state.isDropping else {
-                return false
-            }
+            guard state.callbacks?.progress != nil, !state.hasProgress else { return false }
             state.hasProgress = true
             return true
         }
@@ -169,7 +163,7 @@ final class Outbox: Sendable {
     }
 
     private func put(_ event: Event) {
-        change { if !$0.isDropping { $0.events.append(event) } }
+        change { if !$0.isDropping, !$0.isCompleted { $0.events.append(event) } }
     }
 
     /// From any thread: drops the events that have not been delivered, and those that follow, but the completion.
@@ -185,14 +179,15 @@ final class Outbox: Sendable {
         withExtendedLifetime(dropped) {}
     }
 
-    private func change(_ change: (inout State) -> Void) {
-        let isNeeded = state.withLock { state in
-            change(&state)
-            guard state.first < state.events.count, !state.isDelivering else { return false }
-            state.isDelivering = true
-            return true
+    private func change<Answer: Sendable>(_ change: (inout State) -> Answer) -> Answer {
+        let (answer, isNeeded) = state.withLock { state in
+            let answer = change(&state)
+            let isNeeded = state.first < state.events.count && !state.isDelivering
+            if isNeeded { state.isDelivering = true }
+            return (answer, isNeeded)
         }
         if isNeeded { schedule() }
+        return answer
     }
 
     // MARK: Delivery
@@ -227,12 +222,12 @@ final class Outbox: Sendable {
         }
     }
 
-    private func call(_ event: Event) {
+    private func call(_ event: consuming Event) {
         let callbacks = state.withLock { $0.callbacks }
-        switch event {
+        switch consume event {
         case .event(let event):
             callbacks?.event?(event)
-            if case .bytes(let bytes) = event { consumed(bytes.count) }
+            if case .bytes(let bytes) = consume event { recycle(bytes) }
         case .progress:
             callbacks?.progress?(state.withLock { $0.takeProgress() })
         case .completion(let result):
@@ -244,10 +239,19 @@ final class Outbox: Sendable {
         }
     }
 
+    private func recycle(_ bytes: consuming [UInt8]) {
+        let count = bytes.count
+        // Allocates if the client has kept the bytes, as a new piece would.
+        bytes.removeAll(keepingCapacity: true)
+        let spare = bytes
+        consumed(count, spare)
+    }
+
     /// Counts bytes that have been delivered, and resumes the transfer once half of the room is free.
-    private func consumed(_ count: Int) {
+    private func consumed(_ count: Int, _ spare: [UInt8]? = nil) {
         let action = state.withLock { state -> (@Sendable () -> Void)? in
             state.byteCount = max(state.byteCount - count, 0)
+            if let spare, !state.isCompleted { state.spares.append(spare) }
             guard state.isAwaited, state.byteCount <= limit / 2 else { return nil }
             state.isAwaited = false
             return state.consumed

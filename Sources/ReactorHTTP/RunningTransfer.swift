@@ -24,7 +24,7 @@ final class RunningTransfer {
     var easy: EasyHandle?
     var isSuspended = false
     var retryTimer: Timer?
-    private unowned let multi: MultiHandle
+    private let multi: MultiHandle
     private let sink: any BodySink
     private var upload: (any BodySource)?
     private var parser = HTTPResponse.HeadParser()
@@ -37,6 +37,8 @@ final class RunningTransfer {
     private var isSendingPaused = false
     private var isTouched = false
     private var attempts = 0
+    /// Received bytes that are not in the progress yet.
+    private var unreportedCount = 0
     private var phase = Phase.waiting
     private let beginning: Int64
     private var lastActivity: Int64 = 0
@@ -84,6 +86,7 @@ final class RunningTransfer {
 
     /// The error of an attempt that libcurl has ended with `code`; nil if it has succeeded.
     func error(_ code: CURLcode) -> HTTPError? {
+        reportProgress()
         if let refusal { return HTTPError(refusal, transfer.request) }
         guard code != CURLE_OK else { return nil }
         let number = easy?.number(CURLINFO_OS_ERRNO) ?? 0
@@ -114,16 +117,19 @@ final class RunningTransfer {
         }
     }
 
-    func abandon(_ error: HTTPError) {
-        retryTimer?.invalidate()
+    func abandon(_ error: HTTPError) { sink.abandon(error) }
+
+    /// Releases what the transfer has, and ends the cycles of references.
+    func end() {
+        retryTimer.take()?.invalidate()
         upload?.end()
-        sink.abandon(error)
+        upload?.owner = nil
+        sink.owner = nil
     }
 
     /// Called by the sink, outside libcurl, when its last bytes have been written.
     func sinkHasFinished(_ kind: HTTPError.Kind?) {
-        guard let response, easy == nil else { return }
-        upload?.end()
+        guard let response else { return }
         multi.sinkHasFinished(
             self, kind.map { .failure(HTTPError($0, transfer.request)) } ?? .success(response))
     }
@@ -152,10 +158,18 @@ final class RunningTransfer {
     /// Does what may call the client's streams, after libcurl has returned.
     func calloutHasEnded() {
         isTouched = false
+        reportProgress()
         upload?.fill()
         sink.writeOut()
         let continues = isReceivingPaused && canReceive || isSendingPaused && upload?.isReady == true
         if continues, easy != nil, !isSuspended { multi.continueLater(self) }
+    }
+
+    private func reportProgress() {
+        guard unreportedCount > 0 else { return }
+        let count = unreportedCount
+        transfer.outbox.update { $0.bytesReceived += count }
+        unreportedCount = 0
     }
 
     /// Has ``calloutHasEnded()`` called.
@@ -247,7 +261,7 @@ extension RunningTransfer {
             refusal = failure
             return count == 0 ? 1 : 0
         }
-        transfer.outbox.update { $0.bytesReceived += count }
+        unreportedCount += count
         return count
     }
 

@@ -83,22 +83,25 @@ final class MultiHandle {
         sockets = SocketTable(runLoop, modes)
         timeouts = TimeoutWatch(runLoop, modes)
         multi = MultiPointer(configuration, sockets)
-        sockets.socketIsReady = { [weak self] in self?.act($0, $1) }
-        sockets.timerHasFired = { [weak self] in self?.act(CURL_SOCKET_TIMEOUT, 0) }
-        timeouts.check = { [weak self] in self?.endTransfersInTime() }
+        sockets.socketIsReady = { [unowned self] in act($0, $1) }
+        sockets.timerHasFired = { [unowned self] in act(CURL_SOCKET_TIMEOUT, 0) }
+        timeouts.check = { [unowned self] in endTransfersInTime() }
     }
 
     deinit {
-        for transfer in running.values { abandon(transfer) }
         sockets.cancelAll()
         timeouts.stop()
         multi = nil
     }
 
-    /// Releases what a transfer has, because the session or its loop has ended.
-    private func abandon(_ transfer: RunningTransfer) {
-        if let easy = transfer.easy?.identity { multi?.remove(easy) }
-        transfer.abandon(HTTPError(.sessionEnded, transfer.transfer.request))
+    /// Releases the running transfers, because the session or its loop has ended. They retain the handle.
+    func end() {
+        for transfer in running.values {
+            release(transfer)
+            transfer.abandon(HTTPError(.sessionEnded, transfer.transfer.request))
+            transfer.end()
+        }
+        running = [:]
     }
 
     // MARK: Callouts
@@ -209,9 +212,7 @@ final class MultiHandle {
     private func retry(_ transfer: RunningTransfer, _ error: HTTPError) {
         if transfer.restartsAtOnce { return begin(transfer) }
         guard let delay = transfer.delayOfRetry(error) else { return fail(transfer, error) }
-        let timer = Timer.scheduled(after: delay, forMode: modes[0]) { [weak self, weak transfer] _ in
-            guard let self, let transfer else { return }
-            withExtendedLifetime(self) { callout { begin(transfer) } }
+        let timer = Timer.scheduled(after: delay, forMode: modes[0]) { [self] _ in callout { begin(transfer) }
         }
         for mode in modes.dropFirst() { runLoop.add(timer, forMode: mode) }
         transfer.retryTimer = timer
@@ -237,7 +238,7 @@ final class MultiHandle {
 
     private func finish(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
         guard running.removeValue(forKey: transfer.number) != nil else { return }
-        transfer.retryTimer.take()?.invalidate()
+        transfer.end()
         core?.ended(transfer.transfer, result)
     }
 
