@@ -162,6 +162,9 @@ private final class EventSink: BodySink {
         writeOut()
         return .finished([])
     }
+
+    /// What was received before a failure is delivered before it.
+    func abandon(_ error: HTTPError) { writeOut() }
 }
 
 /// Writes a body to a stream: what the stream accepts, and the rest of one piece when it has room again.

@@ -131,7 +131,7 @@ final class Outbox: Sendable {
     /// Adds pieces of the body with `count` bytes. Returns how many bytes wait, and memory for further pieces.
     func put(_ pieces: [[UInt8]], _ count: Int) -> (waiting: Int, spares: [[UInt8]]) {
         change { state in
-            if !state.isDropping {
+            if !state.isDropping, !state.isCompleted {
                 state.byteCount += count
                 for piece in pieces { state.events.append(.event(.bytes(piece))) }
             }
@@ -275,6 +275,7 @@ final class Outbox: Sendable {
         }
         switch event {
         case .event(.bytes(let bytes)): consumed(bytes.count)
+        case .progress: _ = state.withLock { $0.takeProgress() }
         case .completion:
             let released = state.withLock { $0.callbacks.take() }
             withExtendedLifetime(released) {}
