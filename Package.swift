@@ -18,6 +18,7 @@ let package = Package(
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
         .library(name: "ReactorCoreFoundation", targets: ["ReactorCoreFoundation"]),
         .library(name: "ReactorHTTP", targets: ["ReactorHTTP"]),
+        .library(name: "ReactorHTTPFoundation", targets: ["ReactorHTTPFoundation"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0")
@@ -63,6 +64,12 @@ let package = Package(
         .target(
             name: "ReactorHTTP",
             dependencies: ["CReactorLibcurl", "Reactor", system],
+            swiftSettings: settings
+        ),
+        // Transfers as operations.
+        .target(
+            name: "ReactorHTTPFoundation",
+            dependencies: ["Reactor", "ReactorFoundation", "ReactorHTTP"],
             swiftSettings: settings
         ),
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
@@ -126,7 +133,9 @@ let package = Package(
         // Runs nginx if it is available.
         .testTarget(
             name: "ReactorHTTPTests",
-            dependencies: ["Reactor", "ReactorHTTP", "ReactorTestSupport", system],
+            dependencies: [
+                "Reactor", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation", "ReactorTestSupport", system,
+            ],
             swiftSettings: testSettings
         ),
         // Runs Redis and Mosquitto if they are available.

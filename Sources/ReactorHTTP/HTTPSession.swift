@@ -49,6 +49,9 @@ public final class HTTPSession: Sendable {
     /// The loop that drives the transfers.
     public var runLoop: RunLoop { core.runLoop }
 
+    /// The modes of the loop in which the transfers go on.
+    public var modes: [RunLoop.Mode] { core.modes }
+
     /// Starts a transfer.
     ///
     /// - Parameters:
