@@ -35,6 +35,7 @@ final class Nginx: Sendable {
         _ = try temporary.file("hello\n".utf8, name: "hello.txt")
         _ = try temporary.file(Self.text.utf8, name: "text.txt")
         _ = try temporary.file(Self.bytes, name: "bytes.bin")
+        _ = try temporary.file([UInt8](repeating: 0, count: 50_000_000), name: "zeros")
         try Self.makeCertificate(in: folder)
         let (path, answer) = (Self.path ?? "", Answer<Result<(Int, Int), any Error>>())
         // The kernel kills the server when this thread ends: with the process.
@@ -100,6 +101,7 @@ final class Nginx: Sendable {
             location /gzip/ { alias \(folder)/; gzip on; gzip_types *; gzip_min_length 1; }
             location /slow/ { alias \(folder)/; limit_rate 2m; }
             location /upload/ { dav_methods PUT DELETE; create_full_put_path on; }
+            location /refused { client_max_body_size 1k; lingering_close off; dav_methods PUT; }
             location /moved { return 302 /hello.txt; }
             location /loop { return 302 /loop; }
             location /broken { return 500 "oops"; }
