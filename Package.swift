@@ -134,7 +134,8 @@ let package = Package(
         .testTarget(
             name: "ReactorHTTPTests",
             dependencies: [
-                "Reactor", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation", "ReactorTestSupport", system,
+                "Reactor", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation", "ReactorTestSupport",
+                system,
             ],
             swiftSettings: testSettings
         ),

@@ -8,10 +8,12 @@ guard let url = CommandLine.arguments.dropFirst().first, let name = url.split(se
     exit(2)
 }
 let session = HTTPSession(on: .main)
-let transfer = session.start(
-    HTTPRequest(url), to: .file(FilePath(String(name)), resumes: true),
-    progress: { print($0.bytesReceived, $0.bytesExpected.map { "of \($0)" } ?? "") }
-) { result in
+
+@Sendable func show(_ progress: HTTPTransfer.Progress) {
+    print(progress.bytesReceived, progress.bytesExpected.map { "of \($0)" } ?? "")
+}
+let destination = HTTPDestination.file(FilePath(String(name)), resumes: true)
+let transfer = session.start(HTTPRequest(url), to: destination, progress: show) { result in
     switch result {
     case .success(let response): print("saved \(name) from \(response.url)")
     case .failure(let error): print(error)

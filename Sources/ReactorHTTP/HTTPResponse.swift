@@ -3,9 +3,9 @@ public struct HTTPResponse: Sendable, Hashable {
     /// The version of HTTP that the response was sent with.
     public enum Version: String, Sendable {
         /// HTTP/1.0.
-        case http1_0 = "HTTP/1.0"
+        case http10 = "HTTP/1.0"
         /// HTTP/1.1.
-        case http1_1 = "HTTP/1.1"
+        case http11 = "HTTP/1.1"
         /// HTTP/2.
         case http2 = "HTTP/2"
         /// HTTP/3.
@@ -35,7 +35,7 @@ extension HTTPResponse {
     /// Collects the lines of response heads. Pure: knows nothing of connections.
     struct HeadParser {
         private(set) var status = 0
-        private(set) var version = HTTPResponse.Version.http1_1
+        private(set) var version = HTTPResponse.Version.http11
         private(set) var fields = HTTPFields()
         private var isInHead = false
 
@@ -63,10 +63,10 @@ extension HTTPResponse {
             status = words.count > 1 ? Int(words[1]) ?? 0 : 0
             version =
                 switch words.first {
-                case "HTTP/1.0": .http1_0
+                case "HTTP/1.0": .http10
                 case "HTTP/2", "HTTP/2.0": .http2
                 case "HTTP/3", "HTTP/3.0": .http3
-                default: .http1_1
+                default: .http11
                 }
         }
 

@@ -10,7 +10,7 @@ public import ReactorHTTP
 /// ```
 ///
 /// The transfer begins when the queue starts the operation, so dependencies, priorities and `maxConcurrentOperationCount`
-/// hold for transfers. Cancelling the operation cancels the transfer, and its `result` is then an ``HTTPError`` of the kind
+/// hold for transfers. Cancelling the operation cancels the transfer, and its `result` is then an `HTTPError` of the kind
 /// `cancelled`; an operation that is cancelled before it starts sends nothing, and fails with a `CancellationError`.
 ///
 /// Its `progress` counts the bytes of the response's body, once their number is known.
@@ -47,8 +47,7 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
 
     /// Starts the transfer.
     public override func operationDidStart() {
-        let transfer = session.start(request, to: destination, progress: { [self] in note($0) }) {
-            [self] result in
+        let transfer = session.start(request, to: destination, progress: note) { [self] result in
             state.withLock { $0.response = try? result.get() }
             finish(with: result.map { _ in }.mapError { $0 })
         }
@@ -58,7 +57,7 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
     /// Cancels the transfer, whose end finishes the operation.
     public override func operationDidCancel() { state.withLock { $0.transfer }?.cancel() }
 
-    private func note(_ bytes: HTTPTransfer.Progress) {
+    @Sendable private func note(_ bytes: HTTPTransfer.Progress) {
         guard let expected = bytes.bytesExpected else { return }
         progress.totalUnitCount = Int64(expected)
         progress.completedUnitCount = Int64(bytes.bytesReceived)

@@ -78,7 +78,7 @@ struct NginxTests {
             $0.versions = versions
         }.get()
         #expect(response.body == Nginx.bytes)
-        #expect(response.version == (versions == .http1 ? .http1_1 : .http2))
+        #expect(response.version == (versions == .http1 ? .http11 : .http2))
     }
 
     @Test func `an unknown certificate is refused`() async throws {

@@ -15,7 +15,7 @@ import Testing
         #expect(answer.body == Array("hello".utf8))
         #expect(answer.fields.values(for: "X-KIND") == ["a", "b"])
         #expect(answer.url == server.url + "/file")
-        #expect(answer.version == .http1_1)
+        #expect(answer.version == .http11)
     }
 
     @Test func `a handler receives the head, then the body, then the completion`() async throws {
