@@ -43,6 +43,8 @@ extension HTTPSession {
 
         /// The default settings.
         public init() {}
+
+        var hasTimeouts: Bool { connectTimeout != nil || idleTimeout != nil || totalTimeout != nil }
     }
 
     /// Versions of HTTP to offer.

@@ -89,6 +89,10 @@ final class RunningTransfer {
         reportProgress()
         if let refusal { return HTTPError(refusal, transfer.request) }
         guard code != CURLE_OK else { return nil }
+        // An answer that is not HTTP's, or a redirect to another protocol.
+        if code == CURLE_UNSUPPORTED_PROTOCOL, case .connected = phase {
+            return HTTPError(.invalidResponse, transfer.request, reason: easy?.reason(code))
+        }
         let number = easy?.number(CURLINFO_OS_ERRNO) ?? 0
         return HTTPError(
             HTTPError.Kind(code), transfer.request, reason: easy?.reason(code),

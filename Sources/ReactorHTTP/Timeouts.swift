@@ -49,12 +49,13 @@ final class TimeoutWatch {
     /// Has time-outs checked after `duration`, which is at the earliest when they can have passed.
     func expect(_ duration: Duration?) {
         guard let duration else { return }
-        if observer == nil { start() }
         let date = Deadline.now + duration
         if let timer, date < timer.fireDate { timer.fireDate = date }
     }
 
-    private func start() {
+    /// Begins to measure, unless it does.
+    func start() {
+        guard observer == nil else { return }
         let observer = RunLoop.Observer(for: [.entry, .beforeTimers, .beforeWaiting, .afterWaiting]) {
             [weak self] _, activity in
             self?.served.note(activity, at: Deadline.now.uptimeNanoseconds)

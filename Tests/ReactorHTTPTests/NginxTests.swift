@@ -1,3 +1,4 @@
+import Dispatch
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
@@ -127,6 +128,32 @@ struct NginxTests {
             loop.run { outcomes.value.count < 6 }
         }
         #expect(try outcomes.value.allSatisfy { try $0.get().body == Nginx.bytes })
+    }
+
+    @Test func `a slow consumer does not stop the other transfers of its connection`() async throws {
+        let (url, certificate) = (server.secure + "/bytes.bin", server.certificate)
+        let (slow, fast, gate, count) = (Answer<Outcome>(), Answer<Outcome>(), Answer<Bool>(), Shared(0))
+        let thread = try RunLoopThread(name: "network")
+        var configuration = HTTPSession.Configuration()
+        configuration.trustRoots = certificate
+        configuration.maxConnectionsPerHost = 1
+        configuration.bytesInFlight = 65_536
+        let session = HTTPSession(configuration, on: thread.runLoop)
+        let handler = HTTPDestination.handler { event in
+            guard case .bytes(let bytes) = event else { return }
+            _ = gate.wait()
+            count.update { $0 += bytes.count }
+        }
+        let queue = DispatchQueue(label: "slow")
+        session.start(HTTPRequest(url), to: handler, delivery: .queue(queue)) { slow.give($0) }
+        for _ in 0..<3 { session.start(HTTPRequest(url)) { fast.give($0) } }
+        try await onItsOwnThread {
+            #expect(try fast.wait().get().body == Nginx.bytes)
+            gate.give(true)
+            #expect(try slow.wait().get().version == .http2)
+            thread.stop()
+        }
+        #expect(count.value == Nginx.bytes.count)
     }
 
     // MARK: Uploads

@@ -143,6 +143,7 @@ final class MultiHandle {
     private func carryOut(_ command: SessionCore.Command) {
         switch command {
         case .start(let transfer, let destination):
+            if configuration.hasTimeouts { timeouts.start() }
             let transfer = RunningTransfer(transfer, destination, self)
             running[transfer.number] = transfer
             begin(transfer)
