@@ -6,6 +6,10 @@ import Reactor
 /// The partial file is kept if it can be resumed: if it is wanted, and the server has named the version that it is a part
 /// of.
 final class FileSink: BodySink {
+    /// As much as one callback of the loop receives, so that the disk's thread is not woken more often. Measured: a tenth
+    /// less CPU than with 256 KiB.
+    private static let writeBehindLimit = 1 << 20
+
     var owner: RunningTransfer?
     private let path: FilePath
     private let part: String
@@ -50,7 +54,8 @@ final class FileSink: BodySink {
         guard response.isSuccess else { return .refuses(.status(response.status)) }
         if !isPartial { offset = 0 }
         let stream = StreamSink(
-            OutputStream(path: FilePath(part), append: isPartial), on: runLoop, modes, path: part)
+            OutputStream(path: FilePath(part), append: isPartial, writeBehindLimit: Self.writeBehindLimit),
+            on: runLoop, modes, path: part)
         stream.owner = owner
         stream.ended = { [weak self] in self?.streamHasEnded($0) }
         self.stream = stream
