@@ -106,7 +106,7 @@ private final class MemorySink: BodySink {
 }
 
 /// Passes a body on to the callbacks, or to a task: collects what libcurl delivers in pieces of 16 KiB, and locks the
-/// outbox once in each callout.
+/// outbox once for each call of libcurl.
 private final class EventSink: BodySink {
     /// The size of the client's pieces: large enough that what a piece costs does not show.
     private static let pieceSize = 131_072

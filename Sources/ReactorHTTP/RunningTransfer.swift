@@ -139,7 +139,7 @@ final class RunningTransfer {
     }
 
     /// Called by the sink, outside libcurl, when it can write nothing more.
-    func sinkHasFailed(_ kind: HTTPError.Kind) { multi.callout { multi.fail(self, kind) } }
+    func sinkHasFailed(_ kind: HTTPError.Kind) { multi.callLibcurl { multi.fail(self, kind) } }
 
     // MARK: Pausing
 
@@ -160,7 +160,7 @@ final class RunningTransfer {
     func streamIsReady() { if isReceivingPaused || isSendingPaused { multi.resumeLater(self) } }
 
     /// Does what may call the client's streams, after libcurl has returned.
-    func calloutHasEnded() {
+    func libcurlHasReturned() {
         isTouched = false
         reportProgress()
         upload?.fill()
@@ -176,7 +176,7 @@ final class RunningTransfer {
         unreportedCount = 0
     }
 
-    /// Has ``calloutHasEnded()`` called.
+    /// Has ``libcurlHasReturned()`` called.
     func touch() {
         lastActivity = multi.timeouts.now
         guard !isTouched else { return }
@@ -305,16 +305,7 @@ extension RunningTransfer {
                 unsafe runningTransfer(context).takeBody(
                     UnsafeRawBufferPointer(start: bytes, count: count).bytes)
             },
-            upload: { buffer, size, count, context in
-                var span = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: size * count)
-                    .mutableBytes
-                return unsafe runningTransfer(context).fillUpload(&span)
-            },
-            seek: { context, offset, origin in
-                let isStart = offset == 0 && origin == SEEK_SET
-                return unsafe isStart && runningTransfer(context).rewindUpload()
-                    ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
-            },
+            upload: uploadCallback, seek: seekCallback,
             resolve: { _, _, context in
                 unsafe runningTransfer(context).beginConnecting()
                 return 0
@@ -337,4 +328,14 @@ extension RunningTransfer {
 
 private func runningTransfer(_ context: UnsafeMutableRawPointer?) -> RunningTransfer {
     unsafe Unmanaged<RunningTransfer>.fromOpaque(context!).takeUnretainedValue()
+}
+
+private let uploadCallback: curl_read_callback = { buffer, size, count, context in
+    var span = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: size * count).mutableBytes
+    return unsafe runningTransfer(context).fillUpload(&span)
+}
+
+private let seekCallback: curl_seek_callback = { context, offset, origin in
+    let isStart = offset == 0 && origin == SEEK_SET
+    return unsafe isStart && runningTransfer(context).rewindUpload() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
 }

@@ -52,7 +52,7 @@ struct MultiPointer: ~Copyable {
 
 /// The running transfers of a session, and libcurl's multi handle that drives them. Confined to the session's loop.
 ///
-/// Every call of libcurl is made in ``callout(_:)``, and callouts do not nest: libcurl's callbacks only record, and so do
+/// Every call of libcurl is made in ``callLibcurl(_:)``, and those do not nest: libcurl's callbacks only record, and so do
 /// the delegates of streams. The client's code is called later, in blocks of their own.
 final class MultiHandle {
     /// How many bytes all transfers may receive in one callback of the loop: about a millisecond's work, so that timers
@@ -72,7 +72,7 @@ final class MultiHandle {
     private var stopped: [UInt64] = []
     /// Those that a callback of libcurl has changed.
     private var touched: [RunningTransfer] = []
-    private var isInCallout = false
+    private var isCallingLibcurl = false
     /// How many bytes this callback may still receive.
     var receiveBudget = 0
     let timeouts: TimeoutWatch
@@ -104,18 +104,18 @@ final class MultiHandle {
         running = [:]
     }
 
-    // MARK: Callouts
+    // MARK: Calling libcurl
 
     /// Calls `body`, which may call libcurl, then does what its callbacks have asked for.
-    func callout(_ body: () -> Void) {
-        require(!isInCallout, "A callback of libcurl has called libcurl.")
-        isInCallout = true
+    func callLibcurl(_ body: () -> Void) {
+        require(!isCallingLibcurl, "A callback of libcurl has called libcurl.")
+        isCallingLibcurl = true
         receiveBudget = Self.receiveLimit
         timeouts.noteTime()
         Libcurl.call(body)
         endFinishedTransfers()
-        isInCallout = false
-        for transfer in touched.take() { transfer.calloutHasEnded() }
+        isCallingLibcurl = false
+        for transfer in touched.take() { transfer.libcurlHasReturned() }
         if !stopped.isEmpty { core?.wake() }
         if running.isEmpty { rest() }
     }
@@ -128,12 +128,12 @@ final class MultiHandle {
 
     private func act(_ socket: CInt, _ bits: CInt) {
         withExtendedLifetime(self) {
-            callout { _ = multi?.act(socket, bits) }
+            callLibcurl { _ = multi?.act(socket, bits) }
         }
     }
 
     func carryOut(_ commands: [SessionCore.Command]) {
-        callout {
+        callLibcurl {
             sockets.startTimer()
             for command in commands { carryOut(command) }
             for number in stopped.take() { running[number].map(resume) }
@@ -179,8 +179,8 @@ final class MultiHandle {
 
     /// For streams, which have room or bytes again.
     func resumeLater(_ transfer: RunningTransfer) {
-        guard !isInCallout else { return }
-        callout { resume(transfer) }
+        guard !isCallingLibcurl else { return }
+        callLibcurl { resume(transfer) }
     }
 
     /// Records that a callback of libcurl has changed a transfer.
@@ -213,7 +213,8 @@ final class MultiHandle {
     private func retry(_ transfer: RunningTransfer, _ error: HTTPError) {
         if transfer.restartsAtOnce { return begin(transfer) }
         guard let delay = transfer.delayOfRetry(error) else { return fail(transfer, error) }
-        let timer = Timer.scheduled(after: delay, forMode: modes[0]) { [self] _ in callout { begin(transfer) }
+        let timer = Timer.scheduled(after: delay, forMode: modes[0]) { [self] _ in
+            callLibcurl { begin(transfer) }
         }
         for mode in modes.dropFirst() { runLoop.add(timer, forMode: mode) }
         transfer.retryTimer = timer
@@ -246,7 +247,7 @@ final class MultiHandle {
     /// Called by a sink that had bytes left to write when the transfer ended.
     func sinkHasFinished(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
         withExtendedLifetime(self) {
-            callout {
+            callLibcurl {
                 switch result {
                 case .success: finish(transfer, result)
                 case .failure(let error): fail(transfer, error)
@@ -259,7 +260,7 @@ final class MultiHandle {
 
     private func endTransfersInTime() {
         withExtendedLifetime(self) {
-            callout {
+            callLibcurl {
                 for transfer in running.values {
                     switch transfer.nextTimeout(at: timeouts.now) {
                     case .expired(let timeout): expire(transfer, timeout)
