@@ -180,6 +180,8 @@ final class StreamSink: BodySink, StreamDelegate {
     private let buffer: BoundBuffer?
     private let isOfLibrary: Bool
     private let path: String
+    /// How many bytes to collect before they are written; 0 to write each piece at once.
+    private let batchSize: Int
     private var rest: [UInt8] = []
     private var written = 0
     private var isWriting = false
@@ -188,9 +190,9 @@ final class StreamSink: BodySink, StreamDelegate {
 
     init(
         _ stream: OutputStream, on runLoop: RunLoop, _ modes: [RunLoop.Mode], buffer: BoundBuffer? = nil,
-        path: String = "the stream"
+        path: String = "the stream", batchSize: Int = 0
     ) {
-        (self.stream, self.buffer, self.path) = (stream, buffer, path)
+        (self.stream, self.buffer, self.path, self.batchSize) = (stream, buffer, path, batchSize)
         isOfLibrary = type(of: stream) == OutputStream.self
         stream.delegate = self
         for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
@@ -198,7 +200,7 @@ final class StreamSink: BodySink, StreamDelegate {
         noteFailure()
     }
 
-    var hasRoom: Bool { written == rest.count }
+    var hasRoom: Bool { written == rest.count || rest.count - written < batchSize }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
         if let failure { return .refuses(failure) }
@@ -211,25 +213,30 @@ final class StreamSink: BodySink, StreamDelegate {
     // MARK: Writing
 
     func receive(_ bytes: RawSpan) {
-        let count = isOfLibrary ? write(bytes) : 0
+        let count = isOfLibrary && batchSize == 0 ? write(bytes) : 0
         guard count < bytes.byteCount, failure == nil else { return }
-        rest.removeAll(keepingCapacity: true)
+        if written == rest.count {
+            rest.removeAll(keepingCapacity: true)
+            written = 0
+        }
         rest.append(bytes.extracting(droppingFirst: count))
-        written = 0
+        if batchSize > 0, !hasRoom { writeRest() }
     }
 
     func writeOut() {
-        if written < rest.count, failure == nil {
-            // The stream may run the loop, which delivers its events.
-            guard !isWriting else { return }
-            isWriting = true
-            written += rest.withBytes { write($0.extracting(droppingFirst: written)) }
-            isWriting = false
-        }
-        guard isFinishing, hasRoom || failure != nil else { return }
+        if isFinishing || batchSize == 0 || !hasRoom { writeRest() }
+        guard isFinishing, written == rest.count || failure != nil else { return }
         isFinishing = false
         close()
         ended?(failure)
+    }
+
+    private func writeRest() {
+        // The stream may run the loop, which delivers its events.
+        guard written < rest.count, failure == nil, !isWriting else { return }
+        isWriting = true
+        written += rest.withBytes { write($0.extracting(droppingFirst: written)) }
+        isWriting = false
     }
 
     private func write(_ bytes: RawSpan) -> Int {
@@ -281,6 +288,8 @@ final class StreamSink: BodySink, StreamDelegate {
 
     func abandon() {
         isFinishing = false
+        // What a file has is kept for the next attempt.
+        if batchSize > 0 { writeRest() }
         close()
     }
 
