@@ -126,8 +126,8 @@ import Testing
         try await onItsOwnThread {
             let session = HTTPSession {
                 $0.maxConnections = 1
-                $0.connectTimeout = .milliseconds(150)
-                $0.idleTimeout = .milliseconds(150)
+                $0.connectTimeout = .seconds(1)
+                $0.idleTimeout = .seconds(1)
             }
             let loop = RunLoop.current
             let first = session.start(HTTPRequest(server.url)) { trace("\($0.kind!)") }
@@ -136,7 +136,7 @@ import Testing
                 trace(outcome.body ?? "\(outcome.kind!)")
                 loop.stop()
             }
-            Timer.scheduled(after: .milliseconds(400)) { _ in first.cancel() }
+            Timer.scheduled(after: .milliseconds(1500)) { _ in first.cancel() }
             loop.run { trace.all.count < 2 }
         }
         #expect(trace.all.first == "cancelled")
