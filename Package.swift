@@ -17,6 +17,8 @@ let package = Package(
         .library(name: "Reactor", targets: ["Reactor"]),
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
         .library(name: "ReactorCoreFoundation", targets: ["ReactorCoreFoundation"]),
+        .library(name: "ReactorHTTP", targets: ["ReactorHTTP"]),
+        .library(name: "ReactorHTTPFoundation", targets: ["ReactorHTTPFoundation"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0")
@@ -51,6 +53,23 @@ let package = Package(
                 "ReactorCoreFoundation",
                 system,
             ],
+            swiftSettings: settings
+        ),
+        .systemLibrary(
+            name: "CReactorLibcurl",
+            pkgConfig: "libcurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]
+        ),
+        // HTTP through libcurl.
+        .target(
+            name: "ReactorHTTP",
+            dependencies: ["CReactorLibcurl", "Reactor", system],
+            swiftSettings: settings
+        ),
+        // Transfers as operations.
+        .target(
+            name: "ReactorHTTPFoundation",
+            dependencies: ["Reactor", "ReactorFoundation", "ReactorHTTP"],
             swiftSettings: settings
         ),
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
@@ -109,6 +128,15 @@ let package = Package(
             dependencies: ["Reactor", "ReactorFoundation"],
             path: "Tests/FoundationProbe",
             packageAccess: false,
+            swiftSettings: testSettings
+        ),
+        // Runs nginx if it is available.
+        .testTarget(
+            name: "ReactorHTTPTests",
+            dependencies: [
+                "Reactor", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation", "ReactorTestSupport",
+                system,
+            ],
             swiftSettings: testSettings
         ),
         // Runs Redis and Mosquitto if they are available.

@@ -22,9 +22,10 @@ need_swift() {
         fail "Swift $found is too old. Install Swift $wanted or newer: $install"
 }
 
-# Installs libevent with apt unless pkg-config finds it.
-need_libevent() {
-    pkg-config --exists libevent_core 2>/dev/null || need_packages libevent-dev pkg-config
+# Installs libevent and libcurl with apt unless pkg-config finds them.
+need_libraries() {
+    pkg-config --exists libevent_core libcurl 2>/dev/null ||
+        need_packages libevent-dev libcurl4-openssl-dev pkg-config
 }
 
 # Installs the missing ones of the given Debian packages. Asks only for sudo's password, and only on a terminal.
@@ -80,13 +81,13 @@ unpack_packages() {
 # unpacked in .build/servers, where the tests look for it too.
 want_servers() {
     local folder=$package/.build/servers name missing=()
-    for name in redis-server mosquitto; do
+    for name in redis-server mosquitto nginx; do
         PATH=$PATH:/usr/sbin:/usr/local/sbin:$folder/bin type -P "$name" >/dev/null || missing+=("$name")
     done
     ((${#missing[@]})) || return 0
 
     say "Downloading servers for the tests to $folder: ${missing[*]}"
-    rm -rf "$folder"
+    rm -rf "$folder/archives"
     if ! unpack_packages "$folder" "${missing[@]}"; then
         say "The download failed. The tests that need these servers are skipped: ${missing[*]}"
         return 0

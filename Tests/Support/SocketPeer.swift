@@ -53,7 +53,10 @@ package final class SocketPeer: Sendable {
 
     /// Waits for the next connection.
     package func accept() throws(Errno) -> SocketPeer {
-        SocketPeer(try SystemCall.make { Glibc.accept(number, nil, nil) })
+        let connection = try SystemCall.make { Glibc.accept(number, nil, nil) }
+        // A child process that inherited it would keep the connection open.
+        _ = fcntl(connection, F_SETFD, FD_CLOEXEC)
+        return SocketPeer(connection)
     }
 
     package var localAddress: SocketAddress {

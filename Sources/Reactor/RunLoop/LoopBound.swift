@@ -75,13 +75,13 @@ struct LoopBound<Value>: @unchecked Sendable {
 ///
 /// Once the loop's thread has released everything else that belongs to it, the thread that releases the last reference
 /// destroys the value.
-final class LoopOwned<Value>: Sendable {
+package final class LoopOwned<Value>: Sendable {
     private let content: DeferredRelease<LoopBound<Value>>
     private let owner: LoopIdentity
     private let inbox: Inbox
 
     /// - Parameter loop: The calling thread's loop.
-    init(_ value: Value, on loop: RunLoop) {
+    package init(_ value: Value, on loop: RunLoop) {
         content = DeferredRelease(LoopBound(value, owner: loop.identity))
         owner = loop.identity
         inbox = loop.inbox
@@ -89,7 +89,7 @@ final class LoopOwned<Value>: Sendable {
 
     deinit { if !owner.isCurrent { content.post(to: inbox) } }
 
-    var value: Value { content.value.withLock { $0 }!.value }
+    package var value: Value { content.value.withLock { $0 }!.value }
 
     /// Calls `body` with the value on the loop's thread, in a pass in the default mode. Does nothing once that thread has
     /// ended, nor in a child of fork(2).

@@ -3,25 +3,31 @@ import Synchronization
 import SystemPackage
 
 /// The bytes between the two halves of a bound pair.
-final class BoundBuffer: Sendable {
+package final class BoundBuffer: Sendable {
     struct State {
         let capacity: Int
         var bytes = ByteQueue()
         var isInputClosed = false
         var isOutputClosed = false
+        /// Why the input fails once its bytes have been read.
+        var fault: (any Error)?
         /// The engines of the open halves, which are refreshed when the other half changes something.
         var input: StreamEngine?
         var output: StreamEngine?
 
         var hasRoom: Bool { bytes.count < capacity }
+        var inputFault: (any Error)? { bytes.count == 0 ? fault : nil }
     }
 
     private let state: Mutex<State>
     private let changed = Condition()
 
-    init(capacity: Int) { state = Mutex(State(capacity: capacity)) }
+    package init(capacity: Int) { state = Mutex(State(capacity: capacity)) }
 
     func look<Answer>(_ question: (inout State) -> Answer) -> Answer { state.withLock { question(&$0) } }
+
+    /// Makes the input fail with `error` when its bytes have been read. To be called before the output is closed.
+    package func fail(_ error: any Error) { change(\.input) { $0.fault = error } }
 
     /// Makes a change, and wakes the threads that wait for one. Refreshes the engine that `half` returns.
     func change(_ half: (State) -> StreamEngine?, _ change: (inout State) -> Void) {
@@ -75,7 +81,16 @@ final class BoundInput: InputBackend {
         }
     }
 
-    func isReady() -> Bool { buffer.look { $0.bytes.count > 0 || $0.isOutputClosed } }
+    func isReady() -> Bool {
+        buffer.look { $0.bytes.count > 0 || $0.isOutputClosed || $0.fault != nil }
+    }
+
+    var refusal: (any Error)? { buffer.look { $0.inputFault } }
+
+    func prepare() -> Availability {
+        if let refusal { return .failed(refusal) }
+        return isReady() ? .ready : .waiting
+    }
 
     /// Reads the bytes that are there, or the end once the other half is closed and all bytes have been read.
     func read(into destination: inout MutableRawSpan) throws(Errno) -> Transfer {
@@ -84,6 +99,7 @@ final class BoundInput: InputBackend {
             if state.bytes.count > 0 {
                 return .success(Transfer(count: state.bytes.take(into: &destination)))
             }
+            if state.fault != nil { return .failure(.canceled) }
             return state.isOutputClosed ? .success(Transfer(count: 0, isAtEnd: true)) : nil
         }
     }
@@ -126,6 +142,16 @@ final class BoundOutput: OutputBackend {
             return .success(Transfer(count: state.bytes.append(bytes, limit: state.capacity)))
         }
     }
+}
+
+extension InputStream {
+    /// The input half of a pair whose buffer the caller has.
+    package convenience init(reading buffer: BoundBuffer) { self.init(backend: BoundInput(buffer)) }
+}
+
+extension OutputStream {
+    /// The output half.
+    package convenience init(writing buffer: BoundBuffer) { self.init(backend: BoundOutput(buffer)) }
 }
 
 extension Stream {

@@ -11,6 +11,8 @@ public import SystemPackage
 open class OutputStream: Stream {
     // No initializer is a convenience initializer, so that a subclass without its own inherits them all.
 
+    override init(_ engine: StreamEngine) { super.init(engine) }
+
     init(backend: any OutputBackend) { super.init(StreamEngine(backend)) }
 
     /// A stream in memory, for a subclass that overrides what it needs.
@@ -132,6 +134,12 @@ open class OutputStream: Stream {
 }
 
 extension OutputStream {
+    /// As ``init(path:append:)``, with more bytes than 256 KiB that may wait to be written to a regular file.
+    package convenience init(path: FilePath, append: Bool, writeBehindLimit: Int) {
+        let file = UnopenedFile(writing: path, append: append, writeBehindLimit: writeBehindLimit)
+        self.init(StreamEngine(file, subject: "\(path)"))
+    }
+
     /// Writes all of `text` as UTF-8, like ``write(_:)-([UInt8])``.
     ///
     /// - Returns: The number of accepted bytes, not of characters: a stream that accepts fewer than

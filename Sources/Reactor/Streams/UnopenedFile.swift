@@ -9,6 +9,8 @@ final class UnopenedFile: StreamBackend {
         /// The offset to start at, if it was set.
         var offset: Int?
         var writeBufferSize = 0
+        /// How many bytes of a regular file may wait to be written.
+        var writeBehindLimit = WriteBehindOutput.byteLimit
     }
 
     let event: Stream.Event
@@ -23,8 +25,9 @@ final class UnopenedFile: StreamBackend {
         shared = SharedDescriptor()
     }
 
-    init(writing path: FilePath, append: Bool) {
+    init(writing path: FilePath, append: Bool, writeBehindLimit: Int = WriteBehindOutput.byteLimit) {
         event = .hasSpaceAvailable
+        state.withLock { $0.writeBehindLimit = writeBehindLimit }
         self.path = (path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC))
         shared = SharedDescriptor()
     }
@@ -78,7 +81,9 @@ final class UnopenedFile: StreamBackend {
         case .socket where isWritten: SocketOutput(SocketConnection(shared, only: .output))
         case .socket: SocketInput(SocketConnection(shared, only: .input))
         case .regular, .unwatchable:
-            isWritten ? WriteBehindOutput(shared) : try ReadAheadInput(shared, isSeekable: kind == .regular)
+            isWritten
+                ? WriteBehindOutput(shared, limit: state.withLock { $0.writeBehindLimit })
+                : try ReadAheadInput(shared, isSeekable: kind == .regular)
         }
     }
 

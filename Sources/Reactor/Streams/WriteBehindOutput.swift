@@ -16,6 +16,8 @@ final class WriteBehindOutput: OutputBackend {
     private struct State {
         /// Refreshed when there is room, and after faults; nil unless open.
         var engine: StreamEngine?
+        /// How many bytes may wait.
+        let limit: Int
         var waiting: [UInt8] = []
         var spare: [UInt8] = []
         /// The number of bytes that the writer is writing.
@@ -28,11 +30,13 @@ final class WriteBehindOutput: OutputBackend {
         /// The final offset, once closed.
         var lastOffset: Int?
 
-        var room: Int { WriteBehindOutput.byteLimit - waiting.count - writingCount }
+        var room: Int { limit - waiting.count - writingCount }
+
+        init(limit: Int) { self.limit = limit }
     }
 
     private let shared: SharedDescriptor
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let writer = DispatchGroup()
     private let process = ProcessIdentity.current
 
@@ -40,7 +44,10 @@ final class WriteBehindOutput: OutputBackend {
     /// child's: it does not wait for them, nor takes the lock, which the writer may have held at fork(2).
     private var isInherited: Bool { !process.isCurrent }
 
-    init(_ shared: SharedDescriptor) { self.shared = shared }
+    init(_ shared: SharedDescriptor, limit: Int = byteLimit) {
+        self.shared = shared
+        state = Mutex(State(limit: limit))
+    }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         state.withLock { $0.engine = engine }

@@ -6,7 +6,7 @@ extension RawSpan {
     /// `@safe`: `body` marks what it does with the address.
     @safe
     @inline(__always)
-    func withAddress<Result>(_ body: (UnsafeRawPointer?, Int) -> Result) -> Result {
+    package func withAddress<Result>(_ body: (UnsafeRawPointer?, Int) -> Result) -> Result {
         unsafe withUnsafeBytes { unsafe body($0.baseAddress, $0.count) }
     }
 }
@@ -17,12 +17,12 @@ extension MutableRawSpan {
     /// `@safe`: `body` marks what it does with the address.
     @safe
     @inline(__always)
-    mutating func withAddress<Result>(_ body: (UnsafeMutableRawPointer?, Int) -> Result) -> Result {
+    package mutating func withAddress<Result>(_ body: (UnsafeMutableRawPointer?, Int) -> Result) -> Result {
         unsafe withUnsafeMutableBytes { unsafe body($0.baseAddress, $0.count) }
     }
 
     /// Copies the first bytes of `source`, as many as fit, to the beginning, and returns how many.
-    mutating func copy(_ source: RawSpan) -> Int {
+    package mutating func copy(_ source: RawSpan) -> Int {
         source.extracting(first: byteCount).withAddress { start, count in
             guard count > 0 else { return 0 }
             withAddress { target, _ in _ = unsafe memcpy(target!, start!, count) }
@@ -34,7 +34,7 @@ extension MutableRawSpan {
 extension [UInt8] {
     /// Calls `body` with the bytes, borrowed until it returns.
     @inline(__always)
-    func withBytes<Result, Failure: Error>(
+    package func withBytes<Result, Failure: Error>(
         _ body: (RawSpan) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         try body(unsafe span.bytes)
@@ -49,7 +49,7 @@ extension [UInt8] {
         return try body(&bytes)
     }
 
-    mutating func append(_ bytes: RawSpan) {
+    package mutating func append(_ bytes: RawSpan) {
         bytes.withAddress { unsafe append(contentsOf: UnsafeRawBufferPointer(start: $0, count: $1)) }
     }
 

@@ -67,7 +67,7 @@ public struct Deadline: InstantProtocol, Sendable {
 
 extension Duration {
     /// This duration in nanoseconds, rounded up and clamped to 64 bits.
-    var wholeNanoseconds: Int64 {
+    package var wholeNanoseconds: Int64 {
         let attoseconds = self.attoseconds
         // A nanosecond has 2⁹·5⁹ attoseconds. Durations of less than 78 minutes need no 128-bit division.
         if let part = Int64(exactly: (attoseconds &+ 511) >> 9) {

@@ -1,0 +1,141 @@
+#pragma once
+
+// Before any system header that libcurl includes, so that `fd_set` has the layout of Swift's Glibc module.
+#include <sys/select.h>
+
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+// Swift cannot call variadic functions: one function for each type of argument.
+
+static inline CURLcode reactor_curl_set_long(CURL *easy, CURLoption option, long value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+static inline CURLcode reactor_curl_set_offset(CURL *easy, CURLoption option, curl_off_t value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+static inline CURLcode reactor_curl_set_string(CURL *easy, CURLoption option, const char *value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+static inline CURLcode reactor_curl_set_buffer(CURL *easy, CURLoption option, char *value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+static inline CURLcode reactor_curl_set_list(CURL *easy, CURLoption option, struct curl_slist *value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+static inline CURLcode reactor_curl_get_long(CURL *easy, CURLINFO information, long *value) {
+    return curl_easy_getinfo(easy, information, value);
+}
+
+static inline CURLcode reactor_curl_get_string(CURL *easy, CURLINFO information, const char **value) {
+    return curl_easy_getinfo(easy, information, value);
+}
+
+static inline const curl_version_info_data *reactor_curl_version(void) { return curl_version_info(CURLVERSION_NOW); }
+
+/// Limits a transfer and its redirects to HTTP and HTTPS.
+static inline CURLcode reactor_curl_set_protocols(CURL *easy) {
+#if LIBCURL_VERSION_NUM >= 0x075500
+    CURLcode code = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+#else
+    CURLcode code = curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
+/// What libcurl calls for one transfer.
+struct reactor_curl_callbacks {
+    curl_write_callback header;
+    curl_write_callback body;
+    curl_read_callback upload;
+    curl_seek_callback seek;
+    curl_resolver_start_callback resolve;
+    curl_opensocket_callback open;
+    curl_prereq_callback connected;
+};
+
+/// Sets the callbacks of a transfer. `context` must stay valid until the handle is cleaned up.
+static inline void reactor_curl_set_callbacks(CURL *easy, void *context, struct reactor_curl_callbacks callbacks) {
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, callbacks.header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, context);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, callbacks.body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, context);
+    curl_easy_setopt(easy, CURLOPT_READFUNCTION, callbacks.upload);
+    curl_easy_setopt(easy, CURLOPT_READDATA, context);
+    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, callbacks.seek);
+    curl_easy_setopt(easy, CURLOPT_SEEKDATA, context);
+    curl_easy_setopt(easy, CURLOPT_RESOLVER_START_FUNCTION, callbacks.resolve);
+    curl_easy_setopt(easy, CURLOPT_RESOLVER_START_DATA, context);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, callbacks.open);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, context);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, callbacks.connected);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, context);
+}
+
+/// Sets what closes the connections that a transfer makes. `context` must stay valid until the multi handle is cleaned
+/// up, because connections outlive their transfers.
+static inline void reactor_curl_set_close(CURL *easy, curl_closesocket_callback callback, void *context) {
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, callback);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, context);
+}
+
+/// Makes a socket that programs started meanwhile do not inherit.
+static inline curl_socket_t reactor_curl_open(const struct curl_sockaddr *address) {
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+static inline CURLMcode reactor_curl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
+    return curl_multi_setopt(multi, option, value);
+}
+
+/// Sets what a multi handle calls. `context` must stay valid until it is cleaned up.
+static inline void reactor_curl_multi_set_callbacks(CURLM *multi, curl_socket_callback socket,
+                                                    curl_multi_timer_callback timer, void *context) {
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, socket);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, context);
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, timer);
+    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, context);
+}
+
+/// Takes the next transfer that has ended; NULL if there is none.
+static inline CURL *reactor_curl_multi_next_ended(CURLM *multi, CURLcode *result) {
+    CURLMsg *message;
+    int left;
+    while ((message = curl_multi_info_read(multi, &left))) {
+        if (message->msg != CURLMSG_DONE) continue;
+        *result = message->data.result;
+        return message->easy_handle;
+    }
+    return NULL;
+}
+
+/// Blocks SIGPIPE for the calling thread: OpenSSL writes without MSG_NOSIGNAL. Returns whether it was not blocked before.
+static inline bool reactor_curl_block_sigpipe(void) {
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);
+    return pthread_sigmask(SIG_BLOCK, &signals, &before) == 0 && !sigismember(&before, SIGPIPE);
+}
+
+/// Discards a SIGPIPE that was raised meanwhile, and unblocks it.
+static inline void reactor_curl_unblock_sigpipe(void) {
+    sigset_t signals;
+    struct timespec none = {0, 0};
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);
+    while (sigtimedwait(&signals, NULL, &none) < 0 && errno == EINTR) continue;
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}

@@ -1,0 +1,301 @@
+import Glibc
+import Reactor
+
+/// Where a transfer puts the body of its response. Confined to the session's loop.
+protocol BodySink: AnyObject {
+    /// Nil once the transfer has ended.
+    var owner: RunningTransfer? { get set }
+    /// Whether the body is decoded if the server compresses it.
+    var decodes: Bool { get }
+    /// Whether ``receive(_:)`` may be called.
+    var hasRoom: Bool { get }
+    /// Why nothing more can be taken.
+    var failure: HTTPError.Kind? { get }
+    /// Changes the request of an attempt.
+    func prepare(_ request: inout HTTPRequest)
+
+    // Called inside libcurl: they call none of the client's code.
+
+    func begin(_ response: HTTPResponse) -> SinkAnswer
+    func receive(_ bytes: RawSpan)
+
+    // Called outside libcurl.
+
+    /// Passes on what has been received.
+    func writeOut()
+    /// Forgets what an attempt has received; false if that is impossible.
+    func restart() -> Bool
+    /// Called when the body is complete.
+    func finish() -> SinkEnd
+    /// Called instead of `finish()` when the transfer fails, or when the sink itself does.
+    func abandon(_ error: HTTPError)
+}
+
+enum SinkAnswer {
+    /// The body is taken. Its length, if it is known, and how much of it is there already.
+    case accepts(expected: Int?, offset: Int)
+    case refuses(HTTPError.Kind)
+    /// The request is sent again, as the sink prepares it now.
+    case restarts
+}
+
+enum SinkEnd {
+    /// With the body in memory.
+    case finished([UInt8])
+    /// The sink calls its owner.
+    case later
+    case failed(HTTPError.Kind)
+}
+
+extension BodySink {
+    var decodes: Bool { true }
+    var hasRoom: Bool { true }
+    var failure: HTTPError.Kind? { nil }
+    func prepare(_ request: inout HTTPRequest) {}
+    func writeOut() {}
+    func finish() -> SinkEnd { .finished([]) }
+    func abandon(_ error: HTTPError) {}
+
+    /// Takes the whole body of any response.
+    func accept(_ response: HTTPResponse) -> SinkAnswer {
+        let isEncoded = response.fields["Content-Encoding"] != nil
+        return .accepts(expected: isEncoded ? nil : response.contentLength, offset: 0)
+    }
+}
+
+func makeSink(_ destination: HTTPDestination, _ outbox: Outbox, _ multi: MultiHandle) -> any BodySink {
+    switch destination.kind {
+    case .memory(let limit): MemorySink(limit: limit)
+    case .handler, .pulled: EventSink(outbox)
+    case .stream(let stream):
+        StreamSink(stream.take() ?? OutputStream(), on: multi.runLoop, multi.modes)
+    case .pair(let buffer, let stream):
+        StreamSink(stream.take() ?? OutputStream(), on: multi.runLoop, multi.modes, buffer: buffer)
+    case .file(let path, let resumes): FileSink(path, resumes: resumes, on: multi.runLoop, multi.modes)
+    }
+}
+
+/// Collects a body in memory.
+private final class MemorySink: BodySink {
+    var owner: RunningTransfer?
+    private(set) var failure: HTTPError.Kind?
+    private let limit: Int
+    private var bytes: [UInt8] = []
+
+    init(limit: Int) { self.limit = limit }
+
+    func begin(_ response: HTTPResponse) -> SinkAnswer {
+        if let length = response.contentLength, length <= limit { bytes.reserveCapacity(length) }
+        return accept(response)
+    }
+
+    func receive(_ piece: RawSpan) {
+        guard bytes.count + piece.byteCount <= limit else {
+            failure = .bodyTooLarge(limit: limit)
+            return
+        }
+        bytes.append(piece)
+    }
+
+    func restart() -> Bool {
+        bytes = []
+        return true
+    }
+
+    func finish() -> SinkEnd { .finished(bytes) }
+}
+
+/// Passes a body on to the callbacks, or to a task: collects what libcurl delivers in pieces of 16 KiB, and locks the
+/// outbox once for each call of libcurl.
+private final class EventSink: BodySink {
+    /// The size of the client's pieces: large enough that what a piece costs does not show.
+    private static let pieceSize = 131_072
+
+    var owner: RunningTransfer?
+    private let outbox: Outbox
+    private var hasBegun = false
+    /// How many bytes will come; nil if that is not known.
+    private var expected: Int?
+    private var pieces: [[UInt8]] = []
+    private var byteCount = 0
+    /// No fewer bytes than wait in the outbox.
+    private var waitingCount = 0
+    /// Memory of pieces that have been consumed.
+    private var spares: [[UInt8]] = []
+
+    init(_ outbox: Outbox) { self.outbox = outbox }
+
+    var hasRoom: Bool {
+        if byteCount + waitingCount < outbox.limit { return true }
+        waitingCount = outbox.awaitRoom(beside: byteCount)
+        return byteCount + waitingCount < outbox.limit
+    }
+
+    func begin(_ response: HTTPResponse) -> SinkAnswer {
+        hasBegun = true
+        expected = response.contentLength
+        outbox.put(response)
+        return accept(response)
+    }
+
+    func receive(_ bytes: RawSpan) {
+        let count = bytes.byteCount
+        byteCount += count
+        if pieces.isEmpty || pieces[pieces.count - 1].count + count > Self.pieceSize {
+            var piece = spares.popLast() ?? []
+            piece.reserveCapacity(max(count, min(expected ?? count, Self.pieceSize)))
+            pieces.append(piece)
+        }
+        pieces[pieces.count - 1].append(bytes)
+    }
+
+    func writeOut() {
+        guard !pieces.isEmpty else { return }
+        (waitingCount, spares) = outbox.put(pieces, byteCount)
+        pieces.removeAll(keepingCapacity: true)
+        byteCount = 0
+    }
+
+    func restart() -> Bool { !hasBegun }
+
+    func finish() -> SinkEnd {
+        writeOut()
+        return .finished([])
+    }
+
+    /// What was received before a failure is delivered before it.
+    func abandon(_ error: HTTPError) { writeOut() }
+}
+
+/// Writes a body to a stream: what the stream accepts, and the rest of one piece when it has room again.
+///
+/// Streams of this library are written inside libcurl's callback. A subclass may be the client's code: what it is to write
+/// waits until libcurl has returned.
+final class StreamSink: BodySink, StreamDelegate {
+    var owner: RunningTransfer?
+    private(set) var failure: HTTPError.Kind?
+    /// Called when all has been written and the stream is closed, or with what has failed.
+    var ended: ((HTTPError.Kind?) -> Void)?
+    private let stream: OutputStream
+    private let buffer: BoundBuffer?
+    private let isOfLibrary: Bool
+    private let path: String
+    /// How many bytes to collect before they are written; 0 to write each piece at once.
+    private let batchSize: Int
+    private var rest: [UInt8] = []
+    private var written = 0
+    private var isWriting = false
+    private var hasReceived = false
+    private var isFinishing = false
+
+    init(
+        _ stream: OutputStream, on runLoop: RunLoop, _ modes: [RunLoop.Mode], buffer: BoundBuffer? = nil,
+        path: String = "the stream", batchSize: Int = 0
+    ) {
+        (self.stream, self.buffer, self.path, self.batchSize) = (stream, buffer, path, batchSize)
+        isOfLibrary = type(of: stream) == OutputStream.self
+        stream.delegate = self
+        for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
+        if stream.streamStatus == .notOpen { stream.open() }
+        noteFailure()
+    }
+
+    var hasRoom: Bool { written == rest.count || rest.count - written < batchSize }
+
+    func begin(_ response: HTTPResponse) -> SinkAnswer {
+        if let failure { return .refuses(failure) }
+        hasReceived = true
+        return accept(response)
+    }
+
+    func restart() -> Bool { !hasReceived }
+
+    // MARK: Writing
+
+    func receive(_ bytes: RawSpan) {
+        let count = isOfLibrary && batchSize == 0 ? write(bytes) : 0
+        guard count < bytes.byteCount, failure == nil else { return }
+        if written == rest.count {
+            rest.removeAll(keepingCapacity: true)
+            written = 0
+        }
+        rest.append(bytes.extracting(droppingFirst: count))
+        if batchSize > 0, !hasRoom { writeRest() }
+    }
+
+    func writeOut() {
+        if isFinishing || batchSize == 0 || !hasRoom { writeRest() }
+        guard isFinishing, written == rest.count || failure != nil else { return }
+        isFinishing = false
+        close()
+        ended?(failure)
+    }
+
+    private func writeRest() {
+        // The stream may run the loop, which delivers its events.
+        guard written < rest.count, failure == nil, !isWriting else { return }
+        isWriting = true
+        written += rest.withBytes { write($0.extracting(droppingFirst: written)) }
+        isWriting = false
+    }
+
+    private func write(_ bytes: RawSpan) -> Int {
+        let count = bytes.withAddress { start, count in
+            // A stream that connects, or that has no room, reports when it can be written.
+            guard stream.hasSpaceAvailable else { return 0 }
+            return unsafe stream.write(start!.assumingMemoryBound(to: UInt8.self), maxLength: count)
+        }
+        if count <= 0 { noteFailure() }
+        return max(count, 0)
+    }
+
+    private func noteFailure() {
+        guard failure == nil else { return }
+        switch stream.streamStatus {
+        case .error:
+            let error = stream.streamError
+            failure = .write(error as? IOError ?? IOError(.write, path, .ioError))
+        case .atEnd, .closed: failure = .write(IOError(.write, path, .brokenPipe))
+        default: break
+        }
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        switch event {
+        case .errorOccurred, .endEncountered:
+            noteFailure()
+            if isFinishing { writeOut() } else { failure.map { owner?.sinkHasFailed($0) } }
+        default:
+            let waited = !hasRoom
+            writeOut()
+            if waited, hasRoom { owner?.streamIsReady() }
+        }
+    }
+
+    // MARK: The end
+
+    func finish() -> SinkEnd {
+        isFinishing = true
+        if ended == nil { ended = { [weak self] in self?.owner?.sinkHasFinished($0) } }
+        owner?.touch()
+        return .later
+    }
+
+    func abandon(_ error: HTTPError) {
+        buffer?.fail(error)
+        abandon()
+    }
+
+    func abandon() {
+        isFinishing = false
+        // What a file has is kept for the next attempt.
+        if batchSize > 0 { writeRest() }
+        close()
+    }
+
+    private func close() {
+        stream.delegate = nil
+        stream.close()
+        if stream.streamStatus == .error { noteFailure() }
+    }
+}

@@ -1,0 +1,157 @@
+import Glibc
+import Reactor
+
+/// What a transfer takes the body of its request from. Confined to the session's loop.
+protocol BodySource: AnyObject {
+    /// Nil once the transfer has ended.
+    var owner: RunningTransfer? { get set }
+    /// The number of bytes; nil if it is not known.
+    var length: Int? { get }
+    /// Whether ``take(into:)`` would not wait.
+    var isReady: Bool { get }
+    /// Copies the next bytes. Called inside libcurl: it calls none of the client's code.
+    func take(into buffer: inout MutableRawSpan) -> SourceAnswer
+    /// Reads more. Called outside libcurl.
+    func fill()
+    /// Begins anew; false if that is impossible.
+    func rewind() -> Bool
+    func end()
+}
+
+enum SourceAnswer {
+    /// 0 at the end.
+    case bytes(Int)
+    /// The source tells its owner when there are bytes.
+    case waiting
+    case failed(IOError)
+}
+
+func makeSource(_ body: HTTPRequest.Body, _ multi: MultiHandle) throws(IOError) -> any BodySource {
+    switch body.source {
+    case .bytes(let bytes): return MemorySource(bytes)
+    case .file(let path):
+        var information = stat()
+        do throws(Errno) {
+            try SystemCall.make { unsafe stat(path.string, &information) }
+        } catch { throw IOError(.open, path.string, error) }
+        return StreamSource(on: multi.runLoop, multi.modes, path.string, length: Int(information.st_size)) {
+            InputStream(path: path)
+        }
+    case .stream(let stream, let length):
+        return StreamSource(on: multi.runLoop, multi.modes, "the body's stream", length: length) {
+            stream.take()
+        }
+    }
+}
+
+private final class MemorySource: BodySource {
+    var owner: RunningTransfer?
+    private let bytes: [UInt8]
+    private var offset = 0
+
+    init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+    var length: Int? { bytes.count }
+    var isReady: Bool { true }
+
+    func take(into buffer: inout MutableRawSpan) -> SourceAnswer {
+        let count = bytes.withBytes { buffer.copy($0.extracting(droppingFirst: offset)) }
+        offset += count
+        return .bytes(count)
+    }
+
+    func fill() {}
+
+    func rewind() -> Bool {
+        offset = 0
+        return true
+    }
+
+    func end() {}
+}
+
+/// Reads a stream a piece ahead, outside libcurl, because the stream may be the client's subclass.
+private final class StreamSource: BodySource, StreamDelegate {
+    /// As much as libcurl takes at once, twice.
+    private static let pieceSize = 262_144
+
+    var owner: RunningTransfer?
+    let length: Int?
+    private let runLoop: RunLoop
+    private let modes: [RunLoop.Mode]
+    private let subject: String
+    private let makeStream: () -> InputStream?
+    private var stream: InputStream?
+    private var piece: [UInt8] = []
+    private var taken = 0
+    private var isAtEnd = false
+    private var fault: IOError?
+
+    init(
+        on runLoop: RunLoop, _ modes: [RunLoop.Mode], _ subject: String, length: Int?,
+        _ makeStream: @escaping () -> InputStream?
+    ) {
+        (self.runLoop, self.modes, self.subject, self.length) = (runLoop, modes, subject, length)
+        self.makeStream = makeStream
+        _ = begin()
+    }
+
+    private func begin() -> Bool {
+        (piece, taken, isAtEnd, fault) = ([], 0, false, nil)
+        guard let stream = makeStream() else { return false }
+        self.stream = stream
+        stream.delegate = self
+        for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
+        if stream.streamStatus == .notOpen { stream.open() }
+        noteEnd()
+        return true
+    }
+
+    var isReady: Bool { taken < piece.count || isAtEnd || fault != nil }
+
+    func take(into buffer: inout MutableRawSpan) -> SourceAnswer {
+        if let fault { return .failed(fault) }
+        guard taken < piece.count else { return isAtEnd ? .bytes(0) : .waiting }
+        let count = piece.withBytes { buffer.copy($0.extracting(droppingFirst: taken)) }
+        taken += count
+        return .bytes(count)
+    }
+
+    func fill() {
+        guard let stream, taken == piece.count, !isAtEnd, fault == nil, stream.hasBytesAvailable else {
+            return
+        }
+        piece = stream.read(upTo: Self.pieceSize)
+        taken = 0
+        if piece.isEmpty { noteEnd() }
+    }
+
+    private func noteEnd() {
+        switch stream?.streamStatus {
+        case .error?: fault = stream?.streamError as? IOError ?? IOError(.read, subject, .ioError)
+        case .atEnd?, .closed?: isAtEnd = true
+        default: break
+        }
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        switch event {
+        case .endEncountered where taken < piece.count: isAtEnd = true
+        case .endEncountered, .errorOccurred: noteEnd()
+        default: fill()
+        }
+        if isReady { owner?.streamIsReady() }
+    }
+
+    func rewind() -> Bool {
+        if piece.isEmpty, !isAtEnd, fault == nil, stream != nil { return true }
+        end()
+        return begin()
+    }
+
+    func end() {
+        stream?.delegate = nil
+        stream?.close()
+        stream = nil
+    }
+}

@@ -1,0 +1,83 @@
+public import Dispatch
+public import Reactor
+
+/// Where the body of a response goes.
+public struct HTTPDestination: Sendable {
+    enum Kind: Sendable {
+        case memory(limit: Int)
+        case handler(@Sendable (HTTPEvent) -> Void)
+        case stream(Transferred<OutputStream>)
+        case file(FilePath, resumes: Bool)
+        /// A bound pair's output; its input fails if the transfer does.
+        case pair(BoundBuffer, Transferred<OutputStream>)
+        /// Events wait until a task takes them.
+        case pulled
+    }
+
+    let kind: Kind
+
+    /// Collects the body in ``HTTPResponse/body``. A body of more than `limit` bytes is an error.
+    public static func memory(limit: Int = 16 << 20) -> Self { Self(kind: .memory(limit: limit)) }
+
+    /// Calls a closure with the head of the response, then with each piece of the body.
+    ///
+    /// While ``HTTPSession/Configuration/bytesInFlight`` bytes wait for the closure, the transfer pauses.
+    public static func handler(_ handler: @escaping @Sendable (HTTPEvent) -> Void) -> Self {
+        Self(kind: .handler(handler))
+    }
+
+    /// Writes the body to a stream, at the speed at which the stream accepts it.
+    ///
+    /// The session opens the stream, is its delegate, and closes it at the end, also of a transfer that fails.
+    /// - Parameter stream: A stream that the caller uses no more.
+    public static func stream(_ stream: sending OutputStream) -> Self {
+        Self(kind: .stream(Transferred(stream)))
+    }
+
+    /// Saves the body of a successful response at `path`, and nothing otherwise.
+    ///
+    /// The body is written to `path` with `.part` appended, which is renamed when it is whole. It replaces a file that is
+    /// there. Any status but 200 to 299 is an error.
+    ///
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - resumes: Whether what a failed transfer has received is kept, and whether this transfer goes on with what an
+    ///     earlier one has kept. It does if the server still has the same version of the resource: its strong `ETag` or
+    ///     `Last-Modified`, which is kept beside the file with `.part.validator` appended. Otherwise the download begins
+    ///     anew.
+    public static func file(_ path: FilePath, resumes: Bool = false) -> Self {
+        Self(kind: .file(path, resumes: resumes))
+    }
+}
+
+/// What ``HTTPDestination/handler(_:)`` is called with.
+public enum HTTPEvent: Sendable {
+    /// The head of the response; once, before the body.
+    case response(HTTPResponse)
+    /// The next bytes of the body.
+    case bytes([UInt8])
+}
+
+/// Where the callbacks of a transfer are called, one after another and in order.
+public struct HTTPDelivery: Sendable {
+    enum Kind: Sendable {
+        case session
+        case queue(DispatchQueue)
+        case runLoop(RunLoop, [RunLoop.Mode])
+        /// A task takes the events itself.
+        case pulled
+    }
+
+    let kind: Kind
+
+    /// On the session's loop, in the session's modes.
+    public static var session: Self { Self(kind: .session) }
+
+    /// On a queue.
+    public static func queue(_ queue: DispatchQueue) -> Self { Self(kind: .queue(queue)) }
+
+    /// On another loop, in the given modes of it.
+    public static func runLoop(_ runLoop: RunLoop, modes: [RunLoop.Mode] = [.common]) -> Self {
+        Self(kind: .runLoop(runLoop, modes))
+    }
+}

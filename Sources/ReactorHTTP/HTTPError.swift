@@ -1,0 +1,136 @@
+public import Reactor
+
+/// Why a transfer has failed: what happened, at which URL, and the reason that libcurl or the kernel gave.
+///
+/// ```swift
+/// print(error)  // GET https://example.org/: connect: Connection refused
+/// ```
+public struct HTTPError: Error, Sendable, Hashable {
+    /// What has failed.
+    public enum Kind: Sendable, Hashable {
+        /// The URL is malformed, or its scheme is not `http` or `https`.
+        case invalidURL
+        /// The method or a header field cannot be sent.
+        case invalidRequest
+        /// The host's name, or the proxy's, has no address.
+        case resolve
+        /// No connection could be made.
+        case connect
+        /// The TLS handshake failed, or the server's certificate was refused.
+        case tls
+        /// A time-out of the session's configuration has passed.
+        case timedOut(Timeout)
+        /// ``HTTPTransfer/cancel()``, or the end of a task that waited for the transfer.
+        case cancelled
+        /// The body is larger than the memory that was allowed for it.
+        case bodyTooLarge(limit: Int)
+        /// A file was not downloaded because of the response's status.
+        case status(Int)
+        /// The connection ended before the body did.
+        case truncated
+        /// The connection broke, or the server closed it without a response.
+        case connectionLost
+        /// The response does not conform to HTTP, or cannot be decoded.
+        case invalidResponse
+        /// There were more redirects than allowed.
+        case tooManyRedirects
+        /// The server wants the body again, which came from a stream and is gone.
+        case bodyNotRepeatable
+        /// The body of the request could not be read.
+        case read(IOError)
+        /// The body of the response could not be written.
+        case write(IOError)
+        /// The session was invalidated, or its loop's thread has ended.
+        case sessionEnded
+        /// Any other error of libcurl, by its number (libcurl-errors(3)).
+        case libcurl(Int)
+    }
+
+    /// The time-outs of ``HTTPSession/Configuration``.
+    public enum Timeout: String, Sendable {
+        /// Resolving the name, connecting and the TLS handshake took too long.
+        case connect
+        /// No byte was sent or received for too long.
+        case idle
+        /// The whole transfer took too long.
+        case total
+    }
+
+    /// What has failed.
+    public let kind: Kind
+    /// The request's method and URL.
+    public let subject: String
+    /// The reason, in words.
+    public let reason: String
+    /// The error of the system call that failed; nil if there was none.
+    public let errno: Errno?
+
+    init(_ kind: Kind, _ request: HTTPRequest, reason: String? = nil, errno: Errno? = nil) {
+        self.kind = kind
+        subject = "\(request.method) \(request.url)"
+        self.reason = reason ?? kind.reason
+        self.errno = errno
+    }
+
+    /// The host of an `http` or `https` URL.
+    public var host: String {
+        guard let start = subject.firstRange(of: "://")?.upperBound else { return "" }
+        let authority = subject[start...].prefix { !"/?#".contains($0) }
+        let address =
+            authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+        if address.hasPrefix("[") { return String(address.dropFirst().prefix { $0 != "]" }) }
+        return String(address.prefix { $0 != ":" })
+    }
+}
+
+extension HTTPError: CustomStringConvertible {
+    /// A line such as `GET https://example.org/: connect: Connection refused`.
+    public var description: String { "\(subject): \(kind.name): \(reason)" }
+}
+
+extension HTTPError.Kind {
+    /// What was under way.
+    fileprivate var name: String {
+        switch self {
+        case .invalidURL, .invalidRequest: "request"
+        case .resolve: "resolve"
+        case .connect: "connect"
+        case .tls: "tls"
+        case .timedOut(let timeout): "time-out (\(timeout.rawValue))"
+        case .cancelled, .sessionEnded: "ended"
+        case .read: "read"
+        case .write: "write"
+        case .bodyTooLarge, .status, .truncated, .connectionLost, .invalidResponse, .tooManyRedirects:
+            "response"
+        case .bodyNotRepeatable: "redirect"
+        case .libcurl(let code): "libcurl error \(code)"
+        }
+    }
+
+    fileprivate var reason: String {
+        switch self {
+        case .invalidURL: "the URL is malformed"
+        case .invalidRequest: "the method or a header field cannot be sent"
+        case .timedOut: "it took too long"
+        case .cancelled: "the transfer was cancelled"
+        case .sessionEnded: "the session, or its run loop's thread, has ended"
+        case .bodyTooLarge(let limit): "the body has more than \(limit) bytes"
+        case .status(let status): "the status is \(status)"
+        case .truncated: "the connection ended before the body"
+        case .connectionLost: "the connection was lost"
+        case .invalidResponse: "the response is malformed"
+        case .tooManyRedirects: "there were too many redirects"
+        case .bodyNotRepeatable: "the body came from a stream and cannot be sent again"
+        case .read(let error), .write(let error): "\(error)"
+        case .resolve, .connect, .tls, .libcurl: "failed"
+        }
+    }
+
+    /// Whether the same request may succeed a moment later.
+    var isTransient: Bool {
+        switch self {
+        case .resolve, .connect, .truncated, .connectionLost, .timedOut(.connect), .timedOut(.idle): true
+        default: false
+        }
+    }
+}

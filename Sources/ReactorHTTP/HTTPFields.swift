@@ -1,0 +1,72 @@
+/// The header fields of a request or a response, in order. Names are compared without regard to case.
+///
+/// ```swift
+/// var fields: HTTPFields = ["Accept": "text/plain"]
+/// fields["accept"]  // "text/plain"
+/// ```
+public struct HTTPFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
+    /// A header field.
+    public struct Field: Sendable, Hashable {
+        /// The field's name, as it was given or received.
+        public let name: String
+        /// The field's value, without white space around it.
+        public let value: String
+    }
+
+    /// All fields, in order.
+    public private(set) var fields: [Field] = []
+
+    /// No fields.
+    public init() {}
+
+    /// The fields of a literal, in its order.
+    public init(dictionaryLiteral elements: (String, String)...) {
+        for (name, value) in elements { append(name, value) }
+    }
+
+    /// The value of the first field called `name`; nil if there is none. Setting it replaces all fields of that name.
+    public subscript(name: String) -> String? {
+        get { fields.first { Self.matches($0.name, name) }?.value }
+        set {
+            fields.removeAll { Self.matches($0.name, name) }
+            if let newValue { append(name, newValue) }
+        }
+    }
+
+    /// The values of all fields called `name`, in order.
+    public func values(for name: String) -> [String] {
+        fields.filter { Self.matches($0.name, name) }.map(\.value)
+    }
+
+    /// Adds a field behind the others.
+    public mutating func append(_ name: String, _ value: String) {
+        fields.append(Field(name: name, value: value))
+    }
+
+    /// Whether the fields can be sent: names are tokens, and values have no line breaks and no null bytes.
+    var areValid: Bool {
+        fields.allSatisfy { field in
+            !field.name.isEmpty && field.name.utf8.allSatisfy(Self.isTokenByte)
+                && !field.value.utf8.contains { $0 == 10 || $0 == 13 || $0 == 0 }
+        }
+    }
+
+    /// A method is a token, as a field's name is.
+    static func isToken(_ text: String) -> Bool { !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }
+
+    private static func isTokenByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
+    }
+
+    private static func matches(_ left: String, _ right: String) -> Bool {
+        left.utf8.count == right.utf8.count
+            && zip(left.utf8, right.utf8).allSatisfy { lowercased($0) == lowercased($1) }
+    }
+
+    private static func lowercased(_ byte: UInt8) -> UInt8 {
+        (0x41...0x5A).contains(byte) ? byte | 0x20 : byte
+    }
+}

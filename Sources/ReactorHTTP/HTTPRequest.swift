@@ -1,0 +1,87 @@
+public import Reactor
+
+/// A request: a method, a URL, header fields and perhaps a body.
+///
+/// ```swift
+/// var request = HTTPRequest("https://example.org/items", method: "POST")
+/// request.fields["Content-Type"] = "application/json"
+/// request.body = .bytes(Array(#"{"name": "pencil"}"#.utf8))
+/// ```
+public struct HTTPRequest: Sendable {
+    /// The method, in the case in which it is sent.
+    public var method: String
+    /// An absolute URL with the scheme `http` or `https`. Characters that a URL must not have are to be percent-encoded.
+    public var url: String
+    /// The header fields to send, in addition to those that libcurl makes itself (`Host`, `Accept`, `Content-Length`).
+    /// A field with an empty value suppresses the one that libcurl would make.
+    public var fields: HTTPFields
+    /// The body; nil for none.
+    public var body: Body?
+
+    /// Makes a request.
+    public init(_ url: String, method: String = "GET", fields: HTTPFields = [:], body: Body? = nil) {
+        self.url = url
+        self.method = method
+        self.fields = fields
+        self.body = body
+    }
+
+    /// The body of a request.
+    public struct Body: Sendable {
+        enum Source: Sendable {
+            case bytes([UInt8])
+            case file(FilePath)
+            case stream(Transferred<InputStream>, length: Int?)
+        }
+
+        let source: Source
+
+        /// A body in memory.
+        public static func bytes(_ bytes: [UInt8]) -> Body { Body(source: .bytes(bytes)) }
+
+        /// The regular file at `path`, which is read while it is sent.
+        public static func file(_ path: FilePath) -> Body { Body(source: .file(path)) }
+
+        /// A stream, which is read while it is sent. It can be sent once: a redirect that repeats the body fails, and the
+        /// request is not retried.
+        ///
+        /// The session opens the stream, is its delegate, and closes it.
+        /// - Parameters:
+        ///   - stream: A stream that the caller uses no more.
+        ///   - length: The number of bytes, if it is known; otherwise HTTP/1.1 sends the body in chunks.
+        public static func stream(_ stream: sending InputStream, length: Int? = nil) -> Body {
+            Body(source: .stream(Transferred(stream), length: length))
+        }
+
+        /// Whether the body can be sent again.
+        var isRepeatable: Bool {
+            if case .stream = source { return false }
+            return true
+        }
+    }
+
+    /// Whether sending the request twice does the same as sending it once (RFC 9110, 9.2.2).
+    var isIdempotent: Bool {
+        ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) && body?.isRepeatable != false
+    }
+}
+
+/// A value that one thread passes on to another, which takes it out once.
+final class Transferred<Value>: Sendable {
+    private let value: Mutex<Disconnected?>
+
+    private struct Disconnected {
+        let value: Value
+    }
+
+    init(_ value: sending Value) { self.value = Mutex(Disconnected(value: value)) }
+
+    /// The value; nil if it has been taken before.
+    func take() -> sending Value? {
+        value.withLock { content in
+            let taken = content
+            content = nil
+            return taken
+        }?.value
+    }
+}

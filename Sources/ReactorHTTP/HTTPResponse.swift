@@ -1,0 +1,79 @@
+/// The head of a response, and its body if that was collected in memory.
+public struct HTTPResponse: Sendable, Hashable {
+    /// The version of HTTP that the response was sent with.
+    public enum Version: String, Sendable {
+        /// HTTP/1.0.
+        case http10 = "HTTP/1.0"
+        /// HTTP/1.1.
+        case http11 = "HTTP/1.1"
+        /// HTTP/2.
+        case http2 = "HTTP/2"
+        /// HTTP/3.
+        case http3 = "HTTP/3"
+    }
+
+    /// The status code, such as 200.
+    public let status: Int
+    /// The header fields, in the order in which they were received.
+    public let fields: HTTPFields
+    /// The URL that was loaded, after redirects.
+    public let url: String
+    /// The version of HTTP.
+    public let version: Version
+    /// The body, if the request was started with ``HTTPDestination/memory(limit:)``; otherwise empty.
+    public internal(set) var body: [UInt8] = []
+
+    /// Whether the status is one of 200 to 299.
+    public var isSuccess: Bool { (200..<300).contains(status) }
+
+    /// The length of the body as it is sent, from `Content-Length`; nil if the server has not announced it. A compressed
+    /// body is longer once it is decoded.
+    public var contentLength: Int? { fields["Content-Length"].flatMap { Int($0) } }
+}
+
+extension HTTPResponse {
+    /// Collects the lines of response heads. Pure: knows nothing of connections.
+    struct HeadParser {
+        private(set) var status = 0
+        private(set) var version = HTTPResponse.Version.http11
+        private(set) var fields = HTTPFields()
+        private var isInHead = false
+
+        /// Takes one line of a head. True for the empty line that ends the head of a final response, which neither an
+        /// interim one (1xx) nor a trailer has.
+        mutating func take(_ line: [UInt8]) -> Bool {
+            let text = Self.trimmed(line[...])
+            if line.starts(with: Array("HTTP/".utf8)) {
+                begin(String(decoding: text, as: UTF8.self))
+            } else if text.isEmpty {
+                defer { isInHead = false }
+                return isInHead && status >= 200
+            } else if isInHead, let colon = text.firstIndex(of: UInt8(ascii: ":")) {
+                fields.append(
+                    String(decoding: text[..<colon], as: UTF8.self),
+                    String(decoding: Self.trimmed(text[(colon + 1)...]), as: UTF8.self))
+            }
+            return false
+        }
+
+        private mutating func begin(_ statusLine: String) {
+            let words = statusLine.split(separator: " ", maxSplits: 2)
+            self = HeadParser()
+            isInHead = true
+            status = words.count > 1 ? Int(words[1]) ?? 0 : 0
+            version =
+                switch words.first {
+                case "HTTP/1.0": .http10
+                case "HTTP/2", "HTTP/2.0": .http2
+                case "HTTP/3", "HTTP/3.0": .http3
+                default: .http11
+                }
+        }
+
+        private static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+            func isSpace(_ byte: UInt8) -> Bool { byte == 32 || byte == 9 || byte == 13 || byte == 10 }
+            let start = bytes.drop(while: isSpace)
+            return start.prefix(through: start.lastIndex { !isSpace($0) } ?? start.startIndex - 1)
+        }
+    }
+}

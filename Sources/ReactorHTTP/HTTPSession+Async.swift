@@ -1,0 +1,137 @@
+public import Reactor
+
+// The tasks take the events themselves, from the outbox of the transfer: there is no thread and no loop between.
+
+extension HTTPSession {
+    /// Sends a request, and returns the head of the response and a sequence of the pieces of its body.
+    ///
+    /// ```swift
+    /// let (response, body) = try await session.response(for: HTTPRequest("https://example.org/"))
+    /// for try await piece in body { count += piece.count }
+    /// ```
+    ///
+    /// Releasing the body before its end cancels the transfer, as does cancelling the task.
+    /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
+    nonisolated(nonsending) public func response(
+        for request: HTTPRequest
+    ) async throws(HTTPError) -> (response: HTTPResponse, body: HTTPBody) {
+        let body = HTTPBody(startPulled(request, HTTPDestination(kind: .pulled)))
+        while true {
+            switch await body.transfer.takeEvent() {
+            case .event(.response(let response)): return (response, body)
+            case .completion(.success(let response)): return (response, body)
+            case .completion(.failure(let error)): throw error
+            case nil: throw HTTPError(.sessionEnded, request)
+            case .event(.bytes), .progress: break
+            }
+        }
+    }
+
+    /// Sends a request, and returns the response with its body in memory.
+    ///
+    /// - Parameters:
+    ///   - request: What to send.
+    ///   - limit: The most bytes of the body; a longer one is an error.
+    /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
+    nonisolated(nonsending) public func load(
+        _ request: HTTPRequest, limit: Int = 16 << 20
+    ) async throws(HTTPError) -> HTTPResponse {
+        let transfer = startPulled(request, .memory(limit: limit))
+        return try await transfer.completion { _ in }
+    }
+
+    /// Saves the body of a successful response as a file, as ``HTTPDestination/file(_:resumes:)`` does.
+    ///
+    /// - Parameters:
+    ///   - request: What to send.
+    ///   - path: The file.
+    ///   - resumes: Whether what has been received is kept after a failure, and what was kept is used.
+    ///   - progress: Called in the task when bytes have been received.
+    /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
+    @discardableResult
+    nonisolated(nonsending) public func download(
+        _ request: HTTPRequest, to path: FilePath, resumes: Bool = false,
+        progress: (HTTPTransfer.Progress) -> Void = { _ in }
+    ) async throws(HTTPError) -> HTTPResponse {
+        let transfer = startPulled(request, .file(path, resumes: resumes))
+        return try await transfer.completion(progress)
+    }
+
+    private func startPulled(_ request: HTTPRequest, _ destination: HTTPDestination) -> HTTPTransfer {
+        let callbacks = HTTPTransfer.Callbacks(progress: { _ in }, completion: { _ in })
+        return core.start(request, destination, HTTPDelivery(kind: .pulled), nil, callbacks)
+    }
+}
+
+extension HTTPTransfer {
+    /// Waits for the next event; cancels the transfer if the task is cancelled.
+    nonisolated(nonsending) fileprivate func takeEvent() async -> Outbox.Event? {
+        await withTaskCancellationHandler {
+            await outbox.take()
+        } onCancel: {
+            cancel()
+        }
+    }
+
+    nonisolated(nonsending) fileprivate func completion(
+        _ progress: (Progress) -> Void
+    ) async throws(HTTPError) -> HTTPResponse {
+        while let event = await takeEvent() {
+            switch event {
+            case .progress: progress(self.progress)
+            case .completion(let result): return try result.get()
+            case .event: break
+            }
+        }
+        throw HTTPError(.sessionEnded, request)
+    }
+}
+
+/// The body of a response in pieces, as they arrive.
+///
+/// While no piece is awaited, ``HTTPSession/Configuration/bytesInFlight`` bytes are received at most, then the transfer
+/// pauses. The body is iterated once. Releasing it before its end cancels the transfer.
+public struct HTTPBody: AsyncSequence, Sendable {
+    private let owner: Owner
+
+    fileprivate init(_ transfer: HTTPTransfer) { owner = Owner(transfer) }
+
+    /// The transfer: its progress, and a way to suspend it.
+    public var transfer: HTTPTransfer { owner.transfer }
+
+    /// Begins the iteration.
+    public func makeAsyncIterator() -> Iterator { Iterator(owner: owner) }
+
+    /// Takes one piece after the other.
+    public struct Iterator: AsyncIteratorProtocol {
+        fileprivate let owner: Owner
+
+        /// The next piece; nil at the end.
+        ///
+        /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
+        nonisolated(nonsending) public func next() async throws(HTTPError) -> [UInt8]? {
+            while let event = await owner.transfer.takeEvent() {
+                switch event {
+                case .event(.bytes(let bytes)): return bytes
+                case .completion(.failure(let error)): throw error
+                case .completion(.success): return nil
+                case .event(.response), .progress: break
+                }
+            }
+            return nil
+        }
+
+        /// The next piece; nil at the end.
+        public func next(isolation actor: isolated (any Actor)?) async throws(HTTPError) -> [UInt8]? {
+            try await next()
+        }
+    }
+
+    fileprivate final class Owner: Sendable {
+        let transfer: HTTPTransfer
+
+        init(_ transfer: HTTPTransfer) { self.transfer = transfer }
+
+        deinit { transfer.cancel() }
+    }
+}

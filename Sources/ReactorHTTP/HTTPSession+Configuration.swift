@@ -1,0 +1,65 @@
+public import Reactor
+
+extension HTTPSession {
+    /// The settings of a session.
+    public struct Configuration: Sendable {
+        /// The most connections at the same time; nil for no limit. Further transfers wait.
+        public var maxConnections: Int?
+        /// The most connections to one host and port; nil for no limit.
+        public var maxConnectionsPerHost: Int? = 6
+
+        /// How long resolving the name, connecting and the TLS handshake may take; nil for no limit.
+        ///
+        /// Time-outs count only time in which the loop runs in the session's modes: a loop that tracks, or that a callback
+        /// keeps busy, lets no transfer time out.
+        public var connectTimeout: Duration? = .seconds(60)
+        /// How long a transfer may neither send nor receive a byte once it is connected; nil for no limit. A transfer that
+        /// is suspended, or waits for a slow consumer, does not time out.
+        public var idleTimeout: Duration? = .seconds(60)
+        /// How long a transfer may take, from its start and with its retries; nil for no limit.
+        public var totalTimeout: Duration?
+
+        /// How often a failed request is sent again. Only idempotent requests are, whose errors may be transient, and only
+        /// if nothing of the body has been delivered.
+        public var retries = 0
+        /// The time before the first retry; it doubles with each further one.
+        public var retryDelay: Duration = .milliseconds(500)
+
+        /// The most redirects that are followed; with 0, a redirect is a response like any other.
+        public var maxRedirects = 20
+        /// The versions of HTTP to offer.
+        public var versions = Versions.automatic
+        /// A file of certificates, in PEM, that replaces the system's trust roots; nil for those.
+        public var trustRoots: FilePath?
+        /// How servers are authenticated.
+        public var serverVerification = ServerVerification.full
+        /// The `User-Agent` field; nil for none.
+        public var userAgent: String? = "swift-reactor"
+        /// Whether to accept compressed bodies, which are then decoded. Files are always downloaded as they are, so that
+        /// their lengths are known and they can be resumed.
+        public var acceptsCompressedBodies = true
+        /// How many bytes of a body may wait for their consumer before the transfer pauses.
+        public var bytesInFlight = 1 << 20
+
+        /// The default settings.
+        public init() {}
+
+        var hasTimeouts: Bool { connectTimeout != nil || idleTimeout != nil || totalTimeout != nil }
+    }
+
+    /// Versions of HTTP to offer.
+    public enum Versions: Sendable {
+        /// HTTP/2 if the server offers it in the TLS handshake, otherwise HTTP/1.1.
+        case automatic
+        /// HTTP/1.1 only.
+        case http1
+    }
+
+    /// How servers are authenticated.
+    public enum ServerVerification: Sendable {
+        /// The certificate must be valid, trusted, and the host's.
+        case full
+        /// Any certificate of any host is accepted: anyone on the network can read and change what is sent and received.
+        case insecureNone
+    }
+}

@@ -1,0 +1,268 @@
+public import Dispatch
+public import Reactor
+
+/// Transfers over HTTP and HTTPS that a run loop drives, with their connections and settings.
+///
+/// ```swift
+/// let session = HTTPSession(on: .main)
+/// session.start(HTTPRequest("https://example.org/")) { result in
+///     switch result {
+///     case .success(let response): print(response.status, response.body.count)
+///     case .failure(let error): print(error)
+///     }
+/// }
+/// ```
+///
+/// The session's loop sends and receives while it runs in one of the session's modes; there is no other thread. In other
+/// modes transfers stand still, and no time-out counts. Callbacks are called on the loop, or on the queue that a transfer
+/// names; they may start, suspend and cancel transfers, run the loop, and end the session. A consumer that is slower than
+/// the network pauses its transfer, so memory is bounded whatever the size of the body.
+///
+/// A session keeps idle connections for later requests. It does its work with libcurl, and verifies the certificates of
+/// servers. Proxies are taken from the environment (`https_proxy`, …).
+///
+/// All methods may be called from any thread. Running transfers keep the loop's modes from being empty. Releasing a session
+/// lets its transfers complete, as ``finishAndInvalidate()`` does.
+public final class HTTPSession: Sendable {
+    let core: SessionCore
+
+    /// Makes a session.
+    ///
+    /// - Parameters:
+    ///   - configuration: Its settings.
+    ///   - runLoop: The loop that drives its transfers; the caller makes sure that it runs.
+    ///   - modes: The modes of the loop in which they go on.
+    /// - Precondition: `modes` is not empty.
+    public init(
+        _ configuration: Configuration = Configuration(), on runLoop: RunLoop,
+        modes: [RunLoop.Mode] = [.common]
+    ) {
+        require(!modes.isEmpty, "An HTTPSession must have at least one run loop mode.")
+        core = SessionCore(configuration, on: runLoop, modes)
+    }
+
+    deinit { core.invalidate(cancels: false) }
+
+    /// The session's settings.
+    public var configuration: Configuration { core.configuration }
+
+    /// The loop that drives the transfers.
+    public var runLoop: RunLoop { core.runLoop }
+
+    /// The modes of the loop in which the transfers go on.
+    public var modes: [RunLoop.Mode] { core.modes }
+
+    /// Starts a transfer.
+    ///
+    /// - Parameters:
+    ///   - request: What to send.
+    ///   - destination: Where the body of the response goes.
+    ///   - delivery: Where the callbacks are called.
+    ///   - group: A group that the transfer is in until its completion has returned.
+    ///   - progress: Called when bytes have been sent or received, at most once for each delivery of them.
+    ///   - completion: Called once, as the last callback, never before this returns.
+    /// - Returns: The transfer, to cancel it, to suspend it, and to ask how far it has come.
+    @discardableResult
+    public func start(
+        _ request: HTTPRequest, to destination: HTTPDestination = .memory(),
+        delivery: HTTPDelivery = .session,
+        group: DispatchGroup? = nil, progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil,
+        completion: @escaping @Sendable (Result<HTTPResponse, HTTPError>) -> Void
+    ) -> HTTPTransfer {
+        var callbacks = HTTPTransfer.Callbacks(progress: progress, completion: completion)
+        if case .handler(let handler) = destination.kind { callbacks.event = handler }
+        return core.start(request, destination, delivery, group, callbacks)
+    }
+
+    /// Starts a transfer whose body is read from a stream, at the reader's speed.
+    ///
+    /// Hand-off, line readers and the asynchronous sequences of streams so work on bodies. If the transfer fails, so does
+    /// the stream, with the same ``HTTPError``. Closing the stream before its end cancels the transfer.
+    ///
+    /// - Parameters:
+    ///   - request: What to send.
+    ///   - bufferSize: The most bytes between the session and the reader.
+    ///   - delivery: Where `completion` is called.
+    ///   - completion: Called once, when the whole body is in the stream's buffer.
+    /// - Returns: The stream, which the caller opens, and the transfer.
+    public func startReading(
+        _ request: HTTPRequest, bufferSize: Int = 262_144, delivery: HTTPDelivery = .session,
+        completion: @escaping @Sendable (Result<HTTPResponse, HTTPError>) -> Void = { _ in }
+    ) -> (stream: InputStream, transfer: HTTPTransfer) {
+        let buffer = BoundBuffer(capacity: bufferSize)
+        let destination = HTTPDestination(
+            kind: .pair(buffer, Transferred(OutputStream(writing: buffer))))
+        let callbacks = HTTPTransfer.Callbacks(completion: completion)
+        let transfer = core.start(request, destination, delivery, nil, callbacks)
+        return (InputStream(reading: buffer), transfer)
+    }
+
+    /// Lets running transfers complete, then closes the connections. Transfers that are started later fail with
+    /// ``HTTPError/Kind/sessionEnded``.
+    public func finishAndInvalidate() { core.invalidate(cancels: false) }
+
+    /// Ends running transfers with ``HTTPError/Kind/sessionEnded``, and closes the connections. Transfers that are started
+    /// later fail likewise.
+    public func invalidateAndCancel() { core.invalidate(cancels: true) }
+}
+
+/// The part of a session that its transfers retain: passes what any thread asks for on to the loop's thread.
+final class SessionCore: Sendable {
+    enum Command: Sendable {
+        case start(HTTPTransfer, HTTPDestination)
+        case cancel(UInt64)
+        case suspend(UInt64, Bool)
+        /// A consumer has room again.
+        case resume(UInt64)
+        case cancelAll
+    }
+
+    private struct State {
+        var commands: [Command] = []
+        /// Those that have not ended.
+        var transfers: [UInt64: HTTPTransfer] = [:]
+        var lastNumber: UInt64 = 0
+        var isInvalidated = false
+        /// Wakes the loop for commands, keeps its modes from being empty, and reports the end of its thread. In the loop
+        /// while there are transfers.
+        var source: RunLoop.Source?
+        var sourceNumber = 0
+        /// Made by the first transfer, on the loop's thread.
+        var multi: LoopOwned<MultiHandle>?
+    }
+
+    let configuration: HTTPSession.Configuration
+    let runLoop: RunLoop
+    let modes: [RunLoop.Mode]
+    private let state = Mutex(State())
+
+    init(_ configuration: HTTPSession.Configuration, on runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
+        self.configuration = configuration
+        self.runLoop = runLoop
+        self.modes = modes
+    }
+
+    // MARK: From any thread
+
+    func start(
+        _ request: HTTPRequest, _ destination: HTTPDestination, _ delivery: HTTPDelivery,
+        _ group: DispatchGroup?, _ callbacks: HTTPTransfer.Callbacks
+    ) -> HTTPTransfer {
+        let number = state.withLock { state in
+            state.lastNumber += 1
+            return state.lastNumber
+        }
+        let transfer = HTTPTransfer(
+            request, number: number, in: self, callbacks: callbacks, delivery: delivery, group: group)
+        let (isAccepted, newSource) = state.withLock { state -> (Bool, RunLoop.Source?) in
+            guard !state.isInvalidated else { return (false, nil) }
+            state.transfers[number] = transfer
+            state.commands.append(.start(transfer, destination))
+            guard state.source == nil else { return (true, nil) }
+            state.sourceNumber += 1
+            state.source = makeSource(state.sourceNumber)
+            return (true, state.source)
+        }
+        guard isAccepted else {
+            transfer.outbox.complete(.failure(HTTPError(.sessionEnded, request)))
+            return transfer
+        }
+        if let newSource { add(newSource) }
+        wake()
+        return transfer
+    }
+
+    func post(_ command: Command) {
+        let isNeeded = state.withLock { state in
+            guard state.source != nil else { return false }
+            state.commands.append(command)
+            return true
+        }
+        if isNeeded { wake() }
+    }
+
+    /// Has the commands carried out, and the next pass of the loop continue what the limit of a callback has stopped.
+    func wake() {
+        state.withLock { $0.source }?.signal()
+        runLoop.wakeUp()
+    }
+
+    func invalidate(cancels: Bool) {
+        let isIdle = state.withLock { state in
+            state.isInvalidated = true
+            return state.transfers.isEmpty
+        }
+        if isIdle { return closeConnections() }
+        if cancels { post(.cancelAll) }
+    }
+
+    private func makeSource(_ number: Int) -> RunLoop.Source {
+        RunLoop.Source(
+            cancelled: { [weak self] _, _ in self?.sourceLeftLoop(number) }, perform: { [self] in perform() })
+    }
+
+    private func add(_ source: RunLoop.Source) {
+        for mode in modes { runLoop.add(source, forMode: mode) }
+        // A loop whose thread has ended accepts nothing.
+        if !modes.contains(where: { runLoop.contains(source, forMode: $0) }) { end() }
+    }
+
+    // MARK: The end
+
+    /// Called for each mode that the source leaves: because there are no transfers, or because the loop's thread ends.
+    private func sourceLeftLoop(_ number: Int) {
+        if state.withLock({ $0.source != nil && $0.sourceNumber == number }) { end() }
+    }
+
+    /// Ends all transfers because the loop's thread has ended.
+    private func end() {
+        let (transfers, source) = state.withLock { state in
+            state.isInvalidated = true
+            state.commands = []
+            defer { state.transfers = [:] }
+            return (state.transfers.values.sorted { $0.number < $1.number }, state.source.take())
+        }
+        source?.invalidate()
+        closeConnections()
+        for transfer in transfers {
+            transfer.outbox.complete(.failure(HTTPError(.sessionEnded, transfer.request)))
+        }
+    }
+
+    private func closeConnections() {
+        let multi = state.withLock { $0.multi.take() }
+        // Transfers run only if this is the loop's thread, which ends.
+        if runLoop.isCurrent { multi?.value.end() }
+    }
+
+    // MARK: On the loop's thread
+
+    private func perform() {
+        let multi = multiHandle()
+        let commands = state.withLock { state in
+            defer { state.commands = [] }
+            return state.commands
+        }
+        multi.carryOut(commands)
+    }
+
+    private func multiHandle() -> MultiHandle {
+        if let known = state.withLock({ $0.multi }) { return known.value }
+        let made = LoopOwned(MultiHandle(self), on: runLoop)
+        state.withLock { $0.multi = made }
+        return made.value
+    }
+
+    /// Ends a transfer, with nothing of it left in the multi handle.
+    func ended(_ transfer: HTTPTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+        let (source, closes) = state.withLock { state -> (RunLoop.Source?, Bool) in
+            state.transfers[transfer.number] = nil
+            guard state.transfers.isEmpty else { return (nil, false) }
+            state.commands = []
+            return (state.source.take(), state.isInvalidated)
+        }
+        transfer.outbox.complete(result)
+        source?.invalidate()
+        if closes { closeConnections() }
+    }
+}

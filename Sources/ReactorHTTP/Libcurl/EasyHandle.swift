@@ -1,0 +1,209 @@
+import CReactorLibcurl
+import Reactor
+
+/// A transfer of libcurl's: its settings, and once it has begun, its state.
+///
+/// `@safe`: it owns its pointers, which end with it.
+@safe
+struct EasyHandle: ~Copyable {
+    private let pointer: UnsafeMutableRawPointer
+    /// libcurl writes its reason for a failure here.
+    private let reasonBuffer = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+    private var headerList: UnsafeMutablePointer<curl_slist>?
+    /// The first setting that libcurl has refused.
+    private(set) var failure = CURLE_OK
+
+    /// Nil if there is no memory.
+    init?() {
+        guard Libcurl.isReady, let pointer = unsafe curl_easy_init() else { return nil }
+        unsafe self.pointer = unsafe pointer
+        unsafe reasonBuffer.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+        unsafe reactor_curl_set_buffer(pointer, CURLOPT_ERRORBUFFER, reasonBuffer)
+    }
+
+    deinit { unsafe Self.free(pointer, headerList, reasonBuffer) }
+
+    private static func free(
+        _ pointer: UnsafeMutableRawPointer, _ list: UnsafeMutablePointer<curl_slist>?,
+        _ buffer: UnsafeMutablePointer<CChar>
+    ) {
+        unsafe curl_easy_cleanup(pointer)
+        unsafe curl_slist_free_all(list)
+        unsafe buffer.deallocate()
+    }
+
+    /// What libcurl names the transfer by: its address.
+    var identity: UInt { UInt(bitPattern: unsafe pointer) }
+
+    // MARK: Settings
+
+    mutating func set(_ option: CURLoption, _ value: Int) {
+        note(unsafe reactor_curl_set_long(pointer, option, value))
+    }
+
+    mutating func set(_ option: CURLoption, offset: Int) {
+        note(unsafe reactor_curl_set_offset(pointer, option, curl_off_t(offset)))
+    }
+
+    mutating func set(_ option: CURLoption, _ value: String?) {
+        note(unsafe reactor_curl_set_string(pointer, option, value))
+    }
+
+    mutating func setFields(_ fields: HTTPFields) {
+        for field in fields.fields {
+            // "Name;" sends an empty field, and "Name:" none.
+            let line = "\(field.name): \(field.value)"
+            guard
+                let longer = unsafe curl_slist_append(
+                    headerList, field.value.isEmpty ? "\(field.name):" : line)
+            else { return note(CURLE_OUT_OF_MEMORY) }
+            unsafe headerList = longer
+        }
+        note(unsafe reactor_curl_set_list(pointer, CURLOPT_HTTPHEADER, headerList))
+    }
+
+    mutating func limitProtocols() { note(unsafe reactor_curl_set_protocols(pointer)) }
+
+    /// `transfer` is called until this handle ends, and must be retained so long.
+    func setCallbacks(to transfer: RunningTransfer, closingWith sockets: SocketTable) {
+        unsafe reactor_curl_set_callbacks(
+            pointer, Unmanaged.passUnretained(transfer).toOpaque(), RunningTransfer.callbacks)
+        unsafe reactor_curl_set_close(
+            pointer, SocketTable.closeCallback, Unmanaged.passUnretained(sockets).toOpaque())
+    }
+
+    private mutating func note(_ code: CURLcode) {
+        if failure == CURLE_OK { failure = code }
+    }
+
+    // MARK: State
+
+    /// Continues in both directions. Calls the callbacks for bytes that were held.
+    func unpause() -> CURLcode { unsafe curl_easy_pause(pointer, 0) }
+
+    func number(_ information: CURLINFO) -> Int {
+        var value = 0
+        unsafe reactor_curl_get_long(pointer, information, &value)
+        return value
+    }
+
+    func text(_ information: CURLINFO) -> String? {
+        var value: UnsafePointer<CChar>?
+        unsafe reactor_curl_get_string(pointer, information, &value)
+        return unsafe value.map { unsafe String(cString: $0) }
+    }
+
+    /// Why the transfer has failed.
+    func reason(_ code: CURLcode) -> String {
+        let detail = unsafe String(cString: reasonBuffer)
+        return detail.isEmpty ? unsafe String(cString: curl_easy_strerror(code)) : detail
+    }
+}
+
+extension EasyHandle {
+    /// libcurl's buffer for each transfer. Measured: 100 to 256 KiB cost least, and the default of 16 KiB a third more; from
+    /// 128 KiB on malloc(3) maps memory for each transfer.
+    private static let bufferSize = 102_400
+
+    /// Longer than any transfer: the session has time-outs of its own, and libcurl's default is five minutes.
+    private static let noTimeout = Int(Int32.max)
+
+    /// - Parameters:
+    ///   - decodes: Whether the body's destination takes a decoded body.
+    ///   - bodyLength: Nil if the request has no body; `.some(nil)` if its length is not known.
+    mutating func configure(
+        _ request: HTTPRequest, _ configuration: HTTPSession.Configuration, decodes: Bool, bodyLength: Int??
+    ) {
+        limitProtocols()
+        set(CURLOPT_NOSIGNAL, 1)
+        set(CURLOPT_NOPROGRESS, 1)
+        set(CURLOPT_BUFFERSIZE, Self.bufferSize)
+        set(CURLOPT_UPLOAD_BUFFERSIZE, Self.bufferSize)
+        set(CURLOPT_CONNECTTIMEOUT_MS, Self.noTimeout)
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        set(CURLOPT_URL, request.url)
+        set(CURLOPT_FOLLOWLOCATION, configuration.maxRedirects > 0 ? 1 : 0)
+        set(CURLOPT_MAXREDIRS, configuration.maxRedirects)
+        set(CURLOPT_USERAGENT, configuration.userAgent)
+        if configuration.acceptsCompressedBodies, decodes, request.fields["Accept-Encoding"] == nil {
+            set(CURLOPT_ACCEPT_ENCODING, "")
+        }
+        if case .http1 = configuration.versions { set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1) }
+        setTrust(configuration)
+        setMethod(request.method, bodyLength: bodyLength)
+        var fields = request.fields
+        // libcurl would wait a second for servers that do not know the expectation.
+        if bodyLength != nil, fields["Expect"] == nil { fields.append("Expect", "") }
+        setFields(fields)
+    }
+
+    private mutating func setTrust(_ configuration: HTTPSession.Configuration) {
+        if let roots = configuration.trustRoots {
+            set(CURLOPT_CAINFO, roots.string)
+            set(CURLOPT_CAPATH, nil)
+        } else if let folder = Libcurl.trustFolder {
+            set(CURLOPT_CAINFO, nil)
+            set(CURLOPT_CAPATH, folder)
+        }
+        if case .insecureNone = configuration.serverVerification {
+            set(CURLOPT_SSL_VERIFYPEER, 0)
+            set(CURLOPT_SSL_VERIFYHOST, 0)
+        }
+    }
+
+    private mutating func setMethod(_ method: String, bodyLength: Int??) {
+        switch (method, bodyLength) {
+        case ("GET", nil): set(CURLOPT_HTTPGET, 1)
+        case ("HEAD", nil): set(CURLOPT_NOBODY, 1)
+        case ("POST", let length):
+            set(CURLOPT_POST, 1)
+            set(CURLOPT_POSTFIELDSIZE_LARGE, offset: (length ?? 0) ?? -1)
+        case (_, let length?):
+            set(CURLOPT_UPLOAD, 1)
+            set(CURLOPT_INFILESIZE_LARGE, offset: length ?? -1)
+            if method != "PUT" { set(CURLOPT_CUSTOMREQUEST, method) }
+        default: set(CURLOPT_CUSTOMREQUEST, method)
+        }
+    }
+}
+
+/// libcurl's global state.
+enum Libcurl {
+    /// Whether libcurl has been initialized, for the life of the process.
+    static let isReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+
+    /// A folder of trust roots that are found by the hash of their names, which costs less than to read all of them.
+    static let trustFolder: String? = {
+        guard let version = unsafe reactor_curl_version(), let path = unsafe version.pointee.capath
+        else { return nil }
+        return unsafe String(cString: path)
+    }()
+
+    /// Calls libcurl without a SIGPIPE.
+    static func call<Result>(_ body: () -> Result) -> Result {
+        let unblocks = reactor_curl_block_sigpipe()
+        defer { if unblocks { reactor_curl_unblock_sigpipe() } }
+        return body()
+    }
+}
+
+extension HTTPError.Kind {
+    /// What libcurl's code means (libcurl-errors(3)).
+    init(_ code: CURLcode) {
+        switch code {
+        case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL: self = .invalidURL
+        case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: self = .resolve
+        case CURLE_COULDNT_CONNECT, CURLE_PROXY: self = .connect
+        case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE,
+            CURLE_SSL_CERTPROBLEM, CURLE_SSL_CIPHER, CURLE_SSL_ISSUER_ERROR:
+            self = .tls
+        case CURLE_PARTIAL_FILE: self = .truncated
+        case CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR: self = .connectionLost
+        case CURLE_TOO_MANY_REDIRECTS: self = .tooManyRedirects
+        case CURLE_SEND_FAIL_REWIND: self = .bodyNotRepeatable
+        case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING, CURLE_HTTP2, CURLE_HTTP2_STREAM:
+            self = .invalidResponse
+        default: self = .libcurl(Int(code.rawValue))
+        }
+    }
+}

@@ -1,0 +1,288 @@
+import CReactorLibcurl
+import Reactor
+
+/// libcurl's multi handle.
+///
+/// `@safe`: it owns the pointer, which ends with it.
+@safe
+struct MultiPointer: ~Copyable {
+    let pointer: UnsafeMutableRawPointer
+
+    /// Nil if there is no memory.
+    init?(_ configuration: HTTPSession.Configuration, _ sockets: SocketTable) {
+        guard Libcurl.isReady, let pointer = unsafe curl_multi_init() else { return nil }
+        unsafe self.pointer = unsafe pointer
+        let context = unsafe Unmanaged.passUnretained(sockets).toOpaque()
+        unsafe reactor_curl_multi_set_callbacks(
+            pointer, SocketTable.socketCallback, SocketTable.timerCallback, context)
+        unsafe reactor_curl_multi_set_long(
+            pointer, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.maxConnections ?? 0)
+        unsafe reactor_curl_multi_set_long(
+            pointer, CURLMOPT_MAX_HOST_CONNECTIONS, configuration.maxConnectionsPerHost ?? 0)
+    }
+
+    deinit { unsafe Self.free(pointer) }
+
+    private static func free(_ pointer: UnsafeMutableRawPointer) {
+        Libcurl.call { _ = unsafe curl_multi_cleanup(pointer) }
+    }
+
+    /// Has libcurl send and receive. `bits` say what `socket` is ready for; CURL_SOCKET_TIMEOUT means that time has passed.
+    func act(_ socket: CInt, _ bits: CInt) -> CURLMcode {
+        var running: CInt = 0
+        return unsafe curl_multi_socket_action(pointer, socket, bits, &running)
+    }
+
+    /// Begins to drive a transfer, which must be removed before it ends.
+    func add(_ easy: UInt) -> CURLMcode {
+        unsafe curl_multi_add_handle(pointer, UnsafeMutableRawPointer(bitPattern: easy))
+    }
+
+    func remove(_ easy: UInt) {
+        unsafe curl_multi_remove_handle(pointer, UnsafeMutableRawPointer(bitPattern: easy))
+    }
+
+    /// The next transfer that has ended.
+    func nextEnded() -> (identity: UInt, code: CURLcode)? {
+        var code = CURLE_OK
+        guard let easy = unsafe reactor_curl_multi_next_ended(pointer, &code) else { return nil }
+        return (UInt(bitPattern: easy), code)
+    }
+}
+
+/// The running transfers of a session, and libcurl's multi handle that drives them. Confined to the session's loop.
+///
+/// Every call of libcurl is made in ``callLibcurl(_:)``, and those do not nest: libcurl's callbacks only record, and so do
+/// the delegates of streams. The client's code is called later, in blocks of their own.
+final class MultiHandle {
+    /// How many bytes all transfers may receive in one callback of the loop: about a millisecond's work, so that timers
+    /// stay on time.
+    private static let receiveLimit = 1 << 20
+
+    let configuration: HTTPSession.Configuration
+    let runLoop: RunLoop
+    let modes: [RunLoop.Mode]
+    private weak let core: SessionCore?
+    private let sockets: SocketTable
+    /// Nil if there was no memory.
+    private var multi: MultiPointer?
+    private var running: [UInt64: RunningTransfer] = [:]
+    private var numbers: [UInt: UInt64] = [:]
+    /// Those that have paused because a callback has received enough, in order.
+    private var stopped: [UInt64] = []
+    /// Those that a callback of libcurl has changed.
+    private var touched: [RunningTransfer] = []
+    private var isCallingLibcurl = false
+    /// How many bytes this callback may still receive.
+    var receiveBudget = 0
+    let timeouts: TimeoutWatch
+
+    init(_ core: SessionCore) {
+        self.core = core
+        (configuration, runLoop, modes) = (core.configuration, core.runLoop, core.modes)
+        sockets = SocketTable(runLoop, modes)
+        timeouts = TimeoutWatch(runLoop, modes)
+        multi = MultiPointer(configuration, sockets)
+        sockets.socketIsReady = { [unowned self] in act($0, $1) }
+        sockets.timerHasFired = { [unowned self] in act(CURL_SOCKET_TIMEOUT, 0) }
+        timeouts.check = { [unowned self] in endTransfersInTime() }
+    }
+
+    deinit {
+        sockets.cancelAll()
+        timeouts.stop()
+        multi = nil
+    }
+
+    /// Releases the running transfers, because the session or its loop has ended. They retain the handle.
+    func end() {
+        for transfer in running.values {
+            release(transfer)
+            transfer.abandon(HTTPError(.sessionEnded, transfer.transfer.request))
+            transfer.end()
+        }
+        running = [:]
+    }
+
+    // MARK: Calling libcurl
+
+    /// Calls `body`, which may call libcurl, then does what its callbacks have asked for.
+    func callLibcurl(_ body: () -> Void) {
+        require(!isCallingLibcurl, "A callback of libcurl has called libcurl.")
+        isCallingLibcurl = true
+        receiveBudget = Self.receiveLimit
+        timeouts.noteTime()
+        Libcurl.call(body)
+        endFinishedTransfers()
+        isCallingLibcurl = false
+        for transfer in touched.take() { transfer.libcurlHasReturned() }
+        if !stopped.isEmpty { core?.wake() }
+        if running.isEmpty { rest() }
+    }
+
+    /// Registers nothing with the loop while there are no transfers.
+    private func rest() {
+        sockets.stopTimer()
+        timeouts.stop()
+    }
+
+    private func act(_ socket: CInt, _ bits: CInt) {
+        withExtendedLifetime(self) {
+            callLibcurl { _ = multi?.act(socket, bits) }
+        }
+    }
+
+    func carryOut(_ commands: [SessionCore.Command]) {
+        callLibcurl {
+            sockets.startTimer()
+            for command in commands { carryOut(command) }
+            for number in stopped.take() { running[number].map(resume) }
+        }
+    }
+
+    private func carryOut(_ command: SessionCore.Command) {
+        switch command {
+        case .start(let transfer, let destination):
+            if configuration.hasTimeouts { timeouts.start() }
+            let transfer = RunningTransfer(transfer, destination, self)
+            running[transfer.number] = transfer
+            begin(transfer)
+        case .cancel(let number): running[number].map { fail($0, .cancelled) }
+        case .suspend(let number, let isSuspended):
+            running[number]?.isSuspended = isSuspended
+            running[number].map(resume)
+        case .resume(let number): running[number].map(resume)
+        case .cancelAll:
+            for transfer in running.values.sorted(by: { $0.number < $1.number }) {
+                fail(transfer, .sessionEnded)
+            }
+        }
+    }
+
+    // MARK: Transfers
+
+    /// Begins a transfer, or a further attempt.
+    private func begin(_ transfer: RunningTransfer) {
+        if let kind = transfer.prepare(closingWith: sockets) { return fail(transfer, kind) }
+        guard let identity = transfer.easy?.identity, multi?.add(identity) == CURLM_OK else {
+            return fail(transfer, .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)))
+        }
+        numbers[identity] = transfer.number
+        timeouts.expect(configuration.totalTimeout)
+    }
+
+    /// Continues a transfer that has paused, unless it has to go on waiting. Callbacks of libcurl are called meanwhile.
+    private func resume(_ transfer: RunningTransfer) {
+        guard let code = transfer.resume() else { return }
+        if code != CURLE_OK { end(transfer, code) }
+    }
+
+    /// For streams, which have room or bytes again.
+    func resumeLater(_ transfer: RunningTransfer) {
+        guard !isCallingLibcurl else { return }
+        callLibcurl { resume(transfer) }
+    }
+
+    /// Records that a callback of libcurl has changed a transfer.
+    func touch(_ transfer: RunningTransfer) { touched.append(transfer) }
+
+    /// Continues a transfer in the next pass, which has paused because this callback has received enough.
+    func continueLater(_ transfer: RunningTransfer) { stopped.append(transfer.number) }
+
+    private func endFinishedTransfers() {
+        while let (identity, code) = multi?.nextEnded() {
+            if let transfer = numbers[identity].flatMap({ running[$0] }) { end(transfer, code) }
+        }
+        if let fault = sockets.takeFault() {
+            for transfer in running.values { fail(transfer, .connect, errno: fault) }
+        }
+    }
+
+    /// Ends a transfer, or an attempt of it, with libcurl's result.
+    private func end(_ transfer: RunningTransfer, _ code: CURLcode) {
+        let error = transfer.error(code)
+        release(transfer)
+        if let error { return retry(transfer, error) }
+        switch transfer.finish() {
+        case .success(let response?): finish(transfer, .success(response))
+        case .success(nil): break  // the sink will report
+        case .failure(let error): fail(transfer, error)
+        }
+    }
+
+    private func retry(_ transfer: RunningTransfer, _ error: HTTPError) {
+        if transfer.restartsAtOnce { return begin(transfer) }
+        guard let delay = transfer.delayOfRetry(error) else { return fail(transfer, error) }
+        let timer = Timer.scheduled(after: delay, forMode: modes[0]) { [self] _ in
+            callLibcurl { begin(transfer) }
+        }
+        for mode in modes.dropFirst() { runLoop.add(timer, forMode: mode) }
+        transfer.retryTimer = timer
+    }
+
+    func fail(_ transfer: RunningTransfer, _ kind: HTTPError.Kind, errno: Errno? = nil) {
+        fail(transfer, HTTPError(kind, transfer.transfer.request, errno: errno))
+    }
+
+    private func fail(_ transfer: RunningTransfer, _ error: HTTPError) {
+        release(transfer)
+        transfer.abandon(error)
+        finish(transfer, .failure(error))
+    }
+
+    /// Removes a transfer from libcurl. Its connection stays for others, if it is idle.
+    private func release(_ transfer: RunningTransfer) {
+        guard let identity = transfer.easy?.identity else { return }
+        multi?.remove(identity)
+        numbers[identity] = nil
+        transfer.easy = nil
+    }
+
+    private func finish(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+        guard running.removeValue(forKey: transfer.number) != nil else { return }
+        transfer.end()
+        core?.ended(transfer.transfer, result)
+    }
+
+    /// Called by a sink that had bytes left to write when the transfer ended.
+    func sinkHasFinished(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+        withExtendedLifetime(self) {
+            callLibcurl {
+                switch result {
+                case .success: finish(transfer, result)
+                case .failure(let error): fail(transfer, error)
+                }
+            }
+        }
+    }
+
+    // MARK: Time-outs
+
+    private func endTransfersInTime() {
+        withExtendedLifetime(self) {
+            callLibcurl {
+                for transfer in running.values {
+                    switch transfer.nextTimeout(at: timeouts.now) {
+                    case .expired(let timeout): expire(transfer, timeout)
+                    case .after(let rest): timeouts.expect(rest)
+                    case .never: break
+                    }
+                }
+            }
+        }
+    }
+
+    private func expire(_ transfer: RunningTransfer, _ timeout: HTTPError.Timeout) {
+        let error = HTTPError(.timedOut(timeout), transfer.transfer.request)
+        release(transfer)
+        if timeout == .total { fail(transfer, error) } else { retry(transfer, error) }
+    }
+}
+
+extension Array {
+    /// Removes and returns all elements.
+    fileprivate mutating func take() -> Self {
+        defer { self = [] }
+        return self
+    }
+}

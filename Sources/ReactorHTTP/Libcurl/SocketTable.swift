@@ -1,0 +1,124 @@
+import CReactorLibcurl
+import Glibc
+import Reactor
+
+/// What a multi handle waits for: its sockets and its timer, on the session's loop and in its modes.
+///
+/// libcurl's callbacks only change it, and never call into libcurl. It outlives the multi handle, whose end calls them too.
+final class SocketTable {
+    private let runLoop: RunLoop
+    private let modes: [RunLoop.Mode]
+    private var sources: [CInt: DescriptorSource] = [:]
+    private var timer: Timer?
+    private var date = Deadline.distantFuture
+
+    /// Called when a socket is ready, with libcurl's bits.
+    var socketIsReady: ((CInt, CInt) -> Void)?
+    /// Called when the timer's date has come.
+    var timerHasFired: (() -> Void)?
+    /// Whether a socket could not be watched: transfers that wait for it can only fail.
+    private(set) var fault: Errno?
+
+    init(_ runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
+        self.runLoop = runLoop
+        self.modes = modes
+    }
+
+    /// Ends all registrations.
+    func cancelAll() {
+        for source in sources.values { source.cancel() }
+        sources = [:]
+        stopTimer()
+    }
+
+    func takeFault() -> Errno? { fault.take() }
+
+    // MARK: Sockets
+
+    fileprivate func watch(_ descriptor: CInt, for what: CInt) {
+        var interest: Readiness = []
+        if what & CURL_POLL_IN != 0 { interest.insert(.readable) }
+        if what & CURL_POLL_OUT != 0 { interest.insert(.writable) }
+        guard what != CURL_POLL_REMOVE else { return unwatch(descriptor) }
+        do throws(Errno) {
+            if let known = sources[descriptor] { return try known.setInterest(interest) }
+            try add(makeSource(descriptor, interest))
+        } catch { fault = error }
+    }
+
+    private func makeSource(_ descriptor: CInt, _ interest: Readiness) -> DescriptorSource {
+        DescriptorSource(FileDescriptor(rawValue: descriptor), for: interest) { [weak self] source, ready in
+            var bits: CInt = 0
+            if ready.contains(.readable) { bits |= CURL_CSELECT_IN }
+            if ready.contains(.writable) { bits |= CURL_CSELECT_OUT }
+            self?.socketIsReady?(source.descriptor.rawValue, bits)
+        }
+    }
+
+    private func add(_ source: DescriptorSource) throws(Errno) {
+        sources[source.descriptor.rawValue] = source
+        for mode in modes { try runLoop.add(source, forMode: mode) }
+    }
+
+    /// Called when libcurl no longer waits for a socket, and before it closes one, whichever comes first.
+    fileprivate func unwatch(_ descriptor: CInt) { sources.removeValue(forKey: descriptor)?.cancel() }
+
+    // MARK: The timer
+
+    /// Sets the timer; -1 ms means that there is nothing to wait for.
+    fileprivate func setTimer(_ milliseconds: Int) {
+        date = milliseconds < 0 ? .distantFuture : .now + .milliseconds(milliseconds)
+        if date == .distantFuture, timer == nil { return }
+        let timer = timer ?? makeTimer()
+        timer.fireDate = date
+    }
+
+    private func makeTimer() -> Timer {
+        // It is moved by its date, and repeats only so that it stays valid.
+        let timer = Timer.scheduled(every: .seconds(1 << 31), forMode: modes[0]) { [weak self] _ in
+            self?.fire()
+        }
+        for mode in modes.dropFirst() { runLoop.add(timer, forMode: mode) }
+        self.timer = timer
+        return timer
+    }
+
+    private func fire() {
+        date = .distantFuture
+        timerHasFired?()
+    }
+
+    /// Removes the timer from the loop while there are no transfers.
+    func stopTimer() {
+        timer.take()?.invalidate()
+    }
+
+    /// Restores the timer when there are transfers again.
+    func startTimer() {
+        guard timer == nil, date != .distantFuture else { return }
+        makeTimer().fireDate = date
+    }
+}
+
+// MARK: - libcurl's callbacks
+
+extension SocketTable {
+    fileprivate static func table(_ context: UnsafeMutableRawPointer?) -> SocketTable {
+        unsafe Unmanaged<SocketTable>.fromOpaque(context!).takeUnretainedValue()
+    }
+
+    static let socketCallback: curl_socket_callback = { _, descriptor, what, context, _ in
+        unsafe table(context).watch(descriptor, for: what)
+        return 0
+    }
+
+    static let timerCallback: curl_multi_timer_callback = { _, milliseconds, context in
+        unsafe table(context).setTimer(milliseconds)
+        return 0
+    }
+
+    static let closeCallback: curl_closesocket_callback = { context, descriptor in
+        unsafe table(context).unwatch(descriptor)
+        return close(descriptor)
+    }
+}

@@ -1,0 +1,79 @@
+import Reactor
+
+/// Measures the time for which a loop serves the session's modes. Pure: is told of the loop's activities, with the time.
+///
+/// A sleep counts fully. What lies between two other activities counts up to a limit, because a callback, or a nested run
+/// in another mode, may have taken it.
+struct ServedTime {
+    /// A pass that takes longer does not serve the sockets meanwhile.
+    private static let most = Int64(100_000_000)
+
+    private var total: Int64 = 0
+    private var last: Int64?
+    private var isAsleep = false
+
+    /// Nanoseconds.
+    func elapsed(at time: Int64) -> Int64 { total + since(time) }
+
+    mutating func note(_ activity: RunLoop.Activities, at time: Int64) {
+        total += isAsleep && activity == .afterWaiting ? time - (last ?? time) : since(time)
+        isAsleep = activity == .beforeWaiting
+        last = time
+    }
+
+    private func since(_ time: Int64) -> Int64 { min(max(time - (last ?? time), 0), Self.most) }
+}
+
+/// The clock of a session's time-outs, and the timer that checks them. In the loop only while it is needed.
+final class TimeoutWatch {
+    private let runLoop: RunLoop
+    private let modes: [RunLoop.Mode]
+    private var served = ServedTime()
+    private var observer: RunLoop.Observer?
+    private var timer: Timer?
+    /// Served time, in nanoseconds, when the current callback began.
+    private(set) var now: Int64 = 0
+
+    /// Called when a time-out may have passed.
+    var check: (() -> Void)?
+
+    init(_ runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
+        self.runLoop = runLoop
+        self.modes = modes
+    }
+
+    func noteTime() {
+        if observer != nil { now = served.elapsed(at: Deadline.now.uptimeNanoseconds) }
+    }
+
+    /// Has time-outs checked after `duration`, which is at the earliest when they can have passed.
+    func expect(_ duration: Duration?) {
+        guard let duration else { return }
+        let date = Deadline.now + duration
+        if let timer, date < timer.fireDate { timer.fireDate = date }
+    }
+
+    /// Begins to measure, unless it does.
+    func start() {
+        guard observer == nil else { return }
+        let observer = RunLoop.Observer(for: [.entry, .beforeTimers, .beforeWaiting, .afterWaiting]) {
+            [weak self] _, activity in
+            self?.served.note(activity, at: Deadline.now.uptimeNanoseconds)
+        }
+        let timer = Timer.scheduled(every: .seconds(1 << 31), forMode: modes[0]) { [weak self] timer in
+            timer.fireDate = .distantFuture
+            self?.check?()
+        }
+        timer.fireDate = .distantFuture
+        for mode in modes { runLoop.add(observer, forMode: mode) }
+        for mode in modes.dropFirst() { runLoop.add(timer, forMode: mode) }
+        served.note(.beforeTimers, at: Deadline.now.uptimeNanoseconds)
+        (self.observer, self.timer) = (observer, timer)
+        noteTime()
+    }
+
+    func stop() {
+        observer.take()?.invalidate()
+        timer.take()?.invalidate()
+    }
+}

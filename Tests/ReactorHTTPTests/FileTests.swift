@@ -1,0 +1,127 @@
+import Reactor
+import ReactorHTTP
+import ReactorTestSupport
+import SystemPackage
+import Testing
+
+/// Downloads to files, whole, cut and resumed.
+@Suite struct FileTests {
+    private let folder = TemporaryFolder()
+    private var path: FilePath { folder.path.appending("file") }
+
+    private func download(_ url: String, resumes: Bool = false, retries: Int = 0) async throws -> Outcome {
+        let path = path
+        return try await onItsOwnThread {
+            let session = HTTPSession {
+                $0.retries = retries
+                $0.retryDelay = .milliseconds(1)
+            }
+            return session.run(HTTPRequest(url), to: .file(path, resumes: resumes))
+        }
+    }
+
+    /// Serves `body`, the first time only its beginning; ranges as the server of `tag` does.
+    private func cutting(_ body: String, at count: Int, tag: @escaping @Sendable (Int) -> String?) throws
+        -> TestServer
+    {
+        let heads = Trace()
+        let server = try TestServer { peer, number in
+            guard let head = peer.readHead() else { return }
+            heads(head)
+            let (length, tagField) = (body.utf8.count, tag(number).map { "ETag: \($0)\r\n" } ?? "")
+            if number == 0 {
+                peer.send(
+                    "HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\(tagField)\r\n\(body.prefix(count))")
+            } else if head.contains("Range: bytes=\(count)-"), let tag = tag(number),
+                head.contains("If-Range: \(tag)")
+            {
+                peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: \(length - count)\r\n\(tagField)")
+                peer.send(
+                    "Content-Range: bytes \(count)-\(length - 1)/\(length)\r\n\r\n\(body.dropFirst(count))")
+            } else {
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\(tagField)\r\n\(body)")
+            }
+            peer.shutDown()
+            peer.waitForEnd()
+        }
+        return server
+    }
+
+    @Test func `a file has its name when it is whole`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        #expect(try await download(server.url).get().status == 200)
+        #expect(content(of: path.string) == Array("hello".utf8))
+        #expect(folder.names == ["file"])
+    }
+
+    @Test func `an empty file is saved`() async throws {
+        let server = try TestServer.responding { _, _ in response() }
+        #expect(try await download(server.url).get().status == 200)
+        #expect(content(of: path.string) == [])
+    }
+
+    @Test func `a status that is not success leaves an older file alone`() async throws {
+        _ = try folder.file("old".utf8)
+        let server = try TestServer.responding { _, _ in response("404 Not Found", body: "missing") }
+        #expect(try await download(server.url).kind == .status(404))
+        #expect(content(of: path.string) == Array("old".utf8))
+        #expect(folder.names == ["file"])
+    }
+
+    @Test func `a folder that is missing is an error with the file's name`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        let outcome = try await onItsOwnThread {
+            HTTPSession().run(HTTPRequest(server.url), to: .file("/nonexistent/file"))
+        }
+        #expect(outcome.kind == .write(IOError(.open, "/nonexistent/file.part", .noSuchFileOrDirectory)))
+    }
+
+    @Test func `a cut download leaves nothing unless it can be resumed`() async throws {
+        let server = try cutting("hello world", at: 5) { _ in nil }
+        #expect(try await download(server.url, resumes: true).kind == .truncated)
+        #expect(folder.names == [])
+        let tagged = try cutting("hello world", at: 5) { _ in "\"1\"" }
+        #expect(try await download(tagged.url).kind == .truncated)
+        #expect(folder.names == [])
+    }
+
+    @Test func `a cut download is resumed where it ended`() async throws {
+        let server = try cutting("hello world", at: 5) { _ in "\"1\"" }
+        #expect(try await download(server.url, resumes: true).kind == .truncated)
+        #expect(content(of: path.string + ".part") == Array("hello".utf8))
+        let outcome = try await download(server.url, resumes: true)
+        #expect(try outcome.get().status == 206)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(folder.names == ["file"])
+    }
+
+    @Test func `a download of another version begins anew`() async throws {
+        let server = try cutting("hello world", at: 5) { "\"\($0)\"" }
+        #expect(try await download(server.url, resumes: true).kind == .truncated)
+        #expect(try await download(server.url, resumes: true).get().status == 200)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+    }
+
+    @Test func `a range that begins elsewhere is asked for anew, without a range`() async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let heads = Trace()
+        let server = try TestServer.responding { head, number in
+            heads(head)
+            return number == 0
+                ? response("206 Partial Content", ["Content-Range: bytes 3-9/10"], body: "lo worl")
+                : response(body: "hello world")
+        }
+        #expect(try await download(server.url, resumes: true).get().status == 200)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(heads.all[0].contains("Range: bytes=5-"))
+        #expect(!heads.all[1].contains("Range:"))
+    }
+
+    @Test func `a retry goes on where the first attempt ended`() async throws {
+        let server = try cutting("hello world", at: 5) { _ in "\"1\"" }
+        #expect(try await download(server.url, retries: 1).get().status == 206)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(folder.names == ["file"])
+    }
+}

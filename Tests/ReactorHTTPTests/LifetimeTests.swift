@@ -1,0 +1,243 @@
+import Dispatch
+import Reactor
+import ReactorHTTP
+import ReactorTestSupport
+import Testing
+
+/// Cancelling, ending sessions, and what is released when.
+@Suite struct LifetimeTests {
+    /// Sends bodies without an end.
+    private static func endless() throws -> TestServer {
+        try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            peer.send("HTTP/1.1 200 OK\r\n\r\n")
+            let piece = [UInt8](repeating: 97, count: 65_536)
+            while peer.send(piece) {}
+        }
+    }
+
+    @Test(arguments: ["before", "head", "bytes", "twice", "thread"])
+    func `a cancelled transfer completes once, and delivers nothing else`(moment: String) async throws {
+        let (server, trace) = (try Self.endless(), Trace())
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            let loop = RunLoop.current
+            let transfer = Shared<HTTPTransfer?>(nil)
+            let handler = HTTPDestination.handler { event in
+                switch event {
+                case .response: if moment == "head" { cancel() }
+                case .bytes: cancel()
+                }
+            }
+            @Sendable func cancel() {
+                guard let transfer = transfer.value else { return trace("too early") }
+                if moment == "thread" {
+                    onThreads(1) { _ in transfer.cancel() }
+                } else {
+                    transfer.cancel()
+                    if moment == "twice" { transfer.cancel() }
+                }
+                trace("cancelled")
+            }
+            transfer.value = session.start(HTTPRequest(server.url), to: handler) { outcome in
+                trace("\(outcome.kind!)")
+                loop.stop()
+            }
+            if moment == "before" { cancel() }
+            loop.run { trace.all.count < 2 }
+            transfer.value?.cancel()
+            // Nothing keeps the mode from being empty.
+            #expect(loop.run(in: .default) == .finished)
+        }
+        #expect(trace.all == ["cancelled", "cancelled"])
+    }
+
+    @Test func `transfers may be cancelled at any moment by any thread`() async throws {
+        let server = try TestServer.responding { _, _ in
+            response(body: String(repeating: "x", count: 300_000))
+        }
+        let thread = try RunLoopThread(name: "network")
+        let session = HTTPSession(on: thread.runLoop)
+        let (group, count) = (DispatchGroup(), Shared(0))
+        let queue = DispatchQueue(label: "delegate", attributes: .concurrent)
+        try await onItsOwnThread {
+            var random = SeededGenerator(seed: 7)
+            for number in 0..<100 {
+                let transfer = session.start(
+                    HTTPRequest(server.url), to: number % 2 == 0 ? .memory() : .handler { _ in },
+                    delivery: number % 3 == 0 ? .queue(queue) : .session, group: group
+                ) { outcome in
+                    if case .failure(let error) = outcome { #expect(error.kind == .cancelled) }
+                    count.update { $0 += 1 }
+                }
+                for _ in 0..<random.next(upperBound: UInt(20_000)) { _ = transfer.progress }
+                transfer.cancel()
+            }
+            group.wait()
+            thread.stop()
+        }
+        #expect(count.value == 100)
+    }
+
+    @Test func `callbacks may start, cancel and suspend transfers, and run the loop`() async throws {
+        let server = try TestServer.responding { _, _ in
+            response(body: String(repeating: "x", count: 100_000))
+        }
+        let trace = Trace()
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            let loop = RunLoop.current
+            let transfers = Shared<[HTTPTransfer]>([])
+            @Sendable func nested(_ name: String) {
+                let other = session.start(HTTPRequest(server.url)) { _ in trace("wrong") }
+                other.suspend()
+                other.cancel()
+                let outcome = session.run(HTTPRequest(server.url))
+                trace(outcome.body?.count == 100_000 ? name : "\(outcome)")
+            }
+            let handler = HTTPDestination.handler { event in
+                if case .response = event { nested("head") } else { transfers.value.first?.suspend() }
+                transfers.value.first?.resume()
+            }
+            transfers.value = [
+                session.start(HTTPRequest(server.url), to: handler) { _ in
+                    nested("completion")
+                    trace("end")
+                    loop.stop()
+                }
+            ]
+            loop.run { trace.all.last != "end" }
+        }
+        #expect(trace.all.filter { $0 != "wrong" } == ["head", "completion", "end"])
+    }
+
+    @Test(arguments: [true, false])
+    func `a session may be ended by any callback of its transfers`(inHead: Bool) async throws {
+        let (server, trace) = (try Self.endless(), Trace())
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            let loop = RunLoop.current
+            let handler = HTTPDestination.handler { event in
+                if case .response = event, !inHead { return }
+                session.invalidateAndCancel()
+            }
+            for number in 0..<3 {
+                session.start(HTTPRequest(server.url), to: handler) { outcome in
+                    trace("\(number) \(outcome.kind!)")
+                    loop.stop()
+                }
+            }
+            loop.run { trace.all.count < 3 }
+            #expect(session.run(server.url).kind == .sessionEnded)
+        }
+        #expect(trace.all.sorted() == ["0 sessionEnded", "1 sessionEnded", "2 sessionEnded"])
+    }
+
+    @Test func `a session that finishes lets its transfers complete, then closes its connections`()
+        async throws
+    {
+        let (closed, gate) = (Answer<Bool>(), Answer<Bool>())
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            _ = gate.wait()
+            peer.send(response(body: "hello"))
+            peer.waitForEnd()
+            closed.give(true)
+        }
+        let body = Shared<String?>(nil)
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let session = HTTPSession()
+            session.start(HTTPRequest(server.url)) { outcome in
+                body.value = outcome.body
+                loop.stop()
+            }
+            session.finishAndInvalidate()
+            gate.give(true)
+            loop.run { body.value == nil }
+            #expect(closed.wait())
+        }
+        #expect(body.value == "hello")
+    }
+
+    @Test func `releasing a session closes its connections and releases its callbacks`() async throws {
+        let closed = Answer<Bool>()
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send(response(body: "hello"))
+            peer.waitForEnd()
+            closed.give(true)
+        }
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            var session: HTTPSession? = HTTPSession()
+            var witness: Witness? = Witness()
+            let fate = Fate(witness!)
+            let isDone = Shared(false)
+            session?.start(HTTPRequest(server.url)) { [witness] _ in
+                withExtendedLifetime(witness) { isDone.value = true }
+                loop.stop()
+            }
+            witness = nil
+            loop.run { !isDone.value }
+            #expect(fate.isFreed)
+            session = nil
+            #expect(closed.wait())
+        }
+    }
+
+    @Test func `transfers fail when their loop's thread ends`() async throws {
+        let server = try Self.endless()
+        let (started, outcome) = (Answer<Bool>(), Answer<Outcome>())
+        let thread = try RunLoopThread(name: "network")
+        let session = HTTPSession(on: thread.runLoop)
+        let handler = HTTPDestination.handler { event in if case .response = event { started.give(true) } }
+        session.start(HTTPRequest(server.url), to: handler) { outcome.give($0) }
+        try await onItsOwnThread {
+            #expect(started.wait())
+            thread.stop()
+            #expect(outcome.wait().kind == .sessionEnded)
+            let later = Answer<Outcome>()
+            session.start(HTTPRequest(server.url)) { later.give($0) }
+            #expect(later.wait().kind == .sessionEnded)
+        }
+    }
+
+    @Test func `a slow consumer pauses its transfer`() async throws {
+        let (sent, thread) = (Shared(0), Answer<KernelThread>())
+        let size = 64 << 20
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n")
+            thread.give(.current)
+            let piece = [UInt8](repeating: 97, count: 65_536)
+            for _ in 0..<size / 65_536 where peer.send(piece) { sent.update { $0 += 65_536 } }
+        }
+        let gate = Answer<Bool>()
+        let (received, loopThread) = (Shared(0), Answer<KernelThread>())
+        let network = try RunLoopThread(name: "network")
+        network.runLoop.perform { loopThread.give(.current) }
+        let session = HTTPSession(on: network.runLoop)
+        let outcome = Answer<Outcome>()
+        let handler = HTTPDestination.handler { event in
+            guard case .bytes(let bytes) = event else { return }
+            _ = gate.wait()
+            received.update { $0 += bytes.count }
+        }
+        let queue = DispatchQueue(label: "slow")
+        session.start(HTTPRequest(server.url), to: handler, delivery: .queue(queue)) { outcome.give($0) }
+        try await onItsOwnThread {
+            let (server, loop) = (thread.wait(), loopThread.wait())
+            // The server cannot send more, and the loop has nothing to do: nothing will change.
+            waitUntil {
+                let before = sent.value
+                return before > 0 && server.isAsleep && loop.isAsleep && sent.value == before
+            }
+            #expect(sent.value < size / 2)
+            gate.give(true)
+            #expect(outcome.wait().kind == nil)
+            network.stop()
+        }
+        #expect(received.value == size)
+    }
+}

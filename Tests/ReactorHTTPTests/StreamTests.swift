@@ -1,0 +1,151 @@
+import Glibc
+import Reactor
+import ReactorHTTP
+import ReactorTestSupport
+import SystemPackage
+import Testing
+
+/// Bodies that are read from a stream, and written to one.
+@Suite struct StreamTests {
+    private static let body = (0..<2_000_000).map { UInt8(truncatingIfNeeded: $0 >> 3) }
+
+    private static func server() throws -> TestServer {
+        try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n")
+            peer.send(body)
+            peer.waitForEnd()
+        }
+    }
+
+    private static func readToEnd(_ stream: InputStream) -> [UInt8] {
+        var bytes: [UInt8] = []
+        while case let piece = stream.read(upTo: 10_000), !piece.isEmpty { bytes += piece }
+        return bytes
+    }
+
+    @Test func `a body is read from a stream, at the reader's speed`() async throws {
+        let (server, thread) = (try Self.server(), try RunLoopThread(name: "network"))
+        let outcome = Answer<Outcome>()
+        try await onItsOwnThread {
+            let session = HTTPSession(on: thread.runLoop)
+            let (stream, _) = session.startReading(HTTPRequest(server.url), bufferSize: 4096) {
+                outcome.give($0)
+            }
+            stream.open()
+            #expect(Self.readToEnd(stream) == Self.body)
+            #expect(stream.streamStatus == .atEnd)
+            #expect(outcome.wait().kind == nil)
+            thread.stop()
+        }
+    }
+
+    @Test func `a transfer that fails makes its stream fail with the same error`() async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+        }
+        let thread = try RunLoopThread(name: "network")
+        try await onItsOwnThread {
+            let (stream, _) = HTTPSession(on: thread.runLoop).startReading(HTTPRequest(server.url))
+            stream.open()
+            #expect(Self.readToEnd(stream) == Array("abc".utf8))
+            #expect(stream.streamStatus == .error)
+            #expect((stream.streamError as? HTTPError)?.kind == .truncated)
+            thread.stop()
+        }
+    }
+
+    @Test func `a failed transfer is an event of its stream`() async throws {
+        let server = try TestServer { peer, _ in _ = peer.readHead() }
+        let trace = Trace()
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let session = HTTPSession()
+            let (stream, _) = session.startReading(HTTPRequest(server.url))
+            let delegate = Listener { stream, event in
+                if event == .errorOccurred { trace("\((stream.streamError as? HTTPError)?.kind as Any)") }
+                loop.stop()
+            }
+            stream.delegate = delegate
+            stream.schedule(in: loop, forMode: .default)
+            stream.open()
+            loop.run { trace.all.isEmpty }
+        }
+        #expect(trace.all.count == 1)
+        #expect(trace.all.first?.contains("connectionLost") == true)
+    }
+
+    private final class Listener: StreamDelegate {
+        private let body: (Reactor.Stream, Reactor.Stream.Event) -> Void
+
+        init(_ body: @escaping (Reactor.Stream, Reactor.Stream.Event) -> Void) { self.body = body }
+
+        func stream(_ stream: Reactor.Stream, handle event: Reactor.Stream.Event) { body(stream, event) }
+    }
+
+    @Test func `closing the stream cancels its transfer`() async throws {
+        let (server, thread) = (try Self.server(), try RunLoopThread(name: "network"))
+        let outcome = Answer<Outcome>()
+        try await onItsOwnThread {
+            let session = HTTPSession(on: thread.runLoop)
+            let (stream, _) = session.startReading(HTTPRequest(server.url), bufferSize: 4096) {
+                outcome.give($0)
+            }
+            stream.open()
+            #expect(stream.read(upTo: 10).count == 10)
+            stream.close()
+            guard case .write = outcome.wait().kind else {
+                Issue.record("\(outcome.wait())")
+                return
+            }
+            thread.stop()
+        }
+    }
+
+    @Test func `a body is written to a stream, at the stream's speed`() async throws {
+        let server = try Self.server()
+        let (reader, writeEnd) = try SocketPeer.pair()
+        let received = Answer<[UInt8]>()
+        _ = try ReactorTestSupport.JoinableThread(name: "reader") {
+            received.give(reader.receiveToEnd(by: 10_000) ?? [])
+        }
+        try await onItsOwnThread {
+            let output = OutputStream(descriptor: writeEnd, closeWhenDone: true)
+            #expect(HTTPSession().run(HTTPRequest(server.url), to: .stream(output)).kind == nil)
+            #expect(received.wait() == Self.body)
+        }
+    }
+
+    @Test func `a stream that fails ends its transfer`() async throws {
+        let server = try Self.server()
+        let outcome = try await onItsOwnThread {
+            HTTPSession().run(HTTPRequest(server.url), to: .stream(OutputStream(path: "/dev/full")))
+        }
+        guard case .write(let error) = outcome.kind else { return #expect(outcome.kind != nil) }
+        #expect(error.errno == .noSpace)
+    }
+
+    /// A stream of the client's, which runs the loop in each write.
+    private final class Subclass: OutputStream {
+        let bytes = Shared<[UInt8]>([])
+
+        override var hasSpaceAvailable: Bool { true }
+
+        override func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
+            bytes.update { $0 += UnsafeBufferPointer(start: buffer, count: min(len, 30_000)) }
+            RunLoop.current.run(until: .now)
+            return super.write(buffer, maxLength: min(len, 30_000))
+        }
+    }
+
+    @Test func `a subclass of a stream may run the loop while it writes`() async throws {
+        let server = try Self.server()
+        try await onItsOwnThread {
+            let output = Subclass()
+            let bytes = output.bytes
+            #expect(HTTPSession().run(HTTPRequest(server.url), to: .stream(output)).kind == nil)
+            #expect(bytes.value == Self.body)
+        }
+    }
+}

@@ -1,0 +1,131 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
+import SystemPackage
+
+/// nginx on free ports of loopback, plain and with TLS. One for all tests, which ends with the process.
+final class Nginx: Sendable {
+    let plain: String
+    let secure: String
+    /// The certificate, which is its own root and is for `localhost` only.
+    let certificate: FilePath
+    /// What is served.
+    let folder: FilePath
+
+    /// The executable; nil if it is neither installed nor unpacked by `scripts/test`.
+    private static let path: String? = {
+        let package = FilePath(#filePath).removingLastComponent().removingLastComponent()
+            .removingLastComponent().removingLastComponent()
+        let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", package.string + "/.build/servers/bin"]
+        return folders.map { $0 + "/nginx" }.first { access($0, X_OK) == 0 }
+    }()
+
+    static var isAvailable: Bool { path != nil && access("/usr/bin/openssl", X_OK) == 0 }
+
+    static let shared = Result { try Nginx() }
+
+    /// A body whose every byte depends on its place.
+    static let bytes = (0..<3_000_001).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+    static let text = String(repeating: "All work and no play. ", count: 10_000)
+
+    private init() throws {
+        let temporary = TemporaryFolder()
+        folder = temporary.path
+        certificate = folder.appending("certificate.pem")
+        _ = try temporary.file("hello\n".utf8, name: "hello.txt")
+        _ = try temporary.file(Self.text.utf8, name: "text.txt")
+        _ = try temporary.file(Self.bytes, name: "bytes.bin")
+        _ = try temporary.file([UInt8](repeating: 0, count: 50_000_000), name: "zeros")
+        try Self.makeCertificate(in: folder)
+        let (path, answer) = (Self.path ?? "", Answer<Result<(Int, Int), any Error>>())
+        // The kernel kills the server when this thread ends: with the process.
+        _ = try ReactorTestSupport.JoinableThread(name: "nginx") { [folder] in
+            answer.give(Result { try Self.start(path, in: folder) })
+            withExtendedLifetime(temporary) { while true { pause() } }
+        }
+        let ports = try answer.wait().get()
+        (plain, secure) = ("http://127.0.0.1:\(ports.0)", "https://localhost:\(ports.1)")
+    }
+
+    private static func makeCertificate(in folder: FilePath) throws {
+        let child = try Child(
+            "/usr/bin/openssl",
+            [
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                "-days", "2",
+                "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                "-keyout", folder.appending("key.pem").string, "-out",
+                folder.appending("certificate.pem").string,
+            ])
+        precondition(child.wait() == .exit(0), "openssl cannot make a certificate")
+    }
+
+    /// Tries several ports, because another program may take a free port before the server binds it.
+    private static func start(_ path: String, in folder: FilePath) throws -> (Int, Int) {
+        for _ in 0..<10 {
+            let ports = (try freePort(), try freePort())
+            try configuration(ports, folder).write(to: folder.appending("nginx.conf"))
+            let arguments = [
+                "--pdeathsig", "KILL", path, "-p", folder.string, "-c", folder.appending("nginx.conf").string,
+                "-e", "stderr",
+            ]
+            let child = try Child("/usr/bin/setpriv", arguments)
+            while !child.hasEnded {
+                if (try? SocketPeer(connectedTo: .ipv4Loopback(port: UInt16(ports.1)))) != nil {
+                    _ = Unmanaged.passRetained(child)
+                    return ports
+                }
+                sched_yield()
+            }
+            _ = child.wait()
+        }
+        throw Errno.addressInUse
+    }
+
+    private static func freePort() throws -> Int {
+        Int(try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port ?? 0)
+    }
+
+    private static func configuration(_ ports: (Int, Int), _ folder: FilePath) -> String {
+        """
+        daemon off; master_process off; pid \(folder)/nginx.pid; error_log stderr crit;
+        events { worker_connections 512; }
+        http {
+          access_log off; default_type application/octet-stream; keepalive_requests 100000;
+          client_body_temp_path \(folder)/body; proxy_temp_path \(folder)/proxy;
+          fastcgi_temp_path \(folder)/fastcgi; uwsgi_temp_path \(folder)/uwsgi; scgi_temp_path \(folder)/scgi;
+          client_max_body_size 0;
+          server {
+            listen 127.0.0.1:\(ports.0); listen 127.0.0.1:\(ports.1) ssl http2; root \(folder);
+            ssl_certificate \(folder)/certificate.pem; ssl_certificate_key \(folder)/key.pem;
+            location /gzip/ { alias \(folder)/; gzip on; gzip_types *; gzip_min_length 1; }
+            location /slow/ { alias \(folder)/; limit_rate 2m; }
+            location /upload/ { dav_methods PUT DELETE; create_full_put_path on; }
+            location /refused { client_max_body_size 1k; lingering_close off; dav_methods PUT; }
+            location /moved { return 302 /hello.txt; }
+            location /loop { return 302 /loop; }
+            location /broken { return 500 "oops"; }
+          }
+        }
+        """
+    }
+}
+
+extension String {
+    fileprivate func write(to path: FilePath) throws {
+        let file = try FileDescriptor.open(
+            path, .writeOnly, options: [.create, .truncate], permissions: .ownerReadWrite)
+        try file.closeAfter { _ = try file.writeAll(utf8) }
+    }
+}
+
+/// The bytes of a file; nil if there is none.
+func content(of path: String) -> [UInt8]? {
+    guard let file = try? FileDescriptor.open(FilePath(path), .readOnly) else { return nil }
+    defer { try? file.close() }
+    var (bytes, piece) = ([UInt8](), [UInt8](repeating: 0, count: 65_536))
+    while let count = try? piece.withUnsafeMutableBytes({ try file.read(into: $0) }), count > 0 {
+        bytes += piece[..<count]
+    }
+    return bytes
+}

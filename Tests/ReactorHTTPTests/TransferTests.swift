@@ -1,0 +1,149 @@
+import Dispatch
+import Reactor
+import ReactorHTTP
+import ReactorTestSupport
+import Testing
+
+@Suite struct TransferTests {
+    @Test func `a response is collected in memory`() async throws {
+        let server = try TestServer.responding { _, _ in
+            response("200 OK", ["X-Kind: a", "x-kind: b"], body: "hello")
+        }
+        let outcome = try await onItsOwnThread { HTTPSession().run(server.url + "/file") }
+        let answer = try outcome.get()
+        #expect(answer.status == 200)
+        #expect(answer.body == Array("hello".utf8))
+        #expect(answer.fields.values(for: "X-KIND") == ["a", "b"])
+        #expect(answer.url == server.url + "/file")
+        #expect(answer.version == .http11)
+    }
+
+    @Test func `a handler receives the head, then the body, then the completion`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        let trace = Trace()
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            let handler = HTTPDestination.handler { event in
+                switch event {
+                case .response(let response): trace("head \(response.status)")
+                case .bytes(let bytes): trace(String(decoding: bytes, as: UTF8.self))
+                }
+            }
+            trace("\(try session.run(HTTPRequest(server.url), to: handler).get().status)")
+        }
+        #expect(trace.all == ["head 200", "hello", "200"])
+    }
+
+    @Test func `a connection is used again`() async throws {
+        let connections = Shared(0)
+        let server = try TestServer { peer, _ in
+            connections.update { $0 += 1 }
+            while peer.readHead() != nil { peer.send(response(body: "x")) }
+        }
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            for _ in 0..<5 { #expect(session.run(server.url).body == "x") }
+        }
+        #expect(connections.value == 1)
+    }
+
+    @Test func `the method, the fields and the body are sent`() async throws {
+        let received = Trace()
+        let server = try TestServer { peer, _ in
+            received(peer.readHead() ?? "")
+            received(String(decoding: peer.receive(5), as: UTF8.self))
+            peer.send(response(body: "ok"))
+        }
+        try await onItsOwnThread {
+            let request = HTTPRequest(
+                server.url + "/items", method: "PATCH", fields: ["X-Name": "value"],
+                body: .bytes(Array("hello".utf8)))
+            #expect(HTTPSession().run(request).body == "ok")
+        }
+        #expect(received.all[0].hasPrefix("PATCH /items HTTP/1.1\r\n"))
+        #expect(received.all[0].contains("X-Name: value\r\n"))
+        #expect(received.all[1] == "hello")
+    }
+
+    @Test(arguments: ["gopher://host/", "http://", "file:///etc/passwd", "nonsense://"])
+    func `a URL that is not HTTP's is an error`(url: String) async throws {
+        let outcome = try await onItsOwnThread { HTTPSession().run(url) }
+        #expect(outcome.kind == .invalidURL)
+    }
+
+    @Test func `fields that would break the request are refused`() async throws {
+        let request = HTTPRequest("http://127.0.0.1:1/", fields: ["X-A": "b\r\nX-C: d"])
+        let outcome = try await onItsOwnThread { HTTPSession().run(request) }
+        #expect(outcome.kind == .invalidRequest)
+    }
+
+    @Test func `a refused connection is an error with its errno`() async throws {
+        let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)/path"
+        listener.close()
+        let outcome = try await onItsOwnThread { HTTPSession().run(url) }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.kind == .connect)
+        #expect(error.errno == .connectionRefused)
+        #expect(error.host == "127.0.0.1")
+        #expect("\(error)".hasPrefix("GET \(url): connect: "))
+    }
+
+    @Test func `a body that is too large for memory is an error`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: String(repeating: "x", count: 1001)) }
+        let outcome = try await onItsOwnThread {
+            HTTPSession().run(HTTPRequest(server.url), to: .memory(limit: 1000))
+        }
+        #expect(outcome.kind == .bodyTooLarge(limit: 1000))
+    }
+
+    @Test func `a body that is cut is an error`() async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+        }
+        #expect(try await onItsOwnThread { HTTPSession().run(server.url) }.kind == .truncated)
+    }
+
+    @Test func `garbage instead of a response is an error`() async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("\u{1}\u{2}garbage\r\n\r\n")
+        }
+        #expect(try await onItsOwnThread { HTTPSession().run(server.url) }.kind == .invalidResponse)
+    }
+
+    @Test func `a connection that is closed without a response is an error`() async throws {
+        let server = try TestServer { peer, _ in _ = peer.readHead() }
+        #expect(try await onItsOwnThread { HTTPSession().run(server.url) }.kind == .connectionLost)
+    }
+
+    @Test func `callbacks are called on the queue, and the group waits for them`() async throws {
+        let server = try TestServer.responding { _, _ in
+            response(body: String(repeating: "x", count: 100_000))
+        }
+        let queue = DispatchQueue(label: "delegate")
+        let key = DispatchSpecificKey<Bool>()
+        queue.setSpecific(key: key, value: true)
+        let (count, wrong) = (Shared(0), Shared(0))
+        let thread = try RunLoopThread(name: "network")
+        let session = HTTPSession(on: thread.runLoop)
+        let group = DispatchGroup()
+        @Sendable func note(_ bytes: Int) {
+            if DispatchQueue.getSpecific(key: key) != true { wrong.update { $0 += 1 } }
+            count.update { $0 += bytes }
+        }
+        let handler = HTTPDestination.handler { event in
+            if case .bytes(let bytes) = event { note(bytes.count) }
+        }
+        for _ in 0..<4 {
+            session.start(HTTPRequest(server.url), to: handler, delivery: .queue(queue), group: group) { _ in
+                note(1)
+            }
+        }
+        try await onItsOwnThread { group.wait() }
+        #expect(count.value == 400_004)
+        #expect(wrong.value == 0)
+        try await onItsOwnThread { thread.stop() }
+    }
+}
