@@ -19,6 +19,7 @@ extension InputStream {
     /// bounded by these chunks and by the longest line.
     ///
     /// An iteration that is left loses nothing: the stream goes on after the last line that it has returned.
+    /// Only with `.truncate`, what was skipped of a line that has not been returned is gone.
     /// Leaving the lines of a file waits for a read of it that is under way. Otherwise as ``chunks``.
     ///
     /// - Parameters:
@@ -131,7 +132,7 @@ private struct LineBatch: Sendable {
                 return left == 0 ? .enough : .more
             }
         }
-        return taken.map { Array(chunk[$0...]) } ?? []
+        return taken.map { framer.carry + chunk[$0...] } ?? []
     }
 }
 

@@ -131,6 +131,26 @@ import Testing
         #expect(lines == ["abcd", "gh", ""])
     }
 
+    @Test func `lines that are split and left lose nothing`() async throws {
+        let feed = try Feed("abcde")
+        // The task ends before the stream is used here.
+        nonisolated(unsafe) let input = feed.makeStream()
+        let first = Task.detached {
+            for try await line in input.lines(limit: 4, overflow: .split) { return line }
+            return ""
+        }
+        // The second piece must come when the first is waiting to be one.
+        await yieldUntil {
+            var count: CInt = 0
+            return ioctl(feed.readEnd.rawValue, UInt(FIONREAD), &count) == 0 && count == 0
+        }
+        feed.put("fghijklmnop\nqrs\n")
+        feed.end()
+        var rest = try await first.value
+        for try await chunk in input.chunks { rest += String(decoding: chunk, as: UTF8.self) }
+        #expect(rest == "abcdefghijklmnop\nqrs\n")
+    }
+
     @Test(arguments: TaskPlace.allCases)
     func `a file's lines that are left release the file`(place: TaskPlace) async throws {
         let file = try TemporaryFile(Self.text.joined(separator: "\n"))
