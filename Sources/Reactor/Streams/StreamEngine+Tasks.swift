@@ -6,7 +6,8 @@ import SystemPackage
 protocol StreamAwaiter: StreamDelegate, Sendable {
     /// Whether a task uses the stream now.
     var isInUse: Bool { get }
-    /// Called when the stream has been closed, or one of its loops has ended. Any thread may call it.
+    /// Called when the stream has been closed, has another queue or none, or is no longer on one of its loops.
+    /// Any thread may call it.
     func streamChanged()
 }
 

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Reactor
 import SystemPackage
@@ -104,6 +105,31 @@ import Testing
         _ = try JoinableThread { _ = carrier.value.receiveToEnd() }
         try await task.value
         output.value.close()
+    }
+
+    @Test(arguments: [false, true])
+    func `a task that waits goes on when its stream loses its loop or its queue`(isQueue: Bool) async throws {
+        try await withRunLoopThread(name: "first") { thread in
+            let feed = try Feed()
+            let input = Carrier(feed.makeStream())
+            if isQueue {
+                input.value.setDispatchQueue(DispatchQueue(label: "events"))
+            } else {
+                input.value.schedule(in: thread.runLoop, forMode: .default)
+            }
+            let actor = TurnTaker()
+            let task = Task { try await actor.perform { _ in try await input.value.read(exactly: 1) } }
+            await actor.waitUntilSuspended()
+            if isQueue {
+                input.value.setDispatchQueue(nil)
+            } else {
+                input.value.remove(from: thread.runLoop, forMode: .default)
+            }
+            feed.put("a")
+            let bytes = try await task.value
+            #expect(bytes == Array("a".utf8))
+            input.value.close()
+        }
     }
 
     @Test func `a stream that no task uses does not keep its loop busy`() async throws {
