@@ -19,7 +19,9 @@ extension InputStream {
     /// bounded by these chunks and by the longest line.
     ///
     /// An iteration that is left loses nothing: the stream goes on after the last line that it has returned.
-    /// Leaving the lines of a file waits for a read of it that is under way. Otherwise as ``chunks``.
+    /// Leaving the lines of a file waits for a read of it that is under way. Closing the stream inside the
+    /// iteration leaves the offset of a file behind the lines that were cut ahead: leave the iteration first,
+    /// where another reader of the descriptor follows. Otherwise as ``chunks``.
     ///
     /// - Parameters:
     ///   - policy: What to do with a line that is not UTF-8. With `.report` the iteration fails with
