@@ -20,7 +20,9 @@ extension InputStream {
     ///
     /// An iteration that is left loses nothing: the stream goes on after the last line that it has returned.
     /// Only with `.truncate`, what was skipped of a line that has not been returned is gone.
-    /// Leaving the lines of a file waits for a read of it that is under way. Otherwise as ``chunks``.
+    /// Leaving the lines of a file waits for a read of it that is under way. Closing the stream inside the
+    /// iteration leaves the offset of a file behind the lines that were cut ahead: leave the iteration first,
+    /// where another reader of the descriptor follows. Otherwise as ``chunks``.
     ///
     /// - Parameters:
     ///   - policy: What to do with a line that is not UTF-8. With `.report` the iteration fails with
@@ -224,7 +226,8 @@ private final class LineWorker: Sendable {
         var isWorking = false
         /// Whether the last batch has been cut, or no more are wanted.
         var isOver = false
-        var gate: Gate?
+        /// Wakes the task that waits for the next batch.
+        var delegate: TaskDelegate?
     }
 
     /// One that the task consumes, and one that is ready then.
@@ -253,13 +256,13 @@ private final class LineWorker: Sendable {
         return batch
     }
 
-    /// Opens `gate` with the next batch; now, if there is one.
-    func notify(_ gate: Gate) {
+    /// Wakes the task of `delegate` with the next batch; now, if there is one.
+    func notify(_ delegate: TaskDelegate) {
         let isReady = state.withLock { state in
-            state.gate = gate
+            state.delegate = delegate
             return !state.batches.isEmpty || state.isOver
         }
-        if isReady { gate.openFromAnywhere() }
+        if isReady { delegate.wakeTaskLater() }
     }
 
     /// Waits until the worker has ended, and returns the bytes that it has read and that no task has taken.
@@ -278,13 +281,13 @@ private final class LineWorker: Sendable {
     private func work() {
         while let cutter = state.withLock({ $0.next }) {
             let (batch, cutter) = readBatch(cutter)
-            let gate = state.withLock { state in
+            let delegate = state.withLock { state in
                 state.cutter = cutter
                 state.batches.append(batch)
                 if batch.isEnd || batch.failure != nil { state.isOver = true }
-                return state.gate.take()
+                return state.delegate.take()
             }
-            gate?.openFromAnywhere()
+            delegate?.wakeTaskLater()
         }
         changed.broadcast()
     }

@@ -30,6 +30,9 @@ extension InputStream {
 
     /// The stream's bytes, one by one, for `for try await`. As ``chunks`` otherwise.
     ///
+    /// Closing the stream inside the iteration leaves the offset of a file behind the chunk that was read:
+    /// leave the iteration first, where another reader of the descriptor follows.
+    ///
     /// Swift's runtime looks for a task's executor at each element: chunks are many times as fast.
     public var bytes: Bytes { Bytes(stream: self) }
 

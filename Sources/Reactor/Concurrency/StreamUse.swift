@@ -16,15 +16,21 @@ final class TaskDelegate: StreamAwaiter {
 
     var isInUse: Bool { state.withLock { $0.isInUse } }
 
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { wakeTask() }
+
+    func streamChanged() {
+        isMoved.store(true, ordering: .releasing)
+        wakeTaskLater()
+    }
+
+    /// Lets the task continue where it waits now: at once, if that is this thread's loop.
+    func wakeTask() {
         guard let place = state.withLock({ $0.place }) else { return }
         if place.loop.isCurrent { place.gate.open() } else { place.gate.openFromAnywhere() }
     }
 
-    func streamChanged() {
-        isMoved.store(true, ordering: .releasing)
-        state.withLock { $0.place }?.gate.openFromAnywhere()
-    }
+    /// As ``wakeTask()``, from any thread: the task continues later.
+    func wakeTaskLater() { state.withLock { $0.place }?.gate.openFromAnywhere() }
 
     /// Makes the caller the only user, until ``endUse()``.
     func beginUse() {
@@ -70,6 +76,7 @@ final class StreamUse {
     private let delegate: TaskDelegate
     private let deadline: Deadline?
     private var place: TaskPlace?
+    /// The deadline's timer, on the loop of ``place``.
     private var timer: Timer?
 
     /// - Precondition: No other task uses the stream, and it has no delegate.
@@ -94,16 +101,18 @@ final class StreamUse {
     /// Throws if the task has been cancelled.
     func checkCancellation() throws(StreamError) { if Task.isCancelled { throw .cancelled } }
 
-    /// Waits for the stream's next event, or until another thread opens the gate that `prepare` receives.
+    /// Waits for the stream's next event, or until another thread wakes the task through the delegate that
+    /// `prepare` receives.
     ///
     /// An event may have come before: then this returns at once, so callers try again, and wait again.
     ///
     /// - Parameter isScheduled: Whether the stream needs a loop for its events.
     func wait(
-        isolation: isolated (any Actor)?, isScheduled: Bool = true, _ prepare: ((Gate) -> Void)? = nil
+        isolation: isolated (any Actor)?, isScheduled: Bool = true,
+        _ prepare: ((TaskDelegate) -> Void)? = nil
     ) async throws(StreamError) {
         guard let gate = try gate(isolation, isScheduled: isScheduled) else { return }
-        prepare?(gate)
+        prepare?(delegate)
         await gate.wait(isolation: isolation)
         try checkCancellation()
     }
@@ -133,6 +142,7 @@ final class StreamUse {
         do throws(Errno) {
             let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledLoop)
             let (place, isNew) = delegate.place(on: loop, executor)
+            if self.place !== place { stopTimer() }
             self.place = place
             if isScheduled { stream.engine.scheduleForTask(on: loop, executor.modes) }
             return isMoved || isNew ? nil : place
@@ -143,9 +153,14 @@ final class StreamUse {
 
     private func startTimer(until deadline: Deadline, _ place: TaskPlace) {
         guard timer == nil else { return }
-        let timer = Timer(fireDate: deadline) { _ in place.gate.open() }
+        let timer = Timer(fireDate: deadline) { [delegate] _ in delegate.wakeTask() }
         self.timer = timer
         for mode in place.executor.modes.members { place.loop.add(timer, forMode: mode) }
+    }
+
+    private func stopTimer() {
+        timer?.invalidate()
+        timer = nil
     }
 }
 

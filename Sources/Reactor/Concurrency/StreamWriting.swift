@@ -87,10 +87,10 @@ extension StreamUse {
         try await waitUntilOpen(isolation: isolation)
         var isReported = false
         while try !stream.engine.isFlushed() {
-            try await wait(isolation: isolation) { gate in
+            try await wait(isolation: isolation) { delegate in
                 guard !isReported else { return }
                 isReported = true
-                self.stream.engine.backend.whenFlushed(Callback { gate.openFromAnywhere() })
+                self.stream.engine.backend.whenFlushed(Callback { delegate.wakeTaskLater() })
             }
         }
     }

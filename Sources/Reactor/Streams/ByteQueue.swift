@@ -21,6 +21,13 @@ struct ByteQueue {
         return accepted
     }
 
+    /// Inserts `new` before the first byte: without moving the others, if as many bytes have left the queue.
+    mutating func prepend(_ new: [UInt8]) {
+        let index = max(0, start - new.count)
+        bytes.replaceSubrange(index..<start, with: new)
+        start = index
+    }
+
     /// Moves as many bytes as fit to `destination`, and returns how many.
     mutating func take(into destination: inout MutableRawSpan) -> Int {
         let taken = bytes.withBytes { destination.copy($0.extracting(droppingFirst: start)) }

@@ -153,6 +153,8 @@ extension StreamEngine {
     /// Delivers events on the queue that `enqueue` leads to, and on no loop. Nil ends the delivery on a
     /// queue.
     func setQueue(_ enqueue: StreamQueue.Enqueue?) {
+        // Afterwards: a task that finds the stream on no loop schedules it.
+        defer { state.withLock { $0.awaiter }?.streamChanged() }
         guard let enqueue else { return leaveQueue() }
         leaveLoops()
         let queue = StreamQueue(enqueue)

@@ -66,8 +66,9 @@ extension StreamEngine {
 
     func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
         let common = loop.commonModes
-        let (removal, handoff) = state.withLock { state in
-            (state.machine.unschedule(from: loop.identity, mode, common: common), state.handoff)
+        let (removal, handoff, awaiter) = state.withLock { state in
+            let removal = state.machine.unschedule(from: loop.identity, mode, common: common)
+            return (removal, state.handoff, state.awaiter)
         }
         switch removal {
         case .none: break
@@ -75,6 +76,7 @@ extension StreamEngine {
         case .left(let entry):
             entry.attachment?.end()
             handoff?.streamChanged()
+            awaiter?.streamChanged()
         }
     }
 

@@ -6,7 +6,8 @@ import SystemPackage
 protocol StreamAwaiter: StreamDelegate, Sendable {
     /// Whether a task uses the stream now.
     var isInUse: Bool { get }
-    /// Called when the stream has been closed, or one of its loops has ended. Any thread may call it.
+    /// Called when the stream has been closed, has another queue or none, or is no longer on one of its loops.
+    /// Any thread may call it.
     func streamChanged()
 }
 
@@ -152,7 +153,11 @@ extension StreamEngine {
         guard !bytes.isEmpty else { return }
         let action = state.withLock { state -> StreamMachine.Action in
             guard let ending = state.machine.reopen() else { return .none }
-            state.backend = PutBackInput(bytes, before: state.backend, ending, of: self)
+            if let input = state.backend as? PutBackInput {
+                input.prepend(bytes, ending)
+            } else {
+                state.backend = PutBackInput(bytes, before: state.backend, ending, of: self)
+            }
             state.machine.putBack()
             return state.machine.next
         }
@@ -165,8 +170,8 @@ extension StreamEngine {
             guard state.backend === backend else { return }
             state.backend = backend.rest
             state.machine.endPutBack(backend.rest.readinessSource)
+            if case .failed(let error) = backend.ending { state.machine.fail(error) }
         }
-        if case .failed(let error) = backend.ending { state.withLock { $0.machine.fail(error) } }
     }
 }
 
@@ -174,21 +179,36 @@ extension StreamEngine {
 final class PutBackInput: InputBackend {
     /// The stream's backend, which is its backend again when the bytes have been read.
     let rest: any StreamBackend
-    /// How the stream had ended before.
-    let ending: StreamMachine.Ending
     /// `unowned` is right because the engine owns this.
     private unowned let engine: StreamEngine
-    private let bytes: Mutex<ByteQueue>
+    private let state: Mutex<State>
+
+    private struct State {
+        var bytes: ByteQueue
+        /// How the stream had ended before.
+        var ending: StreamMachine.Ending
+    }
 
     init(
         _ bytes: [UInt8], before rest: any StreamBackend, _ ending: StreamMachine.Ending,
         of engine: StreamEngine
     ) {
-        (self.rest, self.ending, self.engine) = (rest, ending, engine)
-        self.bytes = Mutex(ByteQueue(bytes))
+        (self.rest, self.engine) = (rest, engine)
+        state = Mutex(State(bytes: ByteQueue(bytes), ending: ending))
     }
 
-    private var count: Int { bytes.withLock { $0.count } }
+    /// Puts more bytes back, before those that are left.
+    func prepend(_ bytes: [UInt8], _ ending: StreamMachine.Ending) {
+        state.withLock { state in
+            state.bytes.prepend(bytes)
+            if case .none = ending { return }
+            state.ending = ending
+        }
+    }
+
+    /// How the stream had ended before.
+    var ending: StreamMachine.Ending { state.withLock { $0.ending } }
+    private var count: Int { state.withLock { $0.bytes.count } }
 
     var readinessSource: ReadinessSource { .backend }
     var descriptor: SharedDescriptor? { rest.descriptor }
@@ -216,9 +236,9 @@ final class PutBackInput: InputBackend {
 
     private func take(into buffer: inout MutableRawSpan) -> (count: Int, isEmpty: Bool) {
         var taken = 0
-        let left = bytes.withLock { bytes in
-            taken = bytes.take(into: &buffer)
-            return bytes.count
+        let left = state.withLock { state in
+            taken = state.bytes.take(into: &buffer)
+            return state.bytes.count
         }
         return (taken, left == 0)
     }
@@ -233,7 +253,7 @@ final class PutBackInput: InputBackend {
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         guard rest.setProperty(value, key) else { return false }
         guard key == .fileCurrentOffsetKey else { return true }
-        bytes.withLock { $0.removeAll() }
+        state.withLock { $0.bytes.removeAll() }
         engine.endPutBack(self)
         return true
     }

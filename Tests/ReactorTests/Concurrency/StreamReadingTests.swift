@@ -209,6 +209,42 @@ import Testing
         #expect(try descriptor.seek(offset: 0, from: .current) == 4)
     }
 
+    @Test func `bytes that are put back twice come before the rest`() async throws {
+        let feed = try Feed()
+        let expected = pattern(20_000)
+        try feed.send(expected)
+        let input = feed.makeStream()
+        var bytes: [UInt8] = []
+        while bytes.count < 600 {
+            for try await byte in input.bytes {
+                bytes.append(byte)
+                break
+            }
+            let delimiter = expected[bytes.count + 1]
+            bytes += try await input.read(until: [delimiter]) ?? []
+            bytes.append(delimiter)
+        }
+        bytes += try await input.read(exactly: expected.count - bytes.count)
+        #expect(bytes == expected)
+        #expect(try await input.readChunk() == nil)
+    }
+
+    @Test func `the offset of a file is before bytes that were put back twice`() async throws {
+        let file = try TemporaryFile(String(repeating: "012345678\n", count: 1_000))
+        let descriptor = try FileDescriptor.open(file.path, .readOnly)
+        defer { try? descriptor.close() }
+        let input = InputStream(descriptor: descriptor)
+        for try await byte in input.bytes where byte == 10 { break }
+        #expect(try await input.read(until: [10])?.count == 9)
+        #expect(input.property(forKey: .fileCurrentOffsetKey) as? Int == 20)
+        #expect(input.setProperty(35, forKey: .fileCurrentOffsetKey))
+        #expect(input.read(upTo: 3) == Array("567".utf8))
+        for try await _ in input.bytes { break }
+        #expect(try await input.read(until: [10]) == [])
+        input.close()
+        #expect(try descriptor.seek(offset: 0, from: .current) == 40)
+    }
+
     @Test(arguments: TaskPlace.allCases)
     func `a read of too few bytes keeps them`(place: TaskPlace) async throws {
         try await place.run { _ in

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Reactor
 import SystemPackage
@@ -74,6 +75,63 @@ import Testing
         #expect(bytes == Array("ab".utf8))
     }
 
+    @Test func `a deadline ends a read after the loop of its stream has ended`() async throws {
+        let thread = try RunLoopThread(name: "ending")
+        let input = Carrier(try Feed().makeStream())
+        input.value.schedule(in: thread.runLoop, forMode: .default)
+        let actor = TurnTaker()
+        let task = Task {
+            try await actor.perform { _ in try await input.value.read(exactly: 1, timeout: .milliseconds(300))
+            }
+        }
+        await actor.waitUntilSuspended()
+        try await onItsOwnThread { thread.stop() }
+        let error = await streamError { _ = try await task.value }
+        #expect(error?.name == "timedOut")
+    }
+
+    @Test func `a wait for sent bytes ends after the loop of its stream has ended`() async throws {
+        let thread = try RunLoopThread(name: "ending")
+        let (peer, other) = try SocketPeer.pair()
+        let output = Carrier(Stream.connection(descriptor: other, closeWhenDone: true).output)
+        output.value.writeBufferSize = 4_000_000
+        output.value.schedule(in: thread.runLoop, forMode: .default)
+        try await output.value.writeAll(pattern(2_000_000))
+        let actor = TurnTaker()
+        let task = Task { try await actor.perform { _ in try await output.value.waitUntilSent() } }
+        await actor.waitUntilSuspended()
+        try await onItsOwnThread { thread.stop() }
+        let carrier = Carrier(peer)
+        _ = try JoinableThread { _ = carrier.value.receiveToEnd() }
+        try await task.value
+        output.value.close()
+    }
+
+    @Test(arguments: [false, true])
+    func `a task that waits goes on when its stream loses its loop or its queue`(isQueue: Bool) async throws {
+        try await withRunLoopThread(name: "first") { thread in
+            let feed = try Feed()
+            let input = Carrier(feed.makeStream())
+            if isQueue {
+                input.value.setDispatchQueue(DispatchQueue(label: "events"))
+            } else {
+                input.value.schedule(in: thread.runLoop, forMode: .default)
+            }
+            let actor = TurnTaker()
+            let task = Task { try await actor.perform { _ in try await input.value.read(exactly: 1) } }
+            await actor.waitUntilSuspended()
+            if isQueue {
+                input.value.setDispatchQueue(nil)
+            } else {
+                input.value.remove(from: thread.runLoop, forMode: .default)
+            }
+            feed.put("a")
+            let bytes = try await task.value
+            #expect(bytes == Array("a".utf8))
+            input.value.close()
+        }
+    }
+
     @Test func `a stream that no task uses does not keep its loop busy`() async throws {
         try await withRunLoopThread(name: "idle") { thread in
             let loop = thread.runLoop
@@ -92,5 +150,24 @@ import Testing
             #expect(try await input.value.read(exactly: 5) == Array("bcdef".utf8))
             input.value.close()
         }
+    }
+}
+
+/// An actor of no loop.
+private actor TurnTaker {
+    private var hasBegun = false
+
+    func perform<Result: Sendable>(
+        _ body: @Sendable (isolated TurnTaker) async throws -> Result
+    ) async throws -> Result {
+        hasBegun = true
+        return try await body(self)
+    }
+
+    private func isSuspended() -> Bool { hasBegun }
+
+    /// Waits until the body has begun, and has suspended: before that the actor takes no other call.
+    nonisolated func waitUntilSuspended() async {
+        while !(await isSuspended()) { await Task.yield() }
     }
 }
