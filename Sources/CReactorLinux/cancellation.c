@@ -1,6 +1,7 @@
 #include "CReactorLinux.h"
 
-// What `withTaskCancellationHandler` is made of (swift/Runtime/Concurrency.h). Swift code may not call it.
+// What `withTaskCancellationHandler` is made of (swift/Runtime/Concurrency.h). Declared in C because the standard
+// library does not export it.
 typedef __attribute__((swiftcall)) void cancellation_handler(__attribute__((swift_context)) void *context);
 __attribute__((swiftcall)) void *swift_task_addCancellationHandler(cancellation_handler *handler, void *context)
     __attribute__((weak));

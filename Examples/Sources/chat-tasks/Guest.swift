@@ -11,6 +11,7 @@ final class Guest {
     private(set) var fault: String?
     private let connection: Listener.Connection
     private var lastSend: Task<Void, Never>?
+    private var isLeaving = false
 
     init(_ connection: Listener.Connection, name: String) {
         (self.connection, self.name) = (connection, name)
@@ -34,7 +35,7 @@ final class Guest {
     func send(_ line: String) -> Task<Void, Never> {
         let task = Task { [lastSend] in
             await lastSend?.value
-            guard fault == nil else { return }
+            guard fault == nil, !isLeaving else { return }
             do throws(StreamWriteError) {
                 try await connection.output.writeAll(line + "\n", timeout: Self.writeTimeout)
             } catch {
@@ -46,9 +47,16 @@ final class Guest {
         return task
     }
 
-    /// Disconnects the guest once it has received its lines.
+    /// Disconnects the guest once it has received its lines. It receives none that are sent later.
     func leave() async {
-        await lastSend?.value
+        var received: Task<Void, Never>?
+        // Other guests send while this one receives.
+        while let lastSend, lastSend != received {
+            await lastSend.value
+            received = lastSend
+        }
+        guard !isLeaving else { return }
+        isLeaving = true
         try? await connection.output.finishWriting(timeout: .seconds(1))
         connection.input.close()
         connection.output.close()

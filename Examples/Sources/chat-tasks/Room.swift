@@ -30,8 +30,9 @@ final class Room {
         for guest in guests { await guest.leave() }
     }
 
-    /// False if the guest wants to leave.
+    /// False if the guest is to be disconnected.
     private func perform(_ line: String, for guest: Guest) async -> Bool {
+        guard !isClosed else { return false }
         let words = line.split(separator: " ").map(String.init)
         switch (words.first, words.dropFirst().first) {
         case ("/nick", let name?): await rename(guest, to: name)

@@ -79,7 +79,8 @@ extension Listener {
             waits = DescriptorWaits(for: .readable, of: descriptor, on: loop, in: modes) { acceptor.close() }
         }
 
-        /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass.
+        /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass,
+        /// and ends the iteration then. No connection is accepted after the call.
         ///
         /// Clients in the backlog are disconnected. The file of a Unix-domain path is removed.
         public func close() { waits.end() }
@@ -115,14 +116,13 @@ extension Listener {
         {
             if Task.isCancelled { throw .canceled }
             while true {
+                while waits.isEnding { try await waits.wait(until: deadline) }
                 switch acceptor.accept() {
                 case .connection(let descriptor, let peer):
                     let (input, output) = Stream.connection(accepted: descriptor, from: peer)
                     return Connection(input: input, output: output, peer: peer)
                 case .lost: continue
-                case .none where acceptor.isDraining:
-                    close()
-                    throw .badFileDescriptor
+                case .none where acceptor.isDraining: close()
                 case .none: try await waits.wait(until: deadline)
                 case .fault(let error): try await backOff(error, until: deadline)
                 }

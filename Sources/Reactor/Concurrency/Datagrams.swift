@@ -85,8 +85,12 @@ extension DatagramSocket {
             }
         }
 
-        /// Ends the iteration and closes the socket. Any thread: the loop closes it in its next pass.
+        deinit { close() }
+
+        /// Ends the iteration and closes the socket. Any thread: the loop closes it in its next pass, and ends
+        /// the iteration then. No datagram is received or sent after the call.
         public func close() {
+            // Before the descriptor is closed, which `arrivals` does.
             room.end()
             arrivals.end()
         }
@@ -106,7 +110,11 @@ extension DatagramSocket {
         ) async throws(IOError) {
             let deadline = timeout.deadline
             do throws(Errno) {
-                while try !socket.send(bytes, to: address) { try await waitForRoom(until: deadline) }
+                while true {
+                    if room.isClosing { throw Errno.badFileDescriptor }
+                    if try socket.send(bytes, to: address) { return }
+                    try await waitForRoom(until: deadline)
+                }
             } catch {
                 throw IOError(.send, address.map { "\($0)" } ?? "the connected address", error)
             }
@@ -150,6 +158,7 @@ extension DatagramSocket {
         {
             if Task.isCancelled { throw .canceled }
             while true {
+                while arrivals.isEnding { try await arrivals.wait(until: deadline) }
                 if let message = try socket.receive() { return message }
                 try await arrivals.wait(until: deadline)
             }

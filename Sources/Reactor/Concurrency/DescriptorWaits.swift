@@ -1,3 +1,4 @@
+import Synchronization
 import SystemPackage
 
 /// Lets tasks wait, one at a time, for a descriptor that another object owns.
@@ -9,6 +10,7 @@ final class DescriptorWaits: Sendable {
     private let loop: RunLoop
     private let modes: [RunLoop.Mode]
     private let release: @Sendable () -> Void
+    private let closing = Atomic(false)
 
     /// - Parameter release: Called once the loop does not watch the descriptor any more, after ``end()``.
     init(
@@ -21,15 +23,23 @@ final class DescriptorWaits: Sendable {
     }
 
     /// Ends the waits, and releases the descriptor.
-    func end() { if !subscription.end() { release() } }
+    func end() {
+        closing.store(true, ordering: .releasing)
+        if !subscription.end() { release() }
+    }
+
+    /// Whether ``end()`` was called: then the descriptor must not be used.
+    var isClosing: Bool { closing.load(ordering: .acquiring) }
+
+    /// Whether ``wait(until:)`` throws, now or once the loop has released the descriptor.
+    var isEnding: Bool { isClosing || subscription.signal.isOver }
 
     /// Waits until the descriptor is ready. May return early.
     ///
     /// - Throws: `Errno.canceled`; `Errno.timedOut`; what epoll_ctl(2) does; `Errno.badFileDescriptor` once
     ///   the waits or the loop's thread have ended.
     nonisolated(nonsending) func wait(until deadline: Deadline?) async throws(Errno) {
-        try checkEnd()
-        guard subscription.prepareToWait() else { throw .badFileDescriptor }
+        guard subscription.prepareToWait() else { throw endReason }
         try await suspend(until: deadline)
     }
 
@@ -37,15 +47,14 @@ final class DescriptorWaits: Sendable {
     /// comes first.
     nonisolated(nonsending) func pause(until date: Deadline, deadline: Deadline?) async throws(Errno) {
         while date > .now {
-            try checkEnd()
+            if subscription.signal.isOver { throw endReason }
             if let deadline, deadline <= .now { throw .timedOut }
             try await suspend(until: deadline.map { min($0, date) } ?? date)
         }
     }
 
-    private func checkEnd() throws(Errno) {
-        if subscription.signal.isOver { throw subscription.signal.takeFailure() ?? .badFileDescriptor }
-    }
+    /// Why nothing can be awaited any more.
+    private var endReason: Errno { subscription.signal.takeFailure() ?? .badFileDescriptor }
 
     nonisolated(nonsending) private func suspend(until deadline: Deadline?) async throws(Errno) {
         if Task.isCancelled { throw .canceled }

@@ -14,17 +14,22 @@ final class EventSubscription: Sendable {
     @usableFromInline let signal: EventSignal
     private let loop: RunLoop
     private let source: LoopBound<Source>
+    /// Whether the client must keep a descriptor open until the source has ended.
+    private let isWatchingDescriptor: Bool
 
     /// What the loop's thread does with the source.
     final class Source {
-        /// Has the kernel watched for what was offered in vain.
+        /// Re-arms the source after an event that no consumer awaited.
         var arm: () -> Void = {}
         var end: (() -> Void)?
     }
 
     /// Starts a source by calling `start` on the loop's thread: now, if this is it.
-    init(on loop: RunLoop, _ signal: EventSignal, _ start: @escaping @Sendable (Source) -> Void) {
-        (self.loop, self.signal) = (loop, signal)
+    init(
+        on loop: RunLoop, _ signal: EventSignal, isWatchingDescriptor: Bool = false,
+        _ start: @escaping @Sendable (Source) -> Void
+    ) {
+        (self.loop, self.signal, self.isWatchingDescriptor) = (loop, signal, isWatchingDescriptor)
         source = LoopBound(Source(), owner: loop.identity)
         loop.requireNotOfParent()
         let hasLoop = !loop.inbox.isClosed && loop.runOnLoopThread { [source] _ in start(source.value) }
@@ -41,10 +46,12 @@ final class EventSubscription: Sendable {
         return true
     }
 
-    /// Ends the source, and waits until it has ended.
+    /// Ends the source because the consumer's task was cancelled. Returns once the client may close the
+    /// descriptor that the source watches; at once, if it watches none.
     @usableFromInline
     func endAndWait(isolation: isolated (any Actor)?) async {
         end()
+        if !isWatchingDescriptor { signal.finish() }
         while !signal.isOver { await signal.gate.waitIgnoringCancellation(isolation: isolation) }
     }
 
@@ -69,7 +76,7 @@ extension EventSubscription {
         ended: @escaping @Sendable () -> Void = {}
     ) {
         let signal = EventSignal(on: loop.executor(in: modes), isDisarmed: true)
-        self.init(on: loop, signal) { source in
+        self.init(on: loop, signal, isWatchingDescriptor: true) { source in
             let finisher = Finisher(signal)
             let events = DescriptorSource(descriptor, for: []) { events, readiness in
                 if !finisher.signal.offer({ ready(readiness) }) { try? events.setInterest([]) }

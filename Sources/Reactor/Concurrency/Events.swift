@@ -8,8 +8,8 @@ extension RunLoop {
     /// actor of the loop with an executor of the same modes, continues inside the source's callback: no other
     /// thread is involved.
     ///
-    /// One task iterates at a time; a second one ends the process with a message. A loop that is left early
-    /// loses nothing: another may go on.
+    /// One task iterates at a time; a second one ends the process with a message. Breaking out of `for await`
+    /// loses nothing: another iteration may go on.
     ///
     /// The source ends when the sequence and its iterator are released, when the iterating task is cancelled,
     /// and with the loop's thread. Then the sequence ends.
@@ -45,13 +45,16 @@ extension RunLoop {
             /// The next event; nil once the sequence has ended.
             @inlinable @inline(__always)
             public func next(isolation actor: isolated (any Actor)?) async throws(Failure) -> Element? {
-                if let event = take(), !Task.isCancelled { return event }
+                if !Task.isCancelled, let event = take() { return event }
                 let subscription = claim.subscription
                 while subscription.prepareToWait() {
                     // Returns at once if the task has been cancelled.
                     await subscription.signal.gate.wait(isolation: actor)
-                    if let event = take() { return event }
-                    if Task.isCancelled { await subscription.endAndWait(isolation: actor) }
+                    if Task.isCancelled {
+                        await subscription.endAndWait(isolation: actor)
+                    } else if let event = take() {
+                        return event
+                    }
                 }
                 // A sequence that never fails has no source that does.
                 if let failure = subscription.signal.takeFailure() as? Failure { throw failure }
@@ -121,7 +124,7 @@ extension RunLoop {
     /// ```
     ///
     /// Deliveries of a signal that come while none is awaited are one. From any thread. When the sequence
-    /// ends, the signals' earlier actions are restored.
+    /// ends, the signals' earlier actions are restored: in the loop's next pass if it ends on another thread.
     ///
     /// - Parameters:
     ///   - signals: The signals' numbers.

@@ -31,12 +31,13 @@ extension InputStream {
         let carrier = ProcessorCarrier(processor)
         executor.beginWaiting()
         defer { executor.endWaiting() }
-        loop.runOnLoopThread { _ in
+        let hasLoop = loop.runOnLoopThread { _ in
             guard let processor = carrier.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
             handoff.start(inModes: Array(executor.modes.members)) { result.set($0) }
             result.set(handoff)
         }
+        if !hasLoop { executor.refuse() }
         return await result.wait(isolation: #isolation)
     }
 }

@@ -173,10 +173,9 @@ extension RunLoop {
         if let isolation, isolation === MainActor.shared, main.isCurrent { return (main, main.executor()) }
         if LoopIdentity.current.number != 0 {
             let current = RunLoop.current
-            let own = current.executors.withLock { executors in
-                executors.first { $0.isOwn(isolation) }
-            }
-            if let own { return (current, own) }
+            // The actor's code that computes its executor may ask the loop for it.
+            let executors = current.executors.withLock { $0 }
+            if let own = executors.first(where: { $0.isOwn(isolation) }) { return (current, own) }
         }
         if let loop { return (loop, loop.executor()) }
         let streams = try ResidentThread.streams.runLoop()

@@ -22,7 +22,8 @@ public struct DeadlineError: Error {
 ///   - clock: The clock to wait on, such as a loop's ``RunLoop/clock(in:)``.
 ///   - operation: A child task, with the isolation of the calling code.
 /// - Returns: What `operation` returns.
-/// - Throws: What `operation` throws; ``DeadlineError`` if it throws after the deadline.
+/// - Throws: What `operation` throws; ``DeadlineError`` if it throws after the deadline; what `clock` throws if
+///   its sleep fails, and then the operation is cancelled.
 nonisolated(nonsending) public func withDeadline<Success: Sendable, C: Clock>(
     _ deadline: C.Instant, tolerance: C.Instant.Duration? = nil, clock: C,
     @_inheritActorContext _ operation: @escaping @Sendable () async throws -> Success
@@ -57,7 +58,10 @@ extension Clock {
     fileprivate func sleepThenStep<Success>(
         until deadline: Instant, tolerance: Instant.Duration?
     ) async throws -> Step<Success> {
-        do { try await sleep(until: deadline, tolerance: tolerance) } catch { return .interrupted }
+        do { try await sleep(until: deadline, tolerance: tolerance) } catch {
+            guard Task.isCancelled else { throw error }
+            return .interrupted
+        }
         return .expired
     }
 }

@@ -123,7 +123,7 @@ extension RunLoop {
             if waiting.activation != inbox.activationCount || waiting.activation == 0 { inbox.requestPass() }
         }
 
-        private func refuse() -> Never {
+        func refuse() -> Never {
             if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
             fatalError(
                 "A job was enqueued on the \(loopName), whose thread has ended: end the tasks before the thread."
@@ -134,9 +134,12 @@ extension RunLoop {
 
         /// Notes that a task is about to wait for something that only the loop ends: the loop must not end
         /// before.
+        ///
+        /// The count changes first. Either ``checkFinished()``, which changes it too, finds the task, or this
+        /// synchronizes with it and finds the inbox closed.
         func beginWaiting() {
+            suspended.add(1, ordering: .acquiringAndReleasing)
             if inbox.isClosed { refuse() }
-            suspended.add(1, ordering: .relaxed)
         }
 
         func endWaiting() { suspended.subtract(1, ordering: .relaxed) }
@@ -177,7 +180,8 @@ extension RunLoop {
 
         /// Traps if jobs or tasks wait while the loop ends.
         fileprivate func checkFinished() {
-            let (jobs, tasks) = (waiting.value.jobs.count, suspended.load(ordering: .relaxed))
+            let tasks = suspended.add(0, ordering: .acquiringAndReleasing).newValue
+            let jobs = waiting.value.jobs.count
             require(
                 jobs == 0 && tasks == 0,
                 "The thread of the \(loopName) has ended with \(jobs) jobs queued and \(tasks) tasks suspended: "

@@ -1,4 +1,4 @@
-/// Why an asynchronous operation on a stream has not done what it was called for.
+/// The error of an asynchronous stream operation.
 ///
 /// Bytes that a reading operation had read before it failed stay with the stream: the next one reads them.
 public enum StreamError: Error, Sendable {

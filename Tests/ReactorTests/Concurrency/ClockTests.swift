@@ -137,6 +137,14 @@ import Testing
         #expect(value == 42)
     }
 
+    @Test func `a clock that fails cancels the operation, and its error is thrown`() async throws {
+        await #expect(throws: Failure.self) {
+            try await withDeadline(.now + .seconds(3600), clock: FailingClock()) {
+                while !Task.isCancelled { await Task.yield() }
+            }
+        }
+    }
+
     @Test func `an operation that is cancelled from outside is not late`() async throws {
         let task = Task {
             try await withDeadline(.now + .seconds(3600), clock: .continuous) {
@@ -158,6 +166,14 @@ import Testing
 }
 
 private struct Failure: Error {}
+
+/// A clock whose sleeps fail.
+private struct FailingClock: Clock {
+    var now: Deadline { .now }
+    var minimumResolution: Duration { .nanoseconds(1) }
+
+    func sleep(until deadline: Deadline, tolerance: Duration?) async throws { throw Failure() }
+}
 
 /// An actor of a loop that sleeps on it.
 private actor Sleeper {

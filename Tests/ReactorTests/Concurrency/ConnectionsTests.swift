@@ -118,6 +118,29 @@ import Testing
         }
     }
 
+    @Test func `closing takes effect at once, although the loop has not closed the socket`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let connections = try loop.connections(at: .ownLoopback) { Issue.record("\($0)") }
+            let client = try SocketPeer(connectedTo: connections.localAddress)
+            let trace = Trace()
+            try onAThread {
+                connections.close()
+                Task.immediate {
+                    do throws(IOError) {
+                        _ = try await connections.accept()
+                        trace("accepted")
+                    } catch {
+                        trace(error.errno == .badFileDescriptor ? "closed" : "\(error)")
+                    }
+                }
+            }
+            while trace.all.isEmpty { loop.poll() }
+            #expect(trace.all == ["closed"])
+            withExtendedLifetime(client) {}
+        }
+    }
+
     @Test func `draining accepts the backlog, then ends the iteration and closes the socket`() async throws {
         try await withListening { connections in
             let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }

@@ -154,6 +154,24 @@ import Testing
         }
     }
 
+    @Test func `closing takes effect at once, although the loop has not closed the socket`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let datagrams = try loop.datagrams(boundTo: .ipv4Loopback(port: 0))
+            let trace = Trace()
+            try onAThread {
+                Task.immediate { try await datagrams.send([1], to: datagrams.localAddress) }
+                datagrams.close()
+                Task.immediate {
+                    trace(await errno { try await datagrams.send([2], to: datagrams.localAddress) })
+                    trace(await errno { _ = try await datagrams.receive() })
+                }
+            }
+            while trace.all.count < 2 { loop.poll() }
+            #expect(trace.all == ["\(Errno.badFileDescriptor)", "\(Errno.badFileDescriptor)"])
+        }
+    }
+
     @Test func `releasing the datagrams closes the socket`() async throws {
         try await withRunLoopThread(name: "released") { thread in
             let address = try SocketAddress(unixPath: freshPath())
@@ -195,6 +213,14 @@ private func withPair(
         let one = try thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0))
         try await body(one, thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0)))
     }
+}
+
+/// The description of the errno value that `body` throws; "none" if it throws none.
+nonisolated(nonsending) private func errno(
+    _ body: nonisolated(nonsending) () async throws -> Void
+) async -> String {
+    do { try await body() } catch { return (error as? IOError).map { "\($0.errno)" } ?? "\(error)" }
+    return "none"
 }
 
 /// Sends a datagram, and returns whether the kernel reports that no socket receives it.

@@ -99,6 +99,39 @@ import Testing
         }
     }
 
+    @Test func `cancelling a task that waits for ticks ends it although the loop does not run`() async throws
+    {
+        try await endsWithoutLoop { $0.ticks(every: .seconds(3600)) }
+    }
+
+    @Test func `cancelling a task that waits for signals ends it although the loop does not run`()
+        async throws
+    {
+        try await endsWithoutLoop { try $0.signals(SIGURG) }
+    }
+
+    @Test func `a cancelled task leaves an event that it has not received to the next iteration`()
+        async throws
+    {
+        try await withRunLoopThread(name: "kept") { thread in
+            let loop = thread.runLoop
+            try await loop.onActor { _ in
+                let ticks = loop.ticks(every: .milliseconds(100))
+                // The first tick is due before the sleep ends.
+                try await loop.clock().sleep(for: .milliseconds(101))
+                let task = Task {
+                    await yieldUntil { Task.isCancelled }
+                    for await _ in ticks { return false }
+                    return true
+                }
+                task.cancel()
+                #expect(await task.value)
+                let kept = await ticks.makeAsyncIterator().next()
+                #expect(kept != nil)
+            }
+        }
+    }
+
     @Test func `a sequence that is released ends its source`() async throws {
         try await withRunLoopThread(name: "released") { thread in
             let loop = thread.runLoop
@@ -236,6 +269,22 @@ import Testing
 extension RunLoop {
     /// Polls `mode` once, in a synchronous frame of asynchronous code.
     fileprivate func pollNow(_ mode: Mode) -> RunResult { poll(mode) }
+}
+
+/// Cancels a task that iterates over the events of a loop that does not run, and waits for its end.
+private func endsWithoutLoop<Failure: Error>(
+    _ makeEvents: @escaping @Sendable (RunLoop) throws -> RunLoop.Events<some Sendable, Failure>
+) async throws {
+    try await onItsOwnThread {
+        let events = try makeEvents(.current)
+        let isDone = Answer<Bool>()
+        let task = Task {
+            for try await _ in events { return isDone.give(false) }
+            isDone.give(true)
+        }
+        task.cancel()
+        #expect(isDone.wait())
+    }
 }
 
 /// Releases `events`, and waits for the loop's next pass.

@@ -42,6 +42,15 @@ import Testing
         #expect(texts == ["a", "b", "end"])
     }
 
+    @Test func `an actor that computes its executor waits for a stream`() async throws {
+        try await withRunLoopThread(name: "computed") { thread in
+            let reader = Computing(thread)
+            let feed = try Feed()
+            let error = await streamError { _ = try await reader.read(feed, timeout: .milliseconds(1)) }
+            #expect(error?.name == "timedOut")
+        }
+    }
+
     @Test func `a task that waits goes on when its stream is scheduled on another loop`() async throws {
         try await withRunLoopThread(name: "first") { first in
             try await withRunLoopThread(name: "second") { second in
@@ -169,5 +178,21 @@ private actor TurnTaker {
     /// Waits until the body has begun, and has suspended: before that the actor takes no other call.
     nonisolated func waitUntilSuspended() async {
         while !(await isSuspended()) { await Task.yield() }
+    }
+}
+
+/// An actor that asks its loop for the executor whenever the runtime asks for it.
+private actor Computing {
+    private let thread: RunLoopThread
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        thread.runLoop.executor().asUnownedSerialExecutor()
+    }
+
+    init(_ thread: RunLoopThread) { self.thread = thread }
+
+    func read(_ feed: Feed, timeout: Duration) async throws -> [UInt8] {
+        let input = feed.makeStream()
+        defer { input.close() }
+        return try await input.read(exactly: 3, timeout: timeout)
     }
 }
