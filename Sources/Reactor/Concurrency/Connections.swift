@@ -47,8 +47,8 @@ extension Listener {
     /// The connections of a listening socket, for `for await`: the asynchronous form of ``Listener``.
     ///
     /// A connection is accepted when a task asks for one, on the task's thread, and not before: the others
-    /// wait in the kernel's backlog. So a cancelled task takes no connection with it, and leaving the loop
-    /// loses none. While the process has no descriptor left, or the kernel no memory, accepting backs off as
+    /// wait in the kernel's backlog. So a cancelled task takes no connection with it, and breaking out of
+    /// `for await` loses none. While the process has no descriptor left, or the kernel no memory, accepting backs off as
     /// a ``Listener`` does.
     ///
     /// One task accepts at a time; a second one ends the process with a message. The iteration ends when its
