@@ -26,6 +26,13 @@ bool reactor_epoll_remove(int epoll, int descriptor) {
     return epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, NULL) == 0;
 }
 
+int reactor_epoll_make(void) { return epoll_create1(EPOLL_CLOEXEC); }
+
+int reactor_epoll_nest(int outer, int epoll) {
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(outer, EPOLL_CTL_ADD, epoll, &event);
+}
+
 int reactor_descriptors_for_poller(void) {
     int pipe[2];
     int poller = epoll_create1(EPOLL_CLOEXEC);

@@ -47,6 +47,24 @@ final class ExhaustedDescriptors: @unchecked Sendable {
     }
 }
 
+/// Hosts a loop with more and more descriptors available, and prints how many it needs, and how many are open after it.
+@MainActor func hostedWithoutDescriptors() throws {
+    let exhausted = ExhaustedDescriptors(sparing: 0)
+    for spare in 0...16 {
+        do throws(Errno) {
+            let hosting = try RunLoop.Hosting(.main)
+            print("hosted with", spare > 0)
+            hosting.end()
+            break
+        } catch {
+            guard error == .tooManyOpenFiles else { throw error }
+            exhausted.free(1)
+        }
+    }
+    RunLoop.main.perform { print("runs itself") }
+    RunLoop.main.run(in: .default, until: .distantPast)
+}
+
 /// Opens streams that need no descriptor, or fail without one, on loops created with few descriptors available.
 @MainActor func streamsWithFewDescriptors() throws {
     for spare in 0...5 {

@@ -67,6 +67,27 @@ import Reactor
     while !isDone.isSet, RunLoop.main.run(mode: .default, before: .distantFuture) {}
 }
 
+/// A host that knows only poll(2) and the descriptor runs the main loop.
+@MainActor func hostedMainLoop() throws {
+    Task { @MainActor in
+        print("a")
+        await Task.yield()
+        try? await Task.sleep(for: .milliseconds(1))
+        MainActor.assertIsolated()
+        print("b in", RunLoop.main.currentMode ?? "no mode")
+        DispatchQueue.global().async {
+            DispatchQueue.main.async {
+                print("main queue")
+                RunLoop.main.stop()
+            }
+        }
+    }
+    let hosting = try RunLoop.Hosting(.main)
+    var request = pollfd(fd: hosting.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+    repeat { poll(&request, 1, -1) } while hosting.dispatch()
+    print("stopped")
+}
+
 @MainActor func neverEmpty() {
     print(RunLoop.main.run(in: .default, until: .now.advanced(by: .milliseconds(2))))
     print(RunLoop.main.run(in: .tracking, until: .now.advanced(by: .milliseconds(2))))

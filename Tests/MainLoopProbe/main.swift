@@ -8,6 +8,8 @@ let scenarios: [String: () throws -> Void] = [
     "nested in a drain": nestedInDrain,
     "nested in a timer": nestedInTimer,
     "main actor": mainActor,
+    "hosted": hostedMainLoop,
+    "hosted without descriptors": hostedWithoutDescriptors,
     "never empty": neverEmpty,
     "what is loaded": loadedLibraries,
     "run never returns": runNeverReturns,

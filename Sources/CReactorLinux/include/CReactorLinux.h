@@ -121,6 +121,10 @@ void reactor_signal_unsubscribe(void *token);
 
 /// Whether epoll(7) accepts `descriptor`: not a regular file, a directory, or a device without poll.
 bool reactor_epoll_supports(int descriptor);
+/// Creates an epoll that is closed on exec (epoll_create1(2)). Returns -1 with errno if it cannot.
+int reactor_epoll_make(void);
+/// Makes `outer`, an epoll, readable while `epoll` has something to report (epoll_ctl(2)). Returns 0, or -1 with errno.
+int reactor_epoll_nest(int outer, int epoll);
 /// Deregisters `descriptor` from `epoll`, from any thread. Returns false if `epoll` is no epoll, or has no
 /// such registration.
 bool reactor_epoll_remove(int epoll, int descriptor);

@@ -189,6 +189,7 @@ extension EventSource {
         isMarkedReady = true
         if !isWatched { loop?.core.watch(self) }
         for watch in watches { watch.record(.marked) }
+        loop?.inbox.wakeIfHosted()
     }
 
     /// Serves what a watch has recorded, and returns whether that counts as handling a source.

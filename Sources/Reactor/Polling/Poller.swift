@@ -42,6 +42,15 @@ final class Poller {
         base.loop(EVLOOP_ONCE)
     }
 
+    /// Sets the timer of a wait that another event loop makes; see ``nest(in:)``.
+    func setTimer(_ time: Int64) { waker.setTimer(time) }
+
+    /// Makes `outer`, an epoll(7), readable while a poll would record something.
+    func nest(in outer: borrowing OwnedDescriptor) throws(Errno) { try base.epoll.nest(in: outer) }
+
+    /// Ends ``nest(in:)``.
+    func unnest(from outer: borrowing OwnedDescriptor) { base.epoll.unnest(from: outer) }
+
     /// Calls `callback` with `context` when `descriptor` is ready for `interest`, until the registration
     /// ends.
     ///
@@ -120,6 +129,18 @@ final class Epoll: Sendable {
     func remove(_ descriptor: CInt) -> Bool {
         // A child of fork(2) shares its parent's epoll.
         process.isCurrent && number.withLock { reactor_epoll_remove($0, descriptor) }
+    }
+
+    func nest(in outer: borrowing OwnedDescriptor) throws(Errno) {
+        let outer = outer.number
+        _ = try number.withLock { (number) throws(Errno) in
+            try SystemCall.make { reactor_epoll_nest(outer, number) }
+        }
+    }
+
+    func unnest(from outer: borrowing OwnedDescriptor) {
+        let outer = outer.number
+        number.withLock { _ = reactor_epoll_remove(outer, $0) }
     }
 
     /// The epoll is about to be closed.

@@ -28,6 +28,7 @@ extension RunLoop.Core {
     /// Makes the registrations of a timer follow its modes and its date.
     func update(_ timer: Timer, _ state: inout Timer.State) {
         guard state.isIn(identity) else { return }
+        inbox.wakeIfHosted()
         guard let mode = state.onlyMode, !state.hasOtherRegistrations else {
             return updateSlowly(timer, &state)
         }

@@ -43,6 +43,8 @@ extension RunLoop {
         /// Whether the main queue could not be watched yet because there were no descriptors.
         var lacksMainQueue = false
         private(set) var isMain = false
+        /// What lets another event loop run this one, while that lasts; the innermost of several.
+        unowned var hosting: Hosting?
 
         init(identity: LoopIdentity, inbox: Inbox) {
             self.identity = identity
@@ -174,6 +176,7 @@ extension RunLoop {
         /// Releases everything when the thread ends. Code that this calls can still get the loop, but neither run it nor
         /// add to it.
         func end() {
+            hosting?.loopEnded()
             inbox.close()
             drainInbox()
             checkJobsFinished()

@@ -148,7 +148,13 @@ final class Inbox: Sendable {
     /// Requests one more pass before the loop sleeps.
     func requestPass() {
         guard !wakeUpRequested.load(ordering: .relaxed) else { return }
-        _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
+        wakeUp()
+    }
+
+    /// Wakes the loop if the event loop that hosts it is waiting for it: then this thread is running that loop's code.
+    @inline(__always)
+    func wakeIfHosted() {
+        if sleepingOn.load(ordering: .relaxed) >= 0 { wakeUp() }
     }
 
     /// Whether there is something to collect.
@@ -185,6 +191,16 @@ final class Inbox: Sendable {
         if consumed, outer.mode != nil {
             _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
         }
+    }
+
+    /// Changes the mode of an activation that another event loop hosts.
+    func setMode(_ mode: RunLoop.Mode) { runningMode.store(mode.index, ordering: .relaxed) }
+
+    /// Whether the activation is to end; if so, takes that it was asked to.
+    func takeStopRequest() -> Bool {
+        guard isStopRequested else { return false }
+        stopRequested.store(false, ordering: .relaxed)
+        return true
     }
 
     var isStopRequested: Bool {

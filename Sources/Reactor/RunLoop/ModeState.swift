@@ -107,6 +107,8 @@ extension ModeState {
     @inline(__always)
     func poll(until time: Int64) { usePoller { $0.poll(until: time) } }
 
+    func setTimer(_ time: Int64) { usePoller { $0.setTimer(time) } }
+
     /// Retains nothing. Proof: a mode keeps its poller until the loop ends.
     @inline(__always)
     private func usePoller<Result>(_ body: (Poller) -> Result) -> Result {

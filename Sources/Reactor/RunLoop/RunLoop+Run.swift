@@ -108,6 +108,8 @@ extension RunLoop.Core {
         drainInbox()
         let running = running(mode)
         guard mode != .common, !inbox.isClosed, hasReasonToStart(running) else { return nil }
+        hosting?.suspend()
+        defer { hosting?.resume() }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 
@@ -130,17 +132,9 @@ extension RunLoop.Core {
     private func pass(
         _ mode: RunLoop.RunningMode, _ hasItems: Bool, until deadline: Int64, returnAfterSource: Bool
     ) -> RunResult? {
-        // A callback of the last pass may have forked, and returned in the child, too.
-        if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
-        inbox.beginPass()
-        notify(.beforeTimers, mode)
-        notify(.beforeSources, mode)
-        var handled = runBlocks(mode)
-        if performSignalledSources(mode, onlyFirst: returnAfterSource) {
-            handled = true
-            _ = runBlocks(mode)
-        }
-        wait(mode, until: handled ? .min : deadline, unlessEmptied: hasItems)
+        var handled = beginPass(mode, onlyFirst: returnAfterSource)
+        let wait = beginWait(mode, until: handled ? .min : deadline, unlessEmptied: hasItems)
+        endWait(wait, mode)
         fireTimers(mode)
         handled = serveReady(mode, onlyFirst: returnAfterSource) || handled
         handled = runBlocks(mode) || handled
@@ -152,30 +146,67 @@ extension RunLoop.Core {
         return hasReasonToContinue(mode) ? nil : .finished
     }
 
-    /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or another thread wakes the loop.
-    ///
-    /// It does not sleep while something is pending, except a signal without a wake-up, nor when the last item has been
-    /// removed since the activation began; if there were only blocks from the start it does sleep, as in Core Foundation.
-    /// This is decided after the observers have been called, because they may change it. What an earlier activation has
-    /// left ready is served without polling, which is the expensive part of a pass. Only a descriptor source's readiness
-    /// is confirmed then, because the caller of that activation may have read the descriptor since.
+    /// What comes before the wait; true if a source was handled.
     @inline(always)
-    private func wait(_ mode: RunLoop.RunningMode, until limit: Int64, unlessEmptied hadItems: Bool) {
+    func beginPass(_ mode: RunLoop.RunningMode, onlyFirst: Bool) -> Bool {
+        // A callback of the last pass may have forked, and returned in the child, too.
+        if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
+        inbox.beginPass()
+        notify(.beforeTimers, mode)
+        notify(.beforeSources, mode)
+        let handled = runBlocks(mode)
+        guard performSignalledSources(mode, onlyFirst: onlyFirst) else { return handled }
+        _ = runBlocks(mode)
+        return true
+    }
+
+    /// How a pass asks the kernel what is ready.
+    enum Wait {
+        /// It does not: an earlier activation has left something to serve.
+        case skipped
+        /// Without waiting, and without calling observers.
+        case polling
+        /// Until this time, or until another thread wakes the loop. `.min` means without waiting.
+        case until(Int64)
+    }
+
+    /// Decides how to ask the kernel, and lets other threads wake the loop.
+    ///
+    /// The loop does not sleep while something is pending, except a signal without a wake-up, nor when the last item has
+    /// been removed since the activation began; if there were only blocks from the start it does sleep, as in Core
+    /// Foundation. This is decided after the observers have been called, because they may change it. What an earlier
+    /// activation has left ready is served without polling, which is the expensive part of a pass. Only a descriptor
+    /// source's readiness is confirmed then, because the caller of that activation may have read the descriptor since.
+    @inline(always)
+    func beginWait(
+        _ mode: RunLoop.RunningMode, until limit: Int64, unlessEmptied hadItems: Bool
+    ) -> Wait {
         let (own, ready) = (mode.own, mode.ready)
         guard own.poller != nil || start(own) else { return sleepWithoutPoller(own, until: limit) }
-        if ready.hasLeftovers, ready.confirmFirst() { return }
+        if ready.hasLeftovers, ready.confirmFirst() { return .skipped }
         let hasUnserved = ready.dropServed()
         let limit = needsRetry(own) ? retry(own, until: limit) : limit
-        if hasUnserved || hasPassed(limit) { return own.poll(until: .min) }
+        if hasUnserved || hasPassed(limit) { return .polling }
         notify(.beforeWaiting, mode)
         inbox.setWaiting(true)
         let wakeTime = hadItems && !hasReasonToContinue(mode) ? .min : wakeTime(mode, until: limit)
         let isIdle = wakeTime != .min && !ready.dropServed()
         let maySleep = isIdle && inbox.beginSleep(on: own.prepareToWait())
-        own.poll(until: maySleep ? wakeTime : .min)
-        inbox.endSleep()
-        inbox.setWaiting(false)
-        notify(.afterWaiting, mode)
+        return .until(maySleep ? wakeTime : .min)
+    }
+
+    /// Asks the kernel what is ready, and sleeps until something is, a timer is due, or another thread wakes the loop.
+    @inline(always)
+    func endWait(_ wait: Wait, _ mode: RunLoop.RunningMode) {
+        switch wait {
+        case .skipped: break
+        case .polling: mode.own.poll(until: .min)
+        case .until(let time):
+            mode.own.poll(until: time)
+            inbox.endSleep()
+            inbox.setWaiting(false)
+            notify(.afterWaiting, mode)
+        }
     }
 
     /// Until when the kernel may wait: the limit or the first timer, whichever is earlier; `.min` if that has passed.
@@ -197,10 +228,11 @@ extension RunLoop.Core {
     /// Waits without a poller, which cannot be made because the process has no descriptors left: timers, blocks and events
     /// without descriptors are still served, up to ``sleepMicroseconds`` late.
     @inline(never)
-    private func sleepWithoutPoller(_ mode: ModeState, until limit: Int64) {
+    private func sleepWithoutPoller(_ mode: ModeState, until limit: Int64) -> Wait {
         if lacksMainQueue { serveMainQueue() }
-        guard !mode.ready.dropServed(), limit > Deadline.now.uptimeNanoseconds else { return }
+        guard !mode.ready.dropServed(), limit > Deadline.now.uptimeNanoseconds else { return .skipped }
         _ = usleep(Self.sleepMicroseconds)
+        return .skipped
     }
 
     /// Short enough for timers, long enough to use little of the processor.

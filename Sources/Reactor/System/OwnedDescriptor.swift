@@ -15,6 +15,11 @@ struct OwnedDescriptor: ~Copyable {
         OwnedDescriptor(try SystemCall.make { eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK)) })
     }
 
+    /// An epoll(7) for the epolls of the pollers (epoll_create1(2)).
+    static func epoll() throws(Errno) -> OwnedDescriptor {
+        OwnedDescriptor(try SystemCall.make { reactor_epoll_make() })
+    }
+
     /// A timer on the monotonic clock (timerfd_create(2)).
     static func timer() throws(Errno) -> OwnedDescriptor {
         let flags = CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK)

@@ -1,0 +1,209 @@
+import Glibc
+public import SystemPackage
+
+extension RunLoop {
+    /// Lets another event loop run this one: a GUI toolkit's, a compositor's, a game engine's or a language runtime's, which
+    /// owns the thread.
+    ///
+    /// The host watches ``descriptor`` for reading and calls ``dispatch()`` when it is readable. Nothing else is needed:
+    /// timers, descriptors, streams, posted blocks, executors' jobs and, on the main thread, `DispatchQueue.main` and
+    /// `@MainActor` are served as if the loop ran in ``mode``. A host of poll(2) alone:
+    ///
+    /// ```swift
+    /// let hosting = try RunLoop.Hosting(.current)
+    /// var request = pollfd(fd: hosting.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+    /// repeat { poll(&request, 1, -1) } while hosting.dispatch()
+    /// ```
+    ///
+    /// The whole hosting is one activation of the loop: ``RunLoop/currentMode`` is the mode, observers are called as in a run
+    /// of the loop's own, with ``RunLoop/Activities/entry`` when the hosting begins and ``RunLoop/Activities/exit`` when it
+    /// ends, and handlers may nest runs, in this mode or another. Unlike a run it does not end when the mode is empty.
+    ///
+    /// Handlers are called within ``dispatch()``; and within the initializer and ``prepare()``, for what was posted or
+    /// signalled before. A host that runs its own loop again within a handler calls ``prepare()`` before it waits there.
+    ///
+    /// A hosting belongs to the loop's thread: every call on another thread traps. Releasing it ends it.
+    public final class Hosting {
+        private let loop: RunLoop
+        /// Contains the epoll(7) of the mode's poller.
+        private let epoll: OwnedDescriptor
+        private var running: RunningMode
+        private let outer: Inbox.OuterActivation
+        /// How many activations there are, this one included.
+        private let depth: Int
+        private unowned var outerHosting: Hosting?
+        /// The wait that a pass has begun; nil while handlers are called.
+        private var wait: Core.Wait?
+        private var isDispatching = false
+        /// The mode to enter when ``dispatch()`` has called all handlers. Its poller is in `epoll` already.
+        private var next: RunningMode?
+        private var isEnded = false
+
+        /// Begins to host `loop`, the calling thread's, in a mode.
+        ///
+        /// - Parameter mode: The mode to be in; not ``RunLoop/Mode/common``.
+        /// - Throws: `Errno` if there are no descriptors left, as `tooManyOpenFiles`.
+        /// - Precondition: Called on the loop's own thread.
+        public init(_ loop: RunLoop, mode: Mode = .default) throws(Errno) {
+            loop.requireCurrent("RunLoop.Hosting must be made")
+            let core = loop.core
+            if core.isMain { core.serveMainQueue() }
+            core.drainInbox()
+            let epoll = try OwnedDescriptor.epoll()
+            running = try core.nest(mode, in: epoll)
+            self.epoll = epoll
+            self.loop = loop
+            outerHosting = core.hosting
+            outerHosting?.suspend()
+            outer = loop.inbox.beginActivation(in: mode)
+            depth = loop.inbox.activationCount
+            core.hosting = self
+            core.notify(.entry, running)
+            prepare()
+        }
+
+        deinit { end() }
+
+        // MARK: For the host
+
+        /// The descriptor that the host watches: readable, for poll(2), epoll(7) or select(2), when ``dispatch()`` has
+        /// something to do. It stays the same, also when the mode changes, until the hosting ends and closes it.
+        public var descriptor: FileDescriptor { FileDescriptor(rawValue: epoll.number) }
+
+        /// Does everything in a pass of the loop that comes before the wait, unless that was done already.
+        ///
+        /// ``dispatch()`` ends with it. A host needs it only before it waits inside a handler, or for its own prepare phase.
+        /// - Returns: Whether ``dispatch()`` has something to do at once; the descriptor is readable then.
+        @discardableResult
+        public func prepare() -> Bool {
+            let core = requireCurrent("RunLoop.Hosting.prepare()")
+            guard !isEnded else { return false }
+            if wait == nil {
+                let handled = core.beginPass(running, onlyFirst: false)
+                guard !isEnded else { return false }
+                wait = core.beginWait(running, until: handled ? .min : .max, unlessEmptied: false)
+                if case .until(let time) = wait, time != .min {
+                    running.own.setTimer(time)
+                } else {
+                    wakeHost()
+                }
+            }
+            if case .until(let time) = wait { return time == .min }
+            return true
+        }
+
+        /// Serves what is ready, without waiting, and prepares the next wait.
+        ///
+        /// - Returns: Whether to go on: false once ``RunLoop/stop()`` has been called, or the hosting has ended. The host decides
+        ///   what to do; the hosting itself continues after `stop()`.
+        @discardableResult
+        public func dispatch() -> Bool {
+            let core = requireCurrent("RunLoop.Hosting.dispatch()")
+            prepare()
+            guard !isEnded, let wait = wait.take() else { return false }
+            let isNested = isDispatching
+            isDispatching = true
+            if case .until = wait { core.endWait(.until(.min), running) } else { core.endWait(wait, running) }
+            core.fireTimers(running)
+            _ = core.serveReady(running, onlyFirst: false)
+            _ = core.runBlocks(running)
+            core.drainInbox()
+            isDispatching = isNested
+            guard !isEnded else { return false }
+            let isStopped = loop.inbox.takeStopRequest()
+            // A host's loop within a handler may have prepared, before the rest of the handlers was called.
+            suspend()
+            if !isNested { enterNextMode() }
+            if isStopped { wakeHost() } else { prepare() }
+            return !isStopped && !isEnded
+        }
+
+        /// The mode that the loop is in.
+        public var mode: Mode { running.own.mode }
+
+        /// Changes the mode: at once, or from within a handler when the outermost ``dispatch()`` returns.
+        ///
+        /// Observers of the former mode are called for ``RunLoop/Activities/exit``, and those of the new one for
+        /// ``RunLoop/Activities/entry``.
+        /// - Throws: `Errno` if the mode has never run and there are no descriptors left. The mode stays the same then.
+        public func setMode(_ mode: Mode) throws(Errno) {
+            let core = requireCurrent("RunLoop.Hosting.setMode(_:)")
+            guard !isEnded, mode != (next?.own.mode ?? self.mode) else { return }
+            let former = next
+            next = mode == self.mode ? nil : try core.nest(mode, in: epoll)
+            former?.own.poller?.unnest(from: epoll)
+            guard !isDispatching else { return }
+            suspend()
+            enterNextMode()
+            prepare()
+        }
+
+        /// Ends the hosting and closes the descriptor, which the host must not watch any more.
+        ///
+        /// - Precondition: No run of the loop that a handler began is under way.
+        public func end() {
+            guard !isEnded else { return }
+            let core = requireCurrent("RunLoop.Hosting.end()")
+            require(
+                loop.inbox.activationCount == depth,
+                "RunLoop.Hosting.end() must not be called within a nested run of the loop: stop that first.")
+            suspend()
+            isEnded = true
+            core.hosting = outerHosting
+            core.notify(.exit, running)
+            loop.inbox.endActivation(outer)
+            outerHosting?.resume()
+        }
+
+        // MARK: For the loop
+
+        /// Ends the wait of the host, because the loop's own thread runs the loop, or ends it.
+        func suspend() {
+            guard case .until = wait.take() else { return }
+            loop.inbox.endSleep()
+            loop.inbox.setWaiting(false)
+            loop.core.notify(.afterWaiting, running)
+        }
+
+        /// Makes the host call ``dispatch()`` after ``suspend()``.
+        func resume() {
+            if wait == nil, !isDispatching, !isEnded { wakeHost() }
+        }
+
+        /// The loop's thread ends.
+        func loopEnded() { isEnded = true }
+
+        // MARK: Inside
+
+        private func wakeHost() {
+            if let counter = loop.core.waker?.counter { addOne(toEventCounter: counter) }
+        }
+
+        private func enterNextMode() {
+            guard let next = next.take() else { return }
+            let core = loop.core
+            core.notify(.exit, running)
+            running.own.poller?.unnest(from: epoll)
+            running = next
+            loop.inbox.setMode(next.own.mode)
+            core.notify(.entry, running)
+        }
+
+        private func requireCurrent(_ call: StaticString) -> Core {
+            loop.requireCurrent("\(call) must be called")
+            return loop.core
+        }
+    }
+}
+
+extension RunLoop.Core {
+    /// Makes `epoll` readable while the poller of `mode` has something to report.
+    fileprivate func nest(
+        _ mode: RunLoop.Mode, in epoll: borrowing OwnedDescriptor
+    ) throws(Errno) -> RunLoop.RunningMode {
+        require(
+            mode != .common, "A run loop cannot run in RunLoop.Mode.common: name one of the common modes.")
+        try poller(for: state(of: mode)).nest(in: epoll)
+        return running(mode)
+    }
+}

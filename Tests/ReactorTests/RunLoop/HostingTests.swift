@@ -1,0 +1,392 @@
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+/// Waits for the hosting's descriptor and dispatches, until the loop is stopped, as a host does that knows nothing else.
+private func host(_ hosting: RunLoop.Hosting) {
+    repeat { wait(for: hosting.descriptor) } while hosting.dispatch()
+}
+
+/// Waits until the descriptor is readable.
+private func wait(for descriptor: FileDescriptor) {
+    var request = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+    while poll(&request, 1, -1) < 0 {}
+}
+
+private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32 = 0) -> Bool {
+    var request = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+    return poll(&request, 1, milliseconds) > 0
+}
+
+/// A program whose every step leads to the next, so that it has one order of callbacks only. The last step stops the loop.
+///
+/// - Returns: What to keep until then.
+private func program(on loop: RunLoop, _ trace: Trace) throws -> [AnyObject] {
+    let pipe = try TestPipe()
+    loop.observe(in: .default) { trace("\($0)") }
+    loop.observe(in: .tracking) { trace("tracking \($0)") }
+    let signalled = RunLoop.Source {
+        trace("signalled source")
+        Timer.scheduled(after: .zero, forMode: .tracking) { _ in
+            trace("tracking timer")
+            loop.stop()
+        }
+        loop.run(in: .tracking)
+        loop.perform { pipe.put() }
+    }
+    loop.add(signalled, forMode: .default)
+    let (input, output) = Stream.boundPair(bufferSize: 16)
+    let delegate = Handlers { stream, event in
+        trace("\(event)")
+        guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
+        trace("read \(input.read(upTo: 16).count)")
+        loop.stop()
+    }
+    input.delegate = delegate
+    input.schedule(in: loop, forMode: .default)
+    input.open()
+    output.open()
+    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+        trace("descriptor")
+        pipe.get()
+        source.cancel()
+        output.write([1, 2, 3])
+    }
+    try loop.add(source, forMode: .common)
+    Timer.scheduled(after: .milliseconds(1)) { _ in
+        trace("timer")
+        loop.perform(inModes: [.default]) {
+            trace("block")
+            signalled.signal()
+        }
+    }
+    return [delegate, input, output]
+}
+
+private final class Handlers: StreamDelegate {
+    private let handler: (Stream, Stream.Event) -> Void
+
+    init(_ handler: @escaping (Stream, Stream.Event) -> Void) { self.handler = handler }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) { handler(stream, event) }
+}
+
+@Suite struct HostingTests {
+    @Test func `a hosted loop calls the same callbacks in the same order as one that runs itself`()
+        async throws
+    {
+        let owned = try await traced { loop, trace in
+            let kept = try program(on: loop, trace)
+            loop.run(in: .default)
+            withExtendedLifetime(kept) {}
+        }
+        let hosted = try await traced { loop, trace in
+            let kept = try program(on: loop, trace)
+            let hosting = try RunLoop.Hosting(loop)
+            host(hosting)
+            hosting.end()
+            withExtendedLifetime(kept) {}
+        }
+        #expect(owned == hosted)
+        #expect(owned.filter { $0.hasPrefix("entry") || $0.hasPrefix("exit") } == ["entry", "exit"])
+    }
+
+    @Test func `an idle loop's descriptor is not readable`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let pipe = try TestPipe()
+            try loop.add(DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }, forMode: .default)
+            let hosting = try RunLoop.Hosting(loop)
+            #expect(loop.isWaiting)
+            #expect(!isReadable(hosting.descriptor, within: 30))
+            loop.wakeUp()
+            #expect(isReadable(hosting.descriptor))
+            #expect(hosting.dispatch())
+            #expect(!isReadable(hosting.descriptor, within: 30))
+            hosting.end()
+        }
+    }
+
+    @Test func `what the host's own code adds makes the descriptor readable in time`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            Timer.scheduled(after: .seconds(600)) { _ in trace("late timer") }
+            hosting.dispatch()
+            let start = Deadline.now
+            Timer.scheduled(after: .milliseconds(3)) { _ in
+                #expect(start.advanced(by: .milliseconds(3)) <= .now)
+                trace("timer")
+                loop.stop()
+            }
+            host(hosting)
+            loop.perform {
+                trace("block")
+                loop.stop()
+            }
+            host(hosting)
+            let source = RunLoop.Source {
+                trace("source")
+                loop.stop()
+            }
+            loop.add(source, forMode: .default)
+            source.signal()
+            loop.wakeUp()
+            host(hosting)
+            let timer = Timer.scheduled(after: .seconds(600)) { _ in
+                trace("moved timer")
+                loop.stop()
+            }
+            hosting.dispatch()
+            timer.fireDate = .now
+            host(hosting)
+        }
+        #expect(trace == ["timer", "block", "source", "moved timer"])
+    }
+
+    @Test func `a stream that the host's own code writes to is served`() async throws {
+        let trace = try await traced { loop, trace in
+            let (input, output) = Stream.boundPair(bufferSize: 16)
+            let delegate = Handlers { stream, event in
+                guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
+                trace("\(input.read(upTo: 16))")
+                loop.stop()
+            }
+            input.delegate = delegate
+            let hosting = try RunLoop.Hosting(loop)
+            input.schedule(in: loop, forMode: .default)
+            input.open()
+            output.open()
+            hosting.dispatch()
+            for number: UInt8 in 1...3 {
+                output.write([number])
+                host(hosting)
+            }
+        }
+        #expect(trace == ["[1]", "[2]", "[3]"])
+    }
+
+    @Test func `posts of other threads are all run`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let hosting = try RunLoop.Hosting(loop)
+            let count = Shared(0)
+            let poster = try JoinableThread(name: "poster") {
+                onThreads(4) { _ in
+                    for _ in 0..<500 {
+                        loop.perform {
+                            count.value += 1
+                            if count.value == 2000 { loop.stop() }
+                        }
+                    }
+                }
+            }
+            host(hosting)
+            poster.join()
+            #expect(count.value == 2000)
+        }
+    }
+
+    @Test func `a task on the loop's executor runs while the loop is hosted`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let hosting = try RunLoop.Hosting(loop)
+            let isDone = Shared(false)
+            Task(executorPreference: loop.executor()) {
+                for _ in 0..<3 { await Task.yield() }
+                loop.perform {
+                    isDone.value = true
+                    loop.stop()
+                }
+            }
+            host(hosting)
+            #expect(isDone.value)
+        }
+    }
+
+    @Test func `what is in another mode waits for it`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.observe([.entry, .exit], in: .default) { trace("default \($0)") }
+            loop.observe([.entry, .exit], in: .tracking) { trace("tracking \($0)") }
+            Timer.scheduled(after: .zero) { _ in
+                trace("default timer")
+                loop.stop()
+            }
+            let hosting = try RunLoop.Hosting(loop, mode: .tracking)
+            let descriptor = hosting.descriptor
+            #expect(loop.currentMode == .tracking)
+            #expect(!isReadable(hosting.descriptor, within: 10))
+            try hosting.setMode(.default)
+            #expect(loop.currentMode == .default && hosting.mode == .default)
+            #expect(hosting.descriptor == descriptor)
+            host(hosting)
+            hosting.end()
+            #expect(loop.currentMode == nil)
+        }
+        #expect(
+            trace == ["tracking entry", "tracking exit", "default entry", "default timer", "default exit"])
+    }
+
+    @Test func `a handler that sets the mode changes it after the handlers of its pass`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            Timer.scheduled(after: .zero) { _ in
+                try? hosting.setMode(.tracking)
+                try? hosting.setMode(.custom)
+                trace("\(loop.currentMode!)")
+                loop.perform(inModes: [.custom]) {
+                    trace("\(loop.currentMode!)")
+                    loop.stop()
+                }
+            }
+            Timer.scheduled(after: .zero) { _ in trace("\(loop.currentMode!)") }
+            host(hosting)
+        }
+        #expect(trace == ["\(RunLoop.Mode.default)", "\(RunLoop.Mode.default)", "custom"])
+    }
+
+    @Test func `the loop goes on after the host's own code has run it`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            Timer.scheduled(after: .milliseconds(1), forMode: .tracking) { _ in trace("nested") }
+            loop.run(in: .custom, until: .distantPast)
+            loop.hold(.custom)
+            #expect(loop.run(in: .custom, until: .after(milliseconds: 1)) == .timedOut)
+            #expect(loop.run(in: .tracking) == .finished)
+            #expect(loop.currentMode == .default)
+            Timer.scheduled(after: .milliseconds(1)) { _ in
+                trace("hosted")
+                loop.stop()
+            }
+            host(hosting)
+            let poster = try JoinableThread {
+                loop.perform {
+                    trace("posted")
+                    loop.stop()
+                }
+            }
+            host(hosting)
+            poster.join()
+        }
+        #expect(trace == ["nested", "hosted", "posted"])
+    }
+
+    @Test func `a host's own loop within a handler serves the other items`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            Timer.scheduled(after: .zero) { _ in
+                trace("begins")
+                loop.perform { trace("block") }
+                Timer.scheduled(after: .milliseconds(1)) { _ in
+                    trace("timer")
+                    loop.stop()
+                }
+                hosting.prepare()
+                host(hosting)
+                trace("ends")
+                loop.stop()
+            }
+            host(hosting)
+        }
+        #expect(trace == ["begins", "block", "timer", "ends"])
+    }
+
+    @Test func `a loop can be hosted within a run of its own, and within a hosting`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.perform {
+                trace("\(loop.currentMode!)")
+                do {
+                    let outer = try RunLoop.Hosting(loop, mode: .outer)
+                    let inner = try RunLoop.Hosting(loop, mode: .inner)
+                    loop.perform(inModes: [.outer]) {
+                        trace("\(loop.currentMode!)")
+                        loop.stop()
+                    }
+                    loop.perform(inModes: [.inner]) {
+                        trace("\(loop.currentMode!)")
+                        loop.stop()
+                    }
+                    host(inner)
+                    inner.end()
+                    host(outer)
+                    outer.end()
+                } catch {
+                    Issue.record(error)
+                }
+                trace("\(loop.currentMode!)")
+            }
+            loop.hold(.default)
+            loop.poll()
+        }
+        let name = "\(RunLoop.Mode.default)"
+        #expect(trace == [name, "inner", "outer", name])
+    }
+
+    @Test func `a handler may end the hosting`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.observe([.entry, .exit]) { trace("\($0)") }
+            let hosting = try RunLoop.Hosting(loop)
+            Timer.scheduled(after: .zero) { _ in
+                trace("ends")
+                hosting.end()
+                hosting.end()
+            }
+            host(hosting)
+            #expect(!hosting.dispatch())
+            #expect(!hosting.prepare())
+            #expect(loop.currentMode == nil)
+            Timer.scheduled(after: .zero) { _ in trace("runs itself") }
+            loop.run(in: .default)
+        }
+        #expect(trace == ["entry", "ends", "exit", "entry", "runs itself", "exit"])
+    }
+
+    @Test func `releasing a hosting ends it and closes its descriptor`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.observe([.entry, .exit]) { trace("\($0)") }
+            var hosting: RunLoop.Hosting? = try RunLoop.Hosting(loop)
+            let number = try #require(hosting).descriptor.rawValue
+            hosting = nil
+            #expect(loop.currentMode == nil)
+            #expect(fcntl(number, F_GETFD) == -1)
+        }
+        #expect(trace == ["entry", "exit"])
+    }
+
+    @Test func `a hosting may outlast its loop's thread`() async throws {
+        let kept = Shared<Carrier<RunLoop.Hosting>?>(nil)
+        try await onItsOwnThread { kept.value = Carrier(try RunLoop.Hosting(.current)) }
+        kept.value = nil
+    }
+
+    @Test func `a hosted main loop serves the main actor and the main queue`() async throws {
+        let lines = try await probeMainLoop("hosted")
+        #expect(lines == ["a", "b in \(RunLoop.Mode.default)", "main queue", "stopped"])
+    }
+
+    @Test func `a hosting that gets no descriptors throws and leaves the loop usable`() async throws {
+        #expect(try await probeMainLoop("hosted without descriptors") == ["hosted with true", "runs itself"])
+    }
+
+    @Test func `ending a hosting within a nested run traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            try onAThread {
+                let loop = RunLoop.current
+                let hosting = Carrier(try RunLoop.Hosting(loop))
+                loop.perform(inModes: [.tracking]) { hosting.value.end() }
+                loop.run(in: .tracking)
+            }
+        }
+        #expect(result.message.contains("RunLoop.Hosting.end() must not be called within a nested run"))
+    }
+
+    @Test func `dispatching off the loop's thread traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            try onAThread {
+                let hosting = Carrier(try RunLoop.Hosting(.current))
+                try JoinableThread { hosting.value.dispatch() }.join()
+            }
+        }
+        #expect(result.message.contains("RunLoop.Hosting.dispatch() must be called on the loop's own thread"))
+    }
+}
