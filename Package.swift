@@ -97,6 +97,14 @@ let package = Package(
             dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport", "foundation-probe"],
             swiftSettings: testSettings
         ),
+        // The code of the articles, which has to compile.
+        .testTarget(
+            name: "DocumentationCode",
+            dependencies: ["Reactor", system],
+            path: "Tests/DocumentationCode",
+            packageAccess: false,
+            swiftSettings: testSettings
+        ),
         // Cocoa code in Swift 5: with one import replaced, and with Foundation's import and a file of aliases.
         .testTarget(
             name: "PortedCodeTests",

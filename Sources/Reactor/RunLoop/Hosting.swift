@@ -39,9 +39,11 @@ extension RunLoop {
         private var next: RunningMode?
         private var isEnded = false
 
-        /// Begins to host `loop`, the calling thread's, in a mode.
+        /// Begins to host a loop in a mode.
         ///
-        /// - Parameter mode: The mode to be in; not ``RunLoop/Mode/common``.
+        /// - Parameters:
+        ///   - loop: The calling thread's loop.
+        ///   - mode: The mode to be in; not ``RunLoop/Mode/common``.
         /// - Throws: `Errno` if there are no descriptors left, as `tooManyOpenFiles`.
         /// - Precondition: Called on the loop's own thread.
         public init(_ loop: RunLoop, mode: Mode = .default) throws(Errno) {

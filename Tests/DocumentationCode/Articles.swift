@@ -1,0 +1,220 @@
+// The code of the articles in Reactor.docc. scripts/check-readme compares it with them; compiling it is the test.
+
+import Dispatch
+import Reactor
+import SystemPackage
+
+private final class Session: StreamDelegate {
+    init(_ connection: Listener.Connection) {}
+}
+
+private func overview() {
+    let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) {
+        count, line, _ in
+        if line.byteCount > 40 { count += 1 }
+    }
+    reader.start { report in
+        print("\(report.output.value) of \(report.output.lineCount) lines are long")
+        RunLoop.current.stop()
+    }
+    RunLoop.current.run(in: .default)
+}
+
+// MARK: - Getting started
+
+private func runTimer(until end: Deadline) {
+    Timer.scheduled(every: .seconds(1)) { timer in
+        print("tick")
+        if Deadline.now > end { timer.invalidate() }
+    }
+    RunLoop.current.run(in: .default, until: end)
+}
+
+private func readLines() {
+    let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) {
+        longest, line, _ in
+        longest = max(longest, line.byteCount)
+    }
+    reader.start { report in
+        switch report.ending {
+        case .finished: print("the longest line has \(report.output.value) bytes")
+        case .stopped, .cancelled: print("ended early")
+        case .failed(let error): print("\(error)")
+        }
+        RunLoop.current.stop()
+    }
+}
+
+private func serve() throws {
+    var sessions: [Session] = []
+    let listener = try Listener(.ipv6Any(port: 7007)) { _, connection in
+        sessions.append(Session(connection))
+    } faults: { _, error in
+        print(error)
+    }
+    try RunLoop.current.add(listener, forMode: .default)
+}
+
+// MARK: - Modes
+
+private final class Dragging {
+    var buttonReleased = {}
+
+    func drag() {
+        let release = RunLoop.Source { RunLoop.current.stop() }
+        RunLoop.current.add(release, forMode: .tracking)
+        buttonReleased = { release.signal() }
+        RunLoop.current.run(in: .tracking)
+        release.invalidate()
+    }
+}
+
+private func waitForReply(from input: InputStream) -> [UInt8] {
+    let waiting = RunLoop.Mode("waiting for a reply")
+    input.schedule(in: .current, forMode: waiting)
+    RunLoop.current.run(in: waiting, until: .now + .seconds(5), returnAfterSourceHandled: true)
+    input.remove(from: .current, forMode: waiting)
+    return input.read(upTo: 4096)
+}
+
+// MARK: - Threads and isolation
+
+private func postResults() {
+    let results = Mailbox<Int> { _, sum in
+        print("on the loop: \(sum)")
+    }
+    DispatchQueue.global().async {
+        results.post((1...1000).reduce(0, +))
+    }
+}
+
+@MainActor final class Window: @MainActor StreamDelegate {
+    var title = ""
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        title = "\(event)"
+    }
+}
+
+private func startThread() throws {
+    let thread = try RunLoopThread(name: "network")
+    thread.runLoop.perform {
+        Timer.scheduled(every: .seconds(60)) { _ in print("on the network thread") }
+    }
+    let mode = thread.runLoop.performAndWait { RunLoop.current.currentMode }
+    thread.stop()
+    print(mode ?? "no mode")
+}
+
+// MARK: - Timers and tolerance
+
+private func scheduleTimers() {
+    Timer.scheduled(after: .milliseconds(250)) { _ in print("once") }
+    let clock = Timer.scheduled(every: .seconds(1), forMode: .common, tolerance: .milliseconds(100)) { _ in
+        print("about once a second, also while the user drags")
+    }
+    clock.invalidate()
+    let timer = Timer(interval: .seconds(5), repeats: true) { _ in print("on the main loop") }
+    RunLoop.main.add(timer, forMode: .common)
+}
+
+private func closeWhenIdle(_ connection: InputStream) {
+    var onActivity = {}
+    let idle = Timer.scheduled(after: .seconds(30)) { _ in connection.close() }
+    onActivity = { idle.fireDate = .now + .seconds(30) }
+    onActivity()
+}
+
+// MARK: - Streams and their events
+
+private final class Printer: StreamDelegate {
+    let input: InputStream
+
+    init(path: FilePath) {
+        input = InputStream(path: path)
+        input.delegate = self
+        input.schedule(in: .current, forMode: .default)
+        input.open()
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        switch event {
+        case .hasBytesAvailable:
+            print(String(decoding: input.read(upTo: 65_536), as: UTF8.self), terminator: "")
+        case .errorOccurred:
+            print("\(stream.streamError!)")
+            stream.close()
+        case .endEncountered: stream.close()
+        default: break
+        }
+    }
+}
+
+private func write(_ bytes: [UInt8], to output: OutputStream) -> [UInt8] {
+    var rest: [UInt8] = []
+    output.writeBufferSize = 65_536
+    let accepted = output.write(bytes)
+    if accepted < bytes.count { rest = Array(bytes.dropFirst(accepted)) }
+    return rest
+}
+
+// MARK: - Back-pressure and hand-off
+
+struct Checksum: ChunkProcessor {
+    var output: UInt64 = 0
+
+    mutating func process(_ chunk: RawSpan) {
+        chunk.withUnsafeBytes { bytes in
+            for byte in bytes { output &+= UInt64(byte) }
+        }
+    }
+}
+
+private func add(on queue: DispatchQueue) {
+    let handoff = ChunkHandoff(InputStream(path: "/etc/services"), to: Checksum(), on: queue)
+    handoff.start { report in
+        print("\(report.ending): \(report.output) of \(report.byteCount) bytes")
+    }
+    let budget = ByteBudget(limit: 4 << 20)
+    let limits = HandoffLimits(chunkSize: 16_384, bytesInFlight: 65_536, budget: budget)
+    print(limits)
+}
+
+// MARK: - Sockets and servers
+
+private func connect(_ session: Session) {
+    let (input, output) = Stream.connection(toHost: "example.org", port: 80)
+    input.connectTimeout = .seconds(10)
+    input.idleTimeout = .seconds(30)
+    for stream in [input, output] {
+        stream.delegate = session
+        stream.schedule(in: .current, forMode: .default)
+        stream.open()
+    }
+}
+
+private func listen() throws {
+    var sessions: [Session] = []
+    let listener = try Listener(.ipv4Loopback(port: 0)) { listener, connection in
+        print("\(connection.peer) on \(listener.localAddress)")
+        sessions.append(Session(connection))
+    } faults: { _, error in
+        print(error)  // accept at 127.0.0.1:7007: Too many open files
+    }
+    try RunLoop.current.add(listener, forMode: .common)
+}
+
+private func receive() throws {
+    let socket = try DatagramSocket(boundTo: .ipv6Any(port: 7010)) { socket, bytes, datagram in
+        print("\(bytes.byteCount) bytes from \(datagram.sender, default: "an unknown sender")")
+    } events: { _, event in
+        if case .errorOccurred(let error) = event { print(error) }
+    }
+    try RunLoop.current.add(socket, forMode: .default)
+}
+
+// MARK: - Why is my callback silent?
+
+private func printLoop() {
+    print(RunLoop.current.debugDescription)
+}
