@@ -109,8 +109,11 @@ extension RunLoop {
         private func queue(_ job: QueuedJob) {
             if isCurrent { return RunLoop.withCurrent { $0.useCore { queue(job, in: $0) } } }
             guard incoming.push(job) else { return }
-            // Now the job is another thread's.
-            if !inbox.noteJobs(of: self) { refuse() }
+            // The loop may run the job, end, and free this executor before `noteJobs` has returned. The runtime
+            // retains neither, and a plain reference to the inbox would rely on this executor.
+            let inbox = unsafe Unmanaged.passUnretained(inbox).retain()
+            defer { unsafe inbox.release() }
+            if unsafe !inbox._withUnsafeGuaranteedRef({ $0.noteJobs(of: self) }) { refuse() }
         }
 
         private func queue(_ job: QueuedJob, in core: RunLoop.Core) {

@@ -41,6 +41,18 @@ import Testing
         #expect(try await withRunLoopThread(name: "scoped") { _ in 42 } == 42)
     }
 
+    @Test func `a thread that resumes a task may be the last to know the task's loop`() async throws {
+        for _ in 0..<200 {
+            let waiter = Shared<CheckedContinuation<Void, Never>?>(nil)
+            _ = try JoinableThread { waiter.wait { $0 }.resume() }
+            try await withRunLoopThread(name: "resumed") { thread in
+                await Task(executorPreference: thread.executor) {
+                    await withCheckedContinuation { waiter.value = $0 }
+                }.value
+            }
+        }
+    }
+
     @Test func `a loop that ends with jobs queued traps and names the loop`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try onAThread {
