@@ -79,11 +79,17 @@ extension Listener {
             waits = DescriptorWaits(for: .readable, of: descriptor, on: loop, in: modes) { acceptor.close() }
         }
 
+        deinit { close() }
+
         /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass,
         /// and ends the iteration then. No connection is accepted after the call.
         ///
-        /// Clients in the backlog are disconnected. The file of a Unix-domain path is removed.
-        public func close() { waits.end() }
+        /// The file of a Unix-domain path is removed at once. Clients in the backlog are disconnected when the
+        /// socket is closed.
+        public func close() {
+            acceptor.removeFile()
+            waits.end()
+        }
 
         /// Ends the iteration once the connections in the backlog have been accepted, and then stops listening.
         ///
@@ -200,6 +206,8 @@ final class Acceptor: Sendable {
     func drain() { state.withLock { $0.rest = ($0.socket?.backlog ?? -1) + 1 } }
 
     var isDraining: Bool { state.withLock { $0.rest != nil } }
+
+    func removeFile() { state.withLock { $0.socket?.removeFile() } }
 
     func close() { state.withLock { $0.socket = nil } }
 }

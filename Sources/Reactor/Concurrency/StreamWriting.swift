@@ -127,7 +127,11 @@ extension Stream {
         _ streams: (input: InputStream, output: OutputStream), _ timeout: Duration?
     ) async throws(StreamError) -> (input: InputStream, output: OutputStream) {
         do throws(StreamError) {
-            let use = StreamUse(streams.input, timeout: timeout)
+            if let timeout {
+                guard timeout > .zero else { throw .timedOut }
+                streams.input.connectTimeout = timeout
+            }
+            let use = StreamUse(streams.input)
             try await use.waitUntilOpen(isolation: #isolation)
         } catch {
             streams.input.close()

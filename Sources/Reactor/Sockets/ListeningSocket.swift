@@ -16,7 +16,7 @@ struct ListeningSocket: ~Copyable {
     }
 
     private let owned: OwnedDescriptor
-    private let file: SocketFile?
+    private var file: SocketFile?
     /// The limit of pending connections.
     let backlog: Int
 
@@ -52,6 +52,12 @@ struct ListeningSocket: ~Copyable {
     /// Removes the file first, while the socket still listens: otherwise another server could already have
     /// taken the path.
     deinit { file?.remove() }
+
+    /// Removes the file that it has created, before it is closed.
+    mutating func removeFile() {
+        file?.remove()
+        file = nil
+    }
 
     var descriptor: FileDescriptor { FileDescriptor(rawValue: owned.number) }
 

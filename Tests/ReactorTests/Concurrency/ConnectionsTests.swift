@@ -168,6 +168,27 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `closing removes the socket's file at once, although the loop does not run`(
+        isReleased: Bool
+    ) async throws {
+        let folder = TemporaryFolder()
+        let address = try SocketAddress(unixPath: folder.path("socket"))
+        try await onItsOwnThread {
+            var connections: Listener.Connections? = try RunLoop.current.connections(at: address) { _ in }
+            #expect(folder.names == ["socket"])
+            let closing = Shared(connections)
+            connections = nil
+            try onAThread { if isReleased { closing.value = nil } else { closing.value?.close() } }
+            #expect(folder.names == [])
+            // Another server may take the path before the loop closes the socket.
+            let next = try RunLoop.current.connections(at: address) { _ in }
+            RunLoop.current.poll()
+            #expect(folder.names == ["socket"])
+            next.close()
+        }
+    }
+
     @Test func `releasing the connections closes the socket`() async throws {
         let folder = TemporaryFolder()
         let path = folder.path("socket")

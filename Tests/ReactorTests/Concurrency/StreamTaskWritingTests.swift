@@ -165,6 +165,14 @@ import Testing
         withExtendedLifetime(host) {}
     }
 
+    @Test func `a timeout of connecting replaces the streams' own, also a longer one`() async throws {
+        let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0), backlog: 0)
+        let (input, output) = try await Stream.connect(to: listener.localAddress, timeout: .seconds(100))
+        #expect(input.connectTimeout == .seconds(100))
+        input.close()
+        output.close()
+    }
+
     @Test(arguments: TaskPlace.allCases)
     func `a connection that is refused, or takes too long, is an error`(place: TaskPlace) async throws {
         let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0), backlog: 0)
@@ -175,7 +183,7 @@ import Testing
             let late = await streamError {
                 _ = try await Stream.connect(to: address, timeout: .milliseconds(5))
             }
-            #expect(late?.name == "timedOut")
+            #expect(late?.errno == .timedOut)
             listener.close()
             let refused = await streamError { _ = try await Stream.connect(to: address) }
             #expect(refused?.errno == .connectionRefused)
