@@ -11,7 +11,7 @@ extension RunLoop {
     /// - Parameter modes: The modes to wake in: the common modes unless others are named. While the loop runs
     ///   in another mode a task sleeps on, past its deadline.
     /// - Precondition: There is at least one mode.
-    public func clock(in modes: [Mode] = [.common]) -> Clock { Clock(loop: self, modes: ModeSet(modes)) }
+    public func clock(in modes: [Mode] = [.common]) -> Clock { Clock(self, executor(in: modes)) }
 
     /// A run loop's monotonic clock: tasks sleep on it by timers of the loop.
     ///
@@ -23,13 +23,10 @@ extension RunLoop {
     /// cancelled, before the loop's thread ends: one that sleeps then ends the process with a message.
     public struct Clock: _Concurrency.Clock {
         private let loop: RunLoop
-        private let modes: [Mode]
         private let executor: Executor
 
-        fileprivate init(loop: RunLoop, modes: ModeSet) {
-            self.loop = loop
-            self.modes = Array(modes.members)
-            executor = loop.executor(in: self.modes)
+        fileprivate init(_ loop: RunLoop, _ executor: Executor) {
+            (self.loop, self.executor) = (loop, executor)
         }
 
         /// The present moment.
@@ -50,13 +47,12 @@ extension RunLoop {
             try Task.checkCancellation()
             guard deadline > .now else { return }
             let gate = Gate(on: executor)
-            let timer = Timer(fireDate: deadline, tolerance: tolerance ?? .zero) { _ in gate.open() }
             executor.beginWaiting()
-            defer {
-                timer.invalidate()
-                executor.endWaiting()
+            defer { executor.endWaiting() }
+            let timer = GateTimer(deadline, tolerance: tolerance ?? .zero, on: loop, in: executor.modes) {
+                gate.open()
             }
-            for mode in modes { loop.add(timer, forMode: mode) }
+            defer { withExtendedLifetime(timer) {} }
             while deadline > .now, !Task.isCancelled {
                 await gate.wait(isolation: #isolation)
             }

@@ -8,7 +8,7 @@ import SystemPackage
 final class DescriptorWaits: Sendable {
     let subscription: EventSubscription
     private let loop: RunLoop
-    private let modes: [RunLoop.Mode]
+    private let modes: ModeSet
     private let release: @Sendable () -> Void
     private let closing = Atomic(false)
 
@@ -17,7 +17,7 @@ final class DescriptorWaits: Sendable {
         for interest: Readiness, of descriptor: FileDescriptor, on loop: RunLoop, in modes: [RunLoop.Mode],
         release: @escaping @Sendable () -> Void
     ) {
-        (self.loop, self.modes, self.release) = (loop, modes, release)
+        (self.loop, self.modes, self.release) = (loop, ModeSet(modes), release)
         subscription = EventSubscription(
             on: loop, in: modes, watching: descriptor, for: interest, ended: release)
     }
@@ -61,10 +61,9 @@ final class DescriptorWaits: Sendable {
         let gate = subscription.signal.gate
         guard let deadline else { return await gate.wait(isolation: #isolation) }
         guard deadline > .now else { throw .timedOut }
-        let timer = Timer(fireDate: deadline) { _ in gate.open() }
-        for mode in modes { loop.add(timer, forMode: mode) }
+        let timer = GateTimer(deadline, on: loop, in: modes) { gate.open() }
         await gate.wait(isolation: #isolation)
-        timer.invalidate()
+        withExtendedLifetime(timer) {}
     }
 }
 

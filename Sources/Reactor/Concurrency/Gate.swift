@@ -177,6 +177,22 @@ final actor Gate: SerialExecutor {
     }
 }
 
+/// A timer that lets a task which waits at a gate continue at a deadline. It ends with this value.
+struct GateTimer: ~Copyable {
+    private let timer: Timer
+
+    /// - Parameter open: Opens the gate, on the loop's thread.
+    init(
+        _ deadline: Deadline, tolerance: Duration = .zero, on loop: RunLoop, in modes: ModeSet,
+        _ open: @escaping @Sendable () -> Void
+    ) {
+        timer = Timer(fireDate: deadline, tolerance: tolerance) { _ in open() }
+        for mode in modes.members { loop.add(timer, forMode: mode) }
+    }
+
+    deinit { timer.invalidate() }
+}
+
 /// Called by the thread that cancels a task which waits at a gate.
 @c(reactor_open_gate)
 func openGate(_ gate: UnsafeMutableRawPointer) {

@@ -11,7 +11,8 @@ extension InputStream {
     /// ```
     ///
     /// The asynchronous form of ``ChunkHandoff``: the hand-off opens the stream, owns it, and closes it at the
-    /// end. The loop of the stream, or of the task as for ``chunks``, serves it. Cancelling the task ends the
+    /// end. The loop that the stream is scheduled on serves it in the stream's modes; that of the task serves a
+    /// stream on no loop, as for ``chunks``. Cancelling the task ends the
     /// hand-off after the processor's current call; the report then says
     /// ``HandoffReport/Ending/cancelled``.
     ///
@@ -25,16 +26,19 @@ extension InputStream {
     nonisolated(nonsending) public func handOff<Processor: ChunkProcessor>(
         to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()
     ) async throws(Errno) -> HandoffReport<Processor.Output> {
-        let (loop, executor) = try RunLoop.place(of: #isolation, orOn: engine.scheduledLoop)
-        let result = HandoffResult<Processor>(on: executor)
+        let scheduled = engine.scheduledPlace
+        let place = try TaskPlace(of: #isolation, orOn: scheduled?.loop)
+        let (loop, modes) = scheduled ?? (place.loop, place.executor.modes)
+        let result = HandoffResult<Processor>(for: place)
         let stream = LoopBound(self, owner: loop.identity)
         let carrier = ProcessorCarrier(processor)
+        let executor = loop.executor()
         executor.beginWaiting()
         defer { executor.endWaiting() }
         let hasLoop = loop.runOnLoopThread { _ in
             guard let processor = carrier.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
-            handoff.start(inModes: Array(executor.modes.members)) { result.set($0) }
+            handoff.start(inModes: Array(modes.members)) { result.set($0) }
             result.set(handoff)
         }
         if !hasLoop { executor.refuse() }
@@ -59,10 +63,10 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
         var isCancelled = false
     }
 
-    private let gate: Gate
+    private let place: TaskPlace
     private let state = Mutex(State())
 
-    init(on executor: RunLoop.Executor) { gate = Gate(on: executor) }
+    init(for place: TaskPlace) { self.place = place }
 
     /// Called on the loop's thread, once the hand-off has started.
     func set(_ handoff: ChunkHandoff<Processor>) {
@@ -76,7 +80,7 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     /// Called on the loop's thread, as the hand-off's completion.
     func set(_ report: HandoffReport<Processor.Output>) {
         state.withLock { $0.report = report }
-        gate.open()
+        place.wakeTask()
     }
 
     private func cancel() {
@@ -90,7 +94,7 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     func wait(isolation: isolated (any Actor)?) async -> HandoffReport<Processor.Output> {
         while true {
             if let report = state.withLock({ $0.report }) { return report }
-            await gate.wait(isolation: isolation) { cancel() }
+            await place.gate.wait(isolation: isolation) { cancel() }
         }
     }
 }

@@ -25,8 +25,7 @@ final class TaskDelegate: StreamAwaiter {
 
     /// Lets the task continue where it waits now: at once, if that is this thread's loop.
     func wakeTask() {
-        guard let place = state.withLock({ $0.place }) else { return }
-        if place.loop.isCurrent { place.gate.open() } else { place.gate.openFromAnywhere() }
+        state.withLock { $0.place }?.wakeTask()
     }
 
     /// As ``wakeTask()``, from any thread: the task continues later.
@@ -43,11 +42,13 @@ final class TaskDelegate: StreamAwaiter {
 
     func endUse() { state.withLock { $0.isInUse = false } }
 
-    /// A place with a gate, which the stream's events open from now on; those before may have opened another.
-    func place(on loop: RunLoop, _ executor: RunLoop.Executor) -> (place: TaskPlace, isNew: Bool) {
+    /// Has the stream's events let the task continue at `place` from now on; those before may have opened
+    /// another gate.
+    ///
+    /// - Returns: `place`, or the one that is in use already if they are of the same executor.
+    func use(_ place: TaskPlace) -> (place: TaskPlace, isNew: Bool) {
         state.withLock { state in
-            if let place = state.place, place.executor === executor { return (place, false) }
-            let place = TaskPlace(loop, executor)
+            if let known = state.place, known.executor === place.executor { return (known, false) }
             state.place = place
             return (place, true)
         }
@@ -63,9 +64,15 @@ final class TaskPlace: Sendable {
     let executor: RunLoop.Executor
     let gate: Gate
 
-    init(_ loop: RunLoop, _ executor: RunLoop.Executor) {
-        (self.loop, self.executor, gate) = (loop, executor, Gate(on: executor))
+    /// The place that the calling task belongs to; if none, `loop` in its common modes, or the library's own
+    /// thread.
+    init(of isolation: (any Actor)?, orOn loop: RunLoop?) throws(Errno) {
+        (self.loop, executor) = try RunLoop.place(of: isolation, orOn: loop)
+        gate = Gate(on: executor)
     }
+
+    /// Lets the task that waits continue: at once, if this is its loop's thread.
+    func wakeTask() { if loop.isCurrent { gate.open() } else { gate.openFromAnywhere() } }
 }
 
 /// A task's use of a stream, from its beginning to its release: an operation, or an iteration.
@@ -76,8 +83,7 @@ final class StreamUse {
     private let delegate: TaskDelegate
     private let deadline: Deadline?
     private var place: TaskPlace?
-    /// The deadline's timer, on the loop of ``place``.
-    private var timer: Timer?
+    private var timer: GateTimer?
 
     /// - Precondition: No other task uses the stream, and it has no delegate.
     init(_ stream: Stream, timeout: Duration? = nil) {
@@ -90,10 +96,7 @@ final class StreamUse {
         stream.open()
     }
 
-    deinit {
-        timer?.invalidate()
-        delegate.endUse()
-    }
+    deinit { delegate.endUse() }
 
     /// Whether the task runs on the thread of the loop that it waits on.
     var isOnLoop: Bool { place?.loop.isCurrent ?? true }
@@ -140,34 +143,29 @@ final class StreamUse {
         let isMoved = delegate.takeMove()
         if !isMoved, let place { return place }
         do throws(Errno) {
-            let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledLoop)
-            let (place, isNew) = delegate.place(on: loop, executor)
-            if self.place !== place { stopTimer() }
+            let scheduled = stream.engine.scheduledPlace?.loop
+            let (place, isNew) = delegate.use(try TaskPlace(of: isolation, orOn: scheduled))
             self.place = place
-            if isScheduled { stream.engine.scheduleForTask(on: loop, executor.modes) }
+            timer = nil
+            if isScheduled { stream.engine.scheduleForTask(on: place.loop, place.executor.modes) }
             return isMoved || isNew ? nil : place
         } catch {
             throw .failed(error)
         }
     }
 
+    /// Notices the deadline where the stream's events arrive.
     private func startTimer(until deadline: Deadline, _ place: TaskPlace) {
         guard timer == nil else { return }
-        let timer = Timer(fireDate: deadline) { [delegate] _ in delegate.wakeTask() }
-        self.timer = timer
-        for mode in place.executor.modes.members { place.loop.add(timer, forMode: mode) }
-    }
-
-    private func stopTimer() {
-        timer?.invalidate()
-        timer = nil
+        let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
+        timer = GateTimer(deadline, on: loop, in: modes) { [delegate] in delegate.wakeTask() }
     }
 }
 
 extension RunLoop {
     /// The loop and the executor that the calling task belongs to; if none, `loop` in its common modes, or the
     /// library's own thread.
-    static func place(
+    fileprivate static func place(
         of isolation: (any Actor)?, orOn loop: RunLoop?
     ) throws(Errno) -> (RunLoop, Executor) {
         if let isolation, isolation === MainActor.shared, main.isCurrent { return (main, main.executor()) }

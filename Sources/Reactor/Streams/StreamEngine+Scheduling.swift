@@ -45,6 +45,7 @@ extension StreamEngine {
         loop.requireNotOfParent()
         leaveQueue()
         join(loop, mode) { _ in }
+        state.withLock { $0.awaiter }?.streamChanged()
     }
 
     /// Schedules the stream in a mode of a loop, unless the stream is closed. Makes `change` at the same
@@ -72,7 +73,9 @@ extension StreamEngine {
         }
         switch removal {
         case .none: break
-        case .changed: update(loop)
+        case .changed:
+            update(loop)
+            awaiter?.streamChanged()
         case .left(let entry):
             entry.attachment?.end()
             handoff?.streamChanged()

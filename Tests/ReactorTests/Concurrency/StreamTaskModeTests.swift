@@ -42,6 +42,55 @@ import Testing
         #expect(texts == ["a", "b", "end"])
     }
 
+    @Test(arguments: [true, false])
+    func `a timeout passes in the modes of the stream`(isOnLoop: Bool) async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
+            let feed = try Feed()
+            let (isReading, error) = (Shared(false), Shared<StreamError?>(nil))
+            _ = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
+                let input = feed.makeStream()
+                input.schedule(in: loop, forMode: .custom)
+                isReading.value = true
+                loop.performAsSource {}
+                error.value = await streamError {
+                    _ = try await input.read(exactly: 1, timeout: .milliseconds(50))
+                }
+                loop.performAsSource(inModes: [.custom]) {}
+            }
+            loop.serve(in: .default) { isReading.value }
+            loop.poll(.default, passes: 50)
+            loop.serve(in: .custom) { error.value != nil }
+            #expect(error.value?.name == "timedOut")
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a stream that is handed off is served in its modes`(isOnLoop: Bool) async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
+            let feed = try Feed("abc")
+            feed.end()
+            let (count, isCalled) = (Shared<Int?>(nil), Shared(false))
+            _ = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
+                let input = feed.makeStream()
+                input.schedule(in: loop, forMode: .custom)
+                isCalled.value = true
+                loop.performAsSource {}
+                let queue = DispatchQueue(label: "bytes")
+                count.value = try await input.handOff(to: Ignoring(), on: queue).byteCount
+                loop.performAsSource(inModes: [.custom]) {}
+            }
+            loop.serve(in: .default) { isCalled.value }
+            loop.poll(.default, passes: 50)
+            #expect(count.value == nil)
+            loop.serve(in: .custom) { count.value != nil }
+            #expect(count.value == 3)
+        }
+    }
+
     @Test func `an actor that computes its executor waits for a stream`() async throws {
         try await withRunLoopThread(name: "computed") { thread in
             let reader = Computing(thread)
@@ -160,6 +209,12 @@ import Testing
             input.value.close()
         }
     }
+}
+
+/// Processes nothing.
+private struct Ignoring: ChunkProcessor {
+    let output = 0
+    mutating func process(_ chunk: RawSpan) {}
 }
 
 /// An actor of no loop.
