@@ -50,7 +50,7 @@ actor Consumer {
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     func consume(_ input: sending InputStream) async throws {
-        for try await bytes in input.chunks(ofAtMost: chunk) { totals.add(bytes.count) }
+        for try await bytes in input.chunks(upTo: chunk) { totals.add(bytes.count) }
     }
 }
 

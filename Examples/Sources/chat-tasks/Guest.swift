@@ -36,10 +36,10 @@ final class Guest {
         let task = Task { [lastSend] in
             await lastSend?.value
             guard fault == nil, !isLeaving else { return }
-            do throws(StreamWriteError) {
+            do {
                 try await connection.output.writeAll(line + "\n", timeout: Self.writeTimeout)
             } catch {
-                fault = fault ?? "\(error.reason)"
+                fault = fault ?? "\(error)"
                 connection.input.close()
             }
         }
@@ -57,7 +57,7 @@ final class Guest {
         }
         guard !isLeaving else { return }
         isLeaving = true
-        try? await connection.output.finishWriting(timeout: .seconds(1))
+        try? await connection.output.shutDown(timeout: .seconds(1))
         connection.input.close()
         connection.output.close()
     }

@@ -29,7 +29,7 @@ struct EchoService: Service {
     private func echo(_ connection: Listener.Connection) async {
         do {
             for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
-            try await connection.output.finishWriting()
+            try await connection.output.shutDown()
         } catch {
             report("\(connection.peer): \(error)")
         }

@@ -28,7 +28,7 @@ nonisolated func serve(_ connections: Listener.Connections) async throws {
 nonisolated func echo(_ connection: Listener.Connection) async {
     do {
         for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
-        try await connection.output.finishWriting()
+        try await connection.output.shutDown()
     } catch {
         report("\(connection.peer): \(error)")
     }

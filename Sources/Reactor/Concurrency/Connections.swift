@@ -51,15 +51,13 @@ extension Listener {
     /// `for await` loses none. While the process has no descriptor left, or the kernel no memory, accepting backs off as
     /// a ``Listener`` does.
     ///
-    /// One task accepts at a time; a second one ends the process with a message. The iteration ends when its
-    /// task is cancelled, when ``close()`` is called, and with the loop's thread. The socket is closed when
-    /// the last reference to this object is released.
+    /// One task accepts at a time; a second one ends the process with a message. The iteration ends when
+    /// ``close()`` is called, and with the loop's thread. It throws `CancellationError` when its task is
+    /// cancelled, and another one may go on. The socket is closed when the last reference to this object is
+    /// released.
     public final class Connections: AsyncSequence, Sendable {
         /// An accepted connection.
         public typealias Element = Connection
-        /// Why no connection can be accepted.
-        public typealias Failure = IOError
-
         /// The socket's address, as completed by the kernel: with the port that it has chosen.
         public let localAddress: SocketAddress
         private let acceptor: Acceptor
@@ -103,18 +101,15 @@ extension Listener {
         /// Accepts one connection.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.canceled` if the task is cancelled;
-        ///   `Errno.badFileDescriptor` once the socket is closed or the loop's thread has ended; or an error of
-        ///   epoll_ctl(2).
+        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or
+        ///   the loop's thread has ended; or an error of epoll_ctl(2). `CancellationError`.
         /// - Precondition: No other task accepts.
-        nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws(IOError)
+        nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
             -> sending Connection
         {
             waits.subscription.signal.claim()
             defer { waits.subscription.signal.unclaim() }
-            do throws(Errno) { return try await next(until: timeout.deadline) } catch {
-                throw IOError(.accept, "\(localAddress)", error)
-            }
+            do throws(Errno) { return try await next(until: timeout.deadline) } catch { throw failure(error) }
         }
 
         nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
@@ -143,6 +138,10 @@ extension Listener {
             try await waits.pause(until: .now + delay, deadline: deadline)
         }
 
+        fileprivate func failure(_ error: Errno) -> any Error {
+            error == .canceled ? CancellationError() : IOError(.accept, "\(localAddress)", error)
+        }
+
         /// Begins an iteration.
         ///
         /// - Precondition: No other is under way.
@@ -155,18 +154,18 @@ extension Listener {
             fileprivate let connections: Connections
             fileprivate let claim: EventClaim
 
-            /// The next connection; nil once the task is cancelled or the socket is closed.
-            nonisolated(nonsending) public func next() async throws(IOError) -> sending Connection? {
+            /// The next connection; nil once the socket is closed.
+            nonisolated(nonsending) public func next() async throws -> sending Connection? {
+                guard !claim.isReleased else { return nil }
                 do throws(Errno) { return try await connections.next(until: nil) } catch {
-                    if error == .canceled || error == .badFileDescriptor { return nil }
-                    throw IOError(.accept, "\(connections.localAddress)", error)
+                    claim.release()
+                    if error == .badFileDescriptor { return nil }
+                    throw connections.failure(error)
                 }
             }
 
-            /// The next connection; nil once the task is cancelled or the socket is closed.
-            public func next(isolation actor: isolated (any Actor)?) async throws(IOError)
-                -> sending Connection?
-            {
+            /// The next connection; nil once the socket is closed.
+            public func next(isolation actor: isolated (any Actor)?) async throws -> sending Connection? {
                 try await next()
             }
         }

@@ -51,15 +51,13 @@ extension DatagramSocket {
     /// kernel's buffer, and what does not fit is lost. Up to sixteen are received with one system call; those
     /// that a task does not take stay for the next. Any number of tasks may send.
     ///
-    /// One task receives at a time; a second one ends the process with a message. The iteration ends when its
-    /// task is cancelled, when ``close()`` is called, and with the loop's thread. An error that the kernel has
-    /// reported ends it too, but not the socket: iterate again. The socket is closed when the last reference
-    /// to this object is released.
+    /// One task receives at a time; a second one ends the process with a message. The iteration ends when
+    /// ``close()`` is called, and with the loop's thread. It throws `CancellationError` when its task is
+    /// cancelled, and an error that the kernel has reported; the socket goes on, and another iteration may.
+    /// The socket is closed when the last reference to this object is released.
     public final class Datagrams: AsyncSequence, Sendable {
         /// A datagram with its bytes.
         public typealias Element = Message
-        /// What the kernel has reported.
-        public typealias Failure = IOError
 
         /// The socket's own address, as completed by the kernel.
         public let localAddress: SocketAddress
@@ -103,11 +101,11 @@ extension DatagramSocket {
         ///   - bytes: The datagram.
         ///   - address: The receiver; nil for the one that the socket is connected to.
         ///   - timeout: How long to wait for room; nil for no limit.
-        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:)-([UInt8],_)``; `Errno.timedOut`
-        ///   or `Errno.canceled`, and then the datagram was not sent.
+        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:)-([UInt8],_)`` or
+        ///   `Errno.timedOut`; `CancellationError`. Then the datagram was not sent.
         nonisolated(nonsending) public func send(
             _ bytes: [UInt8], to address: SocketAddress? = nil, timeout: Duration? = nil
-        ) async throws(IOError) {
+        ) async throws {
             let deadline = timeout.deadline
             do throws(Errno) {
                 while true {
@@ -115,6 +113,8 @@ extension DatagramSocket {
                     if try socket.send(bytes, to: address) { return }
                     try await waitForRoom(until: deadline)
                 }
+            } catch .canceled {
+                throw CancellationError()
             } catch {
                 throw IOError(.send, address.map { "\($0)" } ?? "the connected address", error)
             }
@@ -141,13 +141,11 @@ extension DatagramSocket {
         /// Receives one datagram.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.canceled` if the task is cancelled;
-        ///   `Errno.badFileDescriptor` once the socket is closed or the loop's thread has ended; an error that
-        ///   the kernel has reported, such as `Errno.connectionRefused`, after which the socket goes on.
+        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or
+        ///   the loop's thread has ended; an error that the kernel has reported, such as
+        ///   `Errno.connectionRefused`, after which the socket goes on. `CancellationError`.
         /// - Precondition: No other task receives.
-        nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws(IOError)
-            -> Message
-        {
+        nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws -> Message {
             arrivals.subscription.signal.claim()
             defer { arrivals.subscription.signal.unclaim() }
             do throws(Errno) { return try await next(until: timeout.deadline) } catch { throw failure(error) }
@@ -164,7 +162,9 @@ extension DatagramSocket {
             }
         }
 
-        fileprivate func failure(_ error: Errno) -> IOError { IOError(.receive, "\(localAddress)", error) }
+        fileprivate func failure(_ error: Errno) -> any Error {
+            error == .canceled ? CancellationError() : IOError(.receive, "\(localAddress)", error)
+        }
 
         /// Begins an iteration.
         ///
@@ -178,16 +178,18 @@ extension DatagramSocket {
             fileprivate let datagrams: Datagrams
             fileprivate let claim: EventClaim
 
-            /// The next datagram; nil once the task is cancelled or the socket is closed.
-            nonisolated(nonsending) public func next() async throws(IOError) -> Message? {
+            /// The next datagram; nil once the socket is closed.
+            nonisolated(nonsending) public func next() async throws -> Message? {
+                guard !claim.isReleased else { return nil }
                 do throws(Errno) { return try await datagrams.next(until: nil) } catch {
-                    if error == .canceled || error == .badFileDescriptor { return nil }
+                    claim.release()
+                    if error == .badFileDescriptor { return nil }
                     throw datagrams.failure(error)
                 }
             }
 
-            /// The next datagram; nil once the task is cancelled or the socket is closed.
-            public func next(isolation actor: isolated (any Actor)?) async throws(IOError) -> Message? {
+            /// The next datagram; nil once the socket is closed.
+            public func next(isolation actor: isolated (any Actor)?) async throws -> Message? {
                 try await next()
             }
         }

@@ -1,3 +1,4 @@
+import Synchronization
 public import SystemPackage
 
 extension RunLoop {
@@ -12,28 +13,39 @@ extension RunLoop {
     /// loses nothing: another iteration may go on.
     ///
     /// The source ends when the sequence and its iterator are released, when the iterating task is cancelled,
-    /// and with the loop's thread. Then the sequence ends.
+    /// and with the loop's thread. Then the sequence ends; after a cancellation it throws `CancellationError`
+    /// first, unless it never throws.
     public struct Events<Element: Sendable, Failure: Error>: AsyncSequence, Sendable {
         private let subscription: EventSubscription
+        /// What the source watches, as an error names it.
+        private let subject: String
         /// Takes the event that has been waited for.
         private let take: @Sendable () -> Element?
 
-        fileprivate init(_ subscription: EventSubscription, take: @escaping @Sendable () -> Element?) {
-            (self.subscription, self.take) = (subscription, take)
+        fileprivate init(
+            _ subscription: EventSubscription, _ subject: String = "",
+            take: @escaping @Sendable () -> Element?
+        ) {
+            (self.subscription, self.subject, self.take) = (subscription, subject, take)
         }
 
         /// Begins an iteration.
         ///
         /// - Precondition: No other is under way.
-        public func makeAsyncIterator() -> Iterator { Iterator(claim: EventClaim(subscription), take: take) }
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(claim: EventClaim(subscription), subject, take: take)
+        }
 
         /// Waits for one event after the other.
         public struct Iterator: AsyncIteratorProtocol {
             @usableFromInline let claim: EventClaim
+            private let subject: String
             @usableFromInline let take: @Sendable () -> Element?
 
-            fileprivate init(claim: EventClaim, take: @escaping @Sendable () -> Element?) {
-                (self.claim, self.take) = (claim, take)
+            fileprivate init(
+                claim: EventClaim, _ subject: String, take: @escaping @Sendable () -> Element?
+            ) {
+                (self.claim, self.subject, self.take) = (claim, subject, take)
             }
 
             /// The next event; nil once the sequence has ended.
@@ -56,15 +68,28 @@ extension RunLoop {
                         return event
                     }
                 }
+                return try end()
+            }
+
+            /// What remains to be taken after the end of the source.
+            @usableFromInline
+            func end() throws(Failure) -> Element? {
+                if !Task.isCancelled, let event = take() { return event }
+                claim.release()
                 // A sequence that never fails has no source that does.
-                if let failure = subscription.signal.takeFailure() as? Failure { throw failure }
-                return Task.isCancelled ? nil : take()
+                if Task.isCancelled, let error = CancellationError() as? Failure { throw error }
+                if let errno = claim.subscription.signal.takeFailure(),
+                    let error = IOError(.watch, subject, errno) as? Failure
+                {
+                    throw error
+                }
+                return nil
             }
         }
     }
 }
 
-/// The right to iterate, which lasts as long as the iterator.
+/// The right to iterate, which lasts until the iteration or the iterator ends.
 @usableFromInline
 final class EventClaim: Sendable {
     @usableFromInline let subscription: EventSubscription
@@ -74,7 +99,13 @@ final class EventClaim: Sendable {
         subscription.signal.claim()
     }
 
-    deinit { subscription.signal.unclaim() }
+    private let released = Atomic(false)
+
+    deinit { release() }
+
+    var isReleased: Bool { released.load(ordering: .relaxed) }
+
+    func release() { if !released.exchange(true, ordering: .relaxed) { subscription.signal.unclaim() } }
 }
 
 /// Where a source leaves its events for the consumer.
@@ -129,10 +160,11 @@ extension RunLoop {
     /// - Parameters:
     ///   - signals: The signals' numbers.
     ///   - modes: Where the loop serves them: the common modes unless others are named.
-    /// - Throws: What ``SignalSource/init(_:handler:)`` does. The sequence throws what epoll_ctl(2) does, if
-    ///   the loop cannot watch for signals.
-    public func signals(_ signals: CInt..., in modes: [Mode] = [.common]) throws(Errno) -> Events<CInt, Errno>
-    {
+    /// - Throws: What ``SignalSource/init(_:handler:)`` does. The sequence throws ``IOError`` with an error of
+    ///   epoll_ctl(2) if the loop cannot watch for signals, and `CancellationError`.
+    public func signals(
+        _ signals: CInt..., in modes: [Mode] = [.common]
+    ) throws(Errno) -> Events<CInt, any Error> {
         let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<[CInt]>([]))
         let finisher = Finisher(signal)
         var sources: [SignalSource] = []
@@ -148,7 +180,7 @@ extension RunLoop {
             source.end = { for source in bound.value { source.cancel() } }
             for source in bound.value { add(source, in: modes, or: signal) }
         }
-        return Events(subscription) {
+        return Events(subscription, "signals") {
             store.content.withLock { numbers in
                 numbers.isEmpty ? nil : numbers.removeFirst()
             }
@@ -173,16 +205,18 @@ extension RunLoop {
     ///     sequence has ended it when `next` returns.
     ///   - interest: What to watch for.
     ///   - modes: Where the loop watches: the common modes unless others are named.
-    /// - Returns: A sequence that throws what epoll_ctl(2) does, such as `Errno.notPermitted` for a regular
-    ///   file.
+    /// - Returns: A sequence that throws ``IOError`` with an error of epoll_ctl(2), such as
+    ///   `Errno.notPermitted` for a regular file, and `CancellationError`.
     public func readiness(
         of descriptor: FileDescriptor, for interest: Readiness, in modes: [Mode] = [.common]
-    ) -> Events<Readiness, Errno> {
+    ) -> Events<Readiness, any Error> {
         let store = EventStore<Readiness?>(nil)
         let subscription = EventSubscription(on: self, in: modes, watching: descriptor, for: interest) {
             readiness in
             store.content.withLock { $0 = readiness }
         }
-        return Events(subscription) { store.content.withLock { $0.take() } }
+        return Events(subscription, "descriptor \(descriptor.rawValue)") {
+            store.content.withLock { $0.take() }
+        }
     }
 }

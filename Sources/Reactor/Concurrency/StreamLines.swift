@@ -9,7 +9,7 @@ extension InputStream {
     /// }
     /// ```
     ///
-    /// As ``lines(_:terminator:limit:overflow:)`` with its defaults.
+    /// As ``lines(text:terminator:limit:overflow:)`` with its defaults.
     public var lines: Lines { lines() }
 
     /// The stream's lines as text, for `for try await`.
@@ -32,7 +32,7 @@ extension InputStream {
     ///   - overflow: What happens to a line of more bytes. With `.fail` the iteration fails with
     ///     ``LineFramer/LineTooLong`` after the lines before it.
     public func lines(
-        _ policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
+        text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
         limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail
     ) -> Lines {
         var framer = LineFramer(terminator: terminator, limit: limit, overflow: overflow)
@@ -56,22 +56,36 @@ extension InputStream {
 
         /// Returns one line after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            @usableFromInline let buffer: LineBuffer
+            /// Nil after the end.
+            @usableFromInline var buffer: LineBuffer?
 
             fileprivate init(buffer: LineBuffer) { self.buffer = buffer }
 
             /// The next line, without its terminator; nil at the end.
             @inlinable
-            nonisolated(nonsending) public func next() async throws(StreamError) -> String? {
-                if let line = buffer.take() { return line }
-                return try await buffer.fill(isolation: #isolation)
+            nonisolated(nonsending) public mutating func next() async throws -> String? {
+                if let line = buffer?.take() { return line }
+                return try await fill(isolation: #isolation)
             }
 
             /// The next line, without its terminator; nil at the end.
             @inlinable
-            public func next(isolation actor: isolated (any Actor)?) async throws(StreamError) -> String? {
-                if let line = buffer.take() { return line }
-                return try await buffer.fill(isolation: actor)
+            public mutating func next(isolation actor: isolated (any Actor)?) async throws -> String? {
+                if let line = buffer?.take() { return line }
+                return try await fill(isolation: actor)
+            }
+
+            /// Cuts more lines, and returns the first.
+            @usableFromInline
+            mutating func fill(isolation: isolated (any Actor)?) async throws -> String? {
+                do {
+                    if let line = try await buffer?.fill(isolation: isolation) { return line }
+                    buffer = nil
+                    return nil
+                } catch {
+                    buffer = nil
+                    throw error
+                }
             }
         }
     }
@@ -95,7 +109,7 @@ struct LineCutter: Sendable {
             } else {
                 try push(chunk, &lines)
             }
-        } catch { batch.failure = .failed(error) }
+        } catch { batch.failure = error }
         batch.lines = lines
         return batch
     }
@@ -118,7 +132,7 @@ private struct LineBatch: Sendable {
     let chunk: [UInt8]
     var lines: [String] = []
     /// Why no more lines follow.
-    var failure: StreamError?
+    var failure: (any Error)?
 
     var isEnd: Bool { chunk.isEmpty }
 
@@ -192,8 +206,7 @@ final class LineBuffer {
         return lines[position]
     }
 
-    @usableFromInline
-    func fill(isolation: isolated (any Actor)?) async throws(StreamError) -> String? {
+    fileprivate func fill(isolation: isolated (any Actor)?) async throws -> String? {
         while true {
             if let failure = batch.failure { throw failure }
             let next = try await nextBatch(isolation: isolation)
@@ -204,13 +217,13 @@ final class LineBuffer {
         }
     }
 
-    private func nextBatch(isolation: isolated (any Actor)?) async throws(StreamError) -> LineBatch {
+    private func nextBatch(isolation: isolated (any Actor)?) async throws -> LineBatch {
         guard let worker else {
             var chunk: [UInt8] = []
             try await reader.read(into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
             return cutter.cut(chunk)
         }
-        try reader.use.checkCancellation()
+        try Task.checkCancellation()
         while true {
             if let batch = worker.take() { return batch }
             try await reader.use.wait(isolation: isolation, isScheduled: false) { worker.notify($0) }

@@ -5,9 +5,9 @@ extension StreamUse {
     ///
     /// - Returns: What `attempt` returns: the number of bytes, or 0 at the end.
     fileprivate func read(
-        isolation: isolated (any Actor)?, _ attempt: () throws(StreamError) -> Int?
-    ) async throws(StreamError) -> Int {
-        try checkCancellation()
+        isolation: isolated (any Actor)?, _ attempt: () throws -> Int?
+    ) async throws -> Int {
+        try Task.checkCancellation()
         while true {
             if let count = try attempt() { return count }
             try await wait(isolation: isolation)
@@ -17,9 +17,9 @@ extension StreamUse {
     /// Reads up to `size` bytes; none at the end.
     func readChunk(
         upTo size: Int, isolation: isolated (any Actor)?
-    ) async throws(StreamError) -> [UInt8] {
+    ) async throws -> [UInt8] {
         var chunk: [UInt8] = []
-        _ = try await read(isolation: isolation) { () throws(StreamError) in
+        _ = try await read(isolation: isolation) {
             try stream.engine.readIfReady(&chunk, upTo: size)
         }
         return chunk
@@ -28,10 +28,10 @@ extension StreamUse {
 
 extension StreamEngine {
     /// Appends up to `size` bytes to `bytes` without waiting; see ``readIfReady(into:)``.
-    func readIfReady(_ bytes: inout [UInt8], upTo size: Int) throws(StreamError) -> Int? {
-        var result = Result<Int?, StreamError>.success(nil)
+    func readIfReady(_ bytes: inout [UInt8], upTo size: Int) throws -> Int? {
+        var result = Result<Int?, any Error>.success(nil)
         _ = bytes.append(upTo: size) { buffer in
-            do throws(StreamError) { result = .success(try readIfReady(into: &buffer)) } catch {
+            do { result = .success(try readIfReady(into: &buffer)) } catch {
                 result = .failure(error)
             }
             if case .success(let count?) = result { return count }
@@ -53,11 +53,11 @@ extension InputStream {
     ///   - size: The most bytes, at least one.
     ///   - timeout: How long to wait; nil for no limit.
     /// - Returns: At least one byte; nil at the end.
-    /// - Throws: ``StreamError``.
+    /// - Throws: ``IOError``, `CancellationError`.
     /// - Precondition: No other task reads the stream; it has no delegate, and is not handed off.
     nonisolated(nonsending) public func readChunk(
         upTo size: Int = defaultChunkSize, timeout: Duration? = nil
-    ) async throws(StreamError) -> [UInt8]? {
+    ) async throws -> [UInt8]? {
         let use = StreamUse(self, timeout: timeout)
         let chunk = try await use.readChunk(upTo: size, isolation: #isolation).trimmed()
         return chunk.isEmpty ? nil : chunk
@@ -88,16 +88,15 @@ extension InputStream {
     ///   - buffer: Has room for at least one byte.
     ///   - timeout: How long to wait; nil for no limit.
     /// - Returns: The number of bytes; 0 at the end.
-    /// - Throws: ``StreamError``.
+    /// - Throws: ``IOError``, `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``; `buffer` is not full.
-    @discardableResult
     nonisolated(nonsending) public func read(
         into buffer: inout OutputRawSpan, timeout: Duration? = nil
-    ) async throws(StreamError) -> Int {
+    ) async throws -> Int {
         precondition(
             !buffer.isFull, "InputStream.read(into:) needs a buffer with room for at least one byte.")
         let use = StreamUse(self, timeout: timeout)
-        try use.checkCancellation()
+        try Task.checkCancellation()
         while true {
             if let count = try engine.readIfReady(appendingTo: &buffer) { return count }
             try await use.wait(isolation: #isolation)
@@ -112,21 +111,21 @@ extension InputStream {
     ///   - count: The number of bytes.
     ///   - timeout: How long to wait for all of them; nil for no limit.
     /// - Returns: The bytes.
-    /// - Throws: ``StreamError``: ``StreamError/ended`` if the stream has fewer bytes.
+    /// - Throws: ``IOError``; `Errno.noData` if the stream has fewer bytes. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``; `count` is not negative.
     nonisolated(nonsending) public func read(
         exactly count: Int, timeout: Duration? = nil
-    ) async throws(StreamError) -> [UInt8] {
+    ) async throws -> [UInt8] {
         precondition(count >= 0, "InputStream.read(exactly:) needs a number of bytes (it is \(count)).")
         let use = StreamUse(self, timeout: timeout)
         var bytes: [UInt8] = []
-        do throws(StreamError) {
-            try use.checkCancellation()
+        do {
+            try Task.checkCancellation()
             while bytes.count < count {
                 let size = min(count - bytes.count, Self.defaultChunkSize)
                 switch try engine.readIfReady(&bytes, upTo: size) {
                 case nil: try await use.wait(isolation: #isolation)
-                case 0: throw .ended
+                case 0: throw engine.failure(.noData)
                 default: continue
                 }
             }
@@ -147,17 +146,17 @@ extension InputStream {
     ///   - limit: The most bytes before the delimiter.
     ///   - timeout: How long to wait for the delimiter; nil for no limit.
     /// - Returns: The bytes before the delimiter; nil if the stream ends before any byte.
-    /// - Throws: ``StreamError``: ``StreamError/ended`` if bytes without a delimiter are left at the end,
-    ///   ``StreamError/tooLong`` if there are more than `limit`.
+    /// - Throws: ``IOError``; `Errno.noData` if bytes without a delimiter are left at the end,
+    ///   `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``.
     nonisolated(nonsending) public func read(
-        until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
-    ) async throws(StreamError) -> [UInt8]? {
+        until delimiter: [UInt8], upTo limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
+    ) async throws -> [UInt8]? {
         precondition(!delimiter.isEmpty, "InputStream.read(until:) needs a delimiter of at least one byte.")
         let use = StreamUse(self, timeout: timeout)
         var bytes: [UInt8] = []
-        do throws(StreamError) {
-            let end = try await use.read(into: &bytes, until: delimiter, limit: limit, isolation: #isolation)
+        do {
+            let end = try await use.read(into: &bytes, until: delimiter, upTo: limit, isolation: #isolation)
             guard let end else { return nil }
             engine.putBack(Array(bytes[end...]))
             bytes.removeLast(bytes.count - end + delimiter.count)
@@ -174,17 +173,17 @@ extension StreamUse {
     ///
     /// - Returns: Where the delimiter ends; nil if the stream ends before any byte.
     fileprivate func read(
-        into bytes: inout [UInt8], until delimiter: [UInt8], limit: Int, isolation: isolated (any Actor)?
-    ) async throws(StreamError) -> Int? {
-        try checkCancellation()
+        into bytes: inout [UInt8], until delimiter: [UInt8], upTo limit: Int, isolation: isolated (any Actor)?
+    ) async throws -> Int? {
+        try Task.checkCancellation()
         var search = DelimiterSearch(delimiter)
         while true {
             if let end = search.find(in: bytes), end - delimiter.count <= limit { return end }
-            if bytes.count - delimiter.count >= limit { throw .tooLong }
+            if bytes.count - delimiter.count >= limit { throw stream.engine.failure(.messageTooLong) }
             switch try stream.engine.readIfReady(&bytes, upTo: Self.searchSize) {
             case nil: try await wait(isolation: isolation)
             case 0 where bytes.isEmpty: return nil
-            case 0: throw .ended
+            case 0: throw stream.engine.failure(.noData)
             default: continue
             }
         }
@@ -219,11 +218,11 @@ private struct DelimiterSearch {
 
 extension StreamEngine {
     /// Appends bytes to `buffer` without waiting; see ``readIfReady(into:)``.
-    fileprivate func readIfReady(appendingTo buffer: inout OutputRawSpan) throws(StreamError) -> Int? {
-        var result = Result<Int?, StreamError>.success(nil)
+    fileprivate func readIfReady(appendingTo buffer: inout OutputRawSpan) throws -> Int? {
+        var result = Result<Int?, any Error>.success(nil)
         unsafe buffer.withUnsafeMutableBytes { memory, count in
             var room = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[count...]).mutableBytes
-            do throws(StreamError) { result = .success(try readIfReady(into: &room)) } catch {
+            do { result = .success(try readIfReady(into: &room)) } catch {
                 result = .failure(error)
             }
             if case .success(let new?) = result { count += new }

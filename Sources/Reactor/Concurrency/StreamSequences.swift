@@ -6,7 +6,7 @@ extension InputStream {
     /// ```
     ///
     /// A chunk has the bytes that are there. While none is awaited the stream is not read, so its peer has to
-    /// wait. An iteration that is left early, or that fails because its task was cancelled, loses nothing: the
+    /// wait. An iteration that is left early, or that throws because its task was cancelled, loses nothing: the
     /// next iteration, another read, or a delegate that is set afterwards gets the bytes after the last
     /// element.
     ///
@@ -18,13 +18,13 @@ extension InputStream {
     ///
     /// - Precondition: One task reads at a time. The stream has no delegate, is not handed off, and is of no
     ///   subclass.
-    public var chunks: Chunks { chunks(ofAtMost: Self.defaultChunkSize) }
+    public var chunks: Chunks { chunks(upTo: Self.defaultChunkSize) }
 
     /// As ``chunks``, of another size.
     ///
     /// - Parameter size: The most bytes of a chunk, at least one.
-    public func chunks(ofAtMost size: Int) -> Chunks {
-        precondition(size > 0, "InputStream.chunks(ofAtMost:) needs a positive size (it is \(size)).")
+    public func chunks(upTo size: Int) -> Chunks {
+        precondition(size > 0, "InputStream.chunks(upTo:) needs a positive size (it is \(size)).")
         return Chunks(stream: self, size: size)
     }
 
@@ -44,26 +44,37 @@ extension InputStream {
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator { Iterator(reader: EagerReader(stream), size: size) }
+        public func makeAsyncIterator() -> Iterator { Iterator(EagerReader(stream), size) }
 
         /// Reads one chunk after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            fileprivate let reader: EagerReader
-            fileprivate let size: Int
+            /// Nil after the end.
+            private var reader: EagerReader?
+            private let size: Int
+
+            fileprivate init(_ reader: EagerReader, _ size: Int) { (self.reader, self.size) = (reader, size) }
 
             /// The next chunk; nil at the end.
-            nonisolated(nonsending) public func next() async throws(StreamError) -> [UInt8]? {
+            nonisolated(nonsending) public mutating func next() async throws -> [UInt8]? {
                 try await next(isolation: #isolation)
             }
 
             /// The next chunk; nil at the end.
-            public func next(
-                isolation actor: isolated (any Actor)?
-            ) async throws(StreamError) -> [UInt8]? {
-                // Not a call of the reader's: each asynchronous frame costs as much as a read.
-                while true {
-                    if let chunk = try reader.readChunk(upTo: size) { return chunk.isEmpty ? nil : chunk }
-                    if let gate = try reader.use.gate(actor) { await gate.wait(isolation: actor) }
+            public mutating func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
+                do {
+                    // Not a call of the reader's: each asynchronous frame costs as much as a read.
+                    while let reader {
+                        if let chunk = try reader.readChunk(upTo: size) {
+                            if !chunk.isEmpty { return chunk }
+                            self.reader = nil
+                        } else if let gate = try reader.use.gate(actor) {
+                            await gate.wait(isolation: actor)
+                        }
+                    }
+                    return nil
+                } catch {
+                    reader = nil
+                    throw error
                 }
             }
         }
@@ -80,22 +91,36 @@ extension InputStream {
 
         /// Returns one byte after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            @usableFromInline let buffer: ByteBuffer
+            /// Nil after the end.
+            @usableFromInline var buffer: ByteBuffer?
 
             fileprivate init(buffer: ByteBuffer) { self.buffer = buffer }
 
             /// The next byte; nil at the end.
             @inlinable
-            nonisolated(nonsending) public func next() async throws(StreamError) -> UInt8? {
-                if let byte = buffer.take() { return byte }
-                return try await buffer.fill(isolation: #isolation)
+            nonisolated(nonsending) public mutating func next() async throws -> UInt8? {
+                if let byte = buffer?.take() { return byte }
+                return try await fill(isolation: #isolation)
             }
 
             /// The next byte; nil at the end.
             @inlinable
-            public func next(isolation actor: isolated (any Actor)?) async throws(StreamError) -> UInt8? {
-                if let byte = buffer.take() { return byte }
-                return try await buffer.fill(isolation: actor)
+            public mutating func next(isolation actor: isolated (any Actor)?) async throws -> UInt8? {
+                if let byte = buffer?.take() { return byte }
+                return try await fill(isolation: actor)
+            }
+
+            /// Reads more bytes, and returns the first.
+            @usableFromInline
+            mutating func fill(isolation: isolated (any Actor)?) async throws -> UInt8? {
+                do {
+                    if try await buffer?.fill(isolation: isolation) == true { return buffer?.take() }
+                    buffer = nil
+                    return nil
+                } catch {
+                    buffer = nil
+                    throw error
+                }
             }
         }
     }
@@ -123,7 +148,7 @@ final class EagerReader {
     /// Reads up to `size` bytes without waiting, in memory of about their number.
     ///
     /// - Returns: None at the end; nil if the task has to wait first.
-    func readChunk(upTo size: Int) throws(StreamError) -> [UInt8]? {
+    func readChunk(upTo size: Int) throws -> [UInt8]? {
         let limit = min(size, window)
         var chunk: [UInt8] = []
         guard try read(into: &chunk, upTo: limit) else { return nil }
@@ -132,8 +157,8 @@ final class EagerReader {
     }
 
     /// Appends up to `size` bytes without waiting; none at the end. False if the task has to wait first.
-    private func read(into bytes: inout [UInt8], upTo size: Int) throws(StreamError) -> Bool {
-        try use.checkCancellation()
+    private func read(into bytes: inout [UInt8], upTo size: Int) throws -> Bool {
+        try Task.checkCancellation()
         if mayHaveMore, eagerReads < mostEagerReads,
             let count = try engine.readIfReady(&bytes, upTo: size)
         {
@@ -149,7 +174,7 @@ final class EagerReader {
     /// Appends up to `size` bytes; none at the end.
     func read(
         into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
-    ) async throws(StreamError) {
+    ) async throws {
         while true {
             if try read(into: &bytes, upTo: size) { return }
             if let gate = try use.gate(isolation) { await gate.wait(isolation: isolation) }
@@ -175,11 +200,11 @@ final class ByteBuffer {
         return bytes[position]
     }
 
-    @usableFromInline
-    func fill(isolation: isolated (any Actor)?) async throws(StreamError) -> UInt8? {
+    /// Reads more bytes; false at the end.
+    fileprivate func fill(isolation: isolated (any Actor)?) async throws -> Bool {
         bytes.removeAll(keepingCapacity: true)
         position = 0
         try await reader.read(into: &bytes, upTo: InputStream.defaultChunkSize, isolation: isolation)
-        return take()
+        return !bytes.isEmpty
     }
 }

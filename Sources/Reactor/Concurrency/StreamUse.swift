@@ -101,9 +101,6 @@ final class StreamUse {
     /// Whether the task runs on the thread of the loop that it waits on.
     var isOnLoop: Bool { place?.loop.isCurrent ?? true }
 
-    /// Throws if the task has been cancelled.
-    func checkCancellation() throws(StreamError) { if Task.isCancelled { throw .cancelled } }
-
     /// Waits for the stream's next event, or until another thread wakes the task through the delegate that
     /// `prepare` receives.
     ///
@@ -113,33 +110,33 @@ final class StreamUse {
     func wait(
         isolation: isolated (any Actor)?, isScheduled: Bool = true,
         _ prepare: ((TaskDelegate) -> Void)? = nil
-    ) async throws(StreamError) {
+    ) async throws {
         guard let gate = try gate(isolation, isScheduled: isScheduled) else { return }
         prepare?(delegate)
         await gate.wait(isolation: isolation)
-        try checkCancellation()
+        try Task.checkCancellation()
     }
 
     /// The gate to wait at: the task's cancellation opens it too. Nil if something may have happened already.
-    func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws(StreamError) -> Gate? {
+    func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> Gate? {
         guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return nil }
         if let deadline {
-            guard deadline > .now else { throw .timedOut }
+            guard deadline > .now else { throw stream.engine.failure(.timedOut) }
             startTimer(until: deadline, place)
         }
         return place.gate
     }
 
     /// Waits until the stream is open.
-    func waitUntilOpen(isolation: isolated (any Actor)?) async throws(StreamError) {
-        try checkCancellation()
+    func waitUntilOpen(isolation: isolated (any Actor)?) async throws {
+        try Task.checkCancellation()
         while try stream.engine.isOpening() { try await wait(isolation: isolation) }
     }
 
     /// Where to wait; nil if something may have happened before this was found out.
     private func findPlace(
         _ isolation: (any Actor)?, isScheduled: Bool
-    ) throws(StreamError) -> TaskPlace? {
+    ) throws -> TaskPlace? {
         let isMoved = delegate.takeMove()
         if !isMoved, let place { return place }
         do throws(Errno) {
@@ -150,7 +147,7 @@ final class StreamUse {
             if isScheduled { stream.engine.scheduleForTask(on: place.loop, place.executor.modes) }
             return isMoved || isNew ? nil : place
         } catch {
-            throw .failed(error)
+            throw stream.engine.failure(error)
         }
     }
 

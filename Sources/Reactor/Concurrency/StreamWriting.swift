@@ -1,58 +1,51 @@
-/// Why an asynchronous write has not done what it was called for.
-public struct StreamWriteError: Error, Sendable {
-    /// What has happened.
-    public let reason: StreamError
-    /// How many of the bytes the stream has accepted. It sends these.
-    public let acceptedCount: Int
-}
-
-extension StreamWriteError: CustomStringConvertible {
-    /// The reason, and the number of accepted bytes.
-    public var description: String { "\(reason), after \(acceptedCount) bytes were accepted" }
-}
-
 extension OutputStream {
     /// Writes all of `bytes`, and waits for room as often as necessary without blocking the thread.
     ///
     /// The asynchronous form of ``write(_:)-(RawSpan)``. The stream is opened if it is not. Accepted bytes are
-    /// sent though the task is cancelled afterwards; ``waitUntilSent(timeout:)`` waits for that.
+    /// sent though the task is cancelled afterwards; ``flush(timeout:)`` waits for that.
     ///
     /// - Parameters:
     ///   - bytes: Borrowed until this returns.
+    ///   - accepted: Set to the number of bytes that the stream has accepted, also if this throws.
     ///   - timeout: How long to wait for all of them to be accepted; nil for no limit.
-    /// - Throws: ``StreamWriteError``, with the number of bytes that were accepted; its reason is
-    ///   ``StreamError/ended`` if the stream's buffer is full, or its reader has closed the bound pair.
+    /// - Throws: ``IOError``; `Errno.noSpace` if a fixed buffer is full, `Errno.brokenPipe` if the peer or the
+    ///   reader of the bound pair reads no more. `CancellationError`.
     /// - Precondition: No other task writes the stream, and it has no delegate.
     nonisolated(nonsending) public func writeAll(
-        _ bytes: RawSpan, timeout: Duration? = nil
-    ) async throws(StreamWriteError) {
+        _ bytes: RawSpan, accepted: inout Int, timeout: Duration? = nil
+    ) async throws {
+        accepted = 0
         let use = StreamUse(self, timeout: timeout)
-        var accepted = 0
-        do throws(StreamError) {
-            try use.checkCancellation()
-            while accepted < bytes.byteCount {
-                if let count = try engine.writeIfReady(bytes.extracting(droppingFirst: accepted)) {
-                    accepted += count
-                } else {
-                    try await use.wait(isolation: #isolation)
-                }
+        try Task.checkCancellation()
+        while accepted < bytes.byteCount {
+            if let count = try engine.writeIfReady(bytes.extracting(droppingFirst: accepted)) {
+                accepted += count
+            } else {
+                try await use.wait(isolation: #isolation)
             }
-        } catch {
-            throw StreamWriteError(reason: error, acceptedCount: accepted)
         }
     }
 
-    /// Writes all of `bytes`; see ``writeAll(_:timeout:)-(RawSpan,_)``.
+    /// Writes all of `bytes`; see ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func writeAll(
-        _ bytes: [UInt8], timeout: Duration? = nil
-    ) async throws(StreamWriteError) {
+        _ bytes: [UInt8], accepted: inout Int, timeout: Duration? = nil
+    ) async throws {
+        try await writeAll(unsafe bytes.span.bytes, accepted: &accepted, timeout: timeout)
+    }
+
+    /// Writes all of `bytes`; see ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
+    nonisolated(nonsending) public func writeAll(_ bytes: RawSpan, timeout: Duration? = nil) async throws {
+        var accepted = 0
+        try await writeAll(bytes, accepted: &accepted, timeout: timeout)
+    }
+
+    /// Writes all of `bytes`; see ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
+    nonisolated(nonsending) public func writeAll(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
         try await writeAll(unsafe bytes.span.bytes, timeout: timeout)
     }
 
-    /// Writes all of `text` as UTF-8; see ``writeAll(_:timeout:)-(RawSpan,_)``.
-    nonisolated(nonsending) public func writeAll(
-        _ text: String, timeout: Duration? = nil
-    ) async throws(StreamWriteError) {
+    /// Writes all of `text` as UTF-8; see ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
+    nonisolated(nonsending) public func writeAll(_ text: String, timeout: Duration? = nil) async throws {
         try await writeAll(Array(text.utf8), timeout: timeout)
     }
 
@@ -61,29 +54,30 @@ extension OutputStream {
     /// The asynchronous form of ``flush(until:)``. Opens the stream if it is not open, and waits for that.
     ///
     /// - Parameter timeout: How long to wait; nil for no limit.
-    /// - Throws: ``StreamError``. The bytes are sent though the wait has ended.
-    /// - Precondition: As for ``writeAll(_:timeout:)-(RawSpan,_)``.
-    nonisolated(nonsending) public func waitUntilSent(timeout: Duration? = nil) async throws(StreamError) {
+    /// - Throws: ``IOError``, `CancellationError`.
+    /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
+    nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
         let use = StreamUse(self, timeout: timeout)
-        try await use.waitUntilSent(isolation: #isolation)
+        try await use.flush(isolation: #isolation)
     }
 
     /// Waits until the kernel has taken all accepted bytes, and ends the output of a socket, while reading
-    /// goes on: ``shutDown()``.
+    /// goes on.
+    ///
+    /// The asynchronous form of ``shutDown()``.
     ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output goes on.
-    /// - Throws: ``StreamError``: ``StreamError/failed(_:)`` with `Errno.notSocket` for a stream that is not a
-    ///   socket's.
-    /// - Precondition: As for ``writeAll(_:timeout:)-(RawSpan,_)``.
-    nonisolated(nonsending) public func finishWriting(timeout: Duration? = nil) async throws(StreamError) {
+    /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's. `CancellationError`.
+    /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
+    nonisolated(nonsending) public func shutDown(timeout: Duration? = nil) async throws {
         let use = StreamUse(self, timeout: timeout)
-        try await use.waitUntilSent(isolation: #isolation)
-        do { try shutDown() } catch { throw .failed(error) }
+        try await use.flush(isolation: #isolation)
+        do throws(Errno) { try engine.shutDown() } catch { throw streamError ?? engine.failure(error) }
     }
 }
 
 extension StreamUse {
-    fileprivate func waitUntilSent(isolation: isolated (any Actor)?) async throws(StreamError) {
+    fileprivate func flush(isolation: isolated (any Actor)?) async throws {
         try await waitUntilOpen(isolation: isolation)
         var isReported = false
         while try !stream.engine.isFlushed() {
@@ -109,26 +103,26 @@ extension Stream {
     ///   - port: The port.
     ///   - timeout: How long resolving and connecting may take together; nil for ``connectTimeout``'s default.
     /// - Returns: The open streams.
-    /// - Throws: ``StreamError``: ``StreamError/failed(_:)`` with an ``IOError`` or a ``ResolverError``.
+    /// - Throws: ``IOError``; ``ResolverError`` if the name cannot be resolved; `CancellationError`.
     nonisolated(nonsending) public static func connect(
         toHost host: String, port: UInt16, timeout: Duration? = nil
-    ) async throws(StreamError) -> (input: InputStream, output: OutputStream) {
+    ) async throws -> (input: InputStream, output: OutputStream) {
         try await open(connection(toHost: host, port: port), timeout)
     }
 
     /// Connects to an IPv4, IPv6 or Unix-domain address; otherwise as ``connect(toHost:port:timeout:)``.
     nonisolated(nonsending) public static func connect(
         to address: SocketAddress, timeout: Duration? = nil
-    ) async throws(StreamError) -> (input: InputStream, output: OutputStream) {
+    ) async throws -> (input: InputStream, output: OutputStream) {
         try await open(connection(to: address), timeout)
     }
 
     nonisolated(nonsending) private static func open(
         _ streams: (input: InputStream, output: OutputStream), _ timeout: Duration?
-    ) async throws(StreamError) -> (input: InputStream, output: OutputStream) {
-        do throws(StreamError) {
+    ) async throws -> (input: InputStream, output: OutputStream) {
+        do throws {
             if let timeout {
-                guard timeout > .zero else { throw .timedOut }
+                guard timeout > .zero else { throw streams.input.engine.failure(.timedOut) }
                 streams.input.connectTimeout = timeout
             }
             let use = StreamUse(streams.input)

@@ -91,12 +91,12 @@ public enum Resolver {
     ///   - family: The family of the addresses; any by default.
     ///   - timeout: How long to wait; nil for as long as getaddrinfo(3) takes.
     /// - Returns: At least one address, in the order in which to try them.
-    /// - Throws: ``ResolverError``; its ``ResolverError/errno`` is `Errno.timedOut` after the timeout, and
-    ///   `Errno.canceled` as soon as the task is cancelled. A call of getaddrinfo(3) that has begun continues
-    ///   in the background, and its answer is discarded.
+    /// - Throws: ``ResolverError``; ``IOError`` with `Errno.timedOut` after the timeout; `CancellationError` as
+    ///   soon as the task is cancelled. A call of getaddrinfo(3) that has begun continues in the background,
+    ///   and its answer is discarded.
     nonisolated(nonsending) public static func resolve(
         host: String, port: UInt16, family: SocketAddress.Family = .unspecified, timeout: Duration? = nil
-    ) async throws(ResolverError) -> [SocketAddress] {
+    ) async throws -> [SocketAddress] {
         try await ResolverQuery(host: host, service: .port(port), family: family).answer(timeout: timeout)
     }
 
@@ -105,7 +105,7 @@ public enum Resolver {
     nonisolated(nonsending) public static func resolve(
         host: String, service: String, transport: Transport = .stream,
         family: SocketAddress.Family = .unspecified, timeout: Duration? = nil
-    ) async throws(ResolverError) -> [SocketAddress] {
+    ) async throws -> [SocketAddress] {
         let query = ResolverQuery(host: host, service: .name(service), transport: transport, family: family)
         return try await query.answer(timeout: timeout)
     }

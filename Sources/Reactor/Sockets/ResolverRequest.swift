@@ -78,11 +78,11 @@ struct ResolverQuery: Sendable {
 }
 
 extension ResolverQuery {
-    /// The answer for the calling task, or an error of the system: `Errno.timedOut`, `Errno.canceled`.
-    nonisolated(nonsending) func answer(timeout: Duration?) async throws(ResolverError) -> [SocketAddress] {
-        if Task.isCancelled { throw error(.systemError, .canceled) }
+    /// The answer for the calling task.
+    nonisolated(nonsending) func answer(timeout: Duration?) async throws -> [SocketAddress] {
+        try Task.checkCancellation()
         if let answer = numericAnswer { return answer }
-        if let timeout, timeout <= .zero { throw error(.systemError, .timedOut) }
+        if let timeout, timeout <= .zero { throw IOError(.resolve, host, .timedOut) }
         let outcome = AsyncAnswer()
         let request = ResolverRequest(self) { outcome.set($0) }
         let timer = timeout.map { timeout in
@@ -93,11 +93,15 @@ extension ResolverQuery {
         }
         defer { timer?.cancel() }
         ResolverQueue.shared.add(request)
-        return try await withTaskCancellationHandler {
+        let answer = await withTaskCancellationHandler {
             await outcome.wait()
         } onCancel: {
             request.finish(.failure(error(.systemError, .canceled)))
-        }.get()
+        }
+        do throws(ResolverError) { return try answer.get() } catch {
+            if error.errno == .canceled { throw CancellationError() }
+            throw error.errno == .timedOut ? IOError(.resolve, error.subject, .timedOut) : error
+        }
     }
 }
 

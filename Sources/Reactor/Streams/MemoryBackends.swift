@@ -85,6 +85,7 @@ final class BufferOutput: OutputBackend {
     func isReady() -> Bool { used.withLock { $0 ?? capacity < capacity } }
 
     var isAtEndWhenOpened: Bool { capacity == 0 }
+    var endError: Errno { .noSpace }
 
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         try used.withLock { (used) throws(Errno) in

@@ -89,7 +89,7 @@ open class OutputStream: Stream {
     /// Ends the output of a socket, while reading goes on: shutdown(2) with `SHUT_WR`.
     ///
     /// Bytes that were written before arrive first. The stream is then at its end; further writes return 0.
-    /// In a task, ``finishWriting(timeout:)`` waits for the bytes first.
+    /// In a task, ``shutDown(timeout:)`` waits for the bytes first.
     /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one
     ///   that is not open, or ``Stream/streamError`` if the stream has failed.
     public func shutDown() throws { try throwingStreamError(engine.shutDown) }
@@ -116,7 +116,7 @@ open class OutputStream: Stream {
     /// which are written in the background while the stream is on a run loop.
     ///
     /// Only an open stream can be flushed; ``Stream/close()`` needs no flush before it. In a task,
-    /// ``waitUntilSent(timeout:)`` waits without blocking the thread.
+    /// ``flush(timeout:)`` waits without blocking the thread.
     /// - Throws: `Errno.timedOut` if the kernel has not taken the bytes by `deadline`,
     ///   `Errno.badFileDescriptor` if the stream is not open, or ``Stream/streamError`` if it has failed.
     public func flush(until deadline: Deadline = .distantFuture) throws {

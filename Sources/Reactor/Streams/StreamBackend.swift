@@ -74,6 +74,8 @@ protocol StreamBackend: AnyObject, Sendable {
     var isFlushed: Bool { get }
     /// Calls `callback` when the kernel has taken all accepted bytes, or the output has failed. Any thread.
     func whenFlushed(_ callback: Callback)
+    /// Why an output at its end accepts no more.
+    var endError: Errno { get }
     /// Ends the output; the peer reads the end.
     func shutDown() throws(Errno)
 }
@@ -155,6 +157,7 @@ extension StreamBackend {
     func flush(until deadline: Deadline) throws(Errno) {}
     var isFlushed: Bool { true }
     func whenFlushed(_ callback: Callback) { callback() }
+    var endError: Errno { .brokenPipe }
     func shutDown() throws(Errno) { throw .notSocket }
 }
 

@@ -52,24 +52,24 @@ extension StreamEngine {
     }
 
     /// Whether the opening is still under way. Throws if it failed.
-    func isOpening() throws(StreamError) -> Bool {
+    func isOpening() throws -> Bool {
         switch status {
         case .opening: return true
         case .error: throw failure
-        case .notOpen, .closed: throw .closed
+        case .notOpen, .closed: throw failure(.badFileDescriptor)
         case .open, .reading, .writing, .atEnd: return false
         }
     }
 
     /// Why the stream cannot be used.
-    var failure: StreamError {
-        status == .closed ? .closed : .failed(error ?? Errno.badFileDescriptor)
+    var failure: any Error {
+        (status == .closed ? nil : error) ?? failure(.badFileDescriptor)
     }
 
     /// Reads without waiting.
     ///
     /// - Returns: The number of bytes; 0 at the end; nil if an event will report more.
-    func readIfReady(into buffer: inout MutableRawSpan) throws(StreamError) -> Int? {
+    func readIfReady(into buffer: inout MutableRawSpan) throws -> Int? {
         let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
         switch status {
         case .open, .reading, .writing: break
@@ -91,12 +91,11 @@ extension StreamEngine {
     /// Writes without waiting.
     ///
     /// - Returns: The number of accepted bytes; nil if an event will report room.
-    /// - Throws: ``StreamError/ended`` if no more bytes fit.
-    func writeIfReady(_ bytes: RawSpan) throws(StreamError) -> Int? {
+    func writeIfReady(_ bytes: RawSpan) throws -> Int? {
         let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
         switch status {
         case .open, .reading, .writing: break
-        case .atEnd: throw .ended
+        case .atEnd: throw failure(backend.endError)
         case .opening: return nil
         case .notOpen, .closed, .error: throw failure
         }
@@ -106,7 +105,7 @@ extension StreamEngine {
             if count == 0, transfer.isAtEnd { throw Errno.brokenPipe }
             return count > 0 ? count : nil
         } catch {
-            if self.status == .atEnd { throw .ended }
+            if self.status == .atEnd { throw failure(backend.endError) }
             throw fail(error)
         }
     }
@@ -130,14 +129,14 @@ extension StreamEngine {
         if action != .none { perform(action) }
     }
 
-    private func fail(_ error: Errno) -> StreamError {
+    private func fail(_ error: Errno) -> any Error {
         fail(error as any Error)
         refresh()
         return failure
     }
 
     /// Whether the kernel has taken all accepted bytes.
-    func isFlushed() throws(StreamError) -> Bool {
+    func isFlushed() throws -> Bool {
         let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
         guard status != .error, status != .closed, status != .notOpen else { throw failure }
         if status == .opening { return false }

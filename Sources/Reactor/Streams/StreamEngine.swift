@@ -107,8 +107,13 @@ final class StreamEngine: Sendable {
 
     /// Why the stream failed, with the operation and its subject.
     var error: (any Error)? {
-        let (error, backend) = state.withLock { ($0.machine.error, $0.backend) }
-        guard let errno = error as? Errno else { return error }
+        let error = state.withLock { $0.machine.error }
+        return (error as? Errno).map { failure($0) } ?? error
+    }
+
+    /// The failure of what the stream does now.
+    func failure(_ errno: Errno) -> IOError {
+        let backend = backend
         return IOError(backend.failedOperation, subject ?? backend.subject, errno)
     }
 

@@ -27,6 +27,10 @@ public struct IOError: Error, Hashable, Sendable {
         case receive
         /// Sending a datagram.
         case send
+        /// Watching a descriptor, or for signals.
+        case watch
+        /// Resolving a name.
+        case resolve
     }
 
     /// What was attempted.
@@ -49,7 +53,7 @@ extension IOError: CustomStringConvertible {
     public var description: String {
         let preposition =
             switch operation {
-            case .open: ""
+            case .open, .watch, .resolve: ""
             case .connect, .write, .bind, .send: "to "
             case .read: "from "
             case .listen, .accept, .receive: "at "

@@ -1,4 +1,5 @@
 import Reactor
+import SystemPackage
 
 /// An actor that lives on a loop and notes what its callers want.
 actor Resident {
@@ -44,5 +45,22 @@ extension Resident {
         _ work: @Sendable (isolated Resident) async throws -> Result
     ) async throws -> Result {
         try await work(self)
+    }
+}
+
+/// What `body` throws; nil if it does not.
+nonisolated(nonsending) func thrownError(
+    by body: nonisolated(nonsending) () async throws -> Void
+) async -> (any Error)? {
+    do { try await body() } catch { return error }
+    return nil
+}
+
+extension Error {
+    /// The errno value of an ``IOError``.
+    var errno: Errno? {
+        guard let error = self as? IOError else { return nil }
+        let errno: Errno = error.errno
+        return errno
     }
 }

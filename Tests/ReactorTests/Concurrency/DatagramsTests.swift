@@ -66,11 +66,11 @@ import Testing
             let other = try loop.datagrams(boundTo: .ipv4Loopback(port: 0))
             for round in 0..<200 {
                 let task = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
-                    do throws(IOError) {
+                    do {
                         _ = try await other.receive()
                         return true
                     } catch {
-                        #expect(error.errno == .canceled)
+                        #expect(error is CancellationError)
                         return false
                     }
                 }
@@ -127,18 +127,14 @@ import Testing
             let sender = try loop.datagrams(connectedTo: receiver.localAddress)
             let count = Shared(0)
             let task = Task {
-                do throws(IOError) {
-                    while true {
-                        try await sender.send([0])
-                        count.update { $0 += 1 }
-                    }
-                } catch {
-                    return error.errno
+                while true {
+                    try await sender.send([0])
+                    count.update { $0 += 1 }
                 }
             }
             await yieldUntil { count.value > 5 }
             task.cancel()
-            #expect(await task.value == .canceled)
+            await #expect(throws: CancellationError.self) { try await task.value }
             try await sender.send([1], timeout: .zero, afterReceiving: count.value, at: receiver)
         }
     }
@@ -219,19 +215,16 @@ private func withPair(
 nonisolated(nonsending) private func errno(
     _ body: nonisolated(nonsending) () async throws -> Void
 ) async -> String {
-    do { try await body() } catch { return (error as? IOError).map { "\($0.errno)" } ?? "\(error)" }
-    return "none"
+    await thrownError(by: body)?.errno.map { "\($0)" } ?? "none"
 }
 
 /// Sends a datagram, and returns whether the kernel reports that no socket receives it.
 private func isRefused(_ client: DatagramSocket.Datagrams) async -> Bool {
-    do throws(IOError) {
+    let error = await thrownError {
         try await client.send([0])
         for try await _ in client {}
-        return false
-    } catch {
-        return error.errno == .connectionRefused
     }
+    return error?.errno == .connectionRefused
 }
 
 extension DatagramSocket.Datagrams {

@@ -87,11 +87,11 @@ import Testing
             var round = 0
             while !isOver.value {
                 let task = place.start(on: thread) {
-                    let error = await streamError {
+                    let error = await thrownError {
                         for try await line in input.value.lines { lines.update { $0.append(line) } }
                         isOver.value = true
                     }
-                    #expect(error?.name ?? "cancelled" == "cancelled")
+                    #expect(error == nil || error is CancellationError)
                 }
                 for _ in 0..<round % 40 { await Task.yield() }
                 round += 1
@@ -111,13 +111,15 @@ import Testing
         feed.end()
         let input = isFile ? InputStream(path: file.path) : feed.makeStream()
         var lines: [String] = []
-        let error = await streamError { for try await line in input.lines(.report) { lines.append(line) } }
-        #expect(error?.underlying is InvalidText)
-        #expect((error?.underlying as? InvalidText)?.offset == 8)
+        let error = await thrownError {
+            for try await line in input.lines(text: .report) { lines.append(line) }
+        }
+        #expect(error is InvalidText)
+        #expect((error as? InvalidText)?.offset == 8)
         #expect(lines == ["one", "two"])
         // The line stays with the stream.
-        let second = await streamError { for try await line in input.lines(limit: 5) { lines.append(line) } }
-        #expect(second?.underlying is LineFramer.LineTooLong)
+        let second = await thrownError { for try await line in input.lines(limit: 5) { lines.append(line) } }
+        #expect(second is LineFramer.LineTooLong)
         for try await line in input.lines { lines.append(line) }
         #expect(lines == ["one", "two", "\u{FFFD}three"])
     }
@@ -161,9 +163,9 @@ import Testing
     }
 
     @Test func `a file that cannot be read is an error`() async throws {
-        let missing = await streamError { for try await _ in InputStream(path: "/nonexistent").lines {} }
+        let missing = await thrownError { for try await _ in InputStream(path: "/nonexistent").lines {} }
         #expect(missing?.errno == .noSuchFileOrDirectory)
-        let file = await streamError { for try await _ in InputStream(path: "/proc/self/mem").lines {} }
+        let file = await thrownError { for try await _ in InputStream(path: "/proc/self/mem").lines {} }
         #expect(file?.errno == .ioError)
     }
 
@@ -172,7 +174,7 @@ import Testing
         let file = try TemporaryFile(Self.text.joined(separator: "\n"))
         let feed = try Feed("one\n")
         let input = isFile ? InputStream(path: file.path) : feed.makeStream()
-        let error = await streamError { for try await _ in input.lines { input.close() } }
-        #expect(error?.name == "closed")
+        let error = await thrownError { for try await _ in input.lines { input.close() } }
+        #expect(error?.errno == .badFileDescriptor)
     }
 }

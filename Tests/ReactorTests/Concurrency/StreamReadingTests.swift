@@ -13,7 +13,7 @@ import Testing
         let bytes = try await place.run { _ in
             let fixture = try Fixture(kind)
             var bytes: [UInt8] = []
-            for try await chunk in (fixture.stream as! InputStream).chunks(ofAtMost: 4) {
+            for try await chunk in (fixture.stream as! InputStream).chunks(upTo: 4) {
                 #expect((1...4).contains(chunk.count))
                 bytes += chunk
             }
@@ -29,7 +29,7 @@ import Testing
             let feed = try Feed()
             try feed.send(expected)
             var bytes: [UInt8] = []
-            for try await chunk in feed.makeStream().chunks(ofAtMost: size) { bytes += chunk }
+            for try await chunk in feed.makeStream().chunks(upTo: size) { bytes += chunk }
             return bytes
         }
         #expect(bytes == expected)
@@ -124,12 +124,12 @@ import Testing
             isOver.give(())
         }
         var lines: [String] = []
-        let error = await streamError {
+        let error = await thrownError {
             while let line = try await input.read(until: Array("\r\n".utf8)) {
                 lines.append(String(bytes: line))
             }
         }
-        #expect(error?.name == "ended")
+        #expect(error?.errno == .noData)
         #expect(lines == ["one", "two\r", ""])
         #expect(try await input.readChunk().map { String(bytes: $0) } == "last")
         isOver.wait()
@@ -140,8 +140,9 @@ import Testing
     {
         let feed = try Feed("abcdef\n")
         let input = feed.makeStream()
-        #expect(await streamError { _ = try await input.read(until: [10], limit: 5) }?.name == "tooLong")
-        #expect(try await input.read(until: [10], limit: 6) == Array("abcdef".utf8))
+        #expect(
+            await thrownError { _ = try await input.read(until: [10], upTo: 5) }?.errno == .messageTooLong)
+        #expect(try await input.read(until: [10], upTo: 6) == Array("abcdef".utf8))
     }
 
     // MARK: Nothing is lost
@@ -154,7 +155,7 @@ import Testing
             text += String(bytes: [byte])
             if text.count == 2 { break }
         }
-        for try await chunk in input.chunks(ofAtMost: 2) {
+        for try await chunk in input.chunks(upTo: 2) {
             text += String(bytes: chunk)
             break
         }
@@ -165,6 +166,28 @@ import Testing
         text += "-" + String(bytes: try await input.read(exactly: 1))
         text += "-" + String(bytes: input.read(upTo: 100))
         #expect(text == "abcde-f-gh")
+    }
+
+    @Test func `an iterator that has ended or thrown leaves the stream to others, and stays at its end`()
+        async throws
+    {
+        let feed = try Feed("abc")
+        feed.end()
+        let input = feed.makeStream()
+        var chunks = input.chunks.makeAsyncIterator()
+        #expect(try await chunks.next() == Array("abc".utf8))
+        #expect(try await chunks.next() == nil)
+        var bytes = input.bytes.makeAsyncIterator()
+        #expect(try await bytes.next() == nil)
+        var lines = input.lines.makeAsyncIterator()
+        #expect(try await lines.next() == nil)
+        #expect(try await input.readChunk() == nil)
+        let failing = InputStream(path: "/nonexistent/file")
+        var failed = failing.chunks.makeAsyncIterator()
+        #expect(await thrownError { _ = try await failed.next() }?.errno == .noSuchFileOrDirectory)
+        #expect(await thrownError { _ = try await failing.readChunk() }?.errno == .noSuchFileOrDirectory)
+        #expect(try await failed.next() == nil)
+        #expect(try await chunks.next() == nil)
     }
 
     @Test func `a delegate that is set after an iteration gets the rest`() async throws {
@@ -251,7 +274,7 @@ import Testing
             let feed = try Feed("abc")
             feed.end()
             let input = feed.makeStream()
-            #expect(await streamError { _ = try await input.read(exactly: 4) }?.name == "ended")
+            #expect(await thrownError { _ = try await input.read(exactly: 4) }?.errno == .noData)
             #expect(input.streamStatus == .open)
             #expect(try await input.read(exactly: 3) == Array("abc".utf8))
         }
@@ -262,7 +285,7 @@ import Testing
             let (peer, other) = try SocketPeer.pair()
             let input = Stream.connection(descriptor: other, closeWhenDone: true).input
             peer.send([1, 2, 3, 4])
-            for try await _ in input.chunks(ofAtMost: 1) { break }
+            for try await _ in input.chunks(upTo: 1) { break }
             var unread: CInt = 0
             try await loop.clock().sleep(for: .milliseconds(1))
             #expect(ioctl(other.rawValue, UInt(FIONREAD), &unread) == 0)
@@ -280,13 +303,13 @@ import Testing
             let task = place.start(on: thread) {
                 let input = feed.makeStream()
                 isReading.value = true
-                let error = await streamError { _ = try await input.read(exactly: 4) }
-                return ((error?.name) ?? "", String(bytes: input.read(upTo: 10)))
+                let error = await thrownError { _ = try await input.read(exactly: 4) }
+                return (error, String(bytes: input.read(upTo: 10)))
             }
             await yieldUntil { isReading.value && feed.isEmpty }
             task.cancel()
             let (error, left) = try await task.value
-            #expect(error == "cancelled")
+            #expect(error is CancellationError)
             #expect(left == "abc")
         }
     }
@@ -298,16 +321,16 @@ import Testing
             let task = place.start(on: thread) {
                 await yieldUntil { Task.isCancelled }
                 let input = feed.makeStream()
-                var errors: [String?] = []
-                errors.append(await streamError { _ = try await input.readChunk() }?.name)
-                errors.append(await streamError { for try await _ in input.chunks {} }?.name)
-                errors.append(await streamError { for try await _ in input.bytes {} }?.name)
-                errors.append(await streamError { _ = try await input.read(until: [0]) }?.name)
+                var errors: [(any Error)?] = []
+                errors.append(await thrownError { _ = try await input.readChunk() })
+                errors.append(await thrownError { for try await _ in input.chunks {} })
+                errors.append(await thrownError { for try await _ in input.bytes {} })
+                errors.append(await thrownError { _ = try await input.read(until: [0]) })
                 return (errors, String(bytes: input.read(upTo: 10)))
             }
             task.cancel()
             let (errors, left) = try await task.value
-            #expect(errors == Array(repeating: "cancelled", count: 4))
+            #expect(errors.allSatisfy { $0 is CancellationError })
             #expect(left == "abc")
         }
     }
@@ -324,11 +347,11 @@ import Testing
             var round = 0
             while !isOver.value {
                 let task = place.start(on: thread) {
-                    let error = await streamError {
+                    let error = await thrownError {
                         for try await byte in input.value.bytes { bytes.update { $0.append(byte) } }
                         isOver.value = true
                     }
-                    #expect(error?.name ?? "cancelled" == "cancelled")
+                    #expect(error == nil || error is CancellationError)
                 }
                 for _ in 0..<round % 7 { await Task.yield() }
                 round += 1
@@ -346,11 +369,11 @@ import Testing
             let input = feed.makeStream()
             let start = Deadline.now
             #expect(
-                await streamError { _ = try await input.read(exactly: 4, timeout: .milliseconds(5)) }?.name
-                    == "timedOut")
+                await thrownError { _ = try await input.read(exactly: 4, timeout: .milliseconds(5)) }?.errno
+                    == .timedOut)
             #expect(Deadline.now - start >= .milliseconds(5))
             #expect(
-                await streamError { _ = try await input.read(exactly: 4, timeout: .zero) }?.name == "timedOut"
+                await thrownError { _ = try await input.read(exactly: 4, timeout: .zero) }?.errno == .timedOut
             )
             feed.put("d")
             #expect(try await input.read(exactly: 4, timeout: .zero) == Array("abcd".utf8))
@@ -365,14 +388,14 @@ import Testing
             let isReading = Shared(false)
             let task = place.start(on: thread) {
                 isReading.value = true
-                return await streamError { _ = try await input.value.readChunk() }?.name
+                return await thrownError { _ = try await input.value.readChunk() }
             }
             await yieldUntil { isReading.value && input.value.streamStatus == .open }
             input.value.close()
             let error = try await task.value
-            #expect(error == "closed")
+            #expect(error?.errno == .badFileDescriptor)
             await yieldUntil { isBroken(feed.writeEnd) }
-            #expect(await streamError { _ = try await input.value.readChunk() }?.name == "closed")
+            #expect(await thrownError { _ = try await input.value.readChunk() }?.errno == .badFileDescriptor)
         }
     }
 
@@ -385,7 +408,7 @@ import Testing
             let peer = try host.accept()
             peer.send(Array("abc".utf8))
             var text = ""
-            let error = await streamError {
+            let error = await thrownError {
                 for try await chunk in input.chunks {
                     text += String(bytes: chunk)
                     peer.reset()
@@ -397,7 +420,7 @@ import Testing
     }
 
     @Test func `a file that is missing is an error of the sequence`() async throws {
-        let error = await streamError { for try await _ in InputStream(path: "/nonexistent/file").chunks {} }
+        let error = await thrownError { for try await _ in InputStream(path: "/nonexistent/file").chunks {} }
         #expect(error?.errno == .noSuchFileOrDirectory)
         #expect(error.map { "\($0)" } == "open /nonexistent/file: No such file or directory")
     }

@@ -48,13 +48,13 @@ import Testing
             let loop = RunLoop.current
             for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
             let feed = try Feed()
-            let (isReading, error) = (Shared(false), Shared<StreamError?>(nil))
+            let (isReading, error) = (Shared(false), Shared<(any Error)?>(nil))
             _ = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
                 let input = feed.makeStream()
                 input.schedule(in: loop, forMode: .custom)
                 isReading.value = true
                 loop.performAsSource {}
-                error.value = await streamError {
+                error.value = await thrownError {
                     _ = try await input.read(exactly: 1, timeout: .milliseconds(50))
                 }
                 loop.performAsSource(inModes: [.custom]) {}
@@ -62,7 +62,7 @@ import Testing
             loop.serve(in: .default) { isReading.value }
             loop.poll(.default, passes: 50)
             loop.serve(in: .custom) { error.value != nil }
-            #expect(error.value?.name == "timedOut")
+            #expect(error.value?.errno == .timedOut)
         }
     }
 
@@ -95,8 +95,8 @@ import Testing
         try await withRunLoopThread(name: "computed") { thread in
             let reader = Computing(thread)
             let feed = try Feed()
-            let error = await streamError { _ = try await reader.read(feed, timeout: .milliseconds(1)) }
-            #expect(error?.name == "timedOut")
+            let error = await thrownError { _ = try await reader.read(feed, timeout: .milliseconds(1)) }
+            #expect(error?.errno == .timedOut)
         }
     }
 
@@ -144,8 +144,8 @@ import Testing
         }
         await actor.waitUntilSuspended()
         try await onItsOwnThread { thread.stop() }
-        let error = await streamError { _ = try await task.value }
-        #expect(error?.name == "timedOut")
+        let error = await thrownError { _ = try await task.value }
+        #expect(error?.errno == .timedOut)
     }
 
     @Test func `a wait for sent bytes ends after the loop of its stream has ended`() async throws {
@@ -156,7 +156,7 @@ import Testing
         output.value.schedule(in: thread.runLoop, forMode: .default)
         try await output.value.writeAll(pattern(2_000_000))
         let actor = TurnTaker()
-        let task = Task { try await actor.perform { _ in try await output.value.waitUntilSent() } }
+        let task = Task { try await actor.perform { _ in try await output.value.flush() } }
         await actor.waitUntilSuspended()
         try await onItsOwnThread { thread.stop() }
         let carrier = Carrier(peer)

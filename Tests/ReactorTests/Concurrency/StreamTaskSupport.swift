@@ -77,33 +77,3 @@ struct Feed: Sendable {
 extension String {
     init(bytes: some Sequence<UInt8>) { self.init(decoding: Array(bytes), as: UTF8.self) }
 }
-
-extension StreamError {
-    /// A name to compare by.
-    var name: String {
-        switch self {
-        case .failed: "failed"
-        case .closed: "closed"
-        case .ended: "ended"
-        case .tooLong: "tooLong"
-        case .timedOut: "timedOut"
-        case .cancelled: "cancelled"
-        }
-    }
-
-    /// What the stream has failed with.
-    var underlying: (any Error)? { if case .failed(let error) = self { error } else { nil } }
-
-    /// The errno value of a stream's failure.
-    var errno: Errno? { if case .failed(let error as IOError) = self { error.errno } else { nil } }
-}
-
-/// The stream error that `body` throws; nil if it does not.
-nonisolated(nonsending) func streamError(
-    _ body: nonisolated(nonsending) () async throws -> Void
-) async -> StreamError? {
-    do { try await body() } catch let error as StreamError { return error } catch {
-        Issue.record("not a stream's error: \(error)")
-    }
-    return nil
-}

@@ -14,7 +14,7 @@ import Testing
             _ = try JoinableThread { answer.give(pipe.readEnd.readToEnd()) }
             try await output.writeAll(Array(expected.prefix(500_000)))
             try await output.writeAll(Array(expected.dropFirst(500_000)))
-            try await output.waitUntilSent()
+            try await output.flush()
             output.close()
             return try await onItsOwnThread { answer.wait() }
         }
@@ -35,7 +35,7 @@ import Testing
             output.writeBufferSize = 65_536
             for try await line in input.lines {
                 try await output.writeAll("the answer to \(line)")
-                try await output.finishWriting()
+                try await output.shutDown()
             }
         }
         let text = try await onItsOwnThread { answer.wait() }
@@ -50,13 +50,17 @@ import Testing
             let task = place.start(on: thread) {
                 let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
                 isWriting.value = true
-                return await writeError { try await output.writeAll(pattern(200_000)) }
+                var accepted = 0
+                let error = await thrownError {
+                    try await output.writeAll(pattern(200_000), accepted: &accepted)
+                }
+                return (error is CancellationError, accepted)
             }
             await yieldUntil { isWriting.value && isFull(pipe.readEnd) }
             task.cancel()
-            let error = try await task.value
-            #expect(error?.reason.name == "cancelled")
-            #expect(error?.acceptedCount == 65_536)
+            let (isCancelled, accepted) = try await task.value
+            #expect(isCancelled)
+            #expect(accepted == 65_536)
         }
         let received = try await onItsOwnThread { pipe.readEnd.readToEnd() }
         #expect(received == pattern(65_536))
@@ -68,16 +72,18 @@ import Testing
             let pipe = try FileDescriptor.pipe()
             let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
             let start = Deadline.now
-            let late = await writeError {
-                try await output.writeAll(pattern(100_000), timeout: .milliseconds(5))
+            var accepted = 0
+            let late = await thrownError {
+                try await output.writeAll(
+                    pattern(100_000), accepted: &accepted, timeout: .milliseconds(5))
             }
-            #expect(late?.reason.name == "timedOut")
-            #expect(late?.acceptedCount == 65_536)
+            #expect(late?.errno == .timedOut)
+            #expect(accepted == 65_536)
             #expect(Deadline.now - start >= .milliseconds(5))
             try pipe.readEnd.close()
-            let broken = await writeError { try await output.writeAll("x") }
-            #expect(broken?.reason.errno == .brokenPipe)
-            #expect(broken?.acceptedCount == 0)
+            let broken = await thrownError { try await output.writeAll([0], accepted: &accepted) }
+            #expect(broken?.errno == .brokenPipe)
+            #expect(accepted == 0)
         }
     }
 
@@ -88,12 +94,12 @@ import Testing
         try await withRunLoopThread(name: "closing") { thread in
             let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
             let task = place.start(on: thread) {
-                await writeError { try await output.value.writeAll(pattern(200_000)) }
+                await thrownError { try await output.value.writeAll(pattern(200_000)) }
             }
             await yieldUntil { isFull(pipe.readEnd) }
             output.value.close()
             let error = try await task.value
-            #expect(error?.reason.name == "closed")
+            #expect(error?.errno == .badFileDescriptor)
         }
     }
 
@@ -106,7 +112,7 @@ import Testing
             let output = OutputStream(path: path)
             output.schedule(in: loop, forMode: .common)
             try await output.writeAll(expected)
-            try await output.waitUntilSent()
+            try await output.flush()
             #expect(try content(of: path) == expected)
         }
     }
@@ -121,11 +127,11 @@ import Testing
             output.writeBufferSize = 4_000_000
             let bytes = pattern(2_000_000)
             try await output.writeAll(bytes)
-            let late = await streamError { try await output.waitUntilSent(timeout: .milliseconds(2)) }
-            #expect(late?.name == "timedOut")
+            let late = await thrownError { try await output.flush(timeout: .milliseconds(2)) }
+            #expect(late?.errno == .timedOut)
             let carrier = Carrier(peer)
             _ = try JoinableThread { _ = carrier.value.receiveToEnd() }
-            try await output.finishWriting()
+            try await output.shutDown()
             #expect(output.streamStatus == .atEnd)
         }
     }
@@ -134,12 +140,21 @@ import Testing
         let memory = UnsafeMutablePointer<UInt8>.allocate(capacity: 4)
         defer { memory.deallocate() }
         let output = OutputStream(toBuffer: memory, capacity: 4)
-        let error = await writeError { try await output.writeAll("abcdef") }
-        #expect(error?.reason.name == "ended")
-        #expect(error?.acceptedCount == 4)
+        var accepted = 0
+        let error = await thrownError {
+            try await output.writeAll(Array("abcdef".utf8), accepted: &accepted)
+        }
+        #expect(error?.errno == .noSpace)
+        #expect(accepted == 4)
+        let pair = Stream.boundPair(bufferSize: 4)
+        pair.output.open()
+        pair.input.open()
+        pair.input.close()
+        let closed = await thrownError { try await pair.output.writeAll("a") }
+        #expect(closed?.errno == .brokenPipe)
         let file = OutputStream(path: "/dev/null")
-        let notSocket = await streamError { try await file.finishWriting() }
-        #expect(notSocket?.underlying as? Errno == .notSocket)
+        let notSocket = await thrownError { try await file.shutDown() }
+        #expect(notSocket?.errno == .notSocket)
     }
 
     // MARK: Connecting
@@ -156,7 +171,7 @@ import Testing
             #expect(input.streamStatus == .open)
             #expect(output.streamStatus == .open)
             try await output.writeAll("hello")
-            try await output.finishWriting()
+            try await output.shutDown()
             var text = ""
             for try await chunk in input.chunks { text += String(bytes: chunk) }
             return text
@@ -180,12 +195,12 @@ import Testing
         // The backlog has room for one connection.
         let first = try SocketPeer(connectedTo: address)
         try await place.run { _ in
-            let late = await streamError {
+            let late = await thrownError {
                 _ = try await Stream.connect(to: address, timeout: .milliseconds(5))
             }
             #expect(late?.errno == .timedOut)
             listener.close()
-            let refused = await streamError { _ = try await Stream.connect(to: address) }
+            let refused = await thrownError { _ = try await Stream.connect(to: address) }
             #expect(refused?.errno == .connectionRefused)
         }
         first.close()
@@ -199,12 +214,12 @@ import Testing
         try await withRunLoopThread(name: "cancelled") { thread in
             for round in 0..<20 {
                 let task = place.start(on: thread) {
-                    await streamError { _ = try await Stream.connect(to: address) }?.name
+                    await thrownError { _ = try await Stream.connect(to: address) }
                 }
                 for _ in 0..<round { await Task.yield() }
                 task.cancel()
                 let error = try await task.value
-                #expect(error == "cancelled")
+                #expect(error is CancellationError)
             }
         }
         first.close()
@@ -228,14 +243,4 @@ extension FileDescriptor {
 private func isFull(_ descriptor: FileDescriptor) -> Bool {
     var count: CInt = 0
     return ioctl(descriptor.rawValue, UInt(FIONREAD), &count) == 0 && count == 65_536
-}
-
-/// The error that `body` throws; nil if it does not.
-nonisolated(nonsending) private func writeError(
-    _ body: nonisolated(nonsending) () async throws -> Void
-) async -> StreamWriteError? {
-    do { try await body() } catch let error as StreamWriteError { return error } catch {
-        Issue.record("not a write's error: \(error)")
-    }
-    return nil
 }
