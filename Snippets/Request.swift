@@ -5,7 +5,7 @@ struct ReplyTooLong: Error { let byteCount: Int }
 // Sends a request, and reads the reply: a header of four bytes, which says how many follow.
 let (input, output) = try await Stream.connect(toHost: "localhost", port: 7010, timeout: .seconds(5))
 try await output.writeAll("GET counters\n", timeout: .seconds(5))
-try await output.shutDown()
+try await output.shutDown(timeout: .seconds(5))
 
 let header = try await input.read(exactly: 4, timeout: .seconds(5))
 let count = header.reduce(0) { $0 << 8 | Int($1) }

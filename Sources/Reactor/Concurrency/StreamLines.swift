@@ -99,49 +99,95 @@ struct LineCutter: Sendable {
     /// Cuts the next chunk; an empty one is the end.
     fileprivate mutating func cut(_ chunk: [UInt8]) -> LineBatch {
         var batch = LineBatch(cutter: self, chunk: chunk)
-        var lines: [String] = []
+        let start = framer.byteCount
+        let policy = policy
         do {
             if chunk.isEmpty {
                 try framer.finish { bytes, line in
-                    lines.append(try line.checkedText(bytes, policy))
+                    batch.append(try line.checkedText(bytes, policy))
                     return .more
                 }
             } else {
-                try push(chunk, &lines)
+                batch.lines.reserveCapacity(chunk.count / Self.expectedLength)
+                try chunk.withBytes { bytes throws in
+                    _ = try framer.push(bytes) { bytes, line in
+                        // A line that began in an earlier chunk is not in this one.
+                        if line.isKnownUTF8, line.offset >= start {
+                            batch.append(line, at: line.offset - start, bytes.byteCount)
+                        } else {
+                            batch.append(try line.checkedText(bytes, policy))
+                        }
+                        return .more
+                    }
+                }
             }
         } catch { batch.failure = error }
-        batch.lines = lines
         return batch
     }
 
-    private mutating func push(_ chunk: [UInt8], _ lines: inout [String]) throws {
-        let policy = policy
-        try chunk.withBytes { bytes throws in
-            _ = try framer.push(bytes) { bytes, line in
-                lines.append(try line.checkedText(bytes, policy))
-                return .more
-            }
-        }
-    }
+    /// The table of a chunk's lines grows twice if they are a quarter as long.
+    private static var expectedLength: Int { 64 }
 }
 
 /// The lines that end in a chunk.
 private struct LineBatch: Sendable {
+    /// A line in the chunk, or the index of a text with a count of ``isText``.
+    struct Place {
+        static let isText = UInt32.max
+
+        let start: UInt32
+        let count: UInt32
+    }
+
     /// As it was before the chunk.
     let cutter: LineCutter
     let chunk: [UInt8]
-    var lines: [String] = []
+    var lines: [Place] = []
+    /// How many lines have been returned.
+    private var position = 0
+    /// Lines that do not lie in the chunk, or that had to be checked by themselves.
+    private var texts: [String] = []
+    /// Whether the lines in the chunk are ASCII: they are known to be UTF-8.
+    private var isASCII = false
     /// Why no more lines follow.
     var failure: (any Error)?
 
+    init(cutter: LineCutter, chunk: [UInt8]) { (self.cutter, self.chunk) = (cutter, chunk) }
+
     var isEnd: Bool { chunk.isEmpty }
 
-    /// The bytes that are left when `count` lines have been returned.
-    func rest(after count: Int) -> [UInt8] {
-        guard count > 0 else { return cutter.framer.carry + chunk }
+    mutating func append(_ line: LineFramer.Line, at start: Int, _ count: Int) {
+        isASCII = line.validation == .ascii
+        lines.append(Place(start: UInt32(start), count: UInt32(count)))
+    }
+
+    mutating func append(_ text: String) {
+        lines.append(Place(start: UInt32(texts.count), count: Place.isText))
+        texts.append(text)
+    }
+
+    /// The next line. Its text is made here, on the thread that will free it: memory that another thread frees
+    /// costs more than all else about a line.
+    mutating func next() -> String? {
+        guard position < lines.count else { return nil }
+        defer { position += 1 }
+        return text(position)
+    }
+
+    private func text(_ index: Int) -> String {
+        let (start, count) = (Int(lines[index].start), lines[index].count)
+        if count == Place.isText { return texts[start] }
+        return chunk.withBytes { bytes in
+            unsafe String(unchecked: bytes.extracting(start..<start + Int(count)), isKnownASCII: isASCII)
+        }
+    }
+
+    /// The bytes after the line that was returned last.
+    var rest: [UInt8] {
+        guard position > 0 else { return cutter.framer.carry + chunk }
         guard !isEnd else { return [] }
         var framer = cutter.framer
-        var left = count
+        var left = position
         let taken = chunk.withBytes { bytes in
             try? framer.push(bytes) { _, _ in
                 left -= 1
@@ -176,13 +222,11 @@ private final class LineProgress: Sendable {
 /// The lines that an iteration has cut and not returned.
 @usableFromInline
 final class LineBuffer {
-    @usableFromInline var lines: [String] = []
-    @usableFromInline var position = 0
+    private var batch: LineBatch
     private let reader: EagerReader
     private let tracker: LineProgress
     private let worker: LineWorker?
     private var cutter: LineCutter
-    private var batch: LineBatch
 
     fileprivate init(_ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress) {
         reader = EagerReader(stream)
@@ -196,15 +240,11 @@ final class LineBuffer {
     /// Puts the bytes after the last line back.
     deinit {
         let later = worker?.end() ?? []
-        reader.engine.putBack(batch.rest(after: position) + later)
+        reader.engine.putBack(batch.rest + later)
     }
 
-    @inlinable
-    func take() -> String? {
-        guard position < lines.count else { return nil }
-        defer { position &+= 1 }
-        return lines[position]
-    }
+    @usableFromInline
+    func take() -> String? { batch.next() }
 
     fileprivate func fill(isolation: isolated (any Actor)?) async throws -> String? {
         while true {
@@ -212,7 +252,7 @@ final class LineBuffer {
             let next = try await nextBatch(isolation: isolation)
             guard !(next.isEnd && next.lines.isEmpty && next.failure == nil) else { return nil }
             tracker.add(next.chunk.count)
-            (batch, lines, position) = (next, next.lines, 0)
+            batch = next
             if let line = take() { return line }
         }
     }
@@ -231,7 +271,7 @@ final class LineBuffer {
     }
 }
 
-/// Reads a file and cuts its lines on a Dispatch queue, up to two batches ahead.
+/// Reads a file and cuts its lines on a Dispatch queue, a few batches ahead.
 private final class LineWorker: Sendable {
     fileprivate struct State {
         var cutter: LineCutter
@@ -243,8 +283,9 @@ private final class LineWorker: Sendable {
         var delegate: TaskDelegate?
     }
 
-    /// One that the task consumes, and one that is ready then.
-    fileprivate static let mostBatches = 2
+    /// The worker stops with so many batches, and starts again with half of them: a start costs more than a
+    /// batch.
+    fileprivate static let mostBatches = 8
 
     private let engine: StreamEngine
     private let state: Mutex<State>
@@ -259,7 +300,7 @@ private final class LineWorker: Sendable {
     func take() -> LineBatch? {
         let (batch, starts) = state.withLock { state -> (LineBatch?, Bool) in
             let batch = state.batches.isEmpty ? nil : state.batches.removeFirst()
-            let starts = !state.isWorking && !state.isOver && state.batches.count < Self.mostBatches
+            let starts = !state.isWorking && !state.isOver && state.batches.count <= Self.mostBatches / 2
             if starts { state.isWorking = true }
             // After the end there are only ends.
             let end = state.isOver ? LineBatch(cutter: state.cutter, chunk: []) : nil

@@ -51,7 +51,8 @@ extension OutputStream {
 
     /// Waits until the kernel has taken all accepted bytes: those in a write buffer, and those of a file.
     ///
-    /// The asynchronous form of ``flush(until:)``. Opens the stream if it is not open, and waits for that.
+    /// The asynchronous form of ``flush(until:)``. Opens the stream if it is not open, and waits for that. In
+    /// top-level code name the timeout: without it the compiler chooses the synchronous call there.
     ///
     /// - Parameter timeout: How long to wait; nil for no limit.
     /// - Throws: ``IOError``, `CancellationError`.
@@ -64,7 +65,8 @@ extension OutputStream {
     /// Waits until the kernel has taken all accepted bytes, and ends the output of a socket, while reading
     /// goes on.
     ///
-    /// The asynchronous form of ``shutDown()``.
+    /// The asynchronous form of ``shutDown()``. In top-level code name the timeout: without it the compiler
+    /// chooses the synchronous call there.
     ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output goes on.
     /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's. `CancellationError`.
