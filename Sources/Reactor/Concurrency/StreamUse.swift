@@ -1,80 +1,3 @@
-import Synchronization
-import SystemPackage
-
-/// The delegate that stands for tasks: an event of the stream lets the task that waits continue, inside the
-/// event's callback if the task belongs on that loop.
-final class TaskDelegate: StreamAwaiter {
-    private struct State {
-        /// Where the task waits; nil before the first wait.
-        var place: TaskPlace?
-        var isInUse = false
-    }
-
-    private let state = Mutex(State())
-    /// Whether the stream may have been closed, or may have no loop.
-    private let isMoved = Atomic(true)
-
-    var isInUse: Bool { state.withLock { $0.isInUse } }
-
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { wakeTask() }
-
-    func streamChanged() {
-        isMoved.store(true, ordering: .releasing)
-        wakeTaskLater()
-    }
-
-    /// Lets the task continue where it waits now: at once, if that is this thread's loop.
-    func wakeTask() {
-        state.withLock { $0.place }?.wakeTask()
-    }
-
-    /// As ``wakeTask()``, from any thread: the task continues later.
-    func wakeTaskLater() { state.withLock { $0.place }?.gate.openFromAnywhere() }
-
-    /// Makes the caller the only user, until ``endUse()``.
-    func beginUse() {
-        let isFree = state.withLock { state in
-            defer { state.isInUse = true }
-            return !state.isInUse
-        }
-        precondition(isFree, "Two tasks use the same stream in the same direction: only one may at a time.")
-    }
-
-    func endUse() { state.withLock { $0.isInUse = false } }
-
-    /// Has the stream's events let the task continue at `place` from now on; those before may have opened
-    /// another gate.
-    ///
-    /// - Returns: `place`, or the one that is in use already if they are of the same executor.
-    func use(_ place: TaskPlace) -> (place: TaskPlace, isNew: Bool) {
-        state.withLock { state in
-            if let known = state.place, known.executor === place.executor { return (known, false) }
-            state.place = place
-            return (place, true)
-        }
-    }
-
-    /// Whether the stream may have been closed, or have lost its loop. Asked once for each change.
-    func takeMove() -> Bool { isMoved.exchange(false, ordering: .acquiring) }
-}
-
-/// Where a task waits: the loop, the modes, and the gate that opens there.
-final class TaskPlace: Sendable {
-    let loop: RunLoop
-    let executor: RunLoop.Executor
-    let gate: Gate
-
-    /// The place that the calling task belongs to; if none, `loop` in its common modes, or the library's own
-    /// thread.
-    init(of isolation: (any Actor)?, orOn loop: RunLoop?) throws(Errno) {
-        (self.loop, executor) = try RunLoop.place(of: isolation, orOn: loop)
-        gate = Gate(on: executor)
-    }
-
-    /// Lets the task that waits continue: at once, if this is its loop's thread.
-    func wakeTask() { if loop.isCurrent { gate.open() } else { gate.openFromAnywhere() } }
-}
-
 /// A task's use of a stream, from its beginning to its release: an operation, or an iteration.
 ///
 /// It opens the stream, keeps it alive, and is its only user in one direction.
@@ -89,9 +12,7 @@ final class StreamUse {
     init(_ stream: Stream, timeout: Duration? = nil) {
         self.stream = stream
         deadline = timeout.map { .now.advanced(by: $0) }
-        let awaiter = stream.engine.awaiter { TaskDelegate() }
-        guard let delegate = awaiter as? TaskDelegate else { preconditionFailure("An unknown awaiter.") }
-        self.delegate = delegate
+        delegate = stream.engine.taskDelegate()
         delegate.beginUse()
         stream.open()
     }
@@ -156,40 +77,5 @@ final class StreamUse {
         guard timer == nil else { return }
         let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
         timer = GateTimer(deadline, on: loop, in: modes) { [delegate] in delegate.wakeTask() }
-    }
-}
-
-extension RunLoop {
-    /// The loop and the executor that the calling task belongs to; if none, `loop` in its common modes, or the
-    /// library's own thread.
-    fileprivate static func place(
-        of isolation: (any Actor)?, orOn loop: RunLoop?
-    ) throws(Errno) -> (RunLoop, Executor) {
-        if let isolation, isolation === MainActor.shared, main.isCurrent { return (main, main.executor()) }
-        if LoopIdentity.current.number != 0 {
-            let current = RunLoop.current
-            // The actor's code that computes its executor may ask the loop for it.
-            let executors = current.executors.withLock { $0 }
-            if let own = executors.first(where: { $0.isOwn(isolation) }) { return (current, own) }
-        }
-        if let loop { return (loop, loop.executor()) }
-        let streams = try ResidentThread.streams.runLoop()
-        return (streams, streams.executor())
-    }
-}
-
-extension RunLoop.Executor {
-    /// Whether this is the executor of `isolation`, or the one that the calling task prefers.
-    fileprivate func isOwn(_ isolation: (any Actor)?) -> Bool {
-        if let isolation, serves(isolation) { return true }
-        return unsafe withUnsafeCurrentTask { task in
-            unsafe task?.unownedTaskExecutor == asUnownedTaskExecutor()
-        }
-    }
-
-    private func serves(_ actor: any Actor) -> Bool {
-        // The first word of an executor's reference is its address.
-        let address = unsafe unsafeBitCast(actor.unownedExecutor, to: (UInt, UInt).self).0
-        return address == UInt(bitPattern: ObjectIdentifier(self))
     }
 }

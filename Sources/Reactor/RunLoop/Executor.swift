@@ -58,6 +58,8 @@ extension RunLoop {
         let modes: ModeSet
         private let identity: LoopIdentity
         let isMain: Bool
+        /// The loop's name, for messages.
+        private let loopName: String
         private let inbox: Inbox
         private let incoming = JobStack()
         private let waiting: LoopBound<Waiting>
@@ -75,7 +77,7 @@ extension RunLoop {
 
         fileprivate init(_ loop: RunLoop, _ modes: ModeSet) {
             self.modes = modes
-            (identity, isMain, inbox) = (loop.identity, loop.isMain, loop.inbox)
+            (identity, isMain, loopName, inbox) = (loop.identity, loop.isMain, loop.name, loop.inbox)
             waiting = LoopBound(Waiting(), owner: loop.identity)
         }
 
@@ -133,7 +135,14 @@ extension RunLoop {
             )
         }
 
-        private var loopName: String { isMain ? "main run loop" : "run loop \(identity.number)" }
+        /// Whether `actor` lives on this executor.
+        ///
+        /// The first word of an executor's reference is its address (`SerialExecutorRef` in
+        /// swift/ABI/Executor.h).
+        func serves(_ actor: any Actor) -> Bool {
+            let address = unsafe unsafeBitCast(actor.unownedExecutor, to: (UInt, UInt).self).0
+            return address == UInt(bitPattern: ObjectIdentifier(self))
+        }
 
         /// Notes that a task is about to wait for something that only the loop ends: the loop must not end
         /// before.

@@ -154,7 +154,7 @@ extension StreamEngine {
     /// queue.
     func setQueue(_ enqueue: StreamQueue.Enqueue?) {
         // Afterwards: a task that finds the stream on no loop schedules it.
-        defer { state.withLock { $0.awaiter }?.streamChanged() }
+        defer { state.withLock { $0.taskDelegate }?.streamChanged() }
         guard let enqueue else { return leaveQueue() }
         leaveLoops()
         let queue = StreamQueue(enqueue)

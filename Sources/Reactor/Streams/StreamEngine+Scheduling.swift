@@ -45,7 +45,7 @@ extension StreamEngine {
         loop.requireNotOfParent()
         leaveQueue()
         join(loop, mode) { _ in }
-        state.withLock { $0.awaiter }?.streamChanged()
+        state.withLock { $0.taskDelegate }?.streamChanged()
     }
 
     /// Schedules the stream in a mode of a loop, unless the stream is closed. Makes `change` at the same
@@ -67,19 +67,19 @@ extension StreamEngine {
 
     func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
         let common = loop.commonModes
-        let (removal, handoff, awaiter) = state.withLock { state in
+        let (removal, handoff, taskDelegate) = state.withLock { state in
             let removal = state.machine.unschedule(from: loop.identity, mode, common: common)
-            return (removal, state.handoff, state.awaiter)
+            return (removal, state.handoff, state.taskDelegate)
         }
         switch removal {
         case .none: break
         case .changed:
             update(loop)
-            awaiter?.streamChanged()
+            taskDelegate?.streamChanged()
         case .left(let entry):
             entry.attachment?.end()
             handoff?.streamChanged()
-            awaiter?.streamChanged()
+            taskDelegate?.streamChanged()
         }
     }
 
@@ -95,11 +95,11 @@ extension StreamEngine {
     }
 
     fileprivate func loopEnded(_ loop: RunLoop) {
-        let awaiter = state.withLock { state in
+        let taskDelegate = state.withLock { state in
             _ = state.machine.loopEnded(loop.identity)
-            return state.awaiter
+            return state.taskDelegate
         }
-        awaiter?.streamChanged()
+        taskDelegate?.streamChanged()
     }
 }
 
@@ -125,7 +125,7 @@ extension StreamEngine {
     /// - Precondition: No task uses the stream.
     func handOver(to handoff: HandoffOwner) -> Bool {
         precondition(
-            state.withLock { $0.awaiter }?.isInUse != true,
+            state.withLock { $0.taskDelegate }?.isInUse != true,
             "A stream cannot be handed off while a task uses it: cancel the task, or wait for it, first.")
         let isFree = state.withLock { state in
             let isFree = state.machine.handOver()

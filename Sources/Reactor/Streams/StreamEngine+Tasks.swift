@@ -2,22 +2,13 @@ import SystemPackage
 
 // What tasks do with a stream. None of it waits; between attempts a task waits for the stream's events.
 
-/// The delegate that stands for the tasks that use a stream. Clients don't see it.
-protocol StreamAwaiter: StreamDelegate, Sendable {
-    /// Whether a task uses the stream now.
-    var isInUse: Bool { get }
-    /// Called when the stream has been closed, has another queue or none, or is no longer on one of its loops.
-    /// Any thread may call it.
-    func streamChanged()
-}
-
 extension StreamEngine {
-    /// The delegate that stands for tasks; `make` makes the first one.
+    /// The delegate that stands for tasks.
     ///
     /// - Precondition: The stream has no other delegate and no subclass, and is not handed off.
-    func awaiter(_ make: () -> any StreamAwaiter) -> any StreamAwaiter {
+    func taskDelegate() -> TaskDelegate {
         let (known, isSubclassed, isHandedOff) = state.withLock {
-            ($0.awaiter, $0.isSubclassed, $0.handoff != nil)
+            ($0.taskDelegate, $0.isSubclassed, $0.handoff != nil)
         }
         precondition(
             !isHandedOff, "A task cannot use a stream that is handed off: its bytes are the hand-off's.")
@@ -30,8 +21,8 @@ extension StreamEngine {
             delegate == nil,
             "A task cannot use a stream that has a delegate: set the delegate to nil first."
         )
-        let new = make()
-        state.withLock { $0.awaiter = new }
+        let new = TaskDelegate()
+        state.withLock { $0.taskDelegate = new }
         delegate = new
         return new
     }

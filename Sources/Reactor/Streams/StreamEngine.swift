@@ -16,7 +16,7 @@ final class StreamEngine: Sendable {
         /// The hand-off that owns the stream, until the stream is closed.
         var handoff: HandoffOwner?
         /// Stands for the tasks that use the stream, in the place of a delegate.
-        var awaiter: (any StreamAwaiter)?
+        var taskDelegate: TaskDelegate?
         /// Whether the stream is on its loop only because a task has used it on no loop.
         var isScheduledForTask = false
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
@@ -59,7 +59,7 @@ final class StreamEngine: Sendable {
             var delegate: (any StreamDelegate)?
             state.withLock { state in
                 let given = unsafe givenDelegate
-                delegate = given === state.awaiter ? nil : given
+                delegate = given === state.taskDelegate ? nil : given
             }
             return delegate
         }
@@ -67,7 +67,7 @@ final class StreamEngine: Sendable {
             // Released after unlocking: this may be the last reference, and its deinitializer is the client's
             // code.
             var former: (any StreamDelegate)?
-            guard replacesAwaiter(newValue) else { return }
+            guard replacesTaskDelegate(newValue) else { return }
             let (mustRefresh, handoff) = state.withLock { state in
                 former = unsafe givenDelegate
                 unsafe givenDelegate = newValue
@@ -81,14 +81,16 @@ final class StreamEngine: Sendable {
     }
 
     /// Makes room for a delegate in the place of the one that stands for tasks. False if there is none to set.
-    private func replacesAwaiter(_ delegate: (any StreamDelegate)?) -> Bool {
-        guard let awaiter = state.withLock({ $0.awaiter }), awaiter !== delegate else { return true }
+    private func replacesTaskDelegate(_ delegate: (any StreamDelegate)?) -> Bool {
+        guard let taskDelegate = state.withLock({ $0.taskDelegate }), taskDelegate !== delegate else {
+            return true
+        }
         guard delegate != nil else { return false }
         precondition(
-            !awaiter.isInUse,
+            !taskDelegate.isInUse,
             "A stream cannot get a delegate while a task uses it: cancel the task, or wait for it, first.")
         let isScheduledForTask = state.withLock { state in
-            state.awaiter = nil
+            state.taskDelegate = nil
             return state.isScheduledForTask
         }
         if isScheduledForTask { leaveLoops() }
@@ -177,14 +179,14 @@ extension StreamEngine {
 
     func close() {
         guard process.isCurrent else { return closeDescriptor() }
-        let (isClosed, handoff, awaiter) = state.withLock { state in
-            state.machine.close() ? (true, state.handoff.take(), state.awaiter) : (false, nil, nil)
+        let (isClosed, handoff, taskDelegate) = state.withLock { state in
+            state.machine.close() ? (true, state.handoff.take(), state.taskDelegate) : (false, nil, nil)
         }
         guard isClosed else { return }
         leaveLoops()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
         handoff?.streamChanged()
-        awaiter?.streamChanged()
+        taskDelegate?.streamChanged()
     }
 
     /// Closes a stream of the parent in a child of fork(2): its descriptor, and nothing else.

@@ -107,9 +107,7 @@ final actor Gate: SerialExecutor {
     private nonisolated func isolation(of actor: (any Actor)?) -> Place.Isolation {
         guard let actor else { return .other }
         if actor === MainActor.shared { return executor.isMain ? .main : .other }
-        // The first word of an executor's reference is its address.
-        let address = unsafe unsafeBitCast(actor.unownedExecutor, to: (UInt, UInt).self).0
-        return address == UInt(bitPattern: ObjectIdentifier(executor)) ? .loop : .other
+        return executor.serves(actor) ? .loop : .other
     }
 
     @inline(never)
