@@ -18,10 +18,19 @@ final class EventSubscription: Sendable {
     private let isWatchingDescriptor: Bool
 
     /// What the loop's thread does with the source.
+    ///
+    /// Any thread may release it last, because its closures are not destroyed with it: ``take()`` empties it on the
+    /// loop's thread, unless that has ended.
     final class Source {
         /// Re-arms the source after an event that no consumer awaited.
-        var arm: () -> Void = {}
+        var arm: (() -> Void)?
         var end: (() -> Void)?
+
+        /// The closure that ends the source. Neither is called again.
+        func take() -> (() -> Void)? {
+            arm = nil
+            return end.take()
+        }
     }
 
     /// Starts a source by calling `start` on the loop's thread: now, if this is it.
@@ -42,7 +51,7 @@ final class EventSubscription: Sendable {
     @usableFromInline
     func prepareToWait() -> Bool {
         if signal.isOver { return false }
-        if signal.beginWaiting() { loop.runOnLoopThread { [source] _ in source.value.arm() } }
+        if signal.beginWaiting() { loop.runOnLoopThread { [source] _ in source.value.arm?() } }
         return true
     }
 
@@ -59,7 +68,7 @@ final class EventSubscription: Sendable {
     @discardableResult
     func end() -> Bool {
         let hasLoop = loop.runOnLoopThread { [source, signal] _ in
-            source.value.end.take()?()
+            source.value.take()?()
             signal.finish()
         }
         if !hasLoop { signal.finish() }

@@ -93,18 +93,18 @@ extension RunLoop {
 @usableFromInline
 final class EventClaim: Sendable {
     @usableFromInline let subscription: EventSubscription
+    private let released = Atomic(false)
 
     init(_ subscription: EventSubscription) {
         self.subscription = subscription
         subscription.signal.claim()
     }
 
-    private let released = Atomic(false)
-
     deinit { release() }
 
     var isReleased: Bool { released.load(ordering: .relaxed) }
 
+    /// Leaves the events to another iteration.
     func release() { if !released.exchange(true, ordering: .relaxed) { subscription.signal.unclaim() } }
 }
 
@@ -175,6 +175,8 @@ extension RunLoop {
             }
             sources.append(source)
         }
+        // Any thread may release them last: before the loop adds them, and once they are cancelled, they belong
+        // to no loop, and their handlers are released with them or by `cancel`, and capture what is `Sendable`.
         let bound = LoopBound(sources, owner: identity)
         let subscription = EventSubscription(on: self, signal) { [self] source in
             source.end = { for source in bound.value { source.cancel() } }

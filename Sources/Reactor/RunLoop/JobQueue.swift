@@ -4,9 +4,10 @@ import Synchronization
 /// allocates nothing.
 ///
 /// The runtime reserves two words of every job for the executor that the job is given to, after the two words
-/// of the object's header (`SchedulerPrivate` in swift/ABI/Task.h). `@safe` is right because a job stays
-/// allocated until it has run, and no other code touches these words between the job's enqueueing and its
-/// run.
+/// of the object's header (`SchedulerPrivate` in swift/ABI/Task.h). The runtime's own executors keep their
+/// links there, and it gives a job to one executor at a time. So `@safe` is right: from its enqueueing to its run
+/// a job is allocated, and only the executor's queue touches these words. A ``JobStack`` publishes them with
+/// the job's address.
 @safe
 struct QueuedJob {
     /// Which of an executor's two roles runs the job.
