@@ -93,7 +93,7 @@ extension InputStream {
     nonisolated(nonsending) public func read(
         into buffer: inout OutputRawSpan, timeout: Duration? = nil
     ) async throws -> Int {
-        precondition(
+        require(
             !buffer.isFull, "InputStream.read(into:) needs a buffer with room for at least one byte.")
         let use = StreamUse(self, timeout: timeout)
         try Task.checkCancellation()
@@ -116,7 +116,7 @@ extension InputStream {
     nonisolated(nonsending) public func read(
         exactly count: Int, timeout: Duration? = nil
     ) async throws -> [UInt8] {
-        precondition(count >= 0, "InputStream.read(exactly:) needs a number of bytes (it is \(count)).")
+        require(count >= 0, "InputStream.read(exactly:) needs a number of bytes (it is \(count)).")
         let use = StreamUse(self, timeout: timeout)
         var bytes: [UInt8] = []
         do {
@@ -152,7 +152,7 @@ extension InputStream {
     nonisolated(nonsending) public func read(
         until delimiter: [UInt8], upTo limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
-        precondition(!delimiter.isEmpty, "InputStream.read(until:) needs a delimiter of at least one byte.")
+        require(!delimiter.isEmpty, "InputStream.read(until:) needs a delimiter of at least one byte.")
         let use = StreamUse(self, timeout: timeout)
         var bytes: [UInt8] = []
         do {

@@ -24,7 +24,7 @@ extension InputStream {
     ///
     /// - Parameter size: The most bytes of a chunk, at least one.
     public func chunks(upTo size: Int) -> Chunks {
-        precondition(size > 0, "InputStream.chunks(upTo:) needs a positive size (it is \(size)).")
+        require(size > 0, "InputStream.chunks(upTo:) needs a positive size (it is \(size)).")
         return Chunks(stream: self, size: size)
     }
 

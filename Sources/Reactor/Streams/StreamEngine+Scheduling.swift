@@ -124,7 +124,7 @@ extension StreamEngine {
     ///
     /// - Precondition: No task uses the stream.
     func handOver(to handoff: HandoffOwner) -> Bool {
-        precondition(
+        require(
             state.withLock { $0.taskDelegate }?.isInUse != true,
             "A stream cannot be handed off while a task uses it: cancel the task, or wait for it, first.")
         let isFree = state.withLock { state in

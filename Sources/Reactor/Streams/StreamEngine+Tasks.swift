@@ -10,14 +10,14 @@ extension StreamEngine {
         let (known, isSubclassed, isHandedOff) = state.withLock {
             ($0.taskDelegate, $0.isSubclassed, $0.handoff != nil)
         }
-        precondition(
+        require(
             !isHandedOff, "A task cannot use a stream that is handed off: its bytes are the hand-off's.")
         if let known { return known }
-        precondition(
+        require(
             !isSubclassed,
             "A task cannot use a stream of a subclass, which has methods of its own: use a delegate."
         )
-        precondition(
+        require(
             delegate == nil,
             "A task cannot use a stream that has a delegate: set the delegate to nil first."
         )

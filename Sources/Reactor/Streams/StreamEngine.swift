@@ -86,7 +86,7 @@ final class StreamEngine: Sendable {
             return true
         }
         guard delegate != nil else { return false }
-        precondition(
+        require(
             !taskDelegate.isInUse,
             "A stream cannot get a delegate while a task uses it: cancel the task, or wait for it, first.")
         let isScheduledForTask = state.withLock { state in

@@ -40,7 +40,7 @@ final class TaskDelegate: StreamDelegate, Sendable {
             defer { state.isInUse = true }
             return !state.isInUse
         }
-        precondition(isFree, "Two tasks use the same stream in the same direction: only one may at a time.")
+        require(isFree, "Two tasks use the same stream in the same direction: only one may at a time.")
     }
 
     func endUse() { state.withLock { $0.isInUse = false } }

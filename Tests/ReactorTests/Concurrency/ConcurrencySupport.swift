@@ -40,6 +40,11 @@ extension RunLoop {
     }
 }
 
+extension RunLoop {
+    /// Waits until the loop, which its thread runs, has done what it was asked to do.
+    func waitForPass() async throws { try await onItsOwnThread { [self] in performAndWait {} } }
+}
+
 extension Resident {
     func perform<Result: Sendable>(
         _ work: @Sendable (isolated Resident) async throws -> Result

@@ -207,7 +207,7 @@ import Testing
         try await withRunLoopThread(name: "released") { thread in
             let address = try SocketAddress(unixPath: path)
             for try await _ in try connected(thread.runLoop.connections(at: address) { _ in }) { break }
-            try await thread.runLoop.onActor { _ in }
+            try await thread.runLoop.waitForPass()
             #expect(access(path, F_OK) != 0)
         }
     }
@@ -233,9 +233,9 @@ import Testing
                 _ = try await connections.accept()
                 isAccepted.value = true
             }
-            try await loop.onActor { _ in }
+            try await loop.waitForPass()
             let client = try SocketPeer(connectedTo: connections.localAddress)
-            for _ in 0..<10 { try await loop.onActor { _ in } }
+            for _ in 0..<10 { try await loop.waitForPass() }
             #expect(!isAccepted.value)
             while !isAccepted.value { try await loop.onActor { _ in loop.pollOnce(.custom) } }
             try await task.value

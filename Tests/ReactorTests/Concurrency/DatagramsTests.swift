@@ -88,7 +88,7 @@ import Testing
             let address = server.localAddress
             let client = try thread.runLoop.datagrams(connectedTo: address)
             server.close()
-            try await thread.runLoop.onActor { _ in }
+            try await thread.runLoop.waitForPass()
             #expect(await isRefused(client))
             let again = try thread.runLoop.datagrams(boundTo: address)
             try await again.send([1], to: client.localAddress)
@@ -172,7 +172,7 @@ import Testing
         try await withRunLoopThread(name: "released") { thread in
             let address = try SocketAddress(unixPath: freshPath())
             _ = try thread.runLoop.datagrams(boundTo: address)
-            try await thread.runLoop.onActor { _ in }
+            try await thread.runLoop.waitForPass()
             #expect(!exists(try #require(address.unixPath)))
         }
     }
