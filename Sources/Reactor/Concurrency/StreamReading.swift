@@ -72,7 +72,7 @@ extension InputStream {
     ///   - timeout: How long to wait for the bytes; nil for no limit.
     ///   - body: Called with at least one byte, in the calling code's isolation. It may suspend.
     /// - Returns: What `body` returns; nil at the end.
-    /// - Throws: What `body` throws; ``StreamError`` if no bytes could be read.
+    /// - Throws: What `body` throws; ``IOError`` if no bytes could be read; `CancellationError`.
     nonisolated(nonsending) public func readChunk<Result>(
         upTo size: Int = defaultChunkSize, timeout: Duration? = nil,
         _ body: nonisolated(nonsending) (RawSpan) async throws -> Result
