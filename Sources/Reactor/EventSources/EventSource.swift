@@ -15,7 +15,7 @@ public class EventSource: CustomStringConvertible {
     /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
     /// Whether the library itself has made the source ready; see ``markReady()``.
-    final private var isMarkedReady = false
+    final private(set) var isMarkedReady = false
     final private(set) var isEnded = false
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
     final private var isDisarmed = false
@@ -62,6 +62,14 @@ public class EventSource: CustomStringConvertible {
 
     /// Called before the loop ends the source with itself.
     func loopEnded(_ loop: RunLoop) {}
+
+    /// What the source is, for ``explain()``.
+    var noun: String { "source of descriptor \(number)" }
+
+    /// Why the source has nothing to report, as a clause.
+    var silence: String {
+        watchedInterest.isEmpty ? "it is watched for nothing" : "the descriptor is not \(watchedInterest)"
+    }
 
     /// Whether the kernel is asked again before the source is served late.
     var confirmsLateReadiness: Bool { true }

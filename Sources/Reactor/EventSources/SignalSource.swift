@@ -62,6 +62,10 @@ public final class SignalSource: EventSource {
         subscription = nil
     }
 
+    override var noun: String { "source of signal \(signal)" }
+
+    override var silence: String { "the signal has not been delivered since" }
+
     override func serve(_ readiness: Readiness) {
         let count = takeCount(ofEventCounter: number)
         if count > 0, let handler { handler(self, Int(clamping: count)) }

@@ -58,6 +58,12 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// The processor's progress. From any thread.
     public var progress: HandoffProgress { worker.progress }
 
+    /// Says in a sentence what the hand-off waits for; for a person, so the wording may change. From any thread.
+    public func explain() -> String {
+        if stream.withLock({ $0 != nil }) { return "The hand-off has not been started." }
+        return worker.explanation
+    }
+
     /// Starts reading. The hand-off then runs until it completes, even if every reference to it is released;
     /// a suspended one, which nothing could resume then, is cancelled.
     ///

@@ -55,6 +55,9 @@ final class ChunkWorker: Sendable {
     /// From any thread.
     var progress: HandoffProgress { flow.withLock { $0.progress } }
 
+    /// From any thread.
+    var explanation: String { flow.withLock { $0.explanation } }
+
     func takeUpdate() -> HandoffFlow.Update { flow.withLock { $0.takeUpdate() } }
 
     // MARK: From the reader

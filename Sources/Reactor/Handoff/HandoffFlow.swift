@@ -93,6 +93,24 @@ struct HandoffFlow: Sendable {
     }
 }
 
+extension HandoffFlow {
+    /// What the hand-off waits for, as a sentence.
+    var explanation: String {
+        switch worker {
+        case .over: return "The hand-off has ended."
+        case .processing: return "The processor is being called, or the hand-off is about to end."
+        case .reading: return "A file is being read."
+        case _ where isSuspended: return "The hand-off is suspended: call resume()."
+        case .called: return "The hand-off waits for its queue: other work is on it, or it is suspended."
+        case .idle: break
+        }
+        guard request != nil, let budget = limits.budget else {
+            return "The hand-off waits for bytes of its stream."
+        }
+        return "The hand-off waits for its budget: \(budget.inUse) of \(budget.limit) bytes are in use."
+    }
+}
+
 // MARK: - The loop's side
 
 extension HandoffFlow {

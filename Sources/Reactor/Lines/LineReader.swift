@@ -147,6 +147,9 @@ public final class LineReader<Value: Sendable>: Sendable {
     /// The reader's progress. From any thread.
     public var progress: HandoffProgress { handoff.progress }
 
+    /// Says in a sentence what the reader waits for; for a person, so the wording may change. From any thread.
+    public func explain() -> String { handoff.explain() }
+
     /// Starts reading; see ``ChunkHandoff/start(inModes:progress:completion:)``.
     public func start(
         inModes modes: [RunLoop.Mode] = [.default], progress: ((HandoffProgress) -> Void)? = nil,

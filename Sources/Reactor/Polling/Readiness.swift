@@ -30,6 +30,11 @@ extension Readiness {
         self = set
     }
 
+    /// What to ask poll(2) for.
+    var pollEvents: CInt {
+        (contains(.readable) ? CInt(POLLIN) : 0) | (contains(.writable) ? CInt(POLLOUT) : 0)
+    }
+
     init(libevent events: Int16) {
         var set: Readiness = []
         if CInt(events) & EV_READ != 0 { set.insert(.readable) }

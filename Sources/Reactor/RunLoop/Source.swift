@@ -115,6 +115,11 @@ extension RunLoop.Source {
         state.withLock { $0.loops.values.filter { !$0.membership.isEmpty }.map(\.loop) }
     }
 
+    /// The loops that the source is in, with its modes there.
+    var memberships: [(RunLoop, Membership)] {
+        state.withLock { $0.loops.values.filter { !$0.membership.isEmpty }.map { ($0.loop, $0.membership) } }
+    }
+
     var isInLoop: Bool { state.withLock { $0.loops.values.contains { !$0.membership.isEmpty } } }
 
     // MARK: On the loop's thread

@@ -227,6 +227,10 @@ public final class DatagramSocket: EventSource {
 
     override func ended() { release() }
 
+    override var noun: String { "datagram socket" }
+
+    override var silence: String { "no datagram has arrived" }
+
     override func serve(_ readiness: Readiness) {
         isHandled = deliver(readiness)
         guard !isEnded else { return }

@@ -159,6 +159,12 @@ public final class Listener: EventSource {
 
     // MARK: Accepting
 
+    override var noun: String { "listener at \(localAddress)" }
+
+    override var silence: String {
+        backoffReason.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"
+    }
+
     override func serve(_ readiness: Readiness) {
         accept(Self.connectionsPerPass) { isInRunningMode }
     }

@@ -1,0 +1,155 @@
+import Glibc
+
+// Why a handler is not called, for someone who waits for it.
+
+extension RunLoop {
+    /// Says in a sentence what the loop is doing, and what waits for it; for a person, so the wording may change.
+    ///
+    /// May be called from any thread at any time, also while the loop is busy.
+    ///
+    /// ```swift
+    /// print(RunLoop.main.explain())  // The main run loop is calling a handler in default. 12 posted blocks wait for that.
+    /// ```
+    public func explain() -> String {
+        guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
+        guard let mode = currentMode else {
+            return "The \(name) is not running.\(waitingBlocks(for: "a run"))"
+        }
+        if isWaiting { return "The \(name) is waiting in \(mode.shortName).\(blocksOfOtherModes)" }
+        return
+            "The \(name) is calling a handler in \(mode.shortName).\(waitingBlocks(for: "that"))\(blocksOfOtherModes)"
+    }
+
+    private func waitingBlocks(for what: String) -> String {
+        let count = inbox.pendingCounts.blocks
+        return count == 0
+            ? "" : " \(counted(count, "posted block")) \(count == 1 ? "waits" : "wait") for \(what)."
+    }
+
+    /// Known on the loop's thread only.
+    private var blocksOfOtherModes: String {
+        guard isCurrent else { return "" }
+        let common = commonModes
+        return core.knownStates.reduce(into: "") { text, state in
+            let isServed =
+                state.mode == currentMode
+                || state.mode == .common && currentMode.map(common.contains) ?? false
+            guard state.blockCount > 0, !isServed else { return }
+            text += " \(counted(state.blockCount, "block")) in \(state.mode.shortName)."
+        }
+    }
+
+    /// Whether the loop runs in one of the modes of `membership`.
+    func runs(in membership: Membership) -> Bool {
+        currentMode.map { membership.contains($0, common: commonModes) } ?? false
+    }
+
+    /// Why an item in the modes of `membership` that has something to be called for has not been served yet, as a clause.
+    func reasonForDelay(of item: String, in membership: Membership) -> String {
+        guard !inbox.isClosed else { return "the \(name) has ended with its thread" }
+        guard let mode = currentMode else { return "the \(name) is not running" }
+        guard runs(in: membership) else {
+            return "the \(name) runs in \(mode.shortName), and \(item) is only in \(membership.shortNames)"
+        }
+        if isCurrent { return "the \(name) serves it when the handler that is being called has returned" }
+        return "the \(name) is \(isWaiting ? "about to serve it" : "calling another handler")"
+    }
+}
+
+extension RunLoop.Mode {
+    /// The name as code has it, for a person.
+    var shortName: String {
+        switch self {
+        case .default: "default"
+        case .common: "the common modes"
+        case .tracking: "tracking"
+        case .eventTracking: "eventTracking"
+        case .modalPanel: "modalPanel"
+        default: "'\(rawValue)'"
+        }
+    }
+}
+
+extension Membership {
+    fileprivate var shortNames: String {
+        let modes = registrationModes(common: ModeSet()).members.map(\.shortName)
+        return modes.isEmpty ? "no mode" : modes.joined(separator: ", ")
+    }
+}
+
+private func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+
+extension Duration {
+    /// In seconds, to the millisecond.
+    fileprivate var rounded: String {
+        let milliseconds = components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
+        return "\(Double(milliseconds) / 1000) s"
+    }
+}
+
+// MARK: - Items
+
+extension Timer {
+    /// Says in a sentence why the closure is not being called; for a person, so the wording may change.
+    ///
+    /// May be called from any thread.
+    ///
+    /// ```swift
+    /// print(timer.explain())  // The timer has been due for 3.2 s: the main run loop runs in tracking, and the timer is only in default.
+    /// ```
+    public func explain() -> String {
+        let (isValid, isFiring, due, loop, membership) = state.withLock { state in
+            (state.isValid, state.isFiring, state.due, state.loop, state.membership)
+        }
+        guard isValid else {
+            return "The timer is invalid: it was invalidated, or it has fired and does not repeat."
+        }
+        if isFiring { return "The timer's closure is being called." }
+        guard let loop else { return "The timer is in no run loop: add it with RunLoop.add(_:forMode:)." }
+        let reason = loop.reasonForDelay(of: "the timer", in: membership)
+        let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
+        if overdue > .zero { return "The timer has been due for \(overdue.rounded): \(reason)." }
+        return
+            "The timer is due in \((.zero - overdue).rounded)\(loop.runs(in: membership) ? "" : ", but \(reason)")."
+    }
+}
+
+extension RunLoop.Source {
+    /// Says in a sentence why `perform` is not being called; for a person, so the wording may change.
+    ///
+    /// May be called from any thread.
+    public func explain() -> String {
+        let loops = memberships
+        guard isValid else { return "The source has been invalidated." }
+        guard !loops.isEmpty else {
+            return "The source is in no run loop: add it with RunLoop.add(_:forMode:)."
+        }
+        guard isSignalled else { return "The source has not been signalled since it was last performed." }
+        let reasons = loops.map { loop, membership in
+            guard loop.isWaiting, loop.runs(in: membership) else {
+                return loop.reasonForDelay(of: "the source", in: membership)
+            }
+            return "a signal does not wake the \(loop.name): call wakeUp() too"
+        }
+        return "The source is signalled: \(reasons.joined(separator: "; "))."
+    }
+}
+
+extension EventSource {
+    /// Says in a sentence why the handler is not being called; for a person, so the wording may change.
+    ///
+    /// - Precondition: Called on the thread of the source's loop.
+    public final func explain() -> String {
+        requireLoopThread()
+        if isEnded { return "The \(noun) has been cancelled or closed." }
+        if isInCallback { return "The \(noun)'s handler is being called." }
+        guard let loop, !membership.isEmpty else {
+            return "The \(noun) is in no run loop: add it with RunLoop.add(_:forMode:)."
+        }
+        let events = try? SystemCall.poll(number, for: watchedInterest.pollEvents)
+        let reason = loop.reasonForDelay(of: "it", in: membership)
+        if isMarkedReady || events ?? 0 != 0 { return "The \(noun) has something to report: \(reason)." }
+        return
+            "The \(noun) has nothing to report: \(silence)\(loop.runs(in: membership) ? "" : ", and \(reason)")."
+    }
+}

@@ -1,0 +1,186 @@
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+@Suite struct ExplanationTests {
+    // MARK: Loops
+
+    @Test func `a loop says what it is doing, and what waits`() async throws {
+        let (idle, running, waiting, ended) = try await onItsOwnThread {
+            () -> (String, [String], String, String) in
+            let loop = RunLoop.current
+            loop.perform {}
+            loop.perform {}
+            let idle = loop.explain()
+            let texts = Shared<[String]>([])
+            loop.poll()
+            loop.perform(inModes: [.custom]) {}
+            loop.perform { texts.update { $0.append(loop.explain()) } }
+            loop.hold(.default)
+            loop.poll()
+            let asker = try JoinableThread {
+                waitUntil { loop.isWaiting }
+                texts.update { $0.append(loop.explain()) }
+                loop.stop()
+            }
+            loop.run(in: .default)
+            asker.join()
+            let thread = try RunLoopThread(name: "explained")
+            thread.stop()
+            waitUntil { thread.runLoop.explain().contains("has ended") }
+            return (idle, [texts.value[0]], texts.value[1], thread.runLoop.explain())
+        }
+        #expect(idle.hasSuffix(" is not running. 2 posted blocks wait for a run."))
+        #expect(running[0].hasSuffix(" is calling a handler in default. 1 block in 'custom'."))
+        #expect(waiting.hasSuffix(" is waiting in default."))
+        #expect(ended.hasSuffix("has ended with its thread."))
+    }
+
+    // MARK: Timers
+
+    @Test func `a timer says that it is invalid, in no loop, not due, or being called`() async throws {
+        let trace = try await traced { loop, trace in
+            let timer = Timer(interval: .seconds(100)) { _ in }
+            trace(timer.explain())
+            loop.add(timer, forMode: .default)
+            trace(timer.explain())
+            timer.invalidate()
+            trace(timer.explain())
+            Timer.scheduled(after: .zero) { trace($0.explain()) }
+            loop.run(in: .default)
+        }
+        #expect(trace[0].contains("is in no run loop"))
+        #expect(trace[1].hasPrefix("The timer is due in ") && trace[1].hasSuffix(" is not running."))
+        #expect(trace[2].contains("is invalid"))
+        #expect(trace[3] == "The timer's closure is being called.")
+    }
+
+    @Test func `an overdue timer names the mode that runs and the timer's own`() async throws {
+        let trace = try await traced { loop, trace in
+            let timer = Timer.scheduled(after: .zero) { _ in }
+            waitUntil { timer.fireDate < .now }
+            trace(timer.explain())
+            loop.perform(inModes: [.tracking]) { trace(timer.explain()) }
+            loop.run(in: .tracking, until: .distantPast)
+            loop.add(timer, forMode: .tracking)
+            loop.perform(inModes: [.tracking]) { trace(timer.explain()) }
+            loop.run(in: .tracking, until: .distantPast)
+        }
+        #expect(trace[0].hasPrefix("The timer has been due for ") && trace[0].hasSuffix(" is not running."))
+        #expect(trace[1].hasSuffix(" runs in tracking, and the timer is only in default."))
+        #expect(trace[2].hasSuffix(" serves it when the handler that is being called has returned."))
+    }
+
+    @Test func `another thread learns that the loop is in a handler`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let text = Answer<String>()
+            let timer = Timer.scheduled(after: .zero) { _ in }
+            let started = Answer<Bool>()
+            let asker = try JoinableThread {
+                _ = started.wait()
+                text.give(timer.explain())
+            }
+            loop.perform {
+                waitUntil { timer.fireDate < .now }
+                started.give(true)
+                #expect(text.wait().hasSuffix(" is calling another handler."))
+            }
+            loop.poll()
+            asker.join()
+        }
+    }
+
+    // MARK: Sources
+
+    @Test func `a signalled source says that its loop has to be woken`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let source = RunLoop.Source {}
+            #expect(source.explain().contains("is in no run loop"))
+            loop.add(source, forMode: .default)
+            #expect(source.explain().contains("has not been signalled"))
+            source.signal()
+            #expect(source.explain().hasSuffix(" is not running."))
+            loop.poll()
+            let asker = try JoinableThread {
+                waitUntil { loop.isWaiting }
+                source.signal()
+                #expect(source.explain().hasSuffix(": call wakeUp() too."))
+                loop.stop()
+            }
+            loop.run(in: .default)
+            asker.join()
+            source.invalidate()
+            #expect(source.explain() == "The source has been invalidated.")
+        }
+    }
+
+    @Test func `a descriptor source says whether its descriptor is ready`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let pipe = try TestPipe()
+            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+                #expect(source.explain().hasSuffix("'s handler is being called."))
+                source.cancel()
+            }
+            #expect(source.explain().contains("is in no run loop"))
+            try loop.add(source, forMode: .default)
+            #expect(
+                source.explain().contains("has nothing to report: the descriptor is not readable, and the "))
+            pipe.put()
+            #expect(source.explain().contains("has something to report: the "))
+            try source.setInterest([])
+            #expect(source.explain().contains("it is watched for nothing"))
+            try source.setInterest(.readable)
+            loop.poll()
+            #expect(source.explain().contains("has been cancelled"))
+        }
+    }
+
+    @Test func `listeners, signal sources and datagram sockets name themselves`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
+            } faults: { _, _ in
+            }
+            try loop.add(listener, forMode: .default)
+            #expect(
+                listener.explain().hasPrefix("The listener at \(listener.localAddress) has nothing to report")
+            )
+            let signal = try SignalSource(SIGWINCH) { _, _ in }
+            try loop.add(signal, forMode: .default)
+            #expect(signal.explain().hasPrefix("The source of signal \(SIGWINCH) has nothing to report"))
+            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
+            } events: { _, _ in
+            }
+            try loop.add(socket, forMode: .default)
+            #expect(socket.explain().contains("no datagram has arrived"))
+        }
+    }
+
+    // MARK: Hand-offs
+
+    @Test func `a hand-off says what it waits for`() async throws {
+        try await onItsOwnThread {
+            let queue = DispatchQueue(label: "suspended")
+            queue.suspend()
+            let pipe = try TestPipe()
+            let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: queue) { _, _, _ in }
+            #expect(reader.explain() == "The hand-off has not been started.")
+            reader.start { _ in RunLoop.current.stop() }
+            #expect(reader.explain() == "The hand-off waits for bytes of its stream.")
+            pipe.put()
+            RunLoop.current.run(in: .default, returnAfterSourceHandled: true)
+            #expect(reader.explain().hasPrefix("The hand-off waits for its queue"))
+            reader.suspend()
+            #expect(reader.explain().hasPrefix("The hand-off is suspended"))
+            reader.cancel()
+            RunLoop.current.run(in: .default)
+            #expect(reader.explain() == "The hand-off has ended.")
+            queue.resume()
+        }
+    }
+}
