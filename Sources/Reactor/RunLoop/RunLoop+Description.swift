@@ -25,7 +25,7 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
 
     private var activity: String {
         guard let mode = currentMode else { return inbox.isClosed ? "ended" : "not running" }
-        return "\(isWaiting ? "waiting" : "running") in \(mode)"
+        return "\(isWaiting ? "waiting" : "running") in \(mode.shortName)"
     }
 }
 
@@ -42,7 +42,7 @@ extension RunLoop.Core {
             + state.sources.members.map(\.description).sorted()
             + state.eventSources.members.map(\.description).sorted()
             + state.observers.inOrder().map(\.observer.description)
-        return ["  mode \(state.mode): \(state.blockCount) blocks\(ready)"] + items.map { "    \($0)" }
+        return ["  mode \(state.mode.shortName): \(state.blockCount) blocks\(ready)"] + items.map { "    \($0)" }
     }
 }
 
@@ -53,7 +53,7 @@ extension ModeState {
 }
 
 extension ModeSet {
-    fileprivate var names: String { members.map(\.rawValue).joined(separator: ", ") }
+    fileprivate var names: String { members.map(\.shortName).joined(separator: ", ") }
 }
 
 extension [String] {
@@ -73,7 +73,8 @@ extension Timer: CustomStringConvertible {
             let interval = period > 0 ? ", every \(Duration.nanoseconds(period))" : ""
             let tolerance = state.tolerance > 0 ? ", tolerance \(Duration.nanoseconds(state.tolerance))" : ""
             let firing = state.isFiring ? ", being called" : ""
-            return "timer: in \(due)\(interval)\(tolerance)\(firing)"
+            let date = due < .zero ? "due since \(.zero - due)" : "in \(due)"
+            return "timer: \(date)\(interval)\(tolerance)\(firing)"
         }
     }
 }

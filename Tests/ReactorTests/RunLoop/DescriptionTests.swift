@@ -11,7 +11,7 @@ import Testing
             loop.poll(.custom)
         }
         #expect(trace[0].hasPrefix("run loop ") && trace[0].hasSuffix("(not running)"))
-        #expect(trace[1].hasSuffix("(running in custom)"))
+        #expect(trace[1].hasSuffix("(running in 'custom')"))
     }
 
     @Test func `a dump names every item of every mode`() async throws {
@@ -28,8 +28,8 @@ import Testing
             return (loop.debugDescription, "\(pipe.readEnd.rawValue)")
         }
         for line in [
-            "  common modes: kCFRunLoopDefaultMode, UITrackingRunLoopMode",
-            "  inbox: 1 blocks, 0 changes, 1 signals", "  mode custom: 0 blocks",
+            "  common modes: default, tracking",
+            "  inbox: 1 blocks, 0 changes, 1 signals", "  mode 'custom': 0 blocks",
             "    source: order 7, signalled", "    observer: entry beforeWaiting, order -2",
             "    descriptor \(number): readable",
         ] {
