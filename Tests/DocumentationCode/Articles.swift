@@ -215,6 +215,11 @@ private func receive() throws {
 
 // MARK: - Why is my callback silent?
 
+private func explain(_ timer: Timer) {
+    print(timer.explain())
+    print(RunLoop.main.explain())
+}
+
 private func printLoop() {
     print(RunLoop.current.debugDescription)
 }

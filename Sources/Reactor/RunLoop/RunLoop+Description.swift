@@ -42,7 +42,8 @@ extension RunLoop.Core {
             + state.sources.members.map(\.description).sorted()
             + state.eventSources.members.map(\.description).sorted()
             + state.observers.inOrder().map(\.observer.description)
-        return ["  mode \(state.mode.shortName): \(state.blockCount) blocks\(ready)"] + items.map { "    \($0)" }
+        return ["  mode \(state.mode.shortName): \(state.blockCount) blocks\(ready)"]
+            + items.map { "    \($0)" }
     }
 }
 

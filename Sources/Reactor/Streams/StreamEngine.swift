@@ -34,11 +34,11 @@ final class StreamEngine: Sendable {
     private nonisolated(unsafe) weak var givenDelegate: (any StreamDelegate)?
     /// The path or descriptor that the stream was created for, as its errors name it; nil where the backend
     /// knows.
-    private let subject: String?
+    private let givenSubject: String?
     private let process = ProcessIdentity.current
 
     init(_ backend: any StreamBackend, subject: String? = nil) {
-        self.subject = subject
+        givenSubject = subject
         state = Mutex(State(machine: StreamMachine(backend.event), backend: backend))
     }
 
@@ -107,6 +107,9 @@ final class StreamEngine: Sendable {
 
     var status: Stream.Status { state.withLock { $0.machine.status } }
 
+    /// What the stream reads or writes, as errors name it.
+    var subject: String { givenSubject ?? backend.subject }
+
     /// Why the stream failed, with the operation and its subject.
     var error: (any Error)? {
         let error = state.withLock { $0.machine.error }
@@ -116,7 +119,7 @@ final class StreamEngine: Sendable {
     /// The failure of what the stream does now.
     func failure(_ errno: Errno) -> IOError {
         let backend = backend
-        return IOError(backend.failedOperation, subject ?? backend.subject, errno)
+        return IOError(backend.failedOperation, givenSubject ?? backend.subject, errno)
     }
 
     /// Whether the client forgot to open the stream. A subclass may write without opening its engine.

@@ -183,4 +183,95 @@ import Testing
             queue.resume()
         }
     }
+
+    // MARK: Streams
+
+    @Test func `a stream says what is missing, in the order in which a client adds it`() async throws {
+        let trace = try await traced { loop, trace in
+            let pipe = try TestPipe()
+            let delegate = Reader { stream in
+                trace(stream.explain())
+                _ = (stream as? InputStream)?.read(upTo: 16)
+            }
+            let input = InputStream(descriptor: pipe.readEnd)
+            let subject = "The input stream of descriptor \(pipe.readEnd.rawValue) "
+            func note() {
+                let text = input.explain()
+                #expect(text.hasPrefix(subject))
+                trace(String(text.dropFirst(subject.count)))
+            }
+            note()
+            input.open()
+            note()
+            input.delegate = delegate
+            note()
+            input.schedule(in: loop, forMode: .tracking)
+            note()
+            loop.perform(order: 0) { note() }
+            loop.poll()
+            loop.poll(.tracking)
+            note()
+            pipe.put()
+            loop.perform(order: 0) { note() }
+            loop.poll()
+            loop.poll(.tracking)
+            input.delegate = nil
+            note()
+            input.close()
+            note()
+        }
+        #expect(trace[0] == "is not open: call open().")
+        #expect(trace[1] == "has no delegate: it is referenced weakly.")
+        #expect(trace[2] == "is scheduled on no run loop.")
+        #expect(
+            trace[3].hasPrefix("has openCompleted to deliver: the ") && trace[3].hasSuffix(" is not running.")
+        )
+        #expect(trace[4].hasSuffix(" runs in default, and the stream is only in tracking."))
+        #expect(
+            trace[5].hasPrefix("has no bytes to read, and the ") && trace[5].hasSuffix(" is not running."))
+        #expect(trace[6].hasPrefix("has bytes to read: the "))
+        #expect(trace[6].hasSuffix(" runs in default, and the stream is only in tracking."))
+        #expect(trace[7].contains("is calling its delegate"))
+        #expect(trace[8] == "has no delegate: it is referenced weakly.")
+        #expect(trace[9] == "is closed.")
+    }
+
+    @Test func `a stream says that it waits for a read, has failed, or belongs to a hand-off`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let pipe = try TestPipe()
+            let delegate = Reader { _ in }
+            let input = InputStream(descriptor: pipe.readEnd)
+            input.delegate = delegate
+            input.schedule(in: loop, forMode: .default)
+            input.open()
+            pipe.put()
+            for _ in 0..<3 { loop.poll() }
+            #expect(input.explain().contains("has delivered hasBytesAvailable and waits for a read"))
+            let missing = InputStream(path: "/nowhere/at/all")
+            missing.delegate = delegate
+            missing.schedule(in: loop, forMode: .default)
+            missing.open()
+            #expect(missing.explain().contains("has errorOccurred to deliver"))
+            loop.poll()
+            #expect(
+                missing.explain().hasSuffix("has failed: open /nowhere/at/all: No such file or directory."))
+            let source = InputStream(descriptor: pipe.readEnd)
+            let reader = LineReader(source, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
+            reader.start { _ in }
+            #expect(source.explain().contains("is owned by a hand-off"))
+            reader.cancel()
+        }
+    }
+}
+
+/// Calls a closure when there are bytes to read.
+private final class Reader: StreamDelegate {
+    private let handler: (Stream) -> Void
+
+    init(_ handler: @escaping (Stream) -> Void) { self.handler = handler }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        if event == .hasBytesAvailable { handler(stream) }
+    }
 }

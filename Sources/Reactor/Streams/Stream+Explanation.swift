@@ -1,0 +1,56 @@
+extension Stream {
+    /// Says in a sentence why the delegate is not being called; for a person, so the wording may change.
+    ///
+    /// May be called from any thread at any time.
+    ///
+    /// ```swift
+    /// print(stream.explain())  // The input stream of /etc/hosts is scheduled on no run loop.
+    /// ```
+    public final func explain() -> String {
+        let noun = "The \(self is OutputStream ? "output" : "input") stream of \(engine.subject)"
+        return "\(noun) \(engine.explanation(hasDelegate: delegate != nil || self is any StreamDelegate))."
+    }
+}
+
+extension StreamEngine {
+    /// What the stream is doing, as a predicate.
+    fileprivate func explanation(hasDelegate: Bool) -> String {
+        let (machine, isTasks, isHandedOff, isOnQueue) = state.withLock { state in
+            (state.machine, state.taskDelegate?.isInUse == true, state.handoff != nil, state.queue != nil)
+        }
+        switch machine.status {
+        case .notOpen: return "is not open: call open()"
+        case .closed: return "is closed"
+        case .error where machine.pending.isEmpty:
+            return "has failed: \(error.map { "\($0)" } ?? "for an unknown reason")"
+        default: break
+        }
+        if isTasks { return "is used by a task, which receives what comes" }
+        if isHandedOff { return "is owned by a hand-off, which reads it" }
+        if !hasDelegate { return "has no delegate: it is referenced weakly" }
+        if machine.isDelivering { return "is calling its delegate, or about to on its queue" }
+        guard machine.isScheduled else { return "is scheduled on no run loop" }
+        let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
+        let state = machine.description(isReady: isReady)
+        if isOnQueue { return state }
+        let loops = machine.schedule.entries { _ in true }.compactMap { entry in
+            entry.attachment.map { ($0.loop, entry.membership) }
+        }
+        let reasons = loops.map { $0.reasonForDelay(of: "the stream", in: $1) }.joined(separator: "; ")
+        if isReady { return "\(state): \(reasons)" }
+        return loops.contains { $0.runs(in: $1) } ? state : "\(state), and \(reasons)"
+    }
+}
+
+extension StreamMachine {
+    /// What there is to deliver, or why there is nothing.
+    fileprivate func description(isReady: Bool) -> String {
+        if !pending.isEmpty { return "has \(pending) to deliver" }
+        if status == .opening { return "is still opening" }
+        if status == .atEnd { return "has reached its end" }
+        let isInput = event == .hasBytesAvailable
+        if !isAcknowledged { return "has delivered \(event) and waits for a \(isInput ? "read" : "write")" }
+        if isReady { return "has \(isInput ? "bytes to read" : "room for bytes")" }
+        return isInput ? "has no bytes to read" : "has no room: the other side has not read"
+    }
+}
