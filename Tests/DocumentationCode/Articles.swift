@@ -1,4 +1,4 @@
-// The code of the articles in Reactor.docc. scripts/check-readme compares it with them; compiling it is the test.
+// The code of the articles in Reactor.docc. scripts/check-code compares it with them; compiling it is the test.
 
 import Dispatch
 import Reactor

@@ -1,0 +1,39 @@
+import Reactor
+
+// The code of the article on Swift Concurrency that is in no snippet.
+
+@concurrent private func converse() async throws {
+    let (input, output) = try await Stream.connect(toHost: "example.org", port: 7)
+    try await output.writeAll("hello\n", timeout: .seconds(5))
+    let echo = try await input.read(until: [10], timeout: .seconds(5))
+    try await output.shutDown(timeout: .seconds(5))
+    for try await line in input.lines { print(line) }
+    print(echo ?? [])
+}
+
+nonisolated func serve(_ connections: Listener.Connections) async throws {
+    try await withThrowingDiscardingTaskGroup { group in
+        for try await connection in connections { group.addTask { try? await echo(connection) } }
+    }
+}
+
+nonisolated func echo(_ connection: Listener.Connection) async throws {
+    for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
+    try await connection.output.shutDown()
+}
+
+@MainActor private func startServer() async throws {
+    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7007)) { print($0) }
+    try await withTaskExecutorPreference(RunLoop.main.executor()) { try await serve(connections) }
+}
+
+actor Account {
+    private var balance = 100
+
+    func withdraw(_ amount: Int) -> Bool {
+        guard balance >= amount else { return false }
+        RunLoop.current.run(until: .now + .seconds(1))  // another withdraw may run here,
+        balance -= amount  // so this may go below zero
+        return true
+    }
+}
