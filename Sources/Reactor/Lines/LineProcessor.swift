@@ -3,14 +3,19 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
     private var value: Value
     private var framer: LineFramer
     private let delivery: LineDelivery<Value>
+    private let atEnd: LineReader<Value>.EndBody?
     /// Checked after each line: a chunk may have thousands, and the closure may be slow.
     private let isCancelled: Flag
     /// The line, or the piece of one, that is not UTF-8. It was not delivered, and nothing follows it.
     private var refused: LineFramer.Line?
 
-    init(_ value: Value, _ delivery: LineDelivery<Value>, _ framer: LineFramer, isCancelled: Flag) {
+    init(
+        _ value: Value, _ delivery: LineDelivery<Value>, _ atEnd: LineReader<Value>.EndBody?,
+        _ framer: LineFramer, isCancelled: Flag
+    ) {
         self.value = value
         self.delivery = delivery
+        self.atEnd = atEnd
         self.framer = framer
         self.isCancelled = isCancelled
         if delivery.isText { self.framer.checksUTF8 = true }
@@ -27,6 +32,7 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
         do { try delivery.finish(&framer, &value, isCancelled) } catch let refusal as Refusal {
             throw note(refusal)
         }
+        if !isCancelled.isRaised { try atEnd?(&value) }
     }
 
     /// Records the line that was not delivered, and returns the error for the client.

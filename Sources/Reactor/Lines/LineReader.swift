@@ -74,6 +74,11 @@ public final class LineReader<Value: Sendable>: Sendable {
     /// Receives a line as text, otherwise as ``Body``.
     public typealias TextBody = @Sendable (inout Value, String, LineFramer.Line) throws -> Void
 
+    /// Receives the closure's value after the last line, for example to save what it has collected.
+    ///
+    /// Called on the queue, once; not after an error, a stop or a cancellation. Throws as ``Body`` does.
+    public typealias EndBody = @Sendable (inout Value) throws -> Void
+
     private let handoff: ChunkHandoff<LineProcessor<Value>>
     private let isCancelled = Flag()
 
@@ -85,22 +90,23 @@ public final class LineReader<Value: Sendable>: Sendable {
     ///   - queue: The queue that calls `body`.
     ///   - options: How lines are cut, and how many bytes are in flight.
     ///   - body: Called for each line.
+    ///   - atEnd: Called after the last line.
     @inlinable
     public convenience init(
         _ stream: InputStream, into value: Value, on queue: DispatchQueue, options: Options = Options(),
-        body: @escaping Body
+        body: @escaping Body, atEnd: EndBody? = nil
     ) {
-        self.init(stream, into: value, LineDelivery(body), on: queue, options)
+        self.init(stream, into: value, LineDelivery(body), atEnd, on: queue, options)
     }
 
     /// Creates a reader of the file at `path` on the calling thread's loop. The parameters are those of
-    /// ``init(_:into:on:options:body:)``.
+    /// ``init(_:into:on:options:body:atEnd:)``.
     @inlinable
     public convenience init(
         path: FilePath, into value: Value, on queue: DispatchQueue, options: Options = Options(),
-        body: @escaping Body
+        body: @escaping Body, atEnd: EndBody? = nil
     ) {
-        self.init(InputStream(path: path), into: value, LineDelivery(body), on: queue, options)
+        self.init(InputStream(path: path), into: value, LineDelivery(body), atEnd, on: queue, options)
     }
 
     /// Creates a reader of `stream`, as lines of text, on the calling thread's loop.
@@ -114,33 +120,34 @@ public final class LineReader<Value: Sendable>: Sendable {
     ///   - queue: The queue that calls `body`.
     ///   - options: How lines are cut, and how many bytes are in flight.
     ///   - body: Called for each line.
+    ///   - atEnd: Called after the last line.
     @inlinable
     public convenience init(
         _ stream: InputStream, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
-        options: Options = Options(), body: @escaping TextBody
+        options: Options = Options(), body: @escaping TextBody, atEnd: EndBody? = nil
     ) {
-        self.init(stream, into: value, LineDelivery(policy, body), on: queue, options)
+        self.init(stream, into: value, LineDelivery(policy, body), atEnd, on: queue, options)
     }
 
     /// Creates a reader of the file at `path`, as lines of text, on the calling thread's loop. The parameters
-    /// are those of ``init(_:text:into:on:options:body:)``.
+    /// are those of ``init(_:text:into:on:options:body:atEnd:)``.
     @inlinable
     public convenience init(
         path: FilePath, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
-        options: Options = Options(), body: @escaping TextBody
+        options: Options = Options(), body: @escaping TextBody, atEnd: EndBody? = nil
     ) {
-        self.init(InputStream(path: path), into: value, LineDelivery(policy, body), on: queue, options)
+        self.init(InputStream(path: path), into: value, LineDelivery(policy, body), atEnd, on: queue, options)
     }
 
     @usableFromInline
     init(
-        _ stream: InputStream, into value: Value, _ delivery: LineDelivery<Value>, on queue: DispatchQueue,
-        _ options: Options
+        _ stream: InputStream, into value: Value, _ delivery: LineDelivery<Value>, _ atEnd: EndBody?,
+        on queue: DispatchQueue, _ options: Options
     ) {
         var framer = LineFramer(
             terminator: options.terminator, limit: options.lineLimit, overflow: options.overflow)
         framer.checksUTF8 = options.checksUTF8
-        let processor = LineProcessor(value, delivery, framer, isCancelled: isCancelled)
+        let processor = LineProcessor(value, delivery, atEnd, framer, isCancelled: isCancelled)
         handoff = ChunkHandoff(stream, to: processor, on: queue, limits: options.limits)
     }
 

@@ -112,6 +112,52 @@ import Testing
         }
     }
 
+    @Test(arguments: ["end", "stop", "fail", "cancel"])
+    func `the value is finished on the queue after the last line, unless the reading ends before`(how: String)
+        async throws
+    {
+        let report = try await onItsOwnThread {
+            var report: HandoffReport<LineReader<[String]>.Output>?
+            let queue = DispatchQueue(label: "lines")
+            let handle = Shared<LineReader<[String]>?>(nil)
+            let reader = LineReader(
+                InputStream(data: Array("a\nb".utf8)), text: .repair, into: [String](), on: queue
+            ) { lines, line, place in
+                lines.append(line)
+                if line == "b", how == "stop" { throw StopProcessing() }
+                if line == "b", how == "fail" { throw Errno.outOfRange }
+                if line == "b", how == "cancel" { handle.value?.cancel() }
+            } atEnd: { lines in
+                dispatchPrecondition(condition: .onQueue(queue))
+                lines.append("end")
+            }
+            handle.value = reader
+            reader.start { report = $0 }
+            _ = runToTheEnd()
+            handle.value = nil
+            return report
+        }
+        #expect(report?.output.value == (how == "end" ? ["a", "b", "end"] : ["a", "b"]))
+    }
+
+    @Test func `an error at the end fails the reading, which keeps what the lines have made`() async throws {
+        let report = try await onItsOwnThread {
+            var report: HandoffReport<LineReader<Int>.Output>?
+            let reader = LineReader(
+                InputStream(data: Array("a\nb\n".utf8)), into: 0, on: DispatchQueue(label: "lines")
+            ) { count, _, _ in
+                count += 1
+            } atEnd: { _ in
+                throw Errno.noSpace
+            }
+            reader.start { report = $0 }
+            _ = runToTheEnd()
+            return report
+        }
+        #expect(report?.ending.error as? Errno == .noSpace)
+        #expect(report?.output.value == 2)
+    }
+
     @Test func `lines of a pipe come as they are written`() async throws {
         let report = try await onItsOwnThread { () -> HandoffReport<LineReader<[String]>.Output>? in
             let pipe = try FileDescriptor.pipe()
