@@ -41,6 +41,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.5.0"),
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
@@ -54,6 +55,10 @@ let package = Package(
         example("chat", "ExampleSupport", system),
         example("echo-server", "ExampleSupport", system),
         example("timers", "ExampleSupport"),
+        example("scroller", "ExampleSupport", system),
+        example(
+            "importer", "ExampleSupport", system, .product(name: "GRDB", package: "GRDB.swift"),
+            .product(name: "ReactorFoundation", package: "swift-reactor")),
         program("echo-tasks"),
         program("chat-tasks"),
         program("line-actor"),
@@ -73,6 +78,7 @@ let package = Package(
             name: "ExampleTests",
             dependencies: [
                 "ReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"), system,
+                "importer", "scroller", .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: testSettings
         ),

@@ -28,6 +28,11 @@ need_libraries() {
         need_packages libevent-dev libcurl4-openssl-dev pkg-config
 }
 
+# Installs SQLite, which the example `importer` uses, unless pkg-config finds it.
+need_example_libraries() {
+    pkg-config --exists sqlite3 2>/dev/null || need_packages libsqlite3-dev pkg-config
+}
+
 # Installs the missing ones of the given Debian packages. Asks only for sudo's password, and only on a terminal.
 need_packages() {
     type -P apt-get dpkg-query >/dev/null ||

@@ -1,4 +1,5 @@
 import ArgumentParser
+import ExampleSupport
 import Reactor
 
 /// Reads files line by line on a worker queue, without blocking the main run loop.

@@ -1,0 +1,64 @@
+import ArgumentParser
+import Glibc
+import Reactor
+
+/// Shows a long list whose rows take long to compute.
+@main
+struct ScrollerCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "scroller",
+        abstract:
+            "Shows a long list on a terminal. Its rows are computed on workers, and drawn on the main loop.",
+        discussion: """
+            Scroll with the arrow keys, Page Up, Page Down, Home, End and the mouse, which drags the list, and the scroll \
+            bar at the right; q quits. While you hold a key or drag, the loop is in its tracking mode: the header's \
+            default clock, which is only in the default mode, stands still.
+
+            The exit status is 0 after q, 64 without a terminal, 1 if the file cannot be read, and 128 plus the signal's \
+            number after a signal. If the terminal hangs up it is 129.
+            """)
+
+    @Argument(help: "A file whose lines to show. (default: the prime factors of the numbers from one)")
+    var file: String?
+
+    @Option(help: "The number of rows without a file.")
+    var rows = 1_000_000
+
+    @Option(help: "Milliseconds for which the computation of a row is delayed.")
+    var delay: UInt32 = 5
+
+    func validate() throws {
+        guard (0...1_000_000_000_000).contains(rows) else {
+            throw ValidationError("--rows must be between 0 and 1000000000000.")
+        }
+        guard delay <= 60_000 else { throw ValidationError("--delay must be at most 60000.") }
+    }
+
+    func run() throws {
+        guard let terminal = Terminal() else {
+            throw fail("Standard input and output must be a terminal.", EX_USAGE)
+        }
+        let code: CInt
+        do throws(Errno) { code = try show(on: terminal) } catch {
+            throw fail("\(file ?? "signals"): \(error)", 1)
+        }
+        if code != 0 { throw ExitCode(code) }
+    }
+
+    private func show(on terminal: Terminal) throws(Errno) -> CInt {
+        guard let file else {
+            return try Scroller(terminal, showing: Numbers(count: rows, delay: delay * 1_000)).run()
+        }
+        let lines = try FileLines(path: FilePath(file), delay: delay * 1_000)
+        let scroller = Scroller(terminal, showing: lines)
+        lines.findLines { scroller.rowsChanged() }
+        return try scroller.run()
+    }
+
+    private func fail(_ message: String, _ code: CInt) -> ExitCode {
+        let errors = OutputStream(descriptor: .standardError)
+        errors.open()
+        errors.write("scroller: \(message)\n")
+        return ExitCode(code)
+    }
+}

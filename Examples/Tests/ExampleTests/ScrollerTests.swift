@@ -1,0 +1,259 @@
+import Foundation
+import Glibc
+import ReactorTestSupport
+import SystemPackage
+import Testing
+
+@Suite(.enabled("needs tmux, which is not installed") { Tmux.isInstalled }) struct ScrollerTests {
+    private static let program = Child.folder + "/scroller"
+
+    /// Runs a test's body with a terminal in which a shell runs the program, and then prints its exit status.
+    private func onTerminal(
+        _ arguments: String = "", _ body: @escaping @Sendable (Tmux) throws -> Void
+    ) async throws {
+        try await onDispatchQueue {
+            let terminal = try Tmux("\(Self.program) \(arguments); echo exit $?; exec cat")
+            try body(terminal)
+        }
+    }
+
+    // MARK: The list
+
+    @Test func `rows appear when they have been computed, and keys scroll`() async throws {
+        try await onTerminal("--rows 1000") { terminal in
+            let rows = ["1 = 1", "2 = 2", "3 = 3", "4 = 2 × 2", "5 = 5"]
+            try terminal.wait { $0[1...5].map(\.row) == rows }
+            try terminal.press("PageDown", "Down")
+            try terminal.wait { $0[0].contains(" 11-19 of 1000 ") && $0[1].row == "11 = 11" }
+            try terminal.press("End")
+            try terminal.wait {
+                $0[0].contains(" 992-1000 of 1000 ") && $0[9].row == "1000 = 2 × 2 × 2 × 5 × 5 × 5"
+            }
+            try terminal.press("Up", "PageUp")
+            try terminal.wait { $0[0].contains(" 982-990 of 1000 ") }
+            try terminal.press("Home")
+            try terminal.wait { $0[0].contains(" 1-9 of 1000 ") && $0[1].row == "1 = 1" }
+        }
+    }
+
+    @Test func `rows that scroll out of sight are dropped before they are computed`() async throws {
+        try await onTerminal("--delay 60000") { terminal in
+            try terminal.wait { $0[0].contains(" 1-9 of 1000000 ") }
+            // Four workers may have begun rows.
+            try terminal.press("End")
+            let screen = try terminal.wait {
+                $0[0].contains(" 999992-1000000 of ") && !$0[0].contains(" 0 dropped")
+            }
+            let count = try #require(screen[0].split(separator: " ").dropLast().last.flatMap { Int($0) })
+            #expect((5...9).contains(count))
+            #expect(screen[9].row == "…")
+            try terminal.press("q")
+            try terminal.wait { $0.contains("exit 0") }
+        }
+    }
+
+    @Test func `the lines of a file are shown without control characters`() async throws {
+        let long = String(repeating: "long line ", count: 200_000)
+        let lines = (1...1_000).map { "line\t\($0)" } + [long, "\u{1B}[2Jé", "end"]
+        let file = try TemporaryFile(lines.joined(separator: "\r\n"))
+        try await onTerminal("--delay 0 \(file.path)") { terminal in
+            try terminal.wait { $0[0].contains(" of 1003 ") && $0[1].row == "line 1" }
+            try terminal.press("End")
+            try terminal.wait { $0[9].row == "end" && $0[8].row == " [2Jé" && $0[6].row == "line 1000" }
+            #expect(try terminal.screen[7].hasPrefix("long line long line"))
+        }
+    }
+
+    @Test func `the list fills a terminal that is resized, and says that one is too small`() async throws {
+        try await onTerminal("--delay 0") { terminal in
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            try terminal.resize(lines: 20, columns: 100)
+            try terminal.wait { $0[0].contains(" 1-19 of ") && $0[19].row == "19 = 19" }
+            try terminal.resize(lines: 2, columns: 40)
+            try terminal.wait { $0[0] == "Too small" }
+            try terminal.resize(lines: 5, columns: 90)
+            try terminal.wait { $0[0].contains(" 1-4 of ") && $0[4].row == "4 = 2 × 2" }
+        }
+    }
+
+    // MARK: Tracking
+
+    @Test func `while the mouse drags, the default clock stands still and the common one goes on`()
+        async throws
+    {
+        try await onTerminal("--delay 0") { terminal in
+            try terminal.wait { $0[0].contains(" mode default ") }
+            try terminal.send("\u{1B}[<0;9;8M")
+            let start = try Header(terminal.wait { $0[0].contains(" mode tracking ") })
+            try terminal.send("\u{1B}[<32;9;3M")
+            let end = try Header(
+                terminal.wait { Header($0).common >= start.common + 1 && $0[0].contains(" 6-14 of ") })
+            #expect(end.default == start.default)
+            #expect(end.mode == "tracking")
+            try terminal.wait { $0[1].row == "6 = 2 × 3" }  // rows arrive meanwhile
+            try terminal.send("\u{1B}[<0;9;3m")
+            try terminal.wait { Header($0).mode == "default" && Header($0).default > end.common }
+        }
+    }
+
+    @Test func `while keys repeat or the wheel turns, the default clock stands still`() async throws {
+        try await onTerminal("--delay 0") { terminal in
+            let key = { (step: Int) in step.isMultiple(of: 2) ? "\u{1B}[B" : "\u{1B}[<65;9;3M" }
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            // A pause of the test would end the tracking, so that the default clock goes on: then try again.
+            while true {
+                try terminal.send(key(0))
+                let start = try Header(terminal.wait { Header($0).mode == "tracking" })
+                for step in 1...20 { try terminal.send(key(step)) }
+                let end = try Header(terminal.screen)
+                if end.mode == "tracking", end.default == start.default, end.common > start.common { break }
+            }
+            try terminal.wait { Header($0).mode == "default" }
+        }
+    }
+
+    @Test func `the scroll bar drags to any place of the list`() async throws {
+        try await onTerminal("--delay 0") { terminal in
+            try terminal.wait { $0[0].contains(" 1-9 of ") && $0[1].hasSuffix("█") }
+            try terminal.send("\u{1B}[<0;80;10M")
+            try terminal.wait { $0[0].contains(" 999992-1000000 of ") && $0[9].hasSuffix("█") }
+            try terminal.send("\u{1B}[<32;80;2M")
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            try terminal.send("\u{1B}[<0;80;2m")
+            try terminal.wait { Header($0).mode == "default" }
+        }
+    }
+
+    // MARK: Restoring the terminal
+
+    private static let endings: [(name: String, code: Int32, end: @Sendable (Tmux, pid_t) throws -> Void)] = [
+        ("q", 0, { terminal, _ in try terminal.press("q") }),
+        ("q while dragging", 0, { terminal, _ in try terminal.send("\u{1B}[<0;9;8Mq") }),
+        ("Ctrl-C", 130, { terminal, _ in try terminal.press("C-c") }),
+        (
+            "Ctrl-C while dragging", 130,
+            { terminal, _ in
+                try terminal.send("\u{1B}[<0;9;8M")
+                try terminal.wait { Header($0).mode == "tracking" }
+                try terminal.press("C-c")
+            }
+        ),
+        ("SIGTERM", 143, { _, program in kill(program, SIGTERM) }),
+        ("SIGHUP", 129, { _, program in kill(program, SIGHUP) }),
+    ]
+
+    @Test(arguments: 0..<endings.count)
+    func `the terminal is restored however the program ends`(index: Int) async throws {
+        let ending = Self.endings[index]
+        let folder = TemporaryFolder()
+        let (before, after) = (folder.path("before"), folder.path("after"))
+        try await onDispatchQueue {
+            let terminal = try Tmux(
+                "trap : INT; stty -g >\(before); \(Self.program); echo exit $?; stty -g >\(after); echo done; exec cat"
+            )
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            #expect(try terminal.isChanged)
+            try ending.end(terminal, try terminal.program)
+            try terminal.wait { $0.contains("done") }
+            #expect(try terminal.screen[0] == "exit \(ending.code)", "\(ending.name)")
+            #expect(try !terminal.isChanged, "\(ending.name)")
+        }
+        #expect(
+            try String(contentsOfFile: after, encoding: .utf8)
+                == String(contentsOfFile: before, encoding: .utf8))
+    }
+
+    @Test func `Ctrl-Z restores the terminal, and the program goes on in the foreground`() async throws {
+        try await onDispatchQueue {
+            let terminal = try Tmux(
+                "set -m; \(Self.program) --delay 0; echo stopped; read line; fg; echo exit $?; exec cat")
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            try terminal.press("C-z")
+            try terminal.wait { $0.contains("stopped") }
+            #expect(try !terminal.isChanged)
+            try terminal.press("Enter")
+            try terminal.wait { $0[0].contains(" 1-9 of ") && $0[9].row == "9 = 3 × 3" }
+            #expect(try terminal.isChanged)
+            // The second time as the first.
+            try terminal.press("q")
+            try terminal.wait { $0.contains("exit 0") }
+            #expect(try !terminal.isChanged)
+        }
+    }
+
+    @Test func `after SIGSTOP and SIGCONT the screen is drawn again`() async throws {
+        try await onTerminal { terminal in
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            let program = try terminal.program
+            kill(program, SIGSTOP)
+            try terminal.clear()
+            kill(program, SIGCONT)
+            try terminal.wait { $0[0].contains(" 1-9 of ") && $0[1].row == "1 = 1" }
+        }
+    }
+
+    @Test func `the program ends when the terminal hangs up`() async throws {
+        try await onTerminal("--delay 0") { terminal in
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            let program = try terminal.program
+            try terminal.hangUp()
+            waitUntil { kill(program, 0) == -1 }
+        }
+    }
+
+    // MARK: Errors
+
+    @Test func `without a terminal the program says so`() async throws {
+        let outcome = try await run("scroller", [])
+        #expect(outcome.ending == .exit(64))
+        #expect(outcome.errors == "scroller: Standard input and output must be a terminal.\n")
+    }
+
+    @Test(arguments: [
+        ("nofile", "No such file or directory"), ("/tmp", "Is a directory"), ("/dev/null", "Illegal seek"),
+    ])
+    func `a file that cannot be read is named`(file: String, message: String) async throws {
+        try await onTerminal(file) { terminal in
+            let lines = try terminal.wait { $0.contains("exit 1") }
+            #expect(lines[0] == "scroller: \(file): \(message)")
+            #expect(try !terminal.isChanged)
+        }
+    }
+}
+
+/// The first line of the screen.
+private struct Header {
+    let `default`: Double
+    let common: Double
+    let mode: String
+
+    /// Zero and nothing while the program has not drawn it.
+    init(_ screen: [String]) {
+        let words = screen[0].split(separator: " ")
+        let isWhole = words.count >= 8 && words[0] == "default"
+        `default` = isWhole ? Double(words[1]) ?? 0 : 0
+        common = isWhole ? Double(words[4]) ?? 0 : 0
+        mode = isWhole ? String(words[7]) : ""
+    }
+}
+
+extension String {
+    /// A row of the list, without the scroll bar.
+    fileprivate var row: String {
+        var text = self[...]
+        if let bar = text.last, "│█".contains(bar) { text.removeLast() }
+        while text.last == " " { text.removeLast() }
+        return String(text)
+    }
+}
+
+extension Tmux {
+    /// The program that the shell runs in the foreground.
+    fileprivate var program: pid_t {
+        get throws {
+            let children = try String(
+                contentsOfFile: "/proc/\(shell)/task/\(shell)/children", encoding: .utf8)
+            return pid_t(children.split(separator: " ").first ?? "") ?? 0
+        }
+    }
+}
