@@ -9,6 +9,8 @@ final class Scroller {
     private let loop = RunLoop.current
     private let terminal: Terminal
     private let source: any Rows
+    /// For how long after a key the loop tracks.
+    private let hold: Duration
     private let workers: RowWorkers
 
     private var parser = TerminalParser()
@@ -29,9 +31,10 @@ final class Scroller {
     /// Set when the program ends.
     private var exitCode: CInt?
 
-    init(_ terminal: Terminal, showing source: any Rows) {
+    init(_ terminal: Terminal, showing source: any Rows, hold: Duration) {
         self.terminal = terminal
         self.source = source
+        self.hold = hold
         workers = RowWorkers(source, for: loop)
     }
 
@@ -92,6 +95,7 @@ final class Scroller {
     private func handleStop() throws(Errno) {
         try handle(SIGTSTP) { [self] source in
             terminal.leave()
+            endTracking()  // the release of the mouse's button will go elsewhere
             source.cancel()
             raise(SIGTSTP)  // stops the process: cancelling has restored the default action
             do throws(Errno) { try handleStop() } catch { end(1) }
@@ -105,9 +109,6 @@ final class Scroller {
     }
 
     // MARK: Tracking
-
-    /// A held key repeats sooner than this.
-    private static let keyTracking = Duration.milliseconds(250)
 
     private func handle(_ events: [TerminalEvent]) {
         for event in events { handle(event) }
@@ -126,16 +127,18 @@ final class Scroller {
         if exitCode != nil { loop.stop() }
     }
 
+    private func endTracking() {
+        trackingEnd = .distantPast
+        if loop.currentMode == .tracking { loop.stop() }
+    }
+
     private func handle(_ event: TerminalEvent) {
         switch event {
         case .character(UInt8(ascii: "q")): return end(0)
         case .character: return
         case .press(let line, let column): return press(line, column)
         case .drag(let line, _): return drag(line)
-        case .release:
-            trackingEnd = .distantPast
-            if loop.currentMode == .tracking { loop.stop() }
-            return
+        case .release: return endTracking()
         case .up: viewport.scroll(by: -1)
         case .down: viewport.scroll(by: 1)
         case .pageUp: viewport.scroll(by: -viewport.height)
@@ -144,7 +147,7 @@ final class Scroller {
         case .end: viewport.scroll(to: viewport.count)
         case .wheel(let lines): viewport.scroll(by: lines)
         }
-        trackingEnd = .now.advanced(by: Self.keyTracking)
+        trackingEnd = .now.advanced(by: hold)
     }
 
     private func press(_ line: Int, _ column: Int) {

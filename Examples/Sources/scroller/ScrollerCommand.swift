@@ -27,11 +27,17 @@ struct ScrollerCommand: ParsableCommand {
     @Option(help: "Milliseconds for which the computation of a row is delayed.")
     var delay: UInt32 = 5
 
+    @Option(help: "Milliseconds after a key for which it counts as held. It must repeat sooner.")
+    var hold = 250
+
     func validate() throws {
         guard (0...1_000_000_000_000).contains(rows) else {
             throw ValidationError("--rows must be between 0 and 1000000000000.")
         }
         guard delay <= 60_000 else { throw ValidationError("--delay must be at most 60000.") }
+        guard (1...3_600_000).contains(hold) else {
+            throw ValidationError("--hold must be between 1 and 3600000.")
+        }
     }
 
     func run() throws {
@@ -46,11 +52,13 @@ struct ScrollerCommand: ParsableCommand {
     }
 
     private func show(on terminal: Terminal) throws(Errno) -> CInt {
+        let hold = Duration.milliseconds(hold)
         guard let file else {
-            return try Scroller(terminal, showing: Numbers(count: rows, delay: delay * 1_000)).run()
+            return try Scroller(terminal, showing: Numbers(count: rows, delay: delay * 1_000), hold: hold)
+                .run()
         }
         let lines = try FileLines(path: FilePath(file), delay: delay * 1_000)
-        let scroller = Scroller(terminal, showing: lines)
+        let scroller = Scroller(terminal, showing: lines, hold: hold)
         lines.findLines { scroller.rowsChanged() }
         return try scroller.run()
     }

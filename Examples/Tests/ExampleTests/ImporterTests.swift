@@ -116,6 +116,26 @@ import Testing
         #expect(try rows("stop_id") == (100..<120).map(String.init))
     }
 
+    @Test(arguments: 1...3) func `an import that is cancelled at any row has saved whole batches`(round: Int)
+        async throws
+    {
+        let text = "stop_id\n" + (10_000..<30_000).map { "\($0)\n" }.joined()
+        let file = try folder.file(text.utf8, name: "stops.txt")
+        let arguments = [file.string, database, "--batch", "7", "--json"]
+        let outcome = try await run("importer", arguments) { [self] child in
+            waitUntil { (try? rows("count(*)").first.flatMap { Int($0) } ?? 0) ?? 0 > round * 100 }
+            child.send(SIGINT)
+            return child.readOutput()
+        }
+        let saved = try Int(#require(outcome["saved"]))
+        #expect(try rows("stop_id") == (10_000..<10_000 + saved).map(String.init))
+        // Unless the signal came too late.
+        if outcome["interrupted"] == 1 {
+            #expect(outcome.ending == .exit(130))
+            #expect(saved.isMultiple(of: 7))
+        }
+    }
+
     // MARK: Errors
 
     @Test(arguments: ["", "\n\n", "name,stop\na,b\n", "\"stop_id\na\n"])

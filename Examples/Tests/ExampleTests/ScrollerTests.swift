@@ -96,19 +96,26 @@ import Testing
         }
     }
 
-    @Test func `while keys repeat or the wheel turns, the default clock stands still`() async throws {
-        try await onTerminal("--delay 0") { terminal in
-            let key = { (step: Int) in step.isMultiple(of: 2) ? "\u{1B}[B" : "\u{1B}[<65;9;3M" }
+    @Test(arguments: ["\u{1B}[B", "\u{1B}[<65;9;3M"])
+    func `while a key is held or the wheel turns, the default clock stands still`(key: String) async throws {
+        try await onTerminal("--delay 0 --hold 3600000") { terminal in
             try terminal.wait { $0[0].contains(" 1-9 of ") }
-            // A pause of the test would end the tracking, so that the default clock goes on: then try again.
-            while true {
-                try terminal.send(key(0))
-                let start = try Header(terminal.wait { Header($0).mode == "tracking" })
-                for step in 1...20 { try terminal.send(key(step)) }
-                let end = try Header(terminal.screen)
-                if end.mode == "tracking", end.default == start.default, end.common > start.common { break }
-            }
-            try terminal.wait { Header($0).mode == "default" }
+            try terminal.send(key)
+            let start = try Header(terminal.wait { Header($0).mode == "tracking" })
+            let end = try Header(terminal.wait { Header($0).common >= start.common + 0.5 })
+            #expect(end.default == start.default)
+            #expect(end.mode == "tracking")
+            try terminal.press("q")
+            try terminal.wait { $0.contains("exit 0") }
+        }
+    }
+
+    @Test func `when a key is not repeated, the default clock goes on`() async throws {
+        try await onTerminal("--delay 0 --hold 1") { terminal in
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            try terminal.press("Down")
+            let start = try Header(terminal.wait { $0[0].contains(" 2-10 of ") })
+            try terminal.wait { Header($0).mode == "default" && Header($0).default > start.default }
         }
     }
 
