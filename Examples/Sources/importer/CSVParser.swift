@@ -1,17 +1,18 @@
 import Glibc
 
-/// Assembles the records of comma-separated values (RFC 4180) from a file's lines. A pure value: push a line, then take
-/// the records that it completes.
+/// Assembles the records of comma-separated values (RFC 4180) from a file's lines. A pure value: push a line,
+/// then take the records that it completes.
 ///
-/// A quoted field may have commas, doubled quotes and line breaks. A quote inside an unquoted field is an ordinary
-/// character. A carriage return at the end of a record, empty lines and a byte-order mark are skipped.
+/// A quoted field may have commas, doubled quotes and line breaks. A quote inside an unquoted field is an
+/// ordinary character. A carriage return at the end of a record, empty lines and a byte-order mark are
+/// skipped.
 ///
-/// A record that is not well-formed has a ``CSVRecord/Fault``, and the next line begins a new record. If a quote is not
-/// closed within ``limit`` bytes, or before the end of the file, only the line that opened it is lost: the lines after
-/// it are parsed again.
+/// A record that is not well-formed has a ``CSVRecord/Fault``, and the next line begins a new record. If a
+/// quote is not closed within ``limit`` bytes, or before the end of the file, only the line that opened it is
+/// lost: the lines after it are parsed again.
 struct CSVParser: Sendable {
-    /// A record with more bytes in several lines is taken for an unclosed quote: it would otherwise swallow the rest of
-    /// the file, and the memory.
+    /// A record with more bytes in several lines is taken for an unclosed quote: it would otherwise swallow
+    /// the rest of the file, and the memory.
     static let limit = 65_536
 
     private enum Place { case fieldStart, unquoted, quoted, afterQuote }

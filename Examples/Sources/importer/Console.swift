@@ -27,8 +27,8 @@ final class Console: Sendable {
         }
     }
 
-    /// Shows the progress. Skips this if the worker is writing or the terminal accepts nothing, because the loop must not
-    /// wait.
+    /// Shows the progress. Skips this if the worker is writing or the terminal accepts nothing, because the
+    /// loop must not wait.
     func show(_ progress: Progress) {
         guard showsBar else { return }
         _ = state.withLockIfAvailable { state in

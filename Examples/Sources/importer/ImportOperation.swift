@@ -1,10 +1,11 @@
 import Dispatch
 import ReactorFoundation
 
-/// Imports a file of stops into a database. A Dispatch queue reads, parses and saves; the operation's methods and
-/// callbacks run on the loop's thread, which stays free.
+/// Imports a file of stops into a database. A Dispatch queue reads, parses and saves; the operation's methods
+/// and callbacks run on the loop's thread, which stays free.
 ///
-/// `@unchecked Sendable`, as a subclass of `Operation` must be: the variables are used only on the loop's thread.
+/// `@unchecked Sendable`, as a subclass of `Operation` must be: the variables are used only on the loop's
+/// thread.
 final class ImportOperation: RunLoopOperation, @unchecked Sendable {
     private let file: String
     private let rows: StopImport
@@ -20,7 +21,8 @@ final class ImportOperation: RunLoopOperation, @unchecked Sendable {
     ///   - file: The path of the file, or - for standard input.
     ///   - rows: Receives the lines.
     ///   - loop: The calling thread's loop.
-    ///   - onProgress: Called on the loop's thread when the progress has changed, about a hundred times in all.
+    ///   - onProgress: Called on the loop's thread when the progress has changed, about a hundred times in
+    ///     all.
     init(_ file: String, into rows: StopImport, on loop: RunLoop, onProgress: @escaping (Progress) -> Void) {
         self.file = file
         self.rows = rows
@@ -43,8 +45,8 @@ final class ImportOperation: RunLoopOperation, @unchecked Sendable {
             inModes: runLoopModes, progress: { [self] in update($0) }, completion: { [self] in end($0) })
     }
 
-    /// Ends the reading after the current line. The operation finishes when the reader has completed: the worker has
-    /// then saved a batch that was under way.
+    /// Ends the reading after the current line. The operation finishes when the reader has completed: the
+    /// worker has then saved a batch that was under way.
     override func operationDidCancel() { reader?.cancel() }
 
     private func update(_ reading: HandoffProgress) {

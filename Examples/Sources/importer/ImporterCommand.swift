@@ -2,15 +2,16 @@ import ArgumentParser
 import ExampleSupport
 import ReactorFoundation
 
-/// Imports the stops of a public-transport timetable into an SQLite database, without blocking the main run loop.
+/// Imports the stops of a public-transport timetable into an SQLite database, without blocking the main run
+/// loop.
 @main
 struct ImporterCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "importer",
         abstract: "Imports stops of public transport (stops.txt of GTFS) into an SQLite database.",
         discussion: """
-            The first line names the columns, in any order; stop_id is required. Rows that are not valid are reported \
-            with their line and skipped. A row replaces a stop that has the same stop_id.
+            The first line names the columns, in any order; stop_id is required. Rows that are not valid are \
+            reported with their line and skipped. A row replaces a stop that has the same stop_id.
 
             Ctrl-C ends the import. The batches that were saved by then remain.
 
@@ -22,8 +23,8 @@ struct ImporterCommand: ParsableCommand {
               interrupted         whether SIGINT or SIGTERM ended the import
               error               the error that ended the import, or null
 
-            The exit status is 0 if the file was read to its end, 1 if an error occurred, and 128 plus the signal's \
-            number after a signal.
+            The exit status is 0 if the file was read to its end, 1 if an error occurred, and 128 plus the \
+            signal's number after a signal.
             """)
 
     @Argument(help: "The file to read. For -, reads standard input.")

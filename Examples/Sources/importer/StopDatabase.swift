@@ -30,11 +30,12 @@ struct StopDatabase: Sendable {
     /// Seconds to wait while another program has locked the database.
     private static let patience = 1.0
 
-    /// In pages of 4 KiB. Each time that the log is moved into the database's file, the import waits for the disk: with
-    /// SQLite's default of 1000, a third of the time.
+    /// In pages of 4 KiB. Each time that the log is moved into the database's file, the import waits for the
+    /// disk: with SQLite's default of 1000, a third of the time.
     private static let logLimit = 10_000
 
-    /// Saves stops in one transaction: all of them, or none. A stop replaces an earlier one of the same identifier.
+    /// Saves stops in one transaction: all of them, or none. A stop replaces an earlier one of the same
+    /// identifier.
     func save(_ stops: [Stop]) throws {
         try queue.write { database in
             let statement = try database.cachedStatement(

@@ -1,7 +1,7 @@
 import Reactor
 
-/// The worker's side of an import: parses lines, and saves stops in batches. The worker's queue owns the value while it
-/// reads; the operation receives it at the end.
+/// The worker's side of an import: parses lines, and saves stops in batches. The worker's queue owns the
+/// value while it reads; the operation receives it at the end.
 struct StopImport: Sendable {
     /// Longer lines are skipped, so that memory does not depend on the file.
     static let lineLimit = 65_536

@@ -4,8 +4,8 @@ import Reactor
 import Synchronization
 import SystemPackage
 
-/// The lines of a file. A queue reads the file once and keeps the offset of every 64th line, an eighth of a byte for each
-/// line. A row reads its line from the file.
+/// The lines of a file. A queue reads the file once and keeps the offset of every 64th line, an eighth of a
+/// byte for each line. A row reads its line from the file.
 final class FileLines: Rows {
     private static let stride = 64
     /// The rest of a longer line is not shown.

@@ -11,8 +11,8 @@ protocol Rows: Sendable {
 
 /// Computes rows on a Dispatch queue, and wakes the loop for each.
 ///
-/// The loop says which rows it wants. Those that it no longer wants, and that no worker has begun, are dropped. So the
-/// workers never compute more than a screen ahead of the loop, however fast the list scrolls.
+/// The loop says which rows it wants. Those that it no longer wants, and that no worker has begun, are
+/// dropped. So the workers never compute more than a screen ahead of the loop, however fast the list scrolls.
 final class RowWorkers: Sendable {
     private struct State {
         /// The rows that no worker has begun, the next one last.

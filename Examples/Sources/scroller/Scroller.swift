@@ -3,8 +3,9 @@ import Reactor
 
 /// Shows a list on a terminal: draws on the main loop what workers compute.
 ///
-/// While a key is held or the mouse drags, the loop runs in the tracking mode, and serves only what is in the common modes:
-/// input, signals, rows that arrive, drawing, and one of the header's two clocks. The other clock stands still.
+/// While a key is held or the mouse drags, the loop runs in the tracking mode, and serves only what is in the
+/// common modes: input, signals, rows that arrive, drawing, and one of the header's two clocks. The other
+/// clock stands still.
 final class Scroller {
     private let loop = RunLoop.current
     private let terminal: Terminal
@@ -48,14 +49,7 @@ final class Scroller {
             stream.schedule(in: loop, forMode: .common)
             stream.open()
         }
-        Timer.scheduled(every: .milliseconds(100), forMode: .default) { [self] _ in
-            defaultTime = elapsed
-            needsDisplay = true
-        }
-        Timer.scheduled(every: .milliseconds(100), forMode: .common) { [self] _ in
-            commonTime = elapsed
-            needsDisplay = true
-        }
+        startClocks()
         // As in Cocoa, all changes of a pass are drawn at once, before the loop sleeps.
         let observer = RunLoop.Observer(for: .beforeWaiting) { [self] _, _ in display() }
         loop.add(observer, forMode: .common)
@@ -68,6 +62,17 @@ final class Scroller {
 
     /// Draws again when more rows have been found.
     func rowsChanged() { needsDisplay = true }
+
+    private func startClocks() {
+        Timer.scheduled(every: .milliseconds(100), forMode: .default) { [self] _ in
+            defaultTime = elapsed
+            needsDisplay = true
+        }
+        Timer.scheduled(every: .milliseconds(100), forMode: .common) { [self] _ in
+            commonTime = elapsed
+            needsDisplay = true
+        }
+    }
 
     private var elapsed: Double { (start.duration(to: .now) / .milliseconds(100)).rounded(.down) / 10 }
 
@@ -119,7 +124,8 @@ final class Scroller {
         }
     }
 
-    /// Runs the loop in the tracking mode until the mouse's button is released, or no key has followed for a moment.
+    /// Runs the loop in the tracking mode until the mouse's button is released, or no key has followed for a
+    /// moment.
     private func track() {
         while trackingEnd > .now, exitCode == nil { loop.run(in: .tracking, until: trackingEnd) }
         draggedRow = nil
@@ -169,6 +175,7 @@ final class Scroller {
 
     private func display() {
         let computed = workers.takeComputed()
+        texts.merge(computed) { $1 }
         if !computed.isEmpty { needsDisplay = true }
         // A terminal that is behind gets only the latest screen.
         guard needsDisplay, terminal.isActive, terminal.output.hasSpaceAvailable else { return }
@@ -177,7 +184,7 @@ final class Scroller {
         viewport.count = source.count
         viewport.height = max(0, size.lines - 1)
         let rows = viewport.rows
-        texts = texts.merging(computed) { $1 }.filter { rows.contains($0.key) }
+        texts = texts.filter { rows.contains($0.key) }
         workers.want(rows.filter { texts[$0] == nil })
         terminal.output.write(Screen(size, header, viewport, texts).text)
     }

@@ -10,12 +10,12 @@ struct ScrollerCommand: ParsableCommand {
         abstract:
             "Shows a long list on a terminal. Its rows are computed on workers, and drawn on the main loop.",
         discussion: """
-            Scroll with the arrow keys, Page Up, Page Down, Home, End and the mouse, which drags the list, and the scroll \
-            bar at the right; q quits. While you hold a key or drag, the loop is in its tracking mode: the header's \
-            default clock, which is only in the default mode, stands still.
+            Scroll with the arrow keys, Page Up, Page Down, Home, End and the mouse, which drags the list, and \
+            the scroll bar at the right; q quits. While you hold a key or drag, the loop is in its tracking \
+            mode: the header's default clock, which is only in the default mode, stands still.
 
-            The exit status is 0 after q, 64 without a terminal, 1 if the file cannot be read, and 128 plus the signal's \
-            number after a signal. If the terminal hangs up it is 129.
+            The exit status is 0 after q, 64 without a terminal, 1 if the file cannot be read, and 128 plus \
+            the signal's number after a signal. If the terminal hangs up it is 129.
             """)
 
     @Argument(help: "A file whose lines to show. (default: the prime factors of the numbers from one)")

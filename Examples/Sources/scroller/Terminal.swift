@@ -1,8 +1,8 @@
 import Glibc
 import Reactor
 
-/// The terminal of standard input and output. While the program uses it, keys and the mouse arrive at once and without
-/// echo, and the screen is an alternate one, whose end brings back what the user saw before.
+/// The terminal of standard input and output. While the program uses it, keys and the mouse arrive at once
+/// and without echo, and the screen is an alternate one, whose end brings back what the user saw before.
 final class Terminal {
     let input = InputStream(descriptor: .standardInput)
     let output = OutputStream(descriptor: .standardOutput)
@@ -57,8 +57,8 @@ final class Terminal {
         return size.ws_row == 0 || size.ws_col == 0 ? (24, 80) : (Int(size.ws_row), Int(size.ws_col))
     }
 
-    // The alternate screen; no cursor; no automatic line breaks; button presses (1000) and drags (1002) of the mouse, in
-    // the format that has no limit of columns (1006).
+    // The alternate screen; no cursor; no automatic line breaks; button presses (1000) and drags (1002) of
+    // the mouse, in the format that has no limit of columns (1006).
     private static let enterSequence =
         "\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l\u{1B}[?1000h\u{1B}[?1002h\u{1B}[?1006h"
     private static let leaveSequence =

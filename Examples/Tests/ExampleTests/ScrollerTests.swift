@@ -175,13 +175,14 @@ import Testing
             let terminal = try Tmux(
                 "set -m; \(Self.program) --delay 0; echo stopped; read line; fg; echo exit $?; exec cat")
             try terminal.wait { $0[0].contains(" 1-9 of ") }
+            try terminal.send("\u{1B}[<0;9;8M")
+            try terminal.wait { Header($0).mode == "tracking" }
             try terminal.press("C-z")
             try terminal.wait { $0.contains("stopped") }
             #expect(try !terminal.isChanged)
             try terminal.press("Enter")
-            try terminal.wait { $0[0].contains(" 1-9 of ") && $0[9].row == "9 = 3 × 3" }
+            try terminal.wait { $0[9].row == "9 = 3 × 3" && Header($0).mode == "default" }
             #expect(try terminal.isChanged)
-            // The second time as the first.
             try terminal.press("q")
             try terminal.wait { $0.contains("exit 0") }
             #expect(try !terminal.isChanged)
