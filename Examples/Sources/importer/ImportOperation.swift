@@ -59,10 +59,13 @@ final class ImportOperation: RunLoopOperation, @unchecked Sendable {
     private func end(_ report: HandoffReport<LineReader<StopImport>.Output>) {
         reader = nil
         output = report.output
-        switch report.ending {
-        case .finished: finish()
-        case .stopped, .cancelled: finish(with: .failure(CancellationError()))
-        case .failed(let error): finish(with: .failure(error))
-        }
+        let result: Result<Void, any Error> =
+            switch report.ending {
+            case .finished: .success(())
+            case .stopped, .cancelled: .failure(CancellationError())
+            case .failed(let error): .failure(error)
+            }
+        // Any thread may finish an operation.
+        report.output.value.afterSaving { self.finish(with: result) }
     }
 }

@@ -16,7 +16,7 @@ struct StopImport: Sendable {
     private var batch: [Stop] = []
 
     /// The number of rows in the batches that were saved.
-    private(set) var savedCount = 0
+    var savedCount: Int { database?.savedCount ?? 0 }
     /// The number of rows that were skipped.
     private(set) var badCount = 0
 
@@ -47,6 +47,11 @@ struct StopImport: Sendable {
         try database?.close()
     }
 
+    /// Calls `body` on some thread when a batch that was being saved at a cancellation has been saved.
+    func afterSaving(_ body: @escaping @Sendable () -> Void) {
+        if let database { database.afterSaving(body) } else { body() }
+    }
+
     private mutating func take(_ record: CSVRecord) throws {
         guard let columns else { return try begin(record) }
         do throws(BadRow) { batch.append(try columns.stop(record)) } catch {
@@ -64,7 +69,6 @@ struct StopImport: Sendable {
     private mutating func saveBatch() throws {
         if batch.isEmpty { return }
         try database?.save(batch)
-        savedCount += batch.count
-        batch.removeAll(keepingCapacity: true)
+        batch = []
     }
 }
