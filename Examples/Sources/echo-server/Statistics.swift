@@ -1,6 +1,5 @@
 import ExampleSupport
 import Reactor
-import Synchronization
 
 /// The statistics of all connections, which the servers' threads share.
 final class Statistics: Sendable {

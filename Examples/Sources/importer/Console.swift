@@ -1,7 +1,7 @@
+import ExampleSupport
 import Foundation
 import Glibc
 import Reactor
-import Synchronization
 
 /// Writes messages and, if it is a terminal, a progress bar to standard error. Any thread may use it.
 final class Console: Sendable {

@@ -1,6 +1,6 @@
 import Dispatch
+import ExampleSupport
 import GRDB
-import Synchronization
 
 /// An SQLite database with a table of stops. Its queue saves a batch while the caller prepares the next one.
 final class StopDatabase: Sendable {

@@ -1,7 +1,7 @@
 import Dispatch
+import ExampleSupport
 import Glibc
 import Reactor
-import Synchronization
 import SystemPackage
 
 /// The lines of a file. A queue reads the file once and keeps the offset of every 64th line, an eighth of a
@@ -16,11 +16,15 @@ final class FileLines: Rows {
     private let file: FileDescriptor
     /// How long a row takes in addition, in microseconds.
     private let delay: UInt32
-    private let offsets = Mutex<[Int]>([])
-    private let lineCount = Atomic(0)
+    private let index = Mutex(Index())
 
-    /// The number of lines that were found so far.
-    var count: Int { lineCount.load(ordering: .acquiring) }
+    private struct Index {
+        /// The number of lines that were found so far.
+        var count = 0
+        var offsets: [Int] = []
+    }
+
+    var count: Int { index.withLock { $0.count } }
 
     /// - Throws: `Errno.illegalSeek` if the file is not a regular one.
     init(path: FilePath, delay: UInt32) throws(Errno) {
@@ -48,14 +52,16 @@ final class FileLines: Rows {
     }
 
     private func note(_ line: LineFramer.Line) {
-        guard line.number > lineCount.load(ordering: .relaxed) else { return }
-        if (line.number - 1).isMultiple(of: Self.stride) { offsets.withLock { $0.append(line.offset) } }
-        lineCount.store(line.number, ordering: .releasing)
+        index.withLock { index in
+            guard line.number > index.count else { return }
+            if (line.number - 1).isMultiple(of: Self.stride) { index.offsets.append(line.offset) }
+            index.count = line.number
+        }
     }
 
     func text(at row: Int) -> String {
         usleep(delay)
-        var offset = offsets.withLock { $0[row / Self.stride] }
+        var offset = index.withLock { $0.offsets[row / Self.stride] }
         var linesToSkip = row % Self.stride
         var text: [UInt8] = []
         while case let block = read(at: offset), !block.isEmpty {

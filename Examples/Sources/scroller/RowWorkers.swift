@@ -1,6 +1,6 @@
 import Dispatch
+import ExampleSupport
 import Reactor
-import Synchronization
 
 /// The rows of a list. Any thread may compute them.
 protocol Rows: Sendable {
