@@ -130,6 +130,7 @@ extension HTTPError.Kind {
     var isTransient: Bool {
         switch self {
         case .resolve, .connect, .truncated, .connectionLost, .timedOut(.connect), .timedOut(.idle): true
+        case .status(let status): [408, 429, 500, 502, 503, 504].contains(status)
         default: false
         }
     }

@@ -20,7 +20,8 @@ extension HTTPSession {
         public var totalTimeout: Duration?
 
         /// How often a failed request is sent again. Only idempotent requests are, whose errors may be transient, and only
-        /// if nothing of the body has been delivered.
+        /// if nothing of the body has been delivered. A download to a file goes on where it ended, and is tried again too if
+        /// the server is busy (408, 429, 500, 502 to 504).
         public var retries = 0
         /// The time before the first retry; it doubles with each further one.
         public var retryDelay: Duration = .milliseconds(500)

@@ -1,5 +1,5 @@
 import Dispatch
-import Reactor
+public import Reactor
 
 /// A transfer that a session has started. All methods may be called from any thread, at any moment.
 ///
@@ -24,6 +24,8 @@ public final class HTTPTransfer: Sendable {
 
     /// The request that was started.
     public let request: HTTPRequest
+    /// When it was started.
+    public let startDate = Deadline.now
 
     let number: UInt64
     let outbox: Outbox

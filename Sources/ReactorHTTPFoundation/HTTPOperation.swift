@@ -45,6 +45,9 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
     /// The response; nil until the operation finishes, and if it fails.
     public var response: HTTPResponse? { state.withLock { $0.response } }
 
+    /// The transfer; nil until the operation starts.
+    public var transfer: HTTPTransfer? { state.withLock { $0.transfer } }
+
     /// Starts the transfer.
     public override func operationDidStart() {
         let transfer = session.start(request, to: destination, progress: note) { [self] result in
@@ -55,7 +58,7 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
     }
 
     /// Cancels the transfer, whose end finishes the operation.
-    public override func operationDidCancel() { state.withLock { $0.transfer }?.cancel() }
+    public override func operationDidCancel() { transfer?.cancel() }
 
     @Sendable private func note(_ bytes: HTTPTransfer.Progress) {
         guard let expected = bytes.bytesExpected else { return }

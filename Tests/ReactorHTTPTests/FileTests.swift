@@ -124,4 +124,17 @@ import Testing
         #expect(content(of: path.string) == Array("hello world".utf8))
         #expect(folder.names == ["file"])
     }
+
+    @Test(arguments: [408, 429, 500, 502, 503, 504])
+    func `a download that a busy server refuses is tried again`(status: Int) async throws {
+        let server = try TestServer.responding { _, number in
+            number == 0 ? response("\(status) Busy", body: "wait") : response(body: "hello")
+        }
+        #expect(try await download(server.url).kind == .status(status))
+        let other = try TestServer.responding { _, number in
+            number == 0 ? response("\(status) Busy", body: "wait") : response(body: "hello")
+        }
+        #expect(try await download(other.url, retries: 1).get().status == 200)
+        #expect(content(of: path.string) == Array("hello".utf8))
+    }
 }

@@ -1,3 +1,4 @@
+import Reactor
 import ReactorFoundation
 import ReactorHTTP
 import ReactorHTTPFoundation
@@ -18,7 +19,11 @@ import Testing
         let server = try TestServer.responding { _, _ in response(body: "hello") }
         try await withSession { session in
             let operation = HTTPOperation(HTTPRequest(server.url), in: session)
+            #expect(operation.transfer == nil)
+            let start = Deadline.now
             OperationQueue().addOperations([operation], waitUntilFinished: true)
+            #expect(try #require(operation.transfer).progress.bytesReceived == 5)
+            #expect(try #require(operation.transfer).startDate > start)
             #expect(operation.response?.body == Array("hello".utf8))
             #expect(operation.progress.fractionCompleted == 1)
             try operation.result?.get()

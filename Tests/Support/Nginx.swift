@@ -1,32 +1,33 @@
 import Glibc
 import Reactor
-import ReactorTestSupport
-import SystemPackage
+package import SystemPackage
 
 /// nginx on free ports of loopback, plain and with TLS. One for all tests, which ends with the process.
-final class Nginx: Sendable {
-    let plain: String
-    let secure: String
+package final class Nginx: Sendable {
+    package let plain: String
+    package let secure: String
     /// The certificate, which is its own root and is for `localhost` only.
-    let certificate: FilePath
+    package let certificate: FilePath
     /// What is served.
-    let folder: FilePath
+    package let folder: FilePath
 
     /// The executable; nil if it is neither installed nor unpacked by `scripts/test`.
     private static let path: String? = {
-        let package = FilePath(#filePath).removingLastComponent().removingLastComponent()
-            .removingLastComponent().removingLastComponent()
-        let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", package.string + "/.build/servers/bin"]
+        // The folder of this file may be a symbolic link.
+        let folder = FilePath(#filePath).removingLastComponent().string
+        let folders = [
+            "/usr/sbin", "/usr/bin", "/usr/local/sbin", folder + "/../../.build/servers/bin",
+        ]
         return folders.map { $0 + "/nginx" }.first { access($0, X_OK) == 0 }
     }()
 
-    static var isAvailable: Bool { path != nil && access("/usr/bin/openssl", X_OK) == 0 }
+    package static var isAvailable: Bool { path != nil && access("/usr/bin/openssl", X_OK) == 0 }
 
-    static let shared = Result { try Nginx() }
+    package static let shared = Result { try Nginx() }
 
     /// A body whose every byte depends on its place.
-    static let bytes = (0..<3_000_001).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
-    static let text = String(repeating: "All work and no play. ", count: 10_000)
+    package static let bytes = (0..<3_000_001).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+    package static let text = String(repeating: "All work and no play. ", count: 10_000)
 
     private init() throws {
         let temporary = TemporaryFolder()
@@ -39,7 +40,7 @@ final class Nginx: Sendable {
         try Self.makeCertificate(in: folder)
         let (path, answer) = (Self.path ?? "", Answer<Result<(Int, Int), any Error>>())
         // The kernel kills the server when this thread ends: with the process.
-        _ = try ReactorTestSupport.JoinableThread(name: "nginx") { [folder] in
+        _ = try JoinableThread(name: "nginx") { [folder] in
             answer.give(Result { try Self.start(path, in: folder) })
             withExtendedLifetime(temporary) { while true { pause() } }
         }
@@ -120,7 +121,7 @@ extension String {
 }
 
 /// The bytes of a file; nil if there is none.
-func content(of path: String) -> [UInt8]? {
+package func content(of path: String) -> [UInt8]? {
     guard let file = try? FileDescriptor.open(FilePath(path), .readOnly) else { return nil }
     defer { try? file.close() }
     var (bytes, piece) = ([UInt8](), [UInt8](repeating: 0, count: 65_536))
