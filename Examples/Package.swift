@@ -42,6 +42,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.5.0"),
+        .package(url: "https://github.com/apple/swift-crypto", "3.0.0"..<"5.0.0"),
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
@@ -59,6 +60,12 @@ let package = Package(
         example(
             "importer", "ExampleSupport", system, .product(name: "GRDB", package: "GRDB.swift"),
             .product(name: "ReactorFoundation", package: "swift-reactor")),
+        example(
+            "downloader", "ExampleSupport", system,
+            .product(name: "Crypto", package: "swift-crypto"),
+            .product(name: "ReactorFoundation", package: "swift-reactor"),
+            .product(name: "ReactorHTTP", package: "swift-reactor"),
+            .product(name: "ReactorHTTPFoundation", package: "swift-reactor")),
         program("echo-tasks"),
         program("chat-tasks"),
         program("line-actor"),

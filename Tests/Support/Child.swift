@@ -26,18 +26,19 @@ package final class Child {
 
     /// Starts `program`: an absolute path, or the name of an executable that the package builds.
     package init(
-        _ program: String, _ arguments: [String], input: End = .path("/dev/null"), output: End = .pipe
+        _ program: String, _ arguments: [String], input: End = .path("/dev/null"), output: End = .pipe,
+        errors: End = .pipe
     ) throws {
         let (outputPipe, errorPipe, inputPipe) = (try Pipe(), try Pipe(), try Pipe())
         var actions = SpawnActions()
         actions.connect(STDIN_FILENO, to: input, inputPipe.readEnd, O_RDONLY)
         actions.connect(STDOUT_FILENO, to: output, outputPipe.writeEnd, O_WRONLY)
-        actions.connect(STDERR_FILENO, to: .pipe, errorPipe.writeEnd, O_WRONLY)
+        actions.connect(STDERR_FILENO, to: errors, errorPipe.writeEnd, O_WRONLY)
         identifier = try actions.spawn(
             program.hasPrefix("/") ? program : Self.folder + "/" + program, [program] + arguments)
         for end in [inputPipe.readEnd, outputPipe.writeEnd, errorPipe.writeEnd] { close(end) }
         if case .pipe = input { self.input = inputPipe.writeEnd } else { close(inputPipe.writeEnd) }
-        (self.output, errors) = (outputPipe.readEnd, errorPipe.readEnd)
+        (self.output, self.errors) = (outputPipe.readEnd, errorPipe.readEnd)
     }
 
     deinit {

@@ -28,10 +28,11 @@ struct Outcome {
 /// Starts a program, calls `body`, which returns its output, and waits until the program has ended.
 func run(
     _ program: String, _ arguments: [String], input: Child.End = .path("/dev/null"),
-    output: Child.End = .pipe, _ body: @escaping @Sendable (Child) throws -> String = { $0.readOutput() }
+    output: Child.End = .pipe, errors: Child.End = .pipe,
+    _ body: @escaping @Sendable (Child) throws -> String = { $0.readOutput() }
 ) async throws -> Outcome {
     try await onDispatchQueue {
-        let child = try Child(program, arguments, input: input, output: output)
+        let child = try Child(program, arguments, input: input, output: output, errors: errors)
         let output = try body(child)
         child.closeInput()
         return Outcome(ending: child.wait(), output: output, errors: child.readErrors())

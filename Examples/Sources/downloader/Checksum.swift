@@ -1,0 +1,48 @@
+import Crypto
+import ReactorFoundation
+import Synchronization
+import SystemPackage
+
+/// Computes the SHA-256 checksum of a file, on a thread of the operation queue.
+final class Checksum: Operation, @unchecked Sendable {
+    // `@unchecked Sendable` is required of every subclass of `Operation`. All properties are immutable and `Sendable`.
+
+    /// As much as the disk reads at once.
+    private static let pieceSize = 1 << 20
+
+    private let download: RunLoopOperation
+    private let file: FilePath
+    private let outcome = Mutex<Result<String, any Error>?>(nil)
+
+    /// - Parameter download: What saves the file. Nothing is computed if it fails.
+    init(of file: FilePath, after download: RunLoopOperation) {
+        self.file = file
+        self.download = download
+        super.init()
+        addDependency(download)
+    }
+
+    /// The checksum in hexadecimal digits; nil if there is none.
+    var result: Result<String, any Error>? { outcome.withLock { $0 } }
+
+    override func main() {
+        guard case .success? = download.result else { return }
+        let result = Result { try compute() }
+        outcome.withLock { $0 = result }
+    }
+
+    private func compute() throws -> String {
+        let descriptor = try FileDescriptor.open(file, .readOnly, options: .closeOnExec)
+        return try descriptor.closeAfter {
+            var hash = SHA256()
+            var piece = [UInt8](repeating: 0, count: Self.pieceSize)
+            while true {
+                if isCancelled { throw CancellationError() }
+                let count = try unsafe piece.withUnsafeMutableBytes { unsafe try descriptor.read(into: $0) }
+                guard count > 0 else { break }
+                hash.update(data: piece[..<count])
+            }
+            return hash.finalize().map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import ExampleSupport
+import ReactorFoundation
+import ReactorHTTP
+import ReactorHTTPFoundation
+import SystemPackage
+
+/// One download: the operations that save a file and compute its checksum, and what became of them.
+@MainActor
+final class Download {
+    let url: String
+    let file: FilePath
+    let transfer: HTTPOperation
+    let checksum: Checksum?
+    /// The time from the start to the end; zero if it never started.
+    private(set) var duration = Duration.zero
+
+    init(_ url: String, to file: FilePath, _ command: DownloaderCommand, in session: HTTPSession) {
+        (self.url, self.file) = (url, file)
+        if !command.resume { Self.removePart(of: file) }
+        // A signal leaves what a later run can resume, so partial files are always kept.
+        transfer = HTTPOperation(HTTPRequest(url), to: .file(file, resumes: true), in: session)
+        checksum = command.checksum ? Checksum(of: file, after: transfer) : nil
+    }
+
+    private static func removePart(of file: FilePath) {
+        for end in [".part", ".part.validator"] { _ = unsafe unlink(file.string + end) }
+    }
+
+    /// Notes the time at which all is done.
+    func end() { duration = transfer.transfer?.startDate.duration(to: .now) ?? .zero }
+
+    var name: String { file.lastComponent?.string ?? "" }
+
+    var isRunning: Bool { transfer.isExecuting || checksum?.isExecuting == true }
+
+    /// How many bytes the file, or its part, has.
+    var bytes: Int { transfer.transfer?.progress.bytesReceived ?? 0 }
+
+    /// How much has been received, from 0 to 1; nil if the length is not known.
+    var fraction: Double? {
+        guard let progress = transfer.transfer?.progress, let expected = progress.bytesExpected else {
+            return nil
+        }
+        return expected > 0 ? min(1, Double(progress.bytesReceived) / Double(expected)) : 1
+    }
+
+    // MARK: The end
+
+    var sha256: String? { try? checksum?.result?.get() }
+
+    /// Why the file is not there, or has no checksum.
+    var error: (any Error)? {
+        if case .failure(let error)? = transfer.result { return error }
+        if case .failure(let error)? = checksum?.result { return error }
+        return checksum != nil && checksum?.result == nil ? CancellationError() : nil
+    }
+
+    var isCancelled: Bool { error is CancellationError || (error as? HTTPError)?.kind == .cancelled }
+
+    private var status: Int? {
+        if let response = transfer.response { return response.status }
+        if case .status(let status)? = (error as? HTTPError)?.kind { return status }
+        return nil
+    }
+
+    var json: JSON {
+        .object([
+            ("url", .text(url)),
+            ("file", .text(file.string)),
+            ("bytes", .integer(bytes)),
+            ("seconds", .real(duration / .seconds(1))),
+            ("status", status.map(JSON.integer) ?? .null),
+            ("sha256", sha256.map(JSON.text) ?? .null),
+            ("error", error.map { .text("\($0)") } ?? .null),
+        ])
+    }
+
+    /// The line for people, or for `sha256sum --check`.
+    var line: String {
+        if let sha256 { return "\(sha256)  \(file)" }
+        return "\(file): \(bytes.inUnits) in " + String(format: "%.2f s", duration / .seconds(1))
+    }
+}
+
+extension Int {
+    /// A number of bytes, such as `12.3 MB`.
+    var inUnits: String {
+        var (value, unit) = (Double(self), "B")
+        for larger in ["kB", "MB", "GB", "TB"] where value >= 1000 { (value, unit) = (value / 1000, larger) }
+        return unit == "B" ? "\(self) B" : String(format: "%.1f ", value) + unit
+    }
+}

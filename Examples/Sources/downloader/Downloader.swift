@@ -1,0 +1,127 @@
+import ExampleSupport
+import ReactorFoundation
+import ReactorHTTP
+import ReactorHTTPFoundation
+import SystemPackage
+
+/// The program's work. The main loop drives all transfers, the display and the signals; the checksums are computed on the
+/// threads of an operation queue.
+@MainActor
+final class Downloader {
+    /// How often the bars change: often enough to look continuous.
+    private static let frame = Duration.milliseconds(100)
+
+    private let command: DownloaderCommand
+    private let transfers = OperationQueue()
+    private let checksums = OperationQueue()
+    private let session: HTTPSession
+    private let console = Console()
+    private let downloads: [Download]
+    private let start = Deadline.now
+    private var interruption: Interruption?
+    private var ended = 0
+    private var hasFailed = false
+
+    init(_ command: DownloaderCommand) throws {
+        self.command = command
+        try Self.makeFolder(FilePath(command.output))
+        var configuration = HTTPSession.Configuration()
+        configuration.maxConnectionsPerHost = nil  // the queue limits them
+        configuration.retries = command.retries
+        let session = HTTPSession(configuration, on: .main)
+        self.session = session
+        var names = FileName()
+        let folder = command.output == "." ? FilePath() : FilePath(command.output)
+        downloads = command.urls.map { url in
+            Download(url, to: folder.appending(names.next(for: url)), command, in: session)
+        }
+        transfers.maxConcurrentOperationCount = command.maxConcurrent
+    }
+
+    private static func makeFolder(_ path: FilePath) throws {
+        guard unsafe mkdir(path.string, 0o777) != 0, errno != EEXIST else { return }
+        throw IOError(.open, path.string, Errno(rawValue: errno))
+    }
+
+    /// Downloads all files, and returns the exit status.
+    func run() throws -> Int32 {
+        let interruption = try Interruption { [self] in cancel() }
+        self.interruption = interruption
+        for download in downloads { start(download) }
+        let timer = console.isTerminal ? makeTimer() : nil
+        RunLoop.main.run(in: .default)
+        timer?.invalidate()
+        console.showBars([])
+        if interruption.signal != nil {
+            console.printError("interrupted; --resume goes on with what is there")
+        }
+        interruption.stop()  // the last write may block: a signal then kills the process
+        if let fault = console.finish() {
+            console.printError("standard output: \(fault)")
+            hasFailed = true
+        }
+        return interruption.signal.map { 128 + $0 } ?? (hasFailed ? 1 : 0)
+    }
+
+    private func start(_ download: Download) {
+        let end = BlockOperation { MainActor.assumeIsolated { self.downloadHasEnded(download) } }
+        end.addDependency(download.transfer)
+        transfers.addOperation(download.transfer)
+        if let checksum = download.checksum {
+            end.addDependency(checksum)
+            checksums.addOperation(checksum)
+        }
+        OperationQueue.main.addOperation(end)
+    }
+
+    private func cancel() {
+        transfers.cancelAllOperations()
+        checksums.cancelAllOperations()
+    }
+
+    private func downloadHasEnded(_ download: Download) {
+        download.end()
+        ended += 1
+        if let error = download.error {
+            hasFailed = true
+            if !download.isCancelled { console.printError("\(error)") }
+        }
+        if command.json {
+            console.printLine(download.json.description)
+        } else if download.error == nil {
+            console.printLine(download.line)
+        }
+        if ended == downloads.count { RunLoop.main.stop() }
+    }
+
+    // MARK: The bars
+
+    private func makeTimer() -> Timer {
+        Timer.scheduled(every: Self.frame, forMode: .common) { [unowned self] _ in
+            MainActor.assumeIsolated { console.showBars(bars) }
+        }
+    }
+
+    /// One for each download that is running, and one for all.
+    private var bars: [Bar] {
+        let running = downloads.filter(\.isRunning)
+        return running.map { Bar($0.name, $0.fraction, $0.bytes, rate(of: $0)) } + [
+            total(running)
+        ]
+    }
+
+    private func rate(of download: Download) -> Int? {
+        guard let transfer = download.transfer.transfer, download.transfer.isExecuting else { return nil }
+        return Self.rate(download.bytes, since: transfer.startDate)
+    }
+
+    private func total(_ running: [Download]) -> Bar {
+        let bytes = downloads.reduce(0) { $0 + $1.bytes }
+        let fraction = running.reduce(Double(ended)) { $0 + ($1.fraction ?? 0) } / Double(downloads.count)
+        return Bar("\(ended) of \(downloads.count)", fraction, bytes, Self.rate(bytes, since: start))
+    }
+
+    private static func rate(_ bytes: Int, since start: Deadline) -> Int {
+        Int(Double(bytes) / max(start.duration(to: .now) / .seconds(1), 0.001))
+    }
+}
