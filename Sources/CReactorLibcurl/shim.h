@@ -122,7 +122,7 @@ static inline CURL *reactor_curl_multi_next_ended(CURLM *multi, CURLcode *result
     return NULL;
 }
 
-/// Blocks SIGPIPE for the calling thread: OpenSSL writes without MSG_NOSIGNAL. Returns whether it was not blocked before.
+/// Blocks SIGPIPE for the calling thread. Returns whether it was not blocked before.
 static inline bool reactor_curl_block_sigpipe(void) {
     sigset_t signals, before;
     sigemptyset(&signals);

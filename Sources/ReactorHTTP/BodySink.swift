@@ -27,6 +27,9 @@ protocol BodySink: AnyObject {
     func restart() -> Bool
     /// Called when the body is complete.
     func finish() -> SinkEnd
+    /// Called when the transfer fails. Whether bytes that were received before have yet to be written: the sink then calls
+    /// its owner.
+    func drain() -> Bool
     /// Called instead of `finish()` when the transfer fails, or when the sink itself does.
     func abandon(_ error: HTTPError)
 }
@@ -54,6 +57,7 @@ extension BodySink {
     func prepare(_ request: inout HTTPRequest) {}
     func writeOut() {}
     func finish() -> SinkEnd { .finished([]) }
+    func drain() -> Bool { false }
     func abandon(_ error: HTTPError) {}
 
     /// Takes the whole body of any response.
@@ -169,8 +173,8 @@ private final class EventSink: BodySink {
 
 /// Writes a body to a stream: what the stream accepts, and the rest of one piece when it has room again.
 ///
-/// Streams of this library are written inside libcurl's callback. A subclass may be the client's code: what it is to write
-/// waits until libcurl has returned.
+/// Streams of this library are written inside libcurl's callback. A subclass may be the client's code: it is opened,
+/// written and closed when libcurl has returned.
 final class StreamSink: BodySink, StreamDelegate {
     var owner: RunningTransfer?
     private(set) var failure: HTTPError.Kind?
@@ -184,9 +188,11 @@ final class StreamSink: BodySink, StreamDelegate {
     private let batchSize: Int
     private var rest: [UInt8] = []
     private var written = 0
+    private var isOpened = false
     private var isWriting = false
     private var hasReceived = false
     private var isFinishing = false
+    private var isDraining = false
 
     init(
         _ stream: OutputStream, on runLoop: RunLoop, _ modes: [RunLoop.Mode], buffer: BoundBuffer? = nil,
@@ -196,6 +202,11 @@ final class StreamSink: BodySink, StreamDelegate {
         isOfLibrary = type(of: stream) == OutputStream.self
         stream.delegate = self
         for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
+    }
+
+    func open() {
+        guard !isOpened else { return }
+        isOpened = true
         if stream.streamStatus == .notOpen { stream.open() }
         noteFailure()
     }
@@ -224,10 +235,12 @@ final class StreamSink: BodySink, StreamDelegate {
     }
 
     func writeOut() {
+        open()
         if isFinishing || batchSize == 0 || !hasRoom { writeRest() }
         guard isFinishing, written == rest.count || failure != nil else { return }
         isFinishing = false
-        close()
+        // A stream that drains is closed with the error.
+        if !isDraining { close() }
         ended?(failure)
     }
 
@@ -279,6 +292,13 @@ final class StreamSink: BodySink, StreamDelegate {
         if ended == nil { ended = { [weak self] in self?.owner?.sinkHasFinished($0) } }
         owner?.touch()
         return .later
+    }
+
+    func drain() -> Bool {
+        guard written < rest.count, failure == nil else { return false }
+        isDraining = true
+        _ = finish()
+        return true
     }
 
     func abandon(_ error: HTTPError) {

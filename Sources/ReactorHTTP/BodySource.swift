@@ -85,6 +85,7 @@ private final class StreamSource: BodySource, StreamDelegate {
     private var piece: [UInt8] = []
     private var taken = 0
     private var isAtEnd = false
+    private var isFilling = false
     private var fault: IOError?
 
     init(
@@ -99,25 +100,31 @@ private final class StreamSource: BodySource, StreamDelegate {
     private func begin() -> Bool {
         (piece, taken, isAtEnd, fault) = ([], 0, false, nil)
         guard let stream = makeStream() else { return false }
+        end()
         self.stream = stream
         stream.delegate = self
         for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
-        if stream.streamStatus == .notOpen { stream.open() }
-        noteEnd()
         return true
     }
 
-    var isReady: Bool { taken < piece.count || isAtEnd || fault != nil }
+    // While a read runs the loop, its bytes come before an end that is known already.
+    var isReady: Bool { taken < piece.count || !isFilling && (isAtEnd || fault != nil) }
 
     func take(into buffer: inout MutableRawSpan) -> SourceAnswer {
+        guard isReady else { return .waiting }
         if let fault { return .failed(fault) }
-        guard taken < piece.count else { return isAtEnd ? .bytes(0) : .waiting }
         let count = piece.withBytes { buffer.copy($0.extracting(droppingFirst: taken)) }
         taken += count
         return .bytes(count)
     }
 
     func fill() {
+        // The stream may run the loop, which delivers its events.
+        guard !isFilling else { return }
+        isFilling = true
+        defer { isFilling = false }
+        if stream?.streamStatus == .notOpen { stream?.open() }
+        if piece.isEmpty { noteEnd() }
         guard let stream, taken == piece.count, !isAtEnd, fault == nil, stream.hasBytesAvailable else {
             return
         }
@@ -144,9 +151,7 @@ private final class StreamSource: BodySource, StreamDelegate {
     }
 
     func rewind() -> Bool {
-        if piece.isEmpty, !isAtEnd, fault == nil, stream != nil { return true }
-        end()
-        return begin()
+        piece.isEmpty && !isAtEnd && fault == nil && stream != nil || begin()
     }
 
     func end() {

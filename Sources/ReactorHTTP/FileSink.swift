@@ -19,10 +19,14 @@ final class FileSink: BodySink {
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
     private var stream: StreamSink?
+    /// Whether there is a partial file, which this download or an earlier one has made.
+    private var hasPart = false
     /// What the server calls the version that the partial file is a part of.
     private var validator: String?
     /// Where the attempt under way goes on; 0 if it begins anew.
     private var offset = 0
+    /// Whether the server has said that the partial file is all there is.
+    private var isComplete = false
 
     init(_ path: FilePath, resumes: Bool, on runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
         self.path = path
@@ -30,6 +34,7 @@ final class FileSink: BodySink {
         (self.runLoop, self.modes) = (runLoop, modes)
         part = path.string + ".part"
         if resumes { validator = Self.text(of: validatorPath) }
+        hasPart = validator != nil
     }
 
     private var validatorPath: String { part + ".validator" }
@@ -49,6 +54,8 @@ final class FileSink: BodySink {
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
         let isPartial = offset > 0 && response.status == 206
+        isComplete = response.status == 416 && completes(response)
+        if isComplete { return .accepts(expected: offset, offset: offset) }
         if offset > 0, response.status == 416 || isPartial && !continues(response) {
             validator = nil
             return .restarts
@@ -59,6 +66,8 @@ final class FileSink: BodySink {
             OutputStream(path: FilePath(part), append: isPartial, writeBehindLimit: Self.writeBehindLimit),
             on: runLoop, modes, path: part,
             batchSize: Self.batchSize)
+        hasPart = true
+        stream.open()
         stream.owner = owner
         stream.ended = { [weak self] in self?.streamHasEnded($0) }
         self.stream = stream
@@ -69,9 +78,15 @@ final class FileSink: BodySink {
 
     /// Whether a partial response begins where the file ends, and is of the same version.
     private func continues(_ response: HTTPResponse) -> Bool {
-        guard let range = response.fields["Content-Range"], range.hasPrefix("bytes \(offset)-") else {
-            return false
-        }
+        response.fields["Content-Range"]?.hasPrefix("bytes \(offset)-") == true && isSameVersion(response)
+    }
+
+    /// Whether the server has nothing after the end of the file, because the file is whole.
+    private func completes(_ response: HTTPResponse) -> Bool {
+        offset > 0 && response.fields["Content-Range"] == "bytes */\(offset)" && isSameVersion(response)
+    }
+
+    private func isSameVersion(_ response: HTTPResponse) -> Bool {
         guard let tag = response.fields["ETag"], validator?.hasPrefix("\"") == true else { return true }
         return tag == validator
     }
@@ -95,7 +110,10 @@ final class FileSink: BodySink {
 
     // MARK: The end
 
-    func finish() -> SinkEnd { stream?.finish() ?? .failed(.invalidResponse) }
+    func finish() -> SinkEnd {
+        if let stream { return stream.finish() }
+        return (isComplete ? rename() : .invalidResponse).map(SinkEnd.failed) ?? .finished([])
+    }
 
     private func streamHasEnded(_ failure: HTTPError.Kind?) {
         owner?.sinkHasFinished(failure ?? rename())
@@ -113,10 +131,9 @@ final class FileSink: BodySink {
     }
 
     func abandon(_ error: HTTPError) {
-        let hasBegun = stream != nil
         stream.take()?.abandon()
         guard !resumes || validator == nil else { return }
-        if hasBegun { remove(part) }
+        if hasPart { remove(part) }
         if resumes { remove(validatorPath) }
     }
 }

@@ -28,7 +28,8 @@ public struct HTTPDestination: Sendable {
 
     /// Writes the body to a stream, at the speed at which the stream accepts it.
     ///
-    /// The session opens the stream, is its delegate, and closes it at the end, also of a transfer that fails.
+    /// The session opens the stream, is its delegate, and closes it at the end, also of a transfer that fails. What was
+    /// received before a failure is written first, unless the transfer is cancelled or its total time-out passes.
     /// - Parameter stream: A stream that the caller uses no more.
     public static func stream(_ stream: sending OutputStream) -> Self {
         Self(kind: .stream(Transferred(stream)))
@@ -44,7 +45,7 @@ public struct HTTPDestination: Sendable {
     ///   - resumes: Whether what a failed transfer has received is kept, and whether this transfer goes on with what an
     ///     earlier one has kept. It does if the server still has the same version of the resource: its strong `ETag` or
     ///     `Last-Modified`, which is kept beside the file with `.part.validator` appended. Otherwise the download begins
-    ///     anew.
+    ///     anew. If all of it had been received, the file is complete, and the response has the status 416.
     public static func file(_ path: FilePath, resumes: Bool = false) -> Self {
         Self(kind: .file(path, resumes: resumes))
     }

@@ -31,6 +31,8 @@ final class RunningTransfer {
     private var response: HTTPResponse?
     /// Why a callback has ended the transfer.
     private var refusal: HTTPError.Kind?
+    /// Why the transfer has failed whose sink still writes what it has received.
+    private var failure: HTTPError?
     private(set) var restartsAtOnce = false
     /// Whether libcurl holds bytes until it is told to continue.
     private var isReceivingPaused = false
@@ -49,6 +51,7 @@ final class RunningTransfer {
         beginning = multi.timeouts.now
         sink = makeSink(destination, transfer.outbox, multi)
         sink.owner = self
+        touch()
     }
 
     var number: UInt64 { transfer.number }
@@ -131,8 +134,20 @@ final class RunningTransfer {
         sink.owner = nil
     }
 
+    /// Whether the sink, before it gets `error`, writes what has been received; it then reports.
+    func drains(_ error: HTTPError) -> Bool {
+        switch error.kind {
+        case .cancelled, .sessionEnded, .timedOut(.total): return false
+        default: break
+        }
+        guard failure == nil, sink.drain() else { return false }
+        failure = error
+        return true
+    }
+
     /// Called by the sink, outside libcurl, when its last bytes have been written.
     func sinkHasFinished(_ kind: HTTPError.Kind?) {
+        if let failure { return multi.sinkHasFinished(self, .failure(failure)) }
         guard let response else { return }
         multi.sinkHasFinished(
             self, kind.map { .failure(HTTPError($0, transfer.request)) } ?? .success(response))

@@ -137,4 +137,35 @@ import Testing
         #expect(try await download(other.url, retries: 1).get().status == 200)
         #expect(content(of: path.string) == Array("hello".utf8))
     }
+
+    @Test(arguments: [
+        ("Content-Range: bytes */5", "\"1\"", "hello"), ("Content-Range: bytes */6", "\"1\"", "hello world"),
+        ("Content-Range: bytes */5", "\"2\"", "hello world"), ("X-Range: none", "\"1\"", "hello world"),
+    ])
+    func `a partial file is finished if the server has no more of that version`(
+        range: String, tag: String, result: String
+    ) async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let server = try TestServer.responding { head, _ in
+            head.contains("Range:")
+                ? response("416 Range Not Satisfiable", [range, "ETag: \(tag)"], body: "no such range")
+                : response(body: "hello world")
+        }
+        let outcome = try await download(server.url, resumes: true)
+        #expect(try outcome.get().status == (result == "hello" ? 416 : 200))
+        #expect(content(of: path.string) == Array(result.utf8))
+        #expect(folder.names == ["file"])
+        #expect(server.requests.all.count == (result == "hello" ? 1 : 2))
+    }
+
+    @Test func `a download that is cut and then refused leaves nothing`() async throws {
+        let server = try TestServer { peer, number in
+            _ = peer.readHead()
+            let cut = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"1\"\r\n\r\nhello"
+            peer.send(number == 0 ? cut : response("404 Not Found"))
+        }
+        #expect(try await download(server.url, retries: 1).kind == .status(404))
+        #expect(folder.names == [])
+    }
 }

@@ -126,9 +126,72 @@ import Testing
         #expect(error.errno == .noSpace)
     }
 
-    /// A stream of the client's, which runs the loop in each write.
+    /// Sends the beginning of a body in one segment with the end of the connection.
+    private static func cutting() throws -> TestServer {
+        try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send(Array("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".utf8) + body.prefix(15_000))
+        }
+    }
+
+    @Test func `what was received before a failure is written to the stream`() async throws {
+        let (server, (reader, writeEnd)) = (try Self.cutting(), try SocketPeer.pair())
+        SocketPeer.narrow(writeEnd.rawValue)
+        let received = Answer<[UInt8]>()
+        _ = try ReactorTestSupport.JoinableThread(name: "reader") {
+            received.give(reader.receiveToEnd(by: 1000) ?? [])
+        }
+        try await onItsOwnThread {
+            let output = OutputStream(descriptor: writeEnd, closeWhenDone: true)
+            #expect(HTTPSession().run(HTTPRequest(server.url), to: .stream(output)).kind == .truncated)
+            #expect(received.wait() == Array(Self.body.prefix(15_000)))
+        }
+    }
+
+    @Test func `what was received before a failure is read from the stream, and then the error`() async throws
+    {
+        let (server, thread) = (try Self.cutting(), try RunLoopThread(name: "network"))
+        try await onItsOwnThread {
+            let session = HTTPSession(on: thread.runLoop)
+            let (stream, _) = session.startReading(HTTPRequest(server.url), bufferSize: 1000)
+            stream.open()
+            var bytes: [UInt8] = []
+            while case let piece = stream.read(upTo: 4096), !piece.isEmpty { bytes += piece }
+            #expect(bytes == Array(Self.body.prefix(15_000)))
+            #expect((stream.streamError as? HTTPError)?.kind == .truncated)
+            thread.stop()
+        }
+    }
+
+    @Test func `a transfer that drains can be cancelled`() async throws {
+        let (server, thread) = (try Self.cutting(), try RunLoopThread(name: "network"))
+        let outcome = Answer<Outcome>()
+        try await onItsOwnThread {
+            let session = HTTPSession(on: thread.runLoop)
+            let (stream, transfer) = session.startReading(HTTPRequest(server.url), bufferSize: 1000) {
+                outcome.give($0)
+            }
+            stream.open()
+            #expect(stream.read(upTo: 1).count == 1)
+            transfer.cancel()
+            #expect(outcome.wait().kind == .cancelled)
+            thread.stop()
+        }
+    }
+
+    /// A stream of the client's, which runs the loop in each method.
     private final class Subclass: OutputStream {
         let bytes = Shared<[UInt8]>([])
+
+        override func open() {
+            super.open()
+            RunLoop.current.run(until: .now)
+        }
+
+        override func close() {
+            RunLoop.current.run(until: .now)
+            super.close()
+        }
 
         override var hasSpaceAvailable: Bool { true }
 
@@ -139,13 +202,63 @@ import Testing
         }
     }
 
-    @Test func `a subclass of a stream may run the loop while it writes`() async throws {
+    @Test func `a subclass of a stream may run the loop in each of its methods`() async throws {
         let server = try Self.server()
         try await onItsOwnThread {
             let output = Subclass()
             let bytes = output.bytes
             #expect(HTTPSession().run(HTTPRequest(server.url), to: .stream(output)).kind == nil)
             #expect(bytes.value == Self.body)
+        }
+    }
+
+    /// A stream of the client's, which runs the loop in each method.
+    private final class Source: InputStream {
+        override func open() {
+            super.open()
+            RunLoop.current.run(until: .now)
+        }
+
+        override func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
+            RunLoop.current.run(until: .now)
+            return super.read(buffer, maxLength: min(len, 10_000))
+        }
+
+        override func close() {
+            RunLoop.current.run(until: .now)
+            super.close()
+        }
+    }
+
+    @Test(arguments: ["200 OK", "307 Moved\r\nLocation: /", "close"])
+    func `a subclass that is uploaded may run the loop in each of its methods`(status: String) async throws {
+        let received = Shared(0)
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            if status == "close" { return }
+            received.value = peer.receive(Self.body.count).count
+            peer.send(response(status))
+        }
+        try await onItsOwnThread {
+            let body = HTTPRequest.Body.stream(Source(data: Self.body), length: Self.body.count)
+            let outcome = HTTPSession().run(HTTPRequest(server.url, method: "PUT", body: body))
+            switch status.prefix(3) {
+            case "200": #expect(outcome.kind == nil)
+            case "307": #expect(outcome.kind == .bodyNotRepeatable)
+            default: #expect(outcome.kind == .connectionLost)
+            }
+        }
+        if status != "close" { #expect(received.value == Self.body.count) }
+    }
+
+    @Test func `a subclass may run the loop while its transfer fails`() async throws {
+        let server = try Self.cutting()
+        try await onItsOwnThread {
+            let output = Subclass()
+            let bytes = output.bytes
+            #expect(HTTPSession().run(HTTPRequest(server.url), to: .stream(output)).kind == .truncated)
+            #expect(bytes.value == Array(Self.body.prefix(15_000)))
+            #expect(HTTPSession().run(HTTPRequest("http://"), to: .stream(Subclass())).kind == .invalidURL)
         }
     }
 }

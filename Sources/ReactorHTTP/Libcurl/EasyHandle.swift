@@ -179,9 +179,12 @@ enum Libcurl {
         return unsafe String(cString: path)
     }()
 
+    /// Whether OpenSSL writes to connections itself, without MSG_NOSIGNAL. From 7.88 on libcurl does.
+    private static let raisesSignals = unsafe (reactor_curl_version()?.pointee.version_num ?? 0) < 0x07_58_00
+
     /// Calls libcurl without a SIGPIPE.
     static func call<Result>(_ body: () -> Result) -> Result {
-        let unblocks = reactor_curl_block_sigpipe()
+        let unblocks = raisesSignals && reactor_curl_block_sigpipe()
         defer { if unblocks { reactor_curl_unblock_sigpipe() } }
         return body()
     }

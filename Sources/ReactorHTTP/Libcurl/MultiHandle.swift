@@ -72,6 +72,8 @@ final class MultiHandle {
     private var stopped: [UInt64] = []
     /// Those that a callback of libcurl has changed.
     private var touched: [RunningTransfer] = []
+    /// Those that have ended, until libcurl has returned: closing a stream may call the client's code.
+    private var ended: [(RunningTransfer, Result<HTTPResponse, HTTPError>)] = []
     private var isCallingLibcurl = false
     /// How many bytes this callback may still receive.
     var receiveBudget = 0
@@ -116,6 +118,7 @@ final class MultiHandle {
         endFinishedTransfers()
         isCallingLibcurl = false
         for transfer in touched.take() { transfer.libcurlHasReturned() }
+        for (transfer, result) in ended.take() { conclude(transfer, result) }
         if !stopped.isEmpty { core?.wake() }
         if running.isEmpty { rest() }
     }
@@ -226,8 +229,7 @@ final class MultiHandle {
 
     private func fail(_ transfer: RunningTransfer, _ error: HTTPError) {
         release(transfer)
-        transfer.abandon(error)
-        finish(transfer, .failure(error))
+        if !transfer.drains(error) { finish(transfer, .failure(error)) }
     }
 
     /// Removes a transfer from libcurl. Its connection stays for others, if it is idle.
@@ -240,6 +242,11 @@ final class MultiHandle {
 
     private func finish(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
         guard running.removeValue(forKey: transfer.number) != nil else { return }
+        ended.append((transfer, result))
+    }
+
+    private func conclude(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+        if case .failure(let error) = result { transfer.abandon(error) }
         transfer.end()
         core?.ended(transfer.transfer, result)
     }
