@@ -58,8 +58,9 @@ extension HTTPSession {
     }
 
     private func startPulled(_ request: HTTPRequest, _ destination: HTTPDestination) -> HTTPTransfer {
-        let callbacks = HTTPTransfer.Callbacks(progress: { _ in }, completion: { _ in })
-        return core.start(request, destination, HTTPDelivery(kind: .pulled), nil, callbacks)
+        core.start(request, destination, HTTPDelivery(kind: .pulled), nil) { _ in
+            HTTPTransfer.Callbacks(progress: { _ in }, completion: { _ in })
+        }
     }
 }
 

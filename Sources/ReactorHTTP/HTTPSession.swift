@@ -69,9 +69,11 @@ public final class HTTPSession: Sendable {
         group: DispatchGroup? = nil, progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil,
         completion: @escaping @Sendable (Result<HTTPResponse, HTTPError>) -> Void
     ) -> HTTPTransfer {
-        var callbacks = HTTPTransfer.Callbacks(progress: progress, completion: completion)
-        if case .handler(let handler) = destination.kind { callbacks.event = handler }
-        return core.start(request, destination, delivery, group, callbacks)
+        core.start(request, destination, delivery, group) { _ in
+            var callbacks = HTTPTransfer.Callbacks(progress: progress, completion: completion)
+            if case .handler(let handler) = destination.kind { callbacks.event = handler }
+            return callbacks
+        }
     }
 
     /// Starts a transfer whose body is read from a stream, at the reader's speed.
@@ -93,7 +95,7 @@ public final class HTTPSession: Sendable {
         let destination = HTTPDestination(
             kind: .pair(buffer, Transferred(OutputStream(writing: buffer))))
         let callbacks = HTTPTransfer.Callbacks(completion: completion)
-        let transfer = core.start(request, destination, delivery, nil, callbacks)
+        let transfer = core.start(request, destination, delivery, nil) { _ in callbacks }
         return (InputStream(reading: buffer), transfer)
     }
 
@@ -146,14 +148,14 @@ final class SessionCore: Sendable {
 
     func start(
         _ request: HTTPRequest, _ destination: HTTPDestination, _ delivery: HTTPDelivery,
-        _ group: DispatchGroup?, _ callbacks: HTTPTransfer.Callbacks
+        _ group: DispatchGroup?, _ makeCallbacks: (HTTPTransfer) -> HTTPTransfer.Callbacks
     ) -> HTTPTransfer {
         let number = state.withLock { state in
             state.lastNumber += 1
             return state.lastNumber
         }
         let transfer = HTTPTransfer(
-            request, number: number, in: self, callbacks: callbacks, delivery: delivery, group: group)
+            request, number: number, in: self, delivery: delivery, group: group, makeCallbacks)
         let (isAccepted, newSource) = state.withLock { state -> (Bool, RunLoop.Source?) in
             guard !state.isInvalidated else { return (false, nil) }
             state.transfers[number] = transfer

@@ -32,14 +32,14 @@ public final class HTTPTransfer: Sendable {
     private let session: SessionCore
 
     init(
-        _ request: HTTPRequest, number: UInt64, in session: SessionCore, callbacks: Callbacks,
-        delivery: HTTPDelivery, group: DispatchGroup?
+        _ request: HTTPRequest, number: UInt64, in session: SessionCore, delivery: HTTPDelivery,
+        group: DispatchGroup?, _ makeCallbacks: (HTTPTransfer) -> Callbacks
     ) {
         self.request = request
         self.number = number
         self.session = session
-        outbox = Outbox(callbacks, delivery, group, limit: session.configuration.bytesInFlight, in: session)
-        outbox.whenConsumed { [session, number] in session.post(.resume(number)) }
+        outbox = Outbox(delivery, group, limit: session.configuration.bytesInFlight, in: session)
+        outbox.begin(makeCallbacks(self)) { [session, number] in session.post(.resume(number)) }
     }
 
     /// How far the transfer has come.
@@ -101,10 +101,9 @@ final class Outbox: Sendable {
     private let modes: [RunLoop.Mode]
 
     init(
-        _ callbacks: HTTPTransfer.Callbacks, _ delivery: HTTPDelivery, _ group: DispatchGroup?, limit: Int,
-        in session: SessionCore
+        _ delivery: HTTPDelivery, _ group: DispatchGroup?, limit: Int, in session: SessionCore
     ) {
-        state = Mutex(State(callbacks: callbacks))
+        state = Mutex(State())
         self.delivery = delivery
         self.group = group
         self.limit = max(limit, 1)
@@ -112,8 +111,10 @@ final class Outbox: Sendable {
         group?.enter()
     }
 
-    /// Sets what is called when there is room again.
-    func whenConsumed(_ action: @escaping @Sendable () -> Void) { state.withLock { $0.consumed = action } }
+    /// Sets the callbacks, which are released after the completion, and what is called when there is room again.
+    func begin(_ callbacks: HTTPTransfer.Callbacks, whenConsumed action: @escaping @Sendable () -> Void) {
+        state.withLock { ($0.callbacks, $0.consumed) = (callbacks, action) }
+    }
 
     var progress: HTTPTransfer.Progress { state.withLock { $0.progress } }
 

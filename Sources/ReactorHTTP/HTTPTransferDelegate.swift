@@ -1,0 +1,57 @@
+public import Dispatch
+
+/// Receives the events of transfers, in Cocoa's style.
+///
+/// Its methods are called where the transfer's ``HTTPDelivery`` says: on the session's loop, on another loop, or on a
+/// queue. For one transfer they are called one after another, in order. They may start, suspend and cancel transfers, run
+/// the loop, and end the session.
+public protocol HTTPTransferDelegate: AnyObject, Sendable {
+    /// The head of the response has been received. Called before the bytes, if the delegate receives those.
+    func transfer(_ transfer: HTTPTransfer, didReceive response: HTTPResponse)
+    /// The next bytes of the body have been received. Until this returns they count as bytes in flight.
+    func transfer(_ transfer: HTTPTransfer, didReceive bytes: [UInt8])
+    /// Bytes have been sent or received.
+    func transfer(_ transfer: HTTPTransfer, didReach progress: HTTPTransfer.Progress)
+    /// The transfer has ended. Called once, as the last method.
+    func transfer(_ transfer: HTTPTransfer, didCompleteWith result: Result<HTTPResponse, HTTPError>)
+}
+
+extension HTTPTransferDelegate {
+    /// Does nothing.
+    public func transfer(_ transfer: HTTPTransfer, didReceive response: HTTPResponse) {}
+    /// Does nothing.
+    public func transfer(_ transfer: HTTPTransfer, didReceive bytes: [UInt8]) {}
+    /// Does nothing.
+    public func transfer(_ transfer: HTTPTransfer, didReach progress: HTTPTransfer.Progress) {}
+}
+
+extension HTTPSession {
+    /// Starts a transfer with a delegate.
+    ///
+    /// - Parameters:
+    ///   - request: What to send.
+    ///   - destination: Where the body of the response goes; nil for the delegate.
+    ///   - delivery: Where the delegate is called.
+    ///   - group: A group that the transfer is in until the delegate's last method has returned.
+    ///   - delegate: Is retained until its last method has returned.
+    /// - Returns: The transfer.
+    @discardableResult
+    public func start(
+        _ request: HTTPRequest, to destination: HTTPDestination? = nil, delivery: HTTPDelivery = .session,
+        group: DispatchGroup? = nil, delegate: any HTTPTransferDelegate
+    ) -> HTTPTransfer {
+        let destination = destination ?? .handler { _ in }
+        return core.start(request, destination, delivery, group) { transfer in
+            var callbacks = HTTPTransfer.Callbacks(
+                progress: { delegate.transfer(transfer, didReach: $0) },
+                completion: { delegate.transfer(transfer, didCompleteWith: $0) })
+            callbacks.event = { event in
+                switch event {
+                case .response(let response): delegate.transfer(transfer, didReceive: response)
+                case .bytes(let bytes): delegate.transfer(transfer, didReceive: bytes)
+                }
+            }
+            return callbacks
+        }
+    }
+}
