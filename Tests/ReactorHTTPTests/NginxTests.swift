@@ -99,15 +99,15 @@ struct NginxTests {
         try await onItsOwnThread {
             let session = HTTPSession { $0.maxConnectionsPerHost = 8 }
             let loop = RunLoop.current
-            for _ in 0..<500 {
+            for _ in 0..<1000 {
                 session.start(HTTPRequest(url)) { outcome in
                     if outcome.body == "hello\n" { bodies.update { $0 += 1 } }
-                    if bodies.value == 500 { loop.stop() }
+                    if bodies.value == 1000 { loop.stop() }
                 }
             }
-            loop.run { bodies.value < 500 }
+            loop.run { bodies.value < 1000 }
         }
-        #expect(bodies.value == 500)
+        #expect(bodies.value == 1000)
     }
 
     @Test func `multiplexed transfers of one connection arrive whole`() async throws {

@@ -47,6 +47,32 @@ import Testing
         #expect(connections.value == 1)
     }
 
+    @Test func `a thousand small files arrive over eight connections`() async throws {
+        let (connections, bodies) = (Shared(0), Shared(Set<String>()))
+        let server = try TestServer { peer, _ in
+            connections.update { $0 += 1 }
+            while let head = peer.readHead() {
+                peer.send(response(body: String(head.split(separator: " ")[1])))
+            }
+        }
+        try await onItsOwnThread {
+            let session = HTTPSession { $0.maxConnectionsPerHost = 8 }
+            let loop = RunLoop.current
+            for number in 0..<1000 {
+                session.start(HTTPRequest("\(server.url)/\(number)")) { outcome in
+                    let isLast = bodies.update { bodies in
+                        bodies.insert(outcome.body ?? "?")
+                        return bodies.count == 1000
+                    }
+                    if isLast { loop.stop() }
+                }
+            }
+            loop.run { bodies.value.count < 1000 }
+        }
+        #expect(bodies.value == Set((0..<1000).map { "/\($0)" }))
+        #expect(connections.value <= 8)
+    }
+
     @Test func `the method, the fields and the body are sent`() async throws {
         let received = Trace()
         let server = try TestServer { peer, _ in

@@ -193,6 +193,28 @@ import Testing
         #expect(outcome.output.contains("\"sha256\":\"\(sum.output.prefix(64))\""))
     }
 
+    @Test func `a file of four times the memory that is allowed is whole`() async throws {
+        var random = SeededGenerator(seed: 3)
+        let block = (0..<1_000_003).map { _ in UInt8.random(in: 0...255, using: &random) }
+        let count = 256
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(count * block.count)\r\n\r\n")
+            for _ in 0..<count { peer.send(block) }
+        }
+        let arguments = "--json --checksum --output \(folder.path) \(server.url)/large"
+        let command = "ulimit -d 65536 && exec \(Child.folder)/downloader \(arguments)"
+        let outcome = try await run("/bin/sh", ["-c", command])
+        #expect(outcome.ending == .exit(0))
+        #expect(outcome["bytes"] == Double(count * block.count))
+        let sum = try await run("/usr/bin/sha256sum", ["-"], input: .pipe) { child in
+            for _ in 0..<count { child.write(block) }
+            child.closeInput()
+            return child.readOutput()
+        }
+        #expect(outcome.output.contains("\"sha256\":\"\(sum.output.prefix(64))\""))
+    }
+
     @Test func `a signal ends downloads that have not started`() async throws {
         let (began, gate) = (Answer<Bool>(), Answer<Bool>())
         let server = try TestServer { peer, _ in
