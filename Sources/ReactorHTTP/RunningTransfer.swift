@@ -235,10 +235,10 @@ final class RunningTransfer {
     }
 }
 
-// MARK: - What libcurl's callbacks record
+// MARK: - What libcurl's callbacks call
 
 extension RunningTransfer {
-    fileprivate func takeHeadLine(_ line: [UInt8]) -> Bool {
+    func takeHeadLine(_ line: [UInt8]) -> Bool {
         lastActivity = multi.timeouts.now
         guard parser.take(line), !isRedirected else { return true }
         let response = HTTPResponse(
@@ -267,7 +267,7 @@ extension RunningTransfer {
     }
 
     /// The number of bytes that were accepted, or that the transfer pauses.
-    fileprivate func takeBody(_ bytes: RawSpan) -> Int {
+    func takeBody(_ bytes: RawSpan) -> Int {
         let count = bytes.byteCount
         touch()
         guard canReceive, multi.receiveBudget > 0 else {
@@ -284,7 +284,7 @@ extension RunningTransfer {
         return count
     }
 
-    fileprivate func fillUpload(_ buffer: inout MutableRawSpan) -> Int {
+    func fillUpload(_ buffer: inout MutableRawSpan) -> Int {
         touch()
         guard let upload, refusal == nil else { return refusal == nil ? 0 : Int(CURL_READFUNC_ABORT) }
         if !isSuspended {
@@ -302,7 +302,7 @@ extension RunningTransfer {
         return Int(CURL_READFUNC_PAUSE)
     }
 
-    fileprivate func rewindUpload() -> Bool {
+    func rewindUpload() -> Bool {
         guard upload?.rewind() == true else {
             refusal = .bodyNotRepeatable
             return false
@@ -310,47 +310,10 @@ extension RunningTransfer {
         return true
     }
 
-    static var callbacks: reactor_curl_callbacks {
-        unsafe reactor_curl_callbacks(
-            header: { bytes, _, count, context in
-                let line = unsafe Array(UnsafeRawBufferPointer(start: bytes, count: count))
-                return unsafe runningTransfer(context).takeHeadLine(line) ? count : count + 1
-            },
-            body: { bytes, _, count, context in
-                unsafe runningTransfer(context).takeBody(
-                    UnsafeRawBufferPointer(start: bytes, count: count).bytes)
-            },
-            upload: uploadCallback, seek: seekCallback,
-            resolve: { _, _, context in
-                unsafe runningTransfer(context).beginConnecting()
-                return 0
-            },
-            open: { context, _, address in
-                unsafe runningTransfer(context).beginConnecting()
-                return unsafe reactor_curl_open(address)
-            },
-            connected: { context, _, _, _, _ in
-                unsafe runningTransfer(context).enter(.connected)
-                return CURL_PREREQFUNC_OK
-            })
-    }
-
-    private func beginConnecting() {
+    func beginConnecting() {
         if case .connecting = phase { return }
         enter(.connecting(since: multi.timeouts.now))
     }
-}
 
-private func runningTransfer(_ context: UnsafeMutableRawPointer?) -> RunningTransfer {
-    unsafe Unmanaged<RunningTransfer>.fromOpaque(context!).takeUnretainedValue()
-}
-
-private let uploadCallback: curl_read_callback = { buffer, size, count, context in
-    var span = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: size * count).mutableBytes
-    return unsafe runningTransfer(context).fillUpload(&span)
-}
-
-private let seekCallback: curl_seek_callback = { context, offset, origin in
-    let isStart = offset == 0 && origin == SEEK_SET
-    return unsafe isStart && runningTransfer(context).rewindUpload() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
+    func hasConnected() { enter(.connected) }
 }

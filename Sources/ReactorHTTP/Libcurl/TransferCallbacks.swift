@@ -1,0 +1,45 @@
+import CReactorLibcurl
+import Glibc
+
+// libcurl's callbacks of one transfer. Their context is the ``RunningTransfer``, which owns the handle.
+
+extension RunningTransfer {
+    static var callbacks: reactor_curl_callbacks {
+        unsafe reactor_curl_callbacks(
+            header: { bytes, _, count, context in
+                let line = unsafe Array(UnsafeRawBufferPointer(start: bytes, count: count))
+                return unsafe runningTransfer(context).takeHeadLine(line) ? count : count + 1
+            },
+            body: { bytes, _, count, context in
+                unsafe runningTransfer(context).takeBody(
+                    UnsafeRawBufferPointer(start: bytes, count: count).bytes)
+            },
+            upload: uploadCallback, seek: seekCallback,
+            resolve: { _, _, context in
+                unsafe runningTransfer(context).beginConnecting()
+                return 0
+            },
+            open: { context, _, address in
+                unsafe runningTransfer(context).beginConnecting()
+                return unsafe reactor_curl_open(address)
+            },
+            connected: { context, _, _, _, _ in
+                unsafe runningTransfer(context).hasConnected()
+                return CURL_PREREQFUNC_OK
+            })
+    }
+}
+
+private func runningTransfer(_ context: UnsafeMutableRawPointer?) -> RunningTransfer {
+    unsafe Unmanaged<RunningTransfer>.fromOpaque(context!).takeUnretainedValue()
+}
+
+private let uploadCallback: curl_read_callback = { buffer, size, count, context in
+    var span = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: size * count).mutableBytes
+    return unsafe runningTransfer(context).fillUpload(&span)
+}
+
+private let seekCallback: curl_seek_callback = { context, offset, origin in
+    let isStart = offset == 0 && origin == SEEK_SET
+    return unsafe isStart && runningTransfer(context).rewindUpload() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
+}
