@@ -20,12 +20,15 @@ func reactor(_ workload: String, _ dependencies: [Target.Dependency] = []) -> Ta
     )
 }
 
+/// The drivers of workloads that are not in C.
+let drivers: [String: Target.Dependency] = ["tasks": "TaskWorkloads", "http": "HTTPWorkload"]
+
 /// The programs WORKLOAD-PEER of a peer in Swift, each from one file.
 func programs(of peer: String, _ workloads: [String]) -> [Target] {
     workloads.map { workload in
         .executableTarget(
             name: "\(workload)-\(peer)",
-            dependencies: [workload == "tasks" ? "TaskWorkloads" : "Workloads"],
+            dependencies: [drivers[workload] ?? "Workloads"],
             path: "Peers/\(peer)",
             exclude: workloads.filter { $0 != workload }.map { "\($0).swift" },
             sources: ["\(workload).swift"],
@@ -57,6 +60,8 @@ let package = Package(
         reactor("await"),
         reactor("bulk"),
         reactor("tasks", ["TaskWorkloads"]),
+        reactor("http", ["HTTPWorkload", .product(name: "ReactorHTTP", package: "swift-reactor")]),
+        .target(name: "HTTPWorkload", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "TaskWorkloads", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "Workloads", path: "Peers/Workloads", publicHeadersPath: "."),
         .executableTarget(name: "lines-readline", dependencies: ["Measuring"], swiftSettings: settings),
@@ -67,6 +72,6 @@ let package = Package(
             swiftSettings: settings
         ),
     ] + programs(of: "dispatch", ["timers", "ring", "cross", "echo", "idle", "lines", "tasks"])
-        + programs(of: "foundation", ["timers", "cross", "idle", "lines", "modes"]),
+        + programs(of: "foundation", ["timers", "cross", "idle", "lines", "modes", "http"]),
     swiftLanguageModes: [.v6]
 )

@@ -42,6 +42,41 @@ extension Workload {
         ["@lines-program", "@line-reader", text(mebibytes)]
     }
 
+    static let http = Workload(
+        name: "http",
+        work: """
+            Download a body from nginx on loopback, in plain and over TLS; download bodies of 10 KB over 8 \
+            connections. The baseline is the program `curl`. `reactor` passes the bodies to a closure \
+            while a 5 ms timer fires on the same loop: `tick-late-us` is the p99 of its lateness, `pass-KiB` \
+            the most bytes that a pass of the loop has received, and `pass-us` the p99 of a pass's \
+            processor time.
+            """,
+        experiments: [
+            Experiment(
+                name: "plain", unit: "MiB", columns: body, peers: ["curl", "foundation", "reactor"],
+                sizes: [.few(64), .both(256), .all(1024)], command: { download($0, "body", $1) }),
+            Experiment(
+                name: "TLS", unit: "MiB", columns: body, peers: ["curl", "reactor"],
+                sizes: [.few(64), .both(256), .all(1024)],
+                absences: ["foundation": "it does not accept a certificate of one's own."],
+                command: { download($0, "secure", $1) }),
+            Experiment(
+                name: "small", unit: "bodies",
+                columns: ["cpu-us/body*", "bodies/s", "peak-KiB", "tick-late-us", "pass-KiB", "pass-us"],
+                peers: ["curl", "foundation", "reactor"], sizes: [.both(1000), .few(3000), .all(10_000)],
+                command: { download($0, "small", $1) }),
+        ]
+    )
+
+    private static let body: [Column] = [
+        "cpu-s/GB*", "GB/s", "peak-KiB", "tick-late-us", "pass-KiB", "pass-us",
+    ]
+
+    private static func download(_ peer: String, _ kind: String, _ count: Int) -> [String] {
+        let arguments = [kind, "\(count)"]
+        return peer == "curl" ? ["@http-reactor"] + arguments + ["curl"] : ["@http-\(peer)"] + arguments
+    }
+
     static let modes = Workload(
         name: "modes",
         work: """

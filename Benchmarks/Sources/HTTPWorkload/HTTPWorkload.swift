@@ -1,0 +1,102 @@
+public import Foundation
+import Measuring
+
+/// Downloads from nginx on loopback, which this process starts: `http-PEER body|secure|small COUNT`.
+///
+/// body: a body of COUNT MiB; secure: the same over TLS; small: COUNT bodies of 10 KB over 8 connections. Prints
+/// cpu-s/GB GB/s peak-KiB, or cpu-us/request requests/s peak-KiB; and what the peer adds.
+public struct HTTPWorkload {
+    public let isSmall: Bool
+    public let count: Int
+    /// What to download, `count` times if the bodies are small.
+    public let url: String
+    /// The server's certificate, if the workload is over TLS.
+    public let certificate: String?
+
+    private let server: Process
+    private let folder: URL
+    private let begin = (wall: now(), processor: processorTime())
+
+    public var byteCount: Int { isSmall ? count * Self.smallSize : count << 20 }
+
+    private static let smallSize = 10_000
+
+    public init() throws {
+        let arguments = CommandLine.arguments
+        guard arguments.count > 2, let count = Int(arguments[2]) else {
+            throw CocoaError(.featureUnsupported)
+        }
+        (isSmall, self.count) = (arguments[1] == "small", count)
+        let isSecure = arguments[1] == "secure"
+        folder = FileManager.default.temporaryDirectory.appendingPathComponent("http-\(getpid())")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        let file = folder.appendingPathComponent("body").path
+        FileManager.default.createFile(atPath: file, contents: nil)
+        truncate(file, isSmall ? Self.smallSize : count << 20)  // of zeros, which take no room on the disk
+        certificate = isSecure ? folder.appendingPathComponent("certificate.pem").path : nil
+        if isSecure { try Self.makeCertificate(in: folder.path) }
+        let port = 20_000 + Int(getpid()) % 40_000
+        url = isSecure ? "https://localhost:\(port)/body" : "http://127.0.0.1:\(port)/body"
+        server = try Self.startServer(in: folder, port, isSecure)
+    }
+
+    private static func makeCertificate(in folder: String) throws {
+        let arguments = """
+            req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+            -addext subjectAltName=DNS:localhost -keyout \(folder)/key.pem -out \(folder)/certificate.pem
+            """
+        let openssl = Process()
+        openssl.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
+        openssl.arguments = arguments.split(separator: " ").map(String.init)
+        openssl.standardError = FileHandle.nullDevice
+        try openssl.run()
+        openssl.waitUntilExit()
+    }
+
+    private static func startServer(in folder: URL, _ port: Int, _ isSecure: Bool) throws -> Process {
+        let (path, keys) = (folder.path, isSecure ? "ssl http2" : "")
+        let certificate =
+            isSecure ? "ssl_certificate \(path)/certificate.pem; ssl_certificate_key \(path)/key.pem;" : ""
+        let configuration = """
+            daemon off; master_process off; pid \(path)/pid; error_log stderr crit; events { worker_connections 64; }
+            http { access_log off; keepalive_requests 1000000; sendfile on; client_body_temp_path \(path)/b;
+              proxy_temp_path \(path)/p; fastcgi_temp_path \(path)/f; uwsgi_temp_path \(path)/u; scgi_temp_path \(path)/s;
+              server { listen 127.0.0.1:\(port) \(keys); root \(path); \(certificate) } }
+            """
+        try configuration.write(to: folder.appendingPathComponent("conf"), atomically: false, encoding: .utf8)
+        let search = (ProcessInfo.processInfo.environment["PATH"] ?? "") + ":/usr/sbin"
+        let paths: [String] = search.split(separator: ":").map { $0 + "/nginx" }
+        let nginx = paths.first { access($0, X_OK) == 0 }
+        let server = Process()
+        server.executableURL = URL(fileURLWithPath: nginx ?? "/usr/sbin/nginx")
+        server.arguments = ["-p", path, "-c", "\(path)/conf", "-e", "stderr"]
+        try server.run()
+        while access("\(path)/pid", F_OK) != 0 { usleep(1000) }
+        return server
+    }
+
+    /// Stops the server and prints the columns. The processor time is this process's, or that of `child`, which it has
+    /// waited for.
+    public func end(_ columns: [String] = [], child: Bool = false) -> Never {
+        let wall = Double(now() - begin.wall)
+        var usage = rusage()
+        let processor: Double
+        if child {
+            getrusage(__rusage_who_t(RUSAGE_CHILDREN.rawValue), &usage)
+            processor = Double(usage.ru_utime.nanoseconds + usage.ru_stime.nanoseconds)
+        } else {
+            getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+            processor = Double(processorTime() - begin.processor)
+        }
+        server.terminate()
+        server.waitUntilExit()
+        try? FileManager.default.removeItem(at: folder)
+        let cost = isSmall ? processor / 1000 / Double(count) : processor / Double(byteCount)
+        let rate = isSmall ? Double(count) * 1e9 / wall : Double(byteCount) / wall
+        report([fixed(cost, 3), fixed(rate, isSmall ? 0 : 2), "\(usage.ru_maxrss)"] + columns)
+    }
+}
+
+extension timeval {
+    fileprivate var nanoseconds: Int { tv_sec * 1_000_000_000 + Int(tv_usec) * 1000 }
+}
