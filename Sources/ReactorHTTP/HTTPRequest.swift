@@ -60,6 +60,12 @@ public struct HTTPRequest: Sendable {
         }
     }
 
+    /// The URL up to its path.
+    var host: Substring {
+        let start = url.utf8.firstRange(of: "://".utf8)?.upperBound ?? url.startIndex
+        return url[..<(url.utf8[start...].firstIndex { $0 == UInt8(ascii: "/") } ?? url.endIndex)]
+    }
+
     /// Whether sending the request twice does the same as sending it once (RFC 9110, 9.2.2).
     var isIdempotent: Bool {
         ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) && body?.isRepeatable != false

@@ -120,7 +120,7 @@ final class SessionCore: Sendable {
     }
 
     private struct State {
-        var commands: [Command] = []
+        var commands: ArraySlice<Command> = []
         /// Those that have not ended.
         var transfers: [UInt64: HTTPTransfer] = [:]
         var lastNumber: UInt64 = 0
@@ -132,6 +132,9 @@ final class SessionCore: Sendable {
         /// Made by the first transfer, on the loop's thread.
         var multi: LoopOwned<MultiHandle>?
     }
+
+    /// How many commands a pass of the loop carries out: less than a millisecond's work.
+    private static let batchSize = 100
 
     let configuration: HTTPSession.Configuration
     let runLoop: RunLoop
@@ -241,10 +244,13 @@ final class SessionCore: Sendable {
 
     private func perform() {
         let multi = multiHandle()
-        let commands = state.withLock { state in
-            defer { state.commands = [] }
-            return state.commands
+        let (commands, hasMore) = state.withLock { state in
+            let commands = state.commands.prefix(Self.batchSize)
+            state.commands =
+                state.commands.count > commands.count ? state.commands.dropFirst(commands.count) : []
+            return (commands, !state.commands.isEmpty)
         }
+        if hasMore { wake() }
         multi.carryOut(commands)
     }
 

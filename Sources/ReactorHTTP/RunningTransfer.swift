@@ -55,6 +55,8 @@ final class RunningTransfer {
     }
 
     var number: UInt64 { transfer.number }
+    /// The scheme, the host and the port, as the request's URL has them.
+    private(set) lazy var host = transfer.request.host
     private var configuration: HTTPSession.Configuration { multi.configuration }
 
     // MARK: Attempts

@@ -73,6 +73,32 @@ import Testing
         #expect(connections.value <= 8)
     }
 
+    @Test func `transfers that wait for a host do not stop those of another, and can be cancelled`()
+        async throws
+    {
+        let (gate, counts) = (Answer<Bool>(), Shared((cancelled: 0, other: 0)))
+        let stalled = try TestServer { peer, _ in _ = gate.wait() }
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        try await onItsOwnThread {
+            let (session, loop) = (HTTPSession(), RunLoop.current)
+            let transfers = (0..<500).map { _ in
+                session.start(HTTPRequest(stalled.url)) { outcome in
+                    counts.update {
+                        if outcome.kind == .cancelled { $0.cancelled += 1 } else { $0.other += 1 }
+                    }
+                    loop.stop()
+                }
+            }
+            #expect(session.run(server.url).body == "hello")
+            #expect(counts.value == (0, 0))
+            for transfer in transfers { transfer.cancel() }
+            loop.run { counts.value.cancelled + counts.value.other < 500 }
+            #expect(counts.value == (500, 0))
+            #expect(session.run(server.url).body == "hello")
+        }
+        gate.give(true)
+    }
+
     @Test func `the method, the fields and the body are sent`() async throws {
         let received = Trace()
         let server = try TestServer { peer, _ in
