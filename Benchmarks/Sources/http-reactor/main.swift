@@ -71,7 +71,9 @@ final class Client {
         _ = loop.run(in: .default)
         timer.invalidate()
         observer.invalidate()
-        guard counts.values.withLock({ $0.bytes }) == workload.byteCount else { fatalError("bytes are missing") }
+        guard counts.values.withLock({ $0.bytes }) == workload.byteCount else {
+            fatalError("bytes are missing")
+        }
         return [
             fixed(Double(percentile(99, of: lateness.sorted())) / 1000, 0), "\(mostBytes >> 10)",
             fixed(Double(percentile(99, of: passes.sorted())) / 1000, 0),

@@ -55,13 +55,12 @@ struct MultiPointer: ~Copyable {
 /// Every call of libcurl is made in ``callLibcurl(_:)``, and those do not nest: libcurl's callbacks only record, and so do
 /// the delegates of streams. The client's code is called later, in blocks of their own.
 final class MultiHandle {
-    /// How many bytes all transfers may receive in one callback of the loop: about a millisecond's work, so that timers
-    /// stay on time.
+    /// How many bytes all transfers may receive in one pass of the loop: about a millisecond's work, so that timers stay on
+    /// time. It is divided among the sockets.
     private static let receiveLimit = 1 << 20
 
-    /// How many transfers of a host libcurl has, unless more connections are allowed: as many as one connection of HTTP/2
-    /// carries. Measured: those that wait in libcurl take 25 KB each, and the end of a transfer searches all of them.
-    private static let hostLimit = 100
+    /// How many transfers one connection of HTTP/2 carries.
+    private static let streamLimit = 100
 
     /// The transfers of a host.
     private struct Host {
@@ -73,7 +72,6 @@ final class MultiHandle {
     let configuration: HTTPSession.Configuration
     let runLoop: RunLoop
     let modes: [RunLoop.Mode]
-    private let hostLimit: Int
     private weak let core: SessionCore?
     private let sockets: SocketTable
     /// Nil if there was no memory.
@@ -95,7 +93,6 @@ final class MultiHandle {
     init(_ core: SessionCore) {
         self.core = core
         (configuration, runLoop, modes) = (core.configuration, core.runLoop, core.modes)
-        hostLimit = configuration.maxConnectionsPerHost.map { max($0, Self.hostLimit) } ?? .max
         sockets = SocketTable(runLoop, modes)
         timeouts = TimeoutWatch(runLoop, modes)
         multi = MultiPointer(configuration, sockets)
@@ -127,7 +124,7 @@ final class MultiHandle {
     func callLibcurl(_ body: () -> Void) {
         require(!isCallingLibcurl, "A callback of libcurl has called libcurl.")
         isCallingLibcurl = true
-        receiveBudget = Self.receiveLimit
+        receiveBudget = Self.receiveLimit / max(sockets.count, 1)
         timeouts.noteTime()
         Libcurl.call(body)
         endFinishedTransfers()
@@ -186,8 +183,17 @@ final class MultiHandle {
         beginWaiting(of: transfer.host)
     }
 
+    /// How many transfers of a host libcurl has at most. Those that wait in libcurl take 25 KB each, the end of a transfer
+    /// searches all of them, and one call may carry all of them out.
+    private func handleLimit(of host: Substring) -> Int {
+        guard let connections = configuration.maxConnectionsPerHost else { return .max }
+        let isMultiplexed = configuration.versions != .http1 && host.lowercased().hasPrefix("https")
+        return isMultiplexed ? max(connections, Self.streamLimit) : connections
+    }
+
     private func beginWaiting(of host: Substring) {
-        while let count = hosts[host]?.activeCount, count < hostLimit,
+        let limit = handleLimit(of: host)
+        while let count = hosts[host]?.activeCount, count < limit,
             let next = hosts[host]?.waiting.popFirst()
         {
             if running[next.number] != nil { begin(next) }

@@ -31,6 +31,9 @@ final class SocketTable {
         stopTimer()
     }
 
+    /// How many sockets libcurl waits for.
+    var count: Int { sources.count }
+
     func takeFault() -> Errno? { fault.take() }
 
     // MARK: Sockets
