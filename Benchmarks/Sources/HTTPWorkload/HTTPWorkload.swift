@@ -35,9 +35,25 @@ public struct HTTPWorkload {
         truncate(file, isSmall ? Self.smallSize : count << 20)  // of zeros, which take no room on the disk
         certificate = isSecure ? folder.appendingPathComponent("certificate.pem").path : nil
         if isSecure { try Self.makeCertificate(in: folder.path) }
-        let port = 20_000 + Int(getpid()) % 40_000
+        let port = Self.freePort()
         url = isSecure ? "https://localhost:\(port)/body" : "http://127.0.0.1:\(port)/body"
         server = try Self.startServer(in: folder, port, isSecure)
+    }
+
+    private static func freePort() -> Int {
+        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var (address, size) = (sockaddr_in(), socklen_t(MemoryLayout<sockaddr_in>.size))
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                guard bind(descriptor, $0, size) == 0, getsockname(descriptor, $0, &size) == 0 else {
+                    fatalError("there is no free port")
+                }
+            }
+        }
+        return Int(UInt16(bigEndian: address.sin_port))
     }
 
     private static func makeCertificate(in folder: String) throws {
@@ -71,7 +87,10 @@ public struct HTTPWorkload {
         server.executableURL = URL(fileURLWithPath: nginx ?? "/usr/sbin/nginx")
         server.arguments = ["-p", path, "-c", "\(path)/conf", "-e", "stderr"]
         try server.run()
-        while access("\(path)/pid", F_OK) != 0 { usleep(1000) }
+        while access("\(path)/pid", F_OK) != 0 {
+            guard server.isRunning else { throw CocoaError(.executableLoad) }
+            usleep(1000)
+        }
         return server
     }
 
