@@ -1,4 +1,4 @@
-public import Foundation
+import Foundation
 import Measuring
 
 /// Downloads from nginx on loopback, which this process starts: `http-PEER body|secure|small COUNT`.
@@ -15,7 +15,7 @@ public struct HTTPWorkload {
 
     private let server: Process
     private let folder: URL
-    private let begin = (wall: now(), processor: processorTime())
+    private let begin: (wall: Int64, processor: Int64)
 
     public var byteCount: Int { isSmall ? count * Self.smallSize : count << 20 }
 
@@ -31,13 +31,14 @@ public struct HTTPWorkload {
         folder = FileManager.default.temporaryDirectory.appendingPathComponent("http-\(getpid())")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         let file = folder.appendingPathComponent("body").path
-        FileManager.default.createFile(atPath: file, contents: nil)
+        _ = FileManager.default.createFile(atPath: file, contents: nil)
         truncate(file, isSmall ? Self.smallSize : count << 20)  // of zeros, which take no room on the disk
         certificate = isSecure ? folder.appendingPathComponent("certificate.pem").path : nil
         if isSecure { try Self.makeCertificate(in: folder.path) }
         let port = Self.freePort()
         url = isSecure ? "https://localhost:\(port)/body" : "http://127.0.0.1:\(port)/body"
         server = try Self.startServer(in: folder, port, isSecure)
+        begin = (now(), processorTime())
     }
 
     private static func freePort() -> Int {
