@@ -6,7 +6,9 @@ import Measuring
 /// body: a body of COUNT MiB; secure: the same over TLS; small: COUNT bodies of 10 KB over 8 connections. Prints
 /// cpu-s/GB GB/s peak-KiB, or cpu-us/request requests/s peak-KiB; and what the peer adds.
 public struct HTTPWorkload {
+    /// Whether many small bodies are downloaded, or one large one.
     public let isSmall: Bool
+    /// The number of small bodies, or of MiB.
     public let count: Int
     /// What to download, `count` times if the bodies are small.
     public let url: String
@@ -17,10 +19,12 @@ public struct HTTPWorkload {
     private let folder: URL
     private let begin: (wall: Int64, processor: Int64)
 
+    /// How many bytes all bodies have.
     public var byteCount: Int { isSmall ? count * Self.smallSize : count << 20 }
 
     private static let smallSize = 10_000
 
+    /// Starts the server, as the arguments of the program say.
     public init() throws {
         let arguments = CommandLine.arguments
         guard arguments.count > 2, let count = Int(arguments[2]) else {
