@@ -1,6 +1,6 @@
 import Crypto
+import ExampleSupport
 import ReactorFoundation
-import Synchronization
 import SystemPackage
 
 /// Computes the SHA-256 checksum of a file, on a thread of the operation queue.
