@@ -38,6 +38,8 @@ extension RunLoop {
         /// The mode to enter when ``dispatch()`` has called all handlers. Its poller is in `epoll` already.
         private var next: RunningMode?
         private var isEnded = false
+        /// Called once, when the hosting or the loop's thread ends.
+        package var endHandler: (() -> Void)?
 
         /// Begins to host a loop in a mode.
         ///
@@ -83,6 +85,8 @@ extension RunLoop {
             if wait == nil {
                 let handled = core.beginPass(running, onlyFirst: false)
                 guard !isEnded else { return false }
+                // A host's loop within a handler may have prepared.
+                suspend()
                 wait = core.beginWait(running, until: handled ? .min : .max, unlessEmptied: false)
                 if case .until(let time) = wait, time != .min {
                     running.own.setTimer(time)
@@ -92,6 +96,16 @@ extension RunLoop {
             }
             if case .until(let time) = wait { return time == .min }
             return true
+        }
+
+        /// Whether to call ``dispatch()`` before the host waits: nothing is prepared, because the host runs its own loop
+        /// within a handler or other code has run this one, or there is something to do at once.
+        ///
+        /// Calls no handlers. It is for a host that has a prepare phase, and cannot run its own loop within that.
+        public var needsDispatch: Bool {
+            _ = requireCurrent("RunLoop.Hosting.needsDispatch")
+            guard case .until(let time) = wait else { return !isEnded }
+            return time == .min
         }
 
         /// Serves what is ready, without waiting, and prepares the next wait.
@@ -113,7 +127,7 @@ extension RunLoop {
             isDispatching = isNested
             guard !isEnded else { return false }
             let isStopped = loop.inbox.takeStopRequest()
-            // A host's loop within a handler may have prepared, before the rest of the handlers was called.
+            // A host's loop within a handler may have prepared before the rest of the handlers was called.
             suspend()
             if !isNested { enterNextMode() }
             if isStopped { wakeHost() } else { prepare() }
@@ -155,6 +169,7 @@ extension RunLoop {
             core.notify(.exit, running)
             loop.inbox.endActivation(outer)
             outerHosting?.resume()
+            endHandler.take()?()
         }
 
         // MARK: For the loop
@@ -172,8 +187,12 @@ extension RunLoop {
             if wait == nil, !isDispatching, !isEnded { wakeHost() }
         }
 
-        /// The loop's thread ends.
-        func loopEnded() { isEnded = true }
+        /// The loop's thread ends, and with it this hosting and those around it.
+        func loopEnded() {
+            isEnded = true
+            endHandler.take()?()
+            outerHosting?.loopEnded()
+        }
 
         // MARK: Inside
 

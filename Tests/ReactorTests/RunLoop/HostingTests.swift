@@ -19,70 +19,17 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
     return poll(&request, 1, milliseconds) > 0
 }
 
-/// A program whose every step leads to the next, so that it has one order of callbacks only. The last step stops the loop.
-///
-/// - Returns: What to keep until then.
-private func program(on loop: RunLoop, _ trace: Trace) throws -> [AnyObject] {
-    let pipe = try TestPipe()
-    loop.observe(in: .default) { trace("\($0)") }
-    loop.observe(in: .tracking) { trace("tracking \($0)") }
-    let signalled = RunLoop.Source {
-        trace("signalled source")
-        Timer.scheduled(after: .zero, forMode: .tracking) { _ in
-            trace("tracking timer")
-            loop.stop()
-        }
-        loop.run(in: .tracking)
-        loop.perform { pipe.put() }
-    }
-    loop.add(signalled, forMode: .default)
-    let (input, output) = Stream.boundPair(bufferSize: 16)
-    let delegate = Handlers { stream, event in
-        trace("\(event)")
-        guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
-        trace("read \(input.read(upTo: 16).count)")
-        loop.stop()
-    }
-    input.delegate = delegate
-    input.schedule(in: loop, forMode: .default)
-    input.open()
-    output.open()
-    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-        trace("descriptor")
-        pipe.get()
-        source.cancel()
-        output.write([1, 2, 3])
-    }
-    try loop.add(source, forMode: .common)
-    Timer.scheduled(after: .milliseconds(1)) { _ in
-        trace("timer")
-        loop.perform(inModes: [.default]) {
-            trace("block")
-            signalled.signal()
-        }
-    }
-    return [delegate, input, output]
-}
-
-private final class Handlers: StreamDelegate {
-    private let handler: (Stream, Stream.Event) -> Void
-
-    init(_ handler: @escaping (Stream, Stream.Event) -> Void) { self.handler = handler }
-
-    func stream(_ stream: Stream, handle event: Stream.Event) { handler(stream, event) }
-}
-
 @Suite struct HostingTests {
     @Test func `a hosted loop calls the same callbacks in the same order as one that runs itself`()
         async throws
     {
         let owned = try await traced { loop, trace in
-            let kept = try program(on: loop, trace)
+            let kept = try startTracedProgram(on: loop, trace)
             loop.run(in: .default)
             withExtendedLifetime(kept) {}
         }
         let hosted = try await traced { loop, trace in
-            let kept = try program(on: loop, trace)
+            let kept = try startTracedProgram(on: loop, trace)
             let hosting = try RunLoop.Hosting(loop)
             host(hosting)
             hosting.end()
@@ -147,7 +94,7 @@ private final class Handlers: StreamDelegate {
     @Test func `a stream that the host's own code writes to is served`() async throws {
         let trace = try await traced { loop, trace in
             let (input, output) = Stream.boundPair(bufferSize: 16)
-            let delegate = Handlers { stream, event in
+            let delegate = HandlerDelegate { stream, event in
                 guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
                 trace("\(input.read(upTo: 16))")
                 loop.stop()
@@ -291,6 +238,51 @@ private final class Handlers: StreamDelegate {
         #expect(trace == ["begins", "block", "timer", "ends"])
     }
 
+    @Test func `a host learns before it waits that it must dispatch, and no handler is called`() async throws
+    {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            #expect(!hosting.needsDispatch)
+            loop.hold(.custom)
+            loop.run(in: .custom, until: .distantPast)
+            loop.perform { trace("block") }
+            #expect(hosting.needsDispatch)
+            trace("asked")
+            hosting.dispatch()
+            #expect(!hosting.needsDispatch)
+            loop.perform(order: 0) {
+                #expect(hosting.needsDispatch)
+                hosting.dispatch()
+                #expect(!hosting.needsDispatch)
+                trace("nested")
+            }
+            hosting.dispatch()
+            hosting.end()
+            #expect(!hosting.needsDispatch)
+        }
+        #expect(trace == ["asked", "block", "nested"])
+    }
+
+    @Test func `a host's own loop within a block ends its wait before the next one begins`() async throws {
+        let trace = try await traced { loop, trace in
+            loop.observe([.beforeWaiting, .afterWaiting]) { trace("\($0)") }
+            let hosting = try RunLoop.Hosting(loop)
+            loop.perform(order: 0) {
+                trace("begins")
+                hosting.dispatch()
+                trace("ends")
+            }
+            hosting.dispatch()
+            hosting.end()
+        }
+        let waits = trace.filter { !["begins", "ends"].contains($0) }
+        #expect(trace.contains("ends"))
+        #expect(waits.count.isMultiple(of: 2))
+        for (index, activity) in waits.enumerated() {
+            #expect(activity == (index.isMultiple(of: 2) ? "beforeWaiting" : "afterWaiting"))
+        }
+    }
+
     @Test func `a loop can be hosted within a run of its own, and within a hosting`() async throws {
         let trace = try await traced { loop, trace in
             loop.perform {
@@ -353,10 +345,12 @@ private final class Handlers: StreamDelegate {
         #expect(trace == ["entry", "exit"])
     }
 
-    @Test func `a hosting may outlast its loop's thread`() async throws {
-        let kept = Shared<Carrier<RunLoop.Hosting>?>(nil)
-        try await onItsOwnThread { kept.value = Carrier(try RunLoop.Hosting(.current)) }
-        kept.value = nil
+    @Test func `a hosting within another may outlast its loop's thread`() async throws {
+        let kept = Shared<[Carrier<RunLoop.Hosting>]>([])
+        try await onItsOwnThread {
+            for _ in 0..<2 { kept.value.append(Carrier(try RunLoop.Hosting(.current))) }
+        }
+        kept.value = []
     }
 
     @Test func `a hosted main loop serves the main actor and the main queue`() async throws {
