@@ -1,10 +1,10 @@
 import CReactorLinux
 import Glibc
-import SystemPackage
+package import SystemPackage
 
 /// A descriptor that is closed when its lifetime ends.
-struct OwnedDescriptor: ~Copyable {
-    let number: CInt
+package struct OwnedDescriptor: ~Copyable {
+    package let number: CInt
 
     init(_ number: CInt) { self.number = number }
 
@@ -15,8 +15,8 @@ struct OwnedDescriptor: ~Copyable {
         OwnedDescriptor(try SystemCall.make { eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK)) })
     }
 
-    /// An epoll(7) for the epolls of the pollers (epoll_create1(2)).
-    static func epoll() throws(Errno) -> OwnedDescriptor {
+    /// An epoll(7) (epoll_create1(2)).
+    package static func epoll() throws(Errno) -> OwnedDescriptor {
         OwnedDescriptor(try SystemCall.make { reactor_epoll_make() })
     }
 
