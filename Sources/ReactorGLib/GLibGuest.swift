@@ -16,7 +16,7 @@ extension RunLoop {
     ///
     /// The loop's thread owns the context until the guest ends, so that `g_main_context_invoke` of other threads calls on
     /// this one. A mode with a guest is not empty. If another event loop hosts this one, code of the host on this thread
-    /// calls ``Reactor/RunLoop/wakeUp()`` after it has attached something to the context.
+    /// calls `RunLoop.wakeUp()` after it has attached something to the context.
     ///
     /// - Parameters:
     ///   - context: A `GMainContext *`; nil for the default one.
@@ -35,7 +35,7 @@ extension RunLoop {
     }
 }
 
-/// A GLib main context inside a run loop: see ``Reactor/RunLoop/addGLibContext(_:inModes:)``.
+/// A GLib main context inside a run loop: see `RunLoop.addGLibContext(_:inModes:)`.
 ///
 /// It ends with ``end()`` or with the loop's thread, and belongs to that thread. Releasing it does not end it.
 public final class GLibGuest {

@@ -12,7 +12,7 @@ extension RunLoop {
     /// Timers, streams, posted blocks and everything else in `mode` are served from then on; on the main thread also
     /// `DispatchQueue.main` and `@MainActor`. GLib loops that handlers run, such as a dialog's, go on serving them.
     ///
-    /// ``Reactor/RunLoop/stop()`` quits the main loop. The hosting continues: running the main loop again serves this loop
+    /// `RunLoop.stop()` quits the main loop. The hosting continues: running the main loop again serves this loop
     /// again. The main loop is retained until the hosting ends.
     ///
     /// - Parameters:
@@ -38,7 +38,7 @@ extension RunLoop {
     ///   - context: A `GMainContext *`; nil for the default one.
     ///   - mode: The mode to be in.
     ///   - priority: The GSource's; lower numbers are dispatched first.
-    ///   - stopHandler: Called on the loop's thread after ``Reactor/RunLoop/stop()``.
+    ///   - stopHandler: Called on the loop's thread after `RunLoop.stop()`.
     /// - Returns: The hosting, which the context keeps.
     /// - Throws: `Errno` if there are no descriptors left.
     /// - Precondition: Called on the loop's own thread.
@@ -53,7 +53,7 @@ extension RunLoop {
     }
 }
 
-/// A run loop inside a GLib main context: see ``Reactor/RunLoop/attach(toGLib:mode:priority:)``.
+/// A run loop inside a GLib main context: see `RunLoop.attach(toGLib:mode:priority:)`.
 ///
 /// It ends with ``end()``, with the context, or with the loop's thread, and belongs to that thread. If another thread frees
 /// the context, the loop stays in its mode until the last reference to the hosting is released.
