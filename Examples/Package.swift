@@ -35,6 +35,10 @@ func program(_ name: String, _ dependencies: Target.Dependency...) -> Target {
 
 let package = Package(
     name: "Examples",
+    products: [
+        // For programs in other languages.
+        .library(name: "HostedLines", type: .dynamic, targets: ["HostedLines"])
+    ],
     dependencies: [
         .package(name: "swift-reactor", path: ".."),
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
@@ -73,6 +77,14 @@ let package = Package(
             "echo-service", .product(name: "Logging", package: "swift-log"),
             .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             .product(name: "UnixSignals", package: "swift-service-lifecycle")),
+        program("glib-lines", .product(name: "ReactorGLib", package: "swift-reactor")),
+        .target(
+            name: "HostedLines",
+            dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
+            swiftSettings: settings
+        ),
+        // In C; `asyncio-host.py` does the same in Python.
+        .executableTarget(name: "poll-host", dependencies: ["HostedLines"]),
         // A symbolic link to the library's test support.
         .target(
             name: "ReactorTestSupport",
