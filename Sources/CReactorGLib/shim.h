@@ -7,13 +7,13 @@
 #include <glib-unix.h>
 #include <stdbool.h>
 
-/// What a GSource calls for the loop that it runs. The argument is `hosting`.
+/// What a GSource calls for the loop that it runs, with `hosting`.
 struct reactor_glib_functions {
     bool (*needs_dispatch)(void *hosting);
     /// Returns whether the source remains.
     bool (*dispatch)(void *hosting);
-    /// Called once, on any thread, when the source has been destroyed.
-    void (*destroyed)(void *hosting);
+    /// Called once, with `owner`, on any thread, when the source has been destroyed.
+    void (*destroyed)(void *owner);
 };
 
 struct reactor_glib_source {
@@ -45,7 +45,7 @@ static inline gboolean reactor_glib_dispatch(GSource *base, GSourceFunc function
 }
 
 /// Attaches to `context` a source that watches `descriptor`, the loop's. The caller owns a reference to it.
-static inline GSource *reactor_glib_attach(GMainContext *context, int descriptor, int priority, void *hosting,
+static inline GSource *reactor_glib_attach(GMainContext *context, int descriptor, int priority, void *hosting, void *owner,
                                            struct reactor_glib_functions functions) {
     static GSourceFuncs glib_functions = {
         reactor_glib_prepare, reactor_glib_check, reactor_glib_dispatch, NULL, NULL, NULL,
@@ -56,7 +56,7 @@ static inline GSource *reactor_glib_attach(GMainContext *context, int descriptor
     source->functions = functions;
     source->tag = g_source_add_unix_fd(base, descriptor, G_IO_IN);
     // There is no callback: its data's destructor is what is called when the source is destroyed.
-    g_source_set_callback(base, NULL, hosting, functions.destroyed);
+    g_source_set_callback(base, NULL, owner, functions.destroyed);
     g_source_set_name(base, "RunLoop");
     g_source_set_priority(base, priority);
     g_source_set_can_recurse(base, TRUE);

@@ -23,15 +23,16 @@ extension RunLoop {
     ///   - modes: The modes to be served in.
     /// - Returns: The guest, which the loop keeps: ending it is optional.
     /// - Throws: `Errno.resourceBusy` if another thread owns the context; or what making descriptors does.
-    /// - Precondition: Called on the loop's own thread.
+    /// - Precondition: Called on the loop's own thread, and there is a mode.
     @discardableResult
     public func addGLibContext(
         _ context: OpaquePointer? = nil, inModes modes: [Mode] = [.default]
     ) throws(Errno) -> GLibGuest {
         requireCurrent("RunLoop.addGLibContext(_:inModes:) must be called")
+        precondition(
+            !modes.isEmpty, "RunLoop.addGLibContext(_:inModes:) needs a mode: in none, nothing is served.")
         let context = unsafe try GuestContext(context ?? g_main_context_default(), in: self, modes)
-        try context.begin()
-        return GLibGuest(context)
+        return GLibGuest(try context.begin())
     }
 }
 
@@ -39,27 +40,30 @@ extension RunLoop {
 ///
 /// It ends with ``end()`` or with the loop's thread, and belongs to that thread. Releasing it does not end it.
 public final class GLibGuest {
-    private weak let context: GuestContext?
+    /// Retains the context while it is valid.
+    private let observer: RunLoop.Observer
 
-    fileprivate init(_ context: GuestContext) { self.context = context }
+    fileprivate init(_ observer: RunLoop.Observer) { self.observer = observer }
 
     /// Whether the loop runs the context.
-    public var isValid: Bool { context?.isValid ?? false }
+    ///
+    /// - Precondition: Called on the loop's thread.
+    public var isValid: Bool { observer.isValid }
 
     /// Ends the guest. The loop's thread then does not own the context any more. A callback of the context may call this: the
     /// others of its round are called yet.
     ///
     /// - Precondition: Called on the loop's thread.
-    public func end() { context?.end() }
+    public func end() { observer.invalidate() }
 }
 
 /// Drives the context by GLib's protocol: prepare, query, check, dispatch.
 ///
-/// The observer of the waits retains this; so does a round under way. It owns the context, and releases it at the end.
+/// The observer of the waits retains this; so does a round. It owns the context, and releases it at the end.
 @safe
 private final class GuestContext {
     private let context: OpaquePointer
-    private unowned let loop: RunLoop
+    private let loop: RunLoop
     private let modes: [RunLoop.Mode]
     private var descriptors: PolledDescriptors
     private var priority: gint = 0
@@ -69,8 +73,6 @@ private final class GuestContext {
     private var timer: Timer!
     /// When the timer fires.
     private var date = Deadline.distantFuture
-    /// Posts a round, for a run of the loop that may be within another round.
-    private var postRound: () -> Void = {}
     private var isPosted = false
     /// Whether the descriptors and the priority are those of the next round.
     private var isPrepared = false
@@ -95,29 +97,27 @@ private final class GuestContext {
         unsafe g_main_context_unref(context)
     }
 
-    var isValid: Bool { observer.isValid }
+    private var isValid: Bool { observer.isValid }
 
     /// Registers everything in the loop, or nothing.
-    func begin() throws(Errno) {
+    ///
+    /// - Returns: The observer. Invalidating it ends the guest.
+    func begin() throws(Errno) -> RunLoop.Observer {
         try watchDescriptors()
-        let owner = LoopOwned(self, on: loop)
-        let (loop, modes) = (loop, modes)
-        postRound = { [weak owner] in loop.perform(inModes: modes) { [weak owner] in owner?.value.runRound() }
-        }
-        timer = Timer(fireDate: date, interval: .seconds(1 << 30), repeats: true) { [weak owner] _ in
-            owner?.value.timerFired()
-        }
+        let never = Duration.seconds(1 << 32)
+        timer = Timer.scheduled(every: never, forMode: modes[0]) { [unowned self] _ in timerFired() }
         // The last one: other observers may add to the context.
-        observer = RunLoop.Observer(for: [.beforeTimers, .beforeWaiting], order: .max) { _, activity in
-            owner.value.reached(activity)
+        observer = RunLoop.Observer(for: [.beforeTimers, .beforeWaiting], order: .max) { [self] _, activity in
+            reached(activity)
         }
         for mode in modes {
             loop.add(timer, forMode: mode)
             loop.add(observer, forMode: mode)
         }
+        return observer
     }
 
-    func end() {
+    private func end() {
         source?.cancel()
         timer?.invalidate()
         observer?.invalidate()
@@ -158,10 +158,16 @@ private final class GuestContext {
     }
 
     /// Makes this pass end with a round.
+    ///
+    /// It is a block, and not the handler of the source or of the timer, so that a run of the loop within a round has rounds.
     private func requestRound() {
+        // A nested run of the loop, after a callback of this round has ended the guest.
+        guard isValid else { return end() }
         guard !isPosted else { return }
         isPosted = true
-        postRound()
+        // Proof: the block is posted on the loop's thread, and runs and is released there.
+        nonisolated(unsafe) let guest = self
+        loop.perform(inModes: modes) { unsafe guest.runRound() }
     }
 
     /// - Parameter timeout: In milliseconds, rounded up; -1 for none.

@@ -96,12 +96,12 @@ public final class GLibHosting {
         to context: OpaquePointer?, _ owner: LoopOwned<GLibHosting>, priority: Int32
     ) {
         let functions = unsafe reactor_glib_functions(
-            needs_dispatch: { unsafe owned($0).hosting.needsDispatch },
-            dispatch: { unsafe owned($0).dispatch() },
+            needs_dispatch: { unsafe hosted($0).hosting.needsDispatch },
+            dispatch: { unsafe hosted($0).dispatch() },
             destroyed: { unsafe sourceDestroyed($0) })
         let source = unsafe reactor_glib_attach(
-            context, hosting.descriptor.rawValue, priority, Unmanaged.passRetained(owner).toOpaque(),
-            functions)
+            context, hosting.descriptor.rawValue, priority, Unmanaged.passUnretained(self).toOpaque(),
+            Unmanaged.passRetained(owner).toOpaque(), functions)
         unsafe self.source = source
         hosting.endHandler = { unsafe g_source_destroy(source) }
     }
@@ -112,9 +112,9 @@ public final class GLibHosting {
     }
 }
 
-/// The hosting of a source that has not been destroyed.
-private func owned(_ owner: UnsafeMutableRawPointer?) -> GLibHosting {
-    unsafe Unmanaged<LoopOwned<GLibHosting>>.fromOpaque(owner!).takeUnretainedValue().value
+/// The hosting of a source that has not been destroyed, and whose owner retains it.
+private func hosted(_ hosting: UnsafeMutableRawPointer?) -> GLibHosting {
+    unsafe Unmanaged.fromOpaque(hosting!).takeUnretainedValue()
 }
 
 private func sourceDestroyed(_ owner: UnsafeMutableRawPointer?) {

@@ -278,7 +278,7 @@ private func hosted(
                 try JoinableThread { g_main_context_iteration(context.pointer, 0) }.join()
             }
         }
-        #expect(result.message.contains("use it on the loop's own thread"))
+        #expect(result.message.contains("must be called on the loop's own thread"))
     }
 
     @Test func `the main loop in GLib serves the main actor and the main queue`() async throws {
