@@ -82,13 +82,18 @@ int reactor_signal_subscribe(int signal, void **token) {
     pthread_mutex_lock(&registry);
     struct subscription *node = free_node(signal);
     int result = -1;
-    if (node && install(signal) == 0) {
+    if (node) {
         uint64_t stale;
         while (read(node->descriptor, &stale, sizeof stale) > 0) {}
+        // Before the handler is installed: no signal is lost between the two.
         atomic_store(&node->is_taken, true);
-        subscribers[signal]++;
-        *token = node;
-        result = node->descriptor;
+        if (install(signal) == 0) {
+            subscribers[signal]++;
+            *token = node;
+            result = node->descriptor;
+        } else {
+            atomic_store(&node->is_taken, false);
+        }
     }
     pthread_mutex_unlock(&registry);
     return result;
@@ -105,8 +110,9 @@ void reactor_signal_unsubscribe(void *token) {
     struct subscription *node = token;
     pthread_mutex_lock(&registry);
     if (node->forks == reactor_fork_count()) {
-        atomic_store(&node->is_taken, false);
         if (--subscribers[node->signal] == 0) restore(node->signal);
+        // After the earlier action is back: no signal is lost between the two.
+        atomic_store(&node->is_taken, false);
     }
     pthread_mutex_unlock(&registry);
 }
