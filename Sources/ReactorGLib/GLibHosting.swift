@@ -76,7 +76,7 @@ public final class GLibHosting {
     }
 
     /// Whether the context runs the loop.
-    public var isValid: Bool { unsafe g_source_is_destroyed(source) == 0 }
+    public var isValid: Bool { unsafe hosting.isValid && g_source_is_destroyed(source) == 0 }
 
     /// The mode that the loop is in.
     public var mode: RunLoop.Mode { hosting.mode }

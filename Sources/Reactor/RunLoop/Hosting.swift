@@ -25,18 +25,23 @@ extension RunLoop {
     /// A hosting belongs to the loop's thread: every call on another thread traps. Releasing it ends it.
     public final class Hosting {
         private let loop: RunLoop
-        /// Contains the epoll(7) of the mode's poller.
-        private let epoll: OwnedDescriptor
+        /// Contains the epoll(7) of the mode's poller. Nil once the hosting has ended.
+        private var epoll: OwnedDescriptor?
+        private let number: CInt
+        /// Like `next`, used until the loop's thread ends, which ends the hosting first.
         private var running: RunningMode
         private let outer: Inbox.OuterActivation
         /// How many activations there are, this one included.
         private let depth: Int
+        /// Outlives this hosting, or ends it with the loop's thread: `end()` of an outer hosting traps before.
         private unowned var outerHosting: Hosting?
         /// The wait that a pass has begun; nil while handlers are called.
         private var wait: Core.Wait?
-        private var isDispatching = false
-        /// The mode to enter when ``dispatch()`` has called all handlers. Its poller is in `epoll` already.
+        /// How many calls of this hosting are calling handlers, one within the other.
+        private var calls = 0
+        /// The mode to enter after the handlers. Its poller is in `epoll` already.
         private var next: RunningMode?
+        private var isEnding = false
         private var isEnded = false
         /// Called once, when the hosting or the loop's thread ends.
         package var endHandler: (() -> Void)?
@@ -55,8 +60,10 @@ extension RunLoop {
             core.drainInbox()
             let epoll = try OwnedDescriptor.epoll()
             running = try core.nest(mode, in: epoll)
-            self.epoll = epoll
+            number = epoll.number
+            self.epoll = consume epoll
             self.loop = loop
+            self.mode = mode
             outerHosting = core.hosting
             outerHosting?.suspend()
             outer = loop.inbox.beginActivation(in: mode)
@@ -66,13 +73,13 @@ extension RunLoop {
             prepare()
         }
 
-        deinit { end() }
+        deinit { if !isEnded { end() } }
 
         // MARK: For the host
 
         /// The descriptor that the host watches: readable, for poll(2), epoll(7) or select(2), when ``dispatch()`` has
         /// something to do. It stays the same, also when the mode changes, until the hosting ends and closes it.
-        public var descriptor: FileDescriptor { FileDescriptor(rawValue: epoll.number) }
+        public var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
 
         /// Does everything in a pass of the loop that comes before the wait, unless that was done already.
         ///
@@ -81,21 +88,9 @@ extension RunLoop {
         @discardableResult
         public func prepare() -> Bool {
             let core = requireCurrent("RunLoop.Hosting.prepare()")
-            guard !isEnded else { return false }
-            if wait == nil {
-                let handled = core.beginPass(running, onlyFirst: false)
-                guard !isEnded else { return false }
-                // A host's loop within a handler may have prepared.
-                suspend()
-                wait = core.beginWait(running, until: handled ? .min : .max, unlessEmptied: false)
-                if case .until(let time) = wait, time != .min {
-                    running.own.setTimer(time)
-                } else {
-                    wakeHost()
-                }
-            }
+            if wait == nil { callHandlers { beginWait(core) } }
             if case .until(let time) = wait { return time == .min }
-            return true
+            return wait != nil
         }
 
         /// Whether to call ``dispatch()`` before the host waits: nothing is prepared, because the host runs its own loop
@@ -104,7 +99,7 @@ extension RunLoop {
         /// Calls no handlers. It is for a host that has a prepare phase, and cannot run its own loop within that.
         public var needsDispatch: Bool {
             _ = requireCurrent("RunLoop.Hosting.needsDispatch")
-            guard case .until(let time) = wait else { return !isEnded }
+            guard case .until(let time) = wait else { return !isEnding }
             return time == .min
         }
 
@@ -116,60 +111,60 @@ extension RunLoop {
         public func dispatch() -> Bool {
             let core = requireCurrent("RunLoop.Hosting.dispatch()")
             prepare()
-            guard !isEnded, let wait = wait.take() else { return false }
-            let isNested = isDispatching
-            isDispatching = true
-            if case .until = wait { core.endWait(.until(.min), running) } else { core.endWait(wait, running) }
-            core.fireTimers(running)
-            _ = core.serveReady(running, onlyFirst: false)
-            _ = core.runBlocks(running)
-            core.drainInbox()
-            isDispatching = isNested
-            guard !isEnded else { return false }
-            let isStopped = loop.inbox.takeStopRequest()
-            // A host's loop within a handler may have prepared before the rest of the handlers was called.
-            suspend()
-            if !isNested { enterNextMode() }
-            if isStopped { wakeHost() } else { prepare() }
-            return !isStopped && !isEnded
+            guard let wait = wait.take() else { return false }
+            var isStopped = false
+            callHandlers {
+                if case .until = wait {
+                    core.endWait(.until(.min), running)
+                } else {
+                    core.endWait(wait, running)
+                }
+                core.fireTimers(running)
+                _ = core.serveReady(running, onlyFirst: false)
+                _ = core.runBlocks(running)
+                core.drainInbox()
+                isStopped = loop.inbox.takeStopRequest()
+                // A host's loop within a handler may have prepared before the rest of the handlers was called.
+                suspend()
+                if isStopped { wakeHost() } else { beginWait(core) }
+            }
+            return !isStopped && !isEnding
         }
 
-        /// The mode that the loop is in.
-        public var mode: Mode { running.own.mode }
+        /// Whether neither ``end()`` has been called nor the loop's thread has ended.
+        public var isValid: Bool { !isEnding }
 
-        /// Changes the mode: at once, or from within a handler when the outermost ``dispatch()`` returns.
+        /// The mode that the loop is in.
+        public private(set) var mode: Mode
+
+        /// Changes the mode: at once, or from within a handler after the other handlers of its pass.
         ///
         /// Observers of the former mode are called for ``RunLoop/Activities/exit``, and those of the new one for
         /// ``RunLoop/Activities/entry``.
         /// - Throws: `Errno` if the mode has never run and there are no descriptors left. The mode stays the same then.
         public func setMode(_ mode: Mode) throws(Errno) {
             let core = requireCurrent("RunLoop.Hosting.setMode(_:)")
-            guard !isEnded, mode != (next?.own.mode ?? self.mode) else { return }
+            guard !isEnding, mode != (next?.own.mode ?? self.mode) else { return }
             let former = next
-            next = mode == self.mode ? nil : try core.nest(mode, in: epoll)
-            former?.own.poller?.unnest(from: epoll)
-            guard !isDispatching else { return }
+            next = mode == self.mode ? nil : try core.nest(mode, in: epoll!)
+            former?.own.poller?.unnest(from: epoll!)
+            guard calls == 0 else { return }
             suspend()
-            enterNextMode()
             prepare()
         }
 
-        /// Ends the hosting and closes the descriptor, which the host must not watch any more.
+        /// Ends the hosting and closes the descriptor, which the host must not watch any more: at once, or from within a
+        /// handler after the other handlers of its pass.
         ///
         /// - Precondition: No run of the loop that a handler began is under way.
         public func end() {
-            guard !isEnded else { return }
-            let core = requireCurrent("RunLoop.Hosting.end()")
+            guard !isEnding else { return }
+            _ = requireCurrent("RunLoop.Hosting.end()")
             require(
                 loop.inbox.activationCount == depth,
                 "RunLoop.Hosting.end() must not be called within a nested run of the loop: stop that first.")
-            suspend()
-            isEnded = true
-            core.hosting = outerHosting
-            core.notify(.exit, running)
-            loop.inbox.endActivation(outer)
-            outerHosting?.resume()
-            endHandler.take()?()
+            isEnding = true
+            if calls == 0 { finish() }
         }
 
         // MARK: For the loop
@@ -184,30 +179,73 @@ extension RunLoop {
 
         /// Makes the host call ``dispatch()`` after ``suspend()``.
         func resume() {
-            if wait == nil, !isDispatching, !isEnded { wakeHost() }
+            if wait == nil, calls == 0, !isEnding { wakeHost() }
         }
 
         /// The loop's thread ends, and with it this hosting and those around it.
         func loopEnded() {
-            isEnded = true
+            (isEnding, isEnded, wait) = (true, true, nil)
+            epoll = nil
             endHandler.take()?()
             outerHosting?.loopEnded()
         }
 
         // MARK: Inside
 
-        private func wakeHost() {
-            if let counter = loop.core.waker?.counter { addOne(toEventCounter: counter) }
+        /// Calls `body`, which calls handlers, and then ends the hosting if one of them has asked for that.
+        private func callHandlers(_ body: () -> Void) {
+            guard !isEnding else { return }
+            calls += 1
+            body()
+            calls -= 1
+            if isEnding, calls == 0 { finish() }
         }
 
-        private func enterNextMode() {
+        /// Makes the pass up to the wait, in the mode that was set last, which its handlers may change.
+        private func beginWait(_ core: Core) {
+            repeat {
+                if calls == 1 { enterNextMode(core) }
+                let handled = core.beginPass(running, onlyFirst: false)
+                // A host's loop within a handler may have prepared.
+                suspend()
+                guard !isEnding else { return }
+                if next == nil || calls > 1 {
+                    wait = core.beginWait(running, until: handled ? .min : .max, unlessEmptied: false)
+                }
+            } while next != nil && calls == 1 && !isEnding
+            if case .until(let time) = wait, time != .min {
+                running.own.setTimer(time)
+            } else {
+                wakeHost()
+            }
+        }
+
+        private func enterNextMode(_ core: Core) {
             guard let next = next.take() else { return }
-            let core = loop.core
+            suspend()
             core.notify(.exit, running)
-            running.own.poller?.unnest(from: epoll)
+            running.own.poller?.unnest(from: epoll!)
             running = next
-            loop.inbox.setMode(next.own.mode)
+            mode = next.own.mode
+            loop.inbox.setMode(mode)
             core.notify(.entry, running)
+        }
+
+        private func finish() {
+            guard !isEnded else { return }
+            suspend()
+            isEnded = true
+            epoll = nil
+            let core = loop.core
+            core.hosting = outerHosting
+            core.notify(.exit, running)
+            loop.inbox.endActivation(outer)
+            outerHosting?.resume()
+            endHandler.take()?()
+        }
+
+        private func wakeHost() {
+            if let counter = loop.core.waker?.counter { addOne(toEventCounter: counter) }
         }
 
         private func requireCurrent(_ call: StaticString) -> Core {

@@ -333,6 +333,50 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         #expect(trace == ["entry", "ends", "exit", "entry", "runs itself", "exit"])
     }
 
+    @Test func `ending a hosting closes its descriptor, and the other handlers of the pass come first`()
+        async throws
+    {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            let number = hosting.descriptor.rawValue
+            Timer.scheduled(after: .zero) { _ in
+                hosting.end()
+                trace("first in \(loop.currentMode == .default)")
+            }
+            Timer.scheduled(after: .zero) { _ in trace("second in \(loop.currentMode == .default)") }
+            loop.observe(.exit) { trace("\($0)") }
+            while hosting.dispatch() {}
+            #expect(fcntl(number, F_GETFD) == -1)
+            #expect(hosting.mode == .default)
+        }
+        #expect(trace == ["first in true", "second in true", "exit"])
+    }
+
+    @Test func `an observer of the wait may end the hosting`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let hosting = try RunLoop.Hosting(loop)
+            loop.observe(.beforeWaiting) { _ in hosting.end() }
+            #expect(!hosting.dispatch())
+            #expect(!loop.isWaiting && loop.currentMode == nil)
+            loop.hold(.default)
+            #expect(loop.run(in: .default, until: .after(milliseconds: 1)) == .timedOut)
+        }
+    }
+
+    @Test func `a block that is posted before sets the mode that the host waits in`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let hosting = try RunLoop.Hosting(loop)
+            loop.perform(order: 0) { try? hosting.setMode(.tracking) }
+            loop.run(in: .custom, until: .distantPast)
+            hosting.prepare()
+            Timer.scheduled(after: .milliseconds(1), forMode: .tracking) { _ in loop.stop() }
+            host(hosting)
+            #expect(hosting.mode == .tracking && loop.currentMode == .tracking)
+        }
+    }
+
     @Test func `releasing a hosting ends it and closes its descriptor`() async throws {
         let trace = try await traced { loop, trace in
             loop.observe([.entry, .exit]) { trace("\($0)") }
