@@ -69,12 +69,18 @@ private final class Dragging {
     }
 }
 
-private func waitForReply(from input: InputStream) -> [UInt8] {
-    let waiting = RunLoop.Mode("waiting for a reply")
-    input.schedule(in: .current, forMode: waiting)
-    RunLoop.current.run(in: waiting, until: .now + .seconds(5), returnAfterSourceHandled: true)
-    input.remove(from: .current, forMode: waiting)
-    return input.read(upTo: 4096)
+private final class Requesting {
+    var reply: [UInt8]?
+
+    func waitForReply(from input: InputStream, until deadline: Deadline) -> [UInt8]? {
+        let waiting = RunLoop.Mode("waiting for a reply")
+        input.schedule(in: .current, forMode: waiting)
+        defer { input.remove(from: .current, forMode: waiting) }
+        while reply == nil, Deadline.now < deadline {
+            RunLoop.current.run(in: waiting, until: deadline, returnAfterSourceHandled: true)
+        }
+        return reply
+    }
 }
 
 // MARK: - Threads and isolation

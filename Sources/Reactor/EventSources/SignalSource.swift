@@ -64,7 +64,7 @@ public final class SignalSource: EventSource {
 
     override var noun: String { "source of signal \(signal)" }
 
-    override var silence: String { "the signal has not been delivered since" }
+    override var silence: String { "no signal has been delivered since the last call" }
 
     override func serve(_ readiness: Readiness) {
         let count = takeCount(ofEventCounter: number)

@@ -101,7 +101,7 @@ extension HandoffFlow {
         case .processing: return "The processor is being called, or the hand-off is about to end."
         case .reading: return "A file is being read."
         case _ where isSuspended: return "The hand-off is suspended: call resume()."
-        case .called: return "The hand-off waits for its queue: other work is on it, or it is suspended."
+        case .called: return "The hand-off waits for its queue, which is busy or suspended."
         case .idle: break
         }
         guard request != nil, let budget = limits.budget else {

@@ -6,6 +6,9 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
     ///
     /// On another thread than the loop's it contains only what is known there. The wording may change.
     public var debugDescription: String {
+        guard !inbox.belongsToParent else {
+            return [description, "  (it belongs to the parent process)"].lines
+        }
         let inbox = inbox.pendingCounts
         let lines = [
             description,

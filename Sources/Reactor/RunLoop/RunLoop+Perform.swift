@@ -23,7 +23,7 @@ extension RunLoop {
     /// Cocoa's `perform(_:on:with:waitUntilDone:modes:)` without waiting.
     /// - Parameters:
     ///   - modes: The modes to run in.
-    ///   - block: Runs once, in the order of posting, never before this returns.
+    ///   - block: Runs once, in the order of posting, never inside this call.
     public func performAsSource(inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () -> Void) {
         post(block, ModeSet(modes), isSource: true)
     }

@@ -20,8 +20,8 @@ extension RunLoop {
     ///   - deadline: When to return at the latest; a callback that is under way then completes first. A deadline that has
     ///     passed makes a single pass that does not wait.
     ///   - returnAfterSourceHandled: Whether to return as soon as a source has been handled: a signalled
-    ///     source, a descriptor, a stream, a main-queue drain, or a block posted with `performAndWait`.
-    ///     Timers, observers and other blocks never count.
+    ///     source, a descriptor, a stream, a main-queue drain, a mailbox, an executor's job, or a block posted with
+    ///     `performAsSource` or `performAndWait`. Timers, observers and other blocks do not count.
     /// - Returns: Why it ended; ``RunResult/finished`` at once if the mode is empty. The main loop's common modes never
     ///   are, as they serve the main queue: there only ``stop()`` or the deadline end it.
     /// - Precondition: Called on the loop's own thread.

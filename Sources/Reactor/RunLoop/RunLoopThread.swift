@@ -47,7 +47,7 @@ public final class RunLoopThread: Sendable {
 
     /// Ends the loop after the callback under way, and waits until the thread has ended.
     ///
-    /// Blocks and jobs that were queued before run first; what is still scheduled is released. Further calls, also
+    /// Blocks in the default mode and jobs that were queued before run first; what is left is released. Further calls, also
     /// by several threads at once, wait as well. Called on the thread itself it does not wait: the thread ends when
     /// the callback returns.
     ///

@@ -27,7 +27,7 @@ extension StreamEngine {
         }
         if isTasks { return "is used by a task, which receives what comes" }
         if isHandedOff { return "is owned by a hand-off, which reads it" }
-        if !hasDelegate { return "has no delegate: it is referenced weakly" }
+        if !hasDelegate { return "has no delegate: keep a reference to it, as the stream's is weak" }
         if machine.isDelivering { return "is calling its delegate, or about to on its queue" }
         guard machine.isScheduled else { return "is scheduled on no run loop" }
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady

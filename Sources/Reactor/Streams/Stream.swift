@@ -25,8 +25,9 @@ extension StreamDelegate {
 /// and writes, which waits.
 ///
 /// Any thread may call every method, one thread at a time for a stream; ``close()``,
-/// ``remove(from:forMode:)`` and the status may be used from any thread at any time. No event is delivered
-/// after ``close()``, nor on a loop that the stream was removed from. Neither its loops nor its delegate keep
+/// ``remove(from:forMode:)`` and the status may be used from any thread at any time. After
+/// ``close()`` on the loop's thread no callback begins; if another thread closes the stream, one may still
+/// begin. No event is delivered on a loop that the stream was removed from. Neither its loops nor its delegate keep
 /// a stream alive: releasing the last reference closes it.
 ///
 /// Unlike Foundation on Linux, which never calls a delegate and crashes in ``streamError`` when there is no

@@ -1,7 +1,7 @@
 import Synchronization
 import SystemPackage
 
-/// What `write` has accepted beyond what the kernel took, for a stream that asked for a write buffer.
+/// Holds bytes that `write` has accepted and the kernel has not taken, for a stream that asked for it.
 ///
 /// The bytes are sent from the streams thread, so they move whatever the stream's loop does: while it runs in
 /// another mode, after the stream was removed from it or closed, and while the process exits.

@@ -11,7 +11,7 @@ import Testing
         #expect(trace == ["a", "b", "c"])
     }
 
-    @Test func `a block without modes is for the default mode`() async throws {
+    @Test func `perform without modes runs the block in the default mode`() async throws {
         let trace = try await traced { loop, trace in
             loop.perform { trace("block") }
             for mode in [RunLoop.Mode.custom, .tracking] {

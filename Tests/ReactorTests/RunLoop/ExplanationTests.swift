@@ -221,7 +221,7 @@ import Testing
             note()
         }
         #expect(trace[0] == "is not open: call open().")
-        #expect(trace[1] == "has no delegate: it is referenced weakly.")
+        #expect(trace[1] == "has no delegate: keep a reference to it, as the stream's is weak.")
         #expect(trace[2] == "is scheduled on no run loop.")
         #expect(
             trace[3].hasPrefix("has openCompleted to deliver: the ") && trace[3].hasSuffix(" is not running.")
@@ -232,7 +232,7 @@ import Testing
         #expect(trace[6].hasPrefix("has bytes to read: the "))
         #expect(trace[6].hasSuffix(" runs in default, and the stream is only in tracking."))
         #expect(trace[7].contains("is calling its delegate"))
-        #expect(trace[8] == "has no delegate: it is referenced weakly.")
+        #expect(trace[8] == "has no delegate: keep a reference to it, as the stream's is weak.")
         #expect(trace[9] == "is closed.")
     }
 

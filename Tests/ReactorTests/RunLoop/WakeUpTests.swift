@@ -35,7 +35,7 @@ private func tracedWhileWaiting(
         #expect(trace == ["entry"] + pass + pass + ["exit"])
     }
 
-    @Test func `waking from another thread makes a sleeping loop go round`() async throws {
+    @Test func `wakeUp() from another thread makes a sleeping loop run another pass`() async throws {
         let trace = try await tracedWhileWaiting { loop, trace in
             loop.observe(.afterWaiting) { _ in
                 trace("woken")
