@@ -19,8 +19,18 @@ func startTracedProgram(on loop: RunLoop, _ trace: Trace) throws -> [AnyObject] 
     }
     loop.add(signalled, forMode: .default)
     let (input, output) = Stream.boundPair(bufferSize: 16)
+    let startTimer = {
+        _ = Timer.scheduled(after: .milliseconds(1)) { _ in
+            trace("timer")
+            loop.perform(inModes: [.default]) {
+                trace("block")
+                signalled.signal()
+            }
+        }
+    }
     let delegate = HandlerDelegate { stream, event in
         trace("\(event)")
+        if event == .openCompleted { startTimer() }
         guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
         trace("read \(input.read(upTo: 16).count)")
         loop.stop()
@@ -36,13 +46,6 @@ func startTracedProgram(on loop: RunLoop, _ trace: Trace) throws -> [AnyObject] 
         output.write([1, 2, 3])
     }
     try loop.add(source, forMode: .common)
-    Timer.scheduled(after: .milliseconds(1)) { _ in
-        trace("timer")
-        loop.perform(inModes: [.default]) {
-            trace("block")
-            signalled.signal()
-        }
-    }
     return [delegate, input, output]
 }
 
