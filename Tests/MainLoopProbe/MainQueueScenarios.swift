@@ -88,6 +88,18 @@ import Reactor
     print("stopped")
 }
 
+@MainActor func hostingDescriptor() throws {
+    func isOpen(_ number: CInt) -> Bool { fcntl(number, F_GETFD) >= 0 }
+    let first = try RunLoop.Hosting(.main)
+    print("open", isOpen(first.descriptor.rawValue))
+    first.end()
+    print("ended", !isOpen(first.descriptor.rawValue))
+    var second: RunLoop.Hosting? = try RunLoop.Hosting(.main)
+    let number = second?.descriptor.rawValue ?? -1
+    second = nil
+    print("released", !isOpen(number))
+}
+
 @MainActor func neverEmpty() {
     print(RunLoop.main.run(in: .default, until: .now.advanced(by: .milliseconds(2))))
     print(RunLoop.main.run(in: .tracking, until: .now.advanced(by: .milliseconds(2))))

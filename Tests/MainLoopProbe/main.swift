@@ -9,6 +9,7 @@ let scenarios: [String: () throws -> Void] = [
     "nested in a timer": nestedInTimer,
     "main actor": mainActor,
     "hosted": hostedMainLoop,
+    "a hosting's descriptor": hostingDescriptor,
     "hosted without descriptors": hostedWithoutDescriptors,
     "never empty": neverEmpty,
     "what is loaded": loadedLibraries,

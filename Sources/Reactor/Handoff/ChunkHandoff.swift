@@ -61,7 +61,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// Says in a sentence what the hand-off waits for; for a person, so the wording may change. From any thread.
     public func explain() -> String {
         if stream.withLock({ $0 != nil }) { return "The hand-off has not been started." }
-        return worker.explanation
+        return "\(worker.explanation) \(loop.explain())"
     }
 
     /// Starts reading. The hand-off then runs until it completes, even if every reference to it is released;

@@ -97,7 +97,7 @@ extension HandoffFlow {
     /// What the hand-off waits for, as a sentence.
     var explanation: String {
         switch worker {
-        case .over: return "The hand-off has ended."
+        case .over: return "The hand-off has ended, or its completion waits for the loop."
         case .processing: return "The processor is being called, or the hand-off is about to end."
         case .reading: return "A file is being read."
         case _ where isSuspended: return "The hand-off is suspended: call resume()."

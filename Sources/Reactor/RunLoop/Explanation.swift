@@ -8,7 +8,7 @@ extension RunLoop {
     /// May be called from any thread at any time, also while the loop is busy.
     ///
     /// ```swift
-    /// print(RunLoop.main.explain())  // The main run loop is calling a handler in default. 12 posted blocks wait for that.
+    /// print(RunLoop.main.explain())  // The main run loop is busy in default. 12 posted blocks wait for its next pass.
     /// ```
     public func explain() -> String {
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
@@ -17,7 +17,7 @@ extension RunLoop {
         }
         if isWaiting { return "The \(name) is waiting in \(mode.shortName).\(blocksOfOtherModes)" }
         return
-            "The \(name) is calling a handler in \(mode.shortName).\(waitingBlocks(for: "that"))\(blocksOfOtherModes)"
+            "The \(name) is busy in \(mode.shortName).\(waitingBlocks(for: "its next pass"))\(blocksOfOtherModes)"
     }
 
     private func waitingBlocks(for what: String) -> String {
@@ -35,7 +35,7 @@ extension RunLoop {
                 state.mode == currentMode
                 || state.mode == .common && currentMode.map(common.contains) ?? false
             guard state.blockCount > 0, !isServed else { return }
-            text += " \(counted(state.blockCount, "block")) in \(state.mode.shortName)."
+            text += " \(counted(state.blockCount, "block or executor")) in \(state.mode.shortName)."
         }
     }
 
@@ -51,8 +51,8 @@ extension RunLoop {
         guard runs(in: membership) else {
             return "the \(name) runs in \(mode.shortName), and \(item) is only in \(membership.shortNames)"
         }
-        if isCurrent { return "the \(name) serves it when the handler that is being called has returned" }
-        return "the \(name) is \(isWaiting ? "about to serve it" : "calling another handler")"
+        if isCurrent { return "the \(name) serves it in its next pass" }
+        return "the \(name) is \(isWaiting ? "about to serve it" : "busy")"
     }
 }
 
@@ -98,8 +98,8 @@ extension Timer {
     /// print(timer.explain())  // The timer has been due for 3.2 s: the main run loop runs in tracking, and the timer is only in default.
     /// ```
     public func explain() -> String {
-        let (isValid, isFiring, due, loop, membership) = state.withLock { state in
-            (state.isValid, state.isFiring, state.due, state.loop, state.membership)
+        let (isValid, isFiring, due, tolerance, loop, membership) = state.withLock { state in
+            (state.isValid, state.isFiring, state.due, state.tolerance, state.loop, state.membership)
         }
         guard isValid else {
             return "The timer is invalid: it was invalidated, or it has fired and does not repeat."
@@ -108,6 +108,10 @@ extension Timer {
         guard let loop else { return "The timer is in no run loop: add it with RunLoop.add(_:forMode:)." }
         let reason = loop.reasonForDelay(of: "the timer", in: membership)
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
+        if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.runs(in: membership) {
+            return "The timer has been due for \(overdue.rounded), and may be late by its tolerance of "
+                + "\(Duration.nanoseconds(tolerance).rounded)."
+        }
         if overdue > .zero { return "The timer has been due for \(overdue.rounded): \(reason)." }
         return
             "The timer is due in \((.zero - overdue).rounded)\(loop.runs(in: membership) ? "" : ", but \(reason)")."
@@ -146,9 +150,10 @@ extension EventSource {
         guard let loop, !membership.isEmpty else {
             return "The \(noun) is in no run loop: add it with RunLoop.add(_:forMode:)."
         }
-        let events = try? SystemCall.poll(number, for: watchedInterest.pollEvents)
+        let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
+        let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
         let reason = loop.reasonForDelay(of: "it", in: membership)
-        if isMarkedReady || events ?? 0 != 0 { return "The \(noun) has something to report: \(reason)." }
+        if isMarkedReady || isReady { return "The \(noun) has something to report: \(reason)." }
         return
             "The \(noun) has nothing to report: \(silence)\(loop.runs(in: membership) ? "" : ", and \(reason)")."
     }

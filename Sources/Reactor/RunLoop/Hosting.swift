@@ -137,7 +137,8 @@ extension RunLoop {
         /// The mode that the loop is in.
         public private(set) var mode: Mode
 
-        /// Changes the mode: at once, or from within a handler after the other handlers of its pass.
+        /// Changes the mode: at once, or from within a handler after the other handlers of its pass, and from within a nested
+        /// run after that.
         ///
         /// Observers of the former mode are called for ``RunLoop/Activities/exit``, and those of the new one for
         /// ``RunLoop/Activities/entry``.
@@ -148,7 +149,7 @@ extension RunLoop {
             let former = next
             next = mode == self.mode ? nil : try core.nest(mode, in: epoll!)
             former?.own.poller?.unnest(from: epoll!)
-            guard calls == 0 else { return }
+            guard calls == 0, !isInNestedRun else { return }
             suspend()
             prepare()
         }
@@ -161,8 +162,9 @@ extension RunLoop {
             guard !isEnding else { return }
             _ = requireCurrent("RunLoop.Hosting.end()")
             require(
-                loop.inbox.activationCount == depth,
-                "RunLoop.Hosting.end() must not be called within a nested run of the loop: stop that first.")
+                !isInNestedRun,
+                "RunLoop.Hosting.end() must be called within the run of the loop that the hosting began in, if any, and "
+                    + "not within a nested one.")
             isEnding = true
             if calls == 0 { finish() }
         }
@@ -179,7 +181,9 @@ extension RunLoop {
 
         /// Makes the host call ``dispatch()`` after ``suspend()``.
         func resume() {
-            if wait == nil, calls == 0, !isEnding { wakeHost() }
+            // The run may have begun another wait, by a handler that runs the host's loop, and has ended its sleep.
+            suspend()
+            if calls == 0, !isEnding { wakeHost() }
         }
 
         /// The loop's thread ends, and with it this hosting and those around it.
@@ -204,21 +208,24 @@ extension RunLoop {
         /// Makes the pass up to the wait, in the mode that was set last, which its handlers may change.
         private func beginWait(_ core: Core) {
             repeat {
-                if calls == 1 { enterNextMode(core) }
+                if calls == 1, !isInNestedRun { enterNextMode(core) }
                 let handled = core.beginPass(running, onlyFirst: false)
                 // A host's loop within a handler may have prepared.
                 suspend()
                 guard !isEnding else { return }
-                if next == nil || calls > 1 {
+                if next == nil || calls > 1 || isInNestedRun {
                     wait = core.beginWait(running, until: handled ? .min : .max, unlessEmptied: false)
                 }
-            } while next != nil && calls == 1 && !isEnding
+            } while next != nil && calls == 1 && !isInNestedRun && !isEnding
             if case .until(let time) = wait, time != .min {
                 running.own.setTimer(time)
             } else {
                 wakeHost()
             }
         }
+
+        /// Whether a handler, or the host's own code, runs the loop.
+        private var isInNestedRun: Bool { loop.inbox.activationCount != depth }
 
         private func enterNextMode(_ core: Core) {
             guard let next = next.take() else { return }

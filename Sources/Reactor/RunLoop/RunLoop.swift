@@ -170,6 +170,7 @@ public final class RunLoop: Sendable {
     func runOnLoopThread(_ change: @escaping Inbox.Command) -> Bool {
         guard isCurrent else { return inbox.post(change) }
         change(core)
+        inbox.wakeIfHosted()
         return true
     }
 }

@@ -51,6 +51,6 @@ extension StreamMachine {
         let isInput = event == .hasBytesAvailable
         if !isAcknowledged { return "has delivered \(event) and waits for a \(isInput ? "read" : "write")" }
         if isReady { return "has \(isInput ? "bytes to read" : "room for bytes")" }
-        return isInput ? "has no bytes to read" : "has no room: the other side has not read"
+        return isInput ? "has no bytes to read" : "has no room: the bytes before have not been taken"
     }
 }

@@ -333,12 +333,9 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         #expect(trace == ["entry", "ends", "exit", "entry", "runs itself", "exit"])
     }
 
-    @Test func `ending a hosting closes its descriptor, and the other handlers of the pass come first`()
-        async throws
-    {
+    @Test func `a hosting ends after the handlers of the pass`() async throws {
         let trace = try await traced { loop, trace in
             let hosting = try RunLoop.Hosting(loop)
-            let number = hosting.descriptor.rawValue
             Timer.scheduled(after: .zero) { _ in
                 hosting.end()
                 trace("first in \(loop.currentMode == .default)")
@@ -346,7 +343,6 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
             Timer.scheduled(after: .zero) { _ in trace("second in \(loop.currentMode == .default)") }
             loop.observe(.exit) { trace("\($0)") }
             while hosting.dispatch() {}
-            #expect(fcntl(number, F_GETFD) == -1)
             #expect(hosting.mode == .default)
         }
         #expect(trace == ["first in true", "second in true", "exit"])
@@ -377,16 +373,71 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         }
     }
 
-    @Test func `releasing a hosting ends it and closes its descriptor`() async throws {
+    @Test func `the host's own loop in a run of the loop leaves no wait behind`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            Timer.scheduled(after: .zero) { _ in
+                hosting.prepare()
+                hosting.dispatch()
+                trace("nested")
+            }
+            #expect(loop.run(in: .default, until: .after(milliseconds: 2)) == .finished)
+            Timer.scheduled(after: .milliseconds(1)) { _ in
+                trace("hosted")
+                loop.stop()
+            }
+            host(hosting)
+        }
+        #expect(trace == ["nested", "hosted"])
+    }
+
+    @Test func `a mode that is set in a run of the host's own code begins after that run`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            Timer.scheduled(after: .zero) { _ in
+                try? hosting.setMode(.tracking)
+                trace("\(loop.currentMode == .default)")
+            }
+            Timer.scheduled(after: .zero) { _ in trace("\(loop.currentMode == .default)") }
+            loop.run(in: .default)
+            #expect(hosting.mode == .default && loop.currentMode == .default)
+            hosting.dispatch()
+            #expect(hosting.mode == .tracking && loop.currentMode == .tracking)
+        }
+        #expect(trace == ["true", "true"])
+    }
+
+    @Test func `a signalled source that the host's own code adds is performed`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            let source = RunLoop.Source {
+                trace("performed")
+                loop.stop()
+            }
+            loop.add(source, forMode: .custom)
+            source.signal()
+            loop.wakeUp()
+            hosting.dispatch()
+            loop.add(source, forMode: .default)
+            host(hosting)
+        }
+        #expect(trace == ["performed"])
+    }
+
+    @Test func `releasing a hosting ends it`() async throws {
         let trace = try await traced { loop, trace in
             loop.observe([.entry, .exit]) { trace("\($0)") }
             var hosting: RunLoop.Hosting? = try RunLoop.Hosting(loop)
-            let number = try #require(hosting).descriptor.rawValue
+            #expect(hosting?.mode == loop.currentMode)
             hosting = nil
             #expect(loop.currentMode == nil)
-            #expect(fcntl(number, F_GETFD) == -1)
         }
         #expect(trace == ["entry", "exit"])
+    }
+
+    @Test func `ending or releasing a hosting closes its descriptor`() async throws {
+        #expect(
+            try await probeMainLoop("a hosting's descriptor") == ["open true", "ended true", "released true"])
     }
 
     @Test func `a hosting within another may outlast its loop's thread`() async throws {
@@ -415,7 +466,7 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
                 loop.run(in: .tracking)
             }
         }
-        #expect(result.message.contains("RunLoop.Hosting.end() must not be called within a nested run"))
+        #expect(result.message.contains("not within a nested one"))
     }
 
     @Test func `dispatching off the loop's thread traps`() async {
