@@ -1,26 +1,14 @@
 // Reading for tasks: what operations and sequences share, and the operations.
 
 extension StreamUse {
-    /// Reads by `attempt` without waiting, and waits until that has a result.
-    ///
-    /// - Returns: What `attempt` returns: the number of bytes, or 0 at the end.
-    fileprivate func read(
-        isolation: isolated (any Actor)?, _ attempt: () throws -> Int?
-    ) async throws -> Int {
-        try Task.checkCancellation()
-        while true {
-            if let count = try attempt() { return count }
-            try await wait(isolation: isolation)
-        }
-    }
-
     /// Reads up to `size` bytes; none at the end.
-    func readChunk(
+    fileprivate func readChunk(
         upTo size: Int, isolation: isolated (any Actor)?
     ) async throws -> [UInt8] {
+        require(size > 0, "InputStream.readChunk(upTo:) needs a positive size (it is \(size)).")
         var chunk: [UInt8] = []
-        _ = try await read(isolation: isolation) {
-            try stream.engine.readIfReady(&chunk, upTo: size)
+        while try transfer({ try stream.engine.readIfReady(&chunk, upTo: size) }) == nil {
+            try await wait(isolation: isolation)
         }
         return chunk
     }
@@ -96,9 +84,8 @@ extension InputStream {
         require(
             !buffer.isFull, "InputStream.read(into:) needs a buffer with room for at least one byte.")
         let use = StreamUse(self, timeout: timeout)
-        try Task.checkCancellation()
         while true {
-            if let count = try engine.readIfReady(appendingTo: &buffer) { return count }
+            if let count = try use.transfer({ try engine.readIfReady(appendingTo: &buffer) }) { return count }
             try await use.wait(isolation: #isolation)
         }
     }
@@ -123,7 +110,7 @@ extension InputStream {
             try Task.checkCancellation()
             while bytes.count < count {
                 let size = min(count - bytes.count, Self.defaultChunkSize)
-                switch try engine.readIfReady(&bytes, upTo: size) {
+                switch try use.transfer({ try engine.readIfReady(&bytes, upTo: size) }) {
                 case nil: try await use.wait(isolation: #isolation)
                 case 0: throw engine.failure(.noData)
                 default: continue
@@ -150,13 +137,13 @@ extension InputStream {
     ///   `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``.
     nonisolated(nonsending) public func read(
-        until delimiter: [UInt8], upTo limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
+        until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
         require(!delimiter.isEmpty, "InputStream.read(until:) needs a delimiter of at least one byte.")
         let use = StreamUse(self, timeout: timeout)
         var bytes: [UInt8] = []
         do {
-            let end = try await use.read(into: &bytes, until: delimiter, upTo: limit, isolation: #isolation)
+            let end = try await use.read(into: &bytes, until: delimiter, limit: limit, isolation: #isolation)
             guard let end else { return nil }
             engine.putBack(Array(bytes[end...]))
             bytes.removeLast(bytes.count - end + delimiter.count)
@@ -169,18 +156,17 @@ extension InputStream {
 }
 
 extension StreamUse {
-    /// Appends bytes up to a delimiter, or beyond it.
+    /// Appends bytes until they contain the delimiter; may read past it.
     ///
     /// - Returns: Where the delimiter ends; nil if the stream ends before any byte.
     fileprivate func read(
-        into bytes: inout [UInt8], until delimiter: [UInt8], upTo limit: Int, isolation: isolated (any Actor)?
+        into bytes: inout [UInt8], until delimiter: [UInt8], limit: Int, isolation: isolated (any Actor)?
     ) async throws -> Int? {
-        try Task.checkCancellation()
         var search = DelimiterSearch(delimiter)
         while true {
             if let end = search.find(in: bytes), end - delimiter.count <= limit { return end }
             if bytes.count - delimiter.count >= limit { throw stream.engine.failure(.messageTooLong) }
-            switch try stream.engine.readIfReady(&bytes, upTo: Self.searchSize) {
+            switch try transfer({ try stream.engine.readIfReady(&bytes, upTo: Self.searchSize) }) {
             case nil: try await wait(isolation: isolation)
             case 0 where bytes.isEmpty: return nil
             case 0: throw stream.engine.failure(.noData)

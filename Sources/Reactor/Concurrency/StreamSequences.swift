@@ -131,17 +131,10 @@ extension InputStream {
 final class EagerReader {
     let use: StreamUse
     var engine: StreamEngine { use.stream.engine }
-    /// Whether the last read has left bytes, as far as is known.
-    private var mayHaveMore = true
-    private var eagerReads = 0
     /// The most bytes of the next chunk: about twice those of the last one, so that small chunks take little
     /// memory.
     private var window = 4096
     private static let leastWindow = 256
-
-    /// So many that an event costs little beside its reads. On the loop so few that its other work does not
-    /// wait for long; elsewhere the next event costs a change of threads.
-    private var mostEagerReads: Int { use.isOnLoop ? 8 : 64 }
 
     init(_ stream: InputStream) { use = StreamUse(stream) }
 
@@ -158,17 +151,11 @@ final class EagerReader {
 
     /// Appends up to `size` bytes without waiting; none at the end. False if the task has to wait first.
     private func read(into bytes: inout [UInt8], upTo size: Int) throws -> Bool {
-        try Task.checkCancellation()
-        if mayHaveMore, eagerReads < mostEagerReads,
-            let count = try engine.readIfReady(&bytes, upTo: size)
-        {
-            mayHaveMore = count == size || count == 0
-            eagerReads += 1
-            return true
+        guard let count = try use.transfer({ try engine.readIfReady(&bytes, upTo: size) }) else {
+            return false
         }
-        mayHaveMore = true
-        eagerReads = 0
-        return false
+        if count > 0, count < size { use.waitBeforeNextTransfer() }
+        return true
     }
 
     /// Appends up to `size` bytes; none at the end.

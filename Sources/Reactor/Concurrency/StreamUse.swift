@@ -7,6 +7,8 @@ final class StreamUse {
     private let deadline: Deadline?
     private var place: TaskPlace?
     private var timer: GateTimer?
+    /// The transfers since the task was last to wait.
+    private var transfers = 0
 
     /// - Precondition: No other task uses the stream, and it has no delegate.
     init(_ stream: Stream, timeout: Duration? = nil) {
@@ -19,8 +21,27 @@ final class StreamUse {
 
     deinit { delegate.endUse() }
 
-    /// Whether the task runs on the thread of the loop that it waits on.
-    var isOnLoop: Bool { place?.loop.isCurrent ?? true }
+    /// So many that an event costs little beside its transfers. On the loop so few that its other work does not
+    /// wait for long; elsewhere the next event costs a change of threads.
+    private var mostTransfers: Int { place?.loop.isCurrent ?? true ? 8 : 64 }
+
+    /// Calls `body`, which moves bytes without waiting, unless the task has to wait first because it has moved
+    /// bytes many times: then its loop makes a pass, and its deadline is looked at.
+    ///
+    /// - Returns: What `body` returns; nil if the task has to wait.
+    @inline(__always)
+    func transfer<Result>(_ body: () throws -> Result?) throws -> Result? {
+        try Task.checkCancellation()
+        guard transfers < mostTransfers, let result = try body() else {
+            transfers = 0
+            return nil
+        }
+        transfers += 1
+        return result
+    }
+
+    /// Has the task wait before its next transfer, which would move nothing.
+    func waitBeforeNextTransfer() { transfers = .max }
 
     /// Waits for the stream's next event, or until another thread wakes the task through the delegate that
     /// `prepare` receives.
@@ -38,7 +59,7 @@ final class StreamUse {
         try Task.checkCancellation()
     }
 
-    /// The gate to wait at: the task's cancellation opens it too. Nil if something may have happened already.
+    /// The gate to wait at: the task's cancellation opens it too. Nil if the caller must try again first.
     func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> Gate? {
         guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return nil }
         if let deadline {
@@ -54,7 +75,8 @@ final class StreamUse {
         while try stream.engine.isOpening() { try await wait(isolation: isolation) }
     }
 
-    /// Where to wait; nil if something may have happened before this was found out.
+    /// The place to wait at; nil if the caller must try again first, because an event may have arrived before the
+    /// place was set.
     private func findPlace(
         _ isolation: (any Actor)?, isScheduled: Bool
     ) throws -> TaskPlace? {

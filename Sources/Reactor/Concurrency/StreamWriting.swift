@@ -18,7 +18,8 @@ extension OutputStream {
         let use = StreamUse(self, timeout: timeout)
         try Task.checkCancellation()
         while accepted < bytes.byteCount {
-            if let count = try engine.writeIfReady(bytes.extracting(droppingFirst: accepted)) {
+            let rest = bytes.extracting(droppingFirst: accepted)
+            if let count = try use.transfer({ try engine.writeIfReady(rest) }) {
                 accepted += count
             } else {
                 try await use.wait(isolation: #isolation)
@@ -103,7 +104,8 @@ extension Stream {
     /// - Parameters:
     ///   - host: A name or an address.
     ///   - port: The port.
-    ///   - timeout: How long resolving and connecting may take together; nil for ``connectTimeout``'s default.
+    ///   - timeout: How long resolving and connecting may take together; nil for 75 s, the default of
+    ///     ``connectTimeout``.
     /// - Returns: The open streams.
     /// - Throws: ``IOError``; ``ResolverError`` if the name cannot be resolved; `CancellationError`.
     nonisolated(nonsending) public static func connect(

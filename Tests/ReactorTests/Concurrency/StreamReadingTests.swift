@@ -141,8 +141,62 @@ import Testing
         let feed = try Feed("abcdef\n")
         let input = feed.makeStream()
         #expect(
-            await thrownError { _ = try await input.read(until: [10], upTo: 5) }?.errno == .messageTooLong)
-        #expect(try await input.read(until: [10], upTo: 6) == Array("abcdef".utf8))
+            await thrownError { _ = try await input.read(until: [10], limit: 5) }?.errno == .messageTooLong)
+        #expect(try await input.read(until: [10], limit: 6) == Array("abcdef".utf8))
+    }
+
+    // MARK: A peer that keeps up
+
+    @Test(arguments: Message.allCases)
+    func `a task that reads a long message lets its loop make passes`(message: Message) async throws {
+        try await withRunLoopThread(name: "long") { thread in
+            let loop = thread.runLoop
+            let count = try await loop.onActor { _ in
+                let input = InputStream(data: Message.content)
+                let hasPassed = Shared(false)
+                loop.perform { hasPassed.value = true }
+                let count = try await message.read(from: input, timeout: nil)
+                #expect(hasPassed.value)
+                return count
+            }
+            #expect(count == Message.length)
+        }
+    }
+
+    @Test(arguments: Message.allCases)
+    func `a long message ends at its deadline, and its bytes stay`(message: Message) async throws {
+        try await withRunLoopThread(name: "late") { thread in
+            try await thread.runLoop.onActor { _ in
+                let input = InputStream(data: Message.content)
+                let error = await thrownError { _ = try await message.read(from: input, timeout: .zero) }
+                #expect(error?.errno == .timedOut)
+                let count = try await message.read(from: input, timeout: nil)
+                #expect(count == Message.length)
+            }
+        }
+    }
+
+    @Test(arguments: Message.allCases)
+    func `a task that reads a long message can be cancelled, and its bytes stay`(message: Message)
+        async throws
+    {
+        try await withRunLoopThread(name: "cancelled") { thread in
+            let loop = thread.runLoop
+            try await loop.onActor { actor in
+                let input = InputStream(data: Message.content)
+                let running = Shared<Task<Bool, Never>?>(nil)
+                let task = Task {
+                    _ = actor
+                    loop.perform { running.value?.cancel() }
+                    let error = await thrownError { _ = try await message.read(from: input, timeout: nil) }
+                    return error is CancellationError
+                }
+                running.value = task
+                #expect(await task.value)
+                let count = try await message.read(from: input, timeout: nil)
+                #expect(count == Message.length)
+            }
+        }
     }
 
     // MARK: Nothing is lost
@@ -451,6 +505,18 @@ import Testing
         #expect(result.message.contains("Two tasks use the same stream in the same direction"))
     }
 
+    @Test func `a chunk of no bytes traps`() async {
+        let results = [
+            await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+                _ = try await InputStream(data: [1]).readChunk(upTo: 0)
+            },
+            await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+                _ = try await InputStream(data: [1]).readChunk(upTo: -1) { $0.byteCount }
+            },
+        ]
+        for result in results { #expect(result.message.contains("needs a positive size")) }
+    }
+
     @Test func `a stream with a delegate refuses tasks`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let input = try Feed().makeStream()
@@ -513,5 +579,22 @@ extension RunLoop {
     fileprivate func serveNow(_ input: InputStream, _ recorder: Recorder) {
         input.start(recorder)
         serve { recorder.events.contains(.endEncountered) }
+    }
+}
+
+/// A message that takes many reads.
+enum Message: CaseIterable, Sendable {
+    case ofKnownLength, upToDelimiter
+
+    static let length = 4_000_000
+    static let content = [UInt8](repeating: 1, count: length) + [10]
+
+    /// Returns the number of bytes.
+    nonisolated(nonsending) func read(from input: InputStream, timeout: Duration?) async throws -> Int {
+        switch self {
+        case .ofKnownLength: try await input.read(exactly: Self.length, timeout: timeout).count
+        case .upToDelimiter:
+            try await input.read(until: [10], limit: Self.length, timeout: timeout)?.count ?? 0
+        }
     }
 }
