@@ -91,21 +91,17 @@ private final class Outcome<Success: Sendable, Failure: Error>: Sendable {
     /// Ends the activation that waits, but none that is nested in it.
     func set(_ result: Result<Success, Failure>) {
         self.result.withLock { $0 = result }
-        if loop.inbox.activationCount == depth { return loop.stop() }
-        let end = RunLoop.Observer(for: .beforeTimers) { [loop, depth] observer, _ in
-            guard loop.inbox.activationCount == depth else { return }
-            observer.invalidate()
-            loop.stop()
-        }
-        loop.add(end, forMode: .default)
-        loop.wakeUp()
+        loop.inbox.requestEnd(ofActivation: depth)
     }
 
     /// Runs the loop until there is a result.
     func run() -> Result<Success, Failure> {
         let keepAlive = RunLoop.Source {}
         loop.add(keepAlive, forMode: .default)
-        defer { keepAlive.invalidate() }
+        defer {
+            keepAlive.invalidate()
+            loop.inbox.withdrawEnd(ofActivation: depth)
+        }
         while true {
             if let result = result.withLock({ $0 }) { return result }
             loop.run(in: .default)

@@ -32,7 +32,7 @@ extension RunLoop {
         /// The present moment.
         public var now: Deadline { .now }
 
-        /// The kernel's timers have nanoseconds; a thread's timer slack makes them some 50 µs late.
+        /// One nanosecond (timerfd_create(2)). The thread's timer slack usually adds 50 µs.
         public var minimumResolution: Duration { .nanoseconds(1) }
 
         /// Suspends the task until `deadline`, and returns at once if that has passed. Never early.

@@ -21,15 +21,20 @@ extension InputStream {
     ///   - queue: The queue that calls the processor.
     ///   - limits: The most bytes in flight.
     /// - Returns: How the hand-off ended, and the processor's output.
-    /// - Throws: `Errno` if the library's own thread, which the loop of a task elsewhere is, cannot be created.
+    /// - Throws: ``IOError`` with an error of pthread_create(3) if the library's own thread, which serves a task
+    ///   elsewhere, cannot be created.
     /// - Precondition: No task reads the stream. The loop's thread does not end before the hand-off.
     nonisolated(nonsending) public func handOff<Processor: ChunkProcessor>(
         to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()
-    ) async throws(Errno) -> HandoffReport<Processor.Output> {
+    ) async throws(IOError) -> HandoffReport<Processor.Output> {
         let scheduled = engine.scheduledPlace
-        let place = try TaskPlace(of: #isolation, orOn: scheduled?.loop)
+        let place: TaskPlace
+        do throws(Errno) { place = try TaskPlace(of: #isolation, orOn: scheduled?.loop) } catch {
+            throw engine.failure(error)
+        }
         let (loop, modes) = scheduled ?? (place.loop, place.executor.modes)
         let result = HandoffResult<Processor>(for: place)
+        // The caller retains the stream until the hand-off has ended, so no thread releases it last here.
         let stream = LoopBound(self, owner: loop.identity)
         let carrier = ProcessorCarrier(processor)
         let executor = loop.executor()
@@ -41,7 +46,7 @@ extension InputStream {
             handoff.start(inModes: Array(modes.members)) { result.set($0) }
             result.set(handoff)
         }
-        if !hasLoop { executor.refuse() }
+        if !hasLoop { loop.inbox.refuseJob() }
         return await result.wait(isolation: #isolation)
     }
 }

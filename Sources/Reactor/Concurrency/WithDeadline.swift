@@ -1,7 +1,6 @@
-/// An operation that has been cancelled because its deadline had passed.
-/// ``withDeadline(_:tolerance:clock:_:)`` throws it.
+/// Thrown by ``withDeadline(_:tolerance:clock:_:)`` when its operation throws after the deadline.
 public struct DeadlineError: Error {
-    /// What the operation has thrown when it was cancelled.
+    /// The error that the operation threw.
     public let underlying: any Error
 }
 

@@ -48,7 +48,7 @@ extension RunLoop {
     /// actor: an actor that runs the loop in one of its methods finds its state changed afterwards, as it
     /// would after an `await`.
     ///
-    /// To the loop a job is as a block that counts as a source: it wakes the loop, lets an activation begin,
+    /// The loop treats a job like a block that counts as a source: it wakes the loop, lets an activation begin,
     /// makes `run(mode:before:)` return, and does not keep a mode from being empty once the activation has
     /// begun. A job that arrives after the loop's thread has ended, and a job that still waits then, ends the
     /// process with a message: a job that never ran would leave its task suspended forever.
@@ -58,8 +58,6 @@ extension RunLoop {
         let modes: ModeSet
         private let identity: LoopIdentity
         let isMain: Bool
-        /// The loop's name, for messages.
-        private let loopName: String
         private let inbox: Inbox
         private let incoming = JobStack()
         private let waiting: LoopBound<Waiting>
@@ -77,7 +75,7 @@ extension RunLoop {
 
         fileprivate init(_ loop: RunLoop, _ modes: ModeSet) {
             self.modes = modes
-            (identity, isMain, loopName, inbox) = (loop.identity, loop.isMain, loop.name, loop.inbox)
+            (identity, isMain, inbox) = (loop.identity, loop.isMain, loop.inbox)
             waiting = LoopBound(Waiting(), owner: loop.identity)
         }
 
@@ -86,7 +84,7 @@ extension RunLoop {
         /// Queues a job of an actor. From any thread.
         public func enqueue(_ job: consuming ExecutorJob) { queue(QueuedJob(job, for: .serial)) }
 
-        /// As ``enqueue(_:)``, of which the compiler sees two.
+        /// Queues a job of an actor. Not called enqueue(_:), which is ambiguous here: both protocols require one.
         func resume(_ job: UnownedJob) { queue(QueuedJob(ExecutorJob(job), for: .serial)) }
 
         /// Queues a job of a task that prefers this executor. From any thread.
@@ -100,7 +98,7 @@ extension RunLoop {
         public func checkIsolated() {
             require(
                 isCurrent,
-                "Code that is isolated to the \(loopName) runs on the loop's own thread, and not on "
+                "Code that is isolated to the \(inbox.loopName) runs on the loop's own thread, and not on "
                     + "\(currentThreadName).")
         }
 
@@ -112,27 +110,22 @@ extension RunLoop {
             if isCurrent { return RunLoop.withCurrent { $0.useCore { queue(job, in: $0) } } }
             guard incoming.push(job) else { return }
             // The loop may run the job, end, and free this executor before `noteJobs` has returned. The runtime
-            // retains neither, and a plain reference to the inbox would rely on this executor.
+            // retains neither, and a plain reference to the inbox would rely on this executor. An inbox that is
+            // not closed belongs to a loop that has not ended, so `noteJobs` appends an executor that exists;
+            // once it is closed, only the inbox is used.
             let inbox = unsafe Unmanaged.passUnretained(inbox).retain()
             defer { unsafe inbox.release() }
-            if unsafe !inbox._withUnsafeGuaranteedRef({ $0.noteJobs(of: self) }) { refuse() }
+            unsafe inbox._withUnsafeGuaranteedRef { if !$0.noteJobs(of: self) { $0.refuseJob() } }
         }
 
         private func queue(_ job: QueuedJob, in core: RunLoop.Core) {
-            if inbox.isClosed { refuse() }
+            if inbox.isClosed { inbox.refuseJob() }
             let waiting = waiting.value
             let wasEmpty = waiting.jobs.isEmpty
             waiting.jobs.append(job)
             if wasEmpty { core.addWaiting(self) }
             // The sweep that runs this executor's jobs comes to it.
             if waiting.activation != inbox.activationCount || waiting.activation == 0 { inbox.requestPass() }
-        }
-
-        func refuse() -> Never {
-            if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
-            fatalError(
-                "A job was enqueued on the \(loopName), whose thread has ended: end the tasks before the thread."
-            )
         }
 
         /// Whether `actor` lives on this executor.
@@ -151,7 +144,7 @@ extension RunLoop {
         /// synchronizes with it and finds the inbox closed.
         func beginWaiting() {
             suspended.add(1, ordering: .acquiringAndReleasing)
-            if inbox.isClosed { refuse() }
+            if inbox.isClosed { inbox.refuseJob() }
         }
 
         func endWaiting() { suspended.subtract(1, ordering: .relaxed) }
@@ -196,7 +189,7 @@ extension RunLoop {
             let jobs = waiting.value.jobs.count
             require(
                 jobs == 0 && tasks == 0,
-                "The thread of the \(loopName) has ended with \(jobs) jobs queued and \(tasks) tasks suspended: "
+                "The thread of the \(inbox.loopName) has ended with \(jobs) jobs queued and \(tasks) tasks suspended: "
                     + "end the tasks before the thread.")
         }
     }

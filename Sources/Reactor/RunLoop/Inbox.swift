@@ -42,12 +42,17 @@ final class Inbox: Sendable {
     /// How many threads are about to write to the counter that they have read from `sleepingOn`.
     private let pendingWrites = Atomic(0)
     private let stopRequested = Atomic(false)
-    private let endRequested = Atomic(false)
+    /// The activations that are to end: bit 0 is the outermost, and the last bit stands for all deeper ones, too.
+    private let endRequests = Atomic<UInt64>(0)
     private let activations = Atomic(0)
     /// The running mode's index; -1 outside an activation.
     private let runningMode = Atomic<Int32>(-1)
     private let waiting = Atomic(false)
     private let process = ProcessIdentity.current
+    /// The loop's name, for messages.
+    let loopName: String
+
+    init(loopName: String) { self.loopName = loopName }
 
     // MARK: From any thread
 
@@ -101,19 +106,36 @@ final class Inbox: Sendable {
         return true
     }
 
+    /// Ends the process with a message because a job came after the end of the loop's thread.
+    func refuseJob() -> Never {
+        if belongsToParent { ProcessIdentity.refuseParentsLoop() }
+        fatalError(
+            "A job was enqueued on the \(loopName), whose thread has ended: end the tasks before the thread.")
+    }
+
     func stop() {
         guard activations.load(ordering: .relaxed) > 0 else { return }
         stopRequested.store(true, ordering: .releasing)
         wakeUp()
     }
 
-    /// Ends the outermost activation once its callback has returned. Activations that are nested in it go on.
-    func stopOutermost() {
-        endRequested.store(true, ordering: .releasing)
+    /// Ends the activation at `depth`, and those that begin there afterwards, once its callback has returned.
+    /// Activations that are nested in it go on. The outermost one has depth 1.
+    func requestEnd(ofActivation depth: Int) {
+        endRequests.bitwiseOr(Self.bit(of: depth), ordering: .releasing)
         wakeUp()
     }
 
-    var isEndRequested: Bool { endRequested.load(ordering: .acquiring) }
+    func withdrawEnd(ofActivation depth: Int) {
+        endRequests.bitwiseAnd(~Self.bit(of: depth), ordering: .relaxed)
+    }
+
+    func isEndRequested(ofActivation depth: Int) -> Bool {
+        let requests = endRequests.load(ordering: .acquiring)
+        return requests != 0 && requests & Self.bit(of: depth) != 0
+    }
+
+    private static func bit(of depth: Int) -> UInt64 { 1 << (min(depth, UInt64.bitWidth) - 1) }
 
     /// How much is waiting to be collected: for a description.
     var pendingCounts: (blocks: Int, commands: Int, signals: Int) {
@@ -205,7 +227,7 @@ final class Inbox: Sendable {
 
     var isStopRequested: Bool {
         if stopRequested.load(ordering: .acquiring) { return true }
-        return isEndRequested && activations.load(ordering: .relaxed) == 1
+        return isEndRequested(ofActivation: activations.load(ordering: .relaxed))
     }
 
     /// Begins a pass, which answers all requests for one so far: it sees everything that was posted before them.

@@ -19,14 +19,14 @@ struct LoopIdentity: Sendable, Hashable {
 
     /// Ends the process with a message about `object` unless the loop is the calling thread's.
     @inline(__always)
-    func requireCurrent(_ object: StaticString) {
+    func requireCurrent(_ object: @autoclosure () -> String) {
         if !isCurrent { refuse(object) }
     }
 
     @inline(never)
-    private func refuse(_ object: StaticString) -> Never {
+    private func refuse(_ object: () -> String) -> Never {
         fatalError(
-            "\(object) belongs to run loop \(number) and was used on \(currentThreadName): "
+            "\(object()) belongs to run loop \(number) and was used on \(currentThreadName): "
                 + "use it on the loop's own thread, for example in RunLoop.perform(inModes:_:).")
     }
 }
@@ -65,7 +65,7 @@ struct LoopBound<Value>: @unchecked Sendable {
     }
 
     var value: Value {
-        owner.requireCurrent("An object")
+        owner.requireCurrent("\(Value.self)")
         return guarded
     }
 }

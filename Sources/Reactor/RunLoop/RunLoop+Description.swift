@@ -22,9 +22,7 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
     }
 
     /// Which loop it is.
-    var name: String {
-        isMain ? "main run loop" : "run loop \(identity.number) of \(threadName)"
-    }
+    var name: String { inbox.loopName }
 
     private var activity: String {
         guard let mode = currentMode else { return inbox.isClosed ? "ended" : "not running" }

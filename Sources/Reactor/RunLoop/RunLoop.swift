@@ -27,7 +27,7 @@ import Synchronization
 /// are never served, and observers, sources, `stop` and `wakeUp` are not public.
 public final class RunLoop: Sendable {
     let identity: LoopIdentity
-    let inbox = Inbox()
+    let inbox: Inbox
     private let confined: LoopBound<Core>
     private let common: Mutex<ModeSet>
     /// One for each set of modes that was asked for.
@@ -37,13 +37,11 @@ public final class RunLoop: Sendable {
     /// fork(2) can still have one.
     let isMain: Bool
 
-    /// The name that the loop's thread had when it made the loop.
-    let threadName: String
-
     private init(isMain: Bool = false) {
         self.isMain = isMain
-        threadName = isMain ? "main" : currentThreadName
         identity = LoopIdentity.next()
+        inbox = Inbox(
+            loopName: isMain ? "main run loop" : "run loop \(identity.number) of \(currentThreadName)")
         common = Mutex(Self.firstCommonModes)
         confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
     }

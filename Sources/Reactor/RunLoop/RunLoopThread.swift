@@ -37,7 +37,7 @@ public final class RunLoopThread: Sendable {
             let loop = RunLoop.current
             loop.add(keepAlive, forMode: .default)
             ready.set(loop)
-            while !loop.inbox.isEndRequested { loop.run(in: .default) }
+            while !loop.inbox.isEndRequested(ofActivation: 1) { loop.run(in: .default) }
             loop.core.finishJobs(in: .default)
             keepAlive.invalidate()
             ending.finish()
@@ -64,7 +64,7 @@ public final class RunLoopThread: Sendable {
     public var executor: RunLoop.Executor { runLoop.executor() }
 
     private func requestStop() {
-        runLoop.perform { [runLoop] in runLoop.inbox.stopOutermost() }
+        runLoop.perform { [runLoop] in runLoop.inbox.requestEnd(ofActivation: 1) }
     }
 
     /// As ``stop()``, without blocking the calling thread while the loop finishes.

@@ -170,7 +170,7 @@ extension StreamEngine {
 final class PutBackInput: InputBackend {
     /// The stream's backend, which is its backend again when the bytes have been read.
     let rest: any StreamBackend
-    /// `unowned` is right because the engine owns this.
+    /// `unowned` is safe: only the engine's methods call this, so the engine exists during each call.
     private unowned let engine: StreamEngine
     private let state: Mutex<State>
 

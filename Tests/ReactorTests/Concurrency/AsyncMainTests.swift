@@ -69,6 +69,27 @@ import Testing
         #expect(places == [true, true])
     }
 
+    @Test func `a result that comes in a nested run of another mode stops no later run`() async throws {
+        let result = try await onItsOwnThread {
+            let loop = RunLoop.current
+            loop.run {
+                let (isNested, isReturning) = (Shared(false), Shared(false))
+                loop.perform {
+                    isNested.value = true
+                    while !isReturning.value { loop.run(in: .tracking, until: .now + .milliseconds(1)) }
+                    loop.stop()
+                }
+                while !isNested.value { await Task.yield() }
+                isReturning.value = true
+            }
+            let timer = Timer(interval: .seconds(3600)) { _ in }
+            loop.add(timer, forMode: .default)
+            defer { timer.invalidate() }
+            return loop.run(in: .default, until: .now + .milliseconds(1))
+        }
+        #expect(result == .timedOut)
+    }
+
     @Test func `asynchronous work is not run from another thread`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "home")

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct InboxTests {
     @Test func `a stop between two passes keeps the loop from sleeping`() {
-        let inbox = Inbox()
+        let inbox = Inbox(loopName: "run loop")
         _ = inbox.beginActivation(in: .default)
         inbox.stop()
         inbox.beginPass()
