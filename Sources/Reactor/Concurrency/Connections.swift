@@ -16,7 +16,8 @@ extension RunLoop {
     ///   - address: As in ``Listener/init(_:options:handler:faults:)``.
     ///   - options: Options to set before listening.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
-    ///   - faults: Called with the reason when accepting backs off, at most once a second.
+    ///   - faults: Called with the reason when accepting backs off, at most once a second, in the task that
+    ///     accepts and on its thread.
     /// - Returns: The connections.
     /// - Throws: As ``Listener/init(_:options:handler:faults:)``.
     public func connections(
@@ -61,7 +62,7 @@ extension Listener {
         /// The socket's address, as completed by the kernel: with the port that it has chosen.
         public let localAddress: SocketAddress
         private let acceptor: Acceptor
-        private let waits: DescriptorWaits
+        private let arrivals: EventSubscription
         private let faults: @Sendable (IOError) -> Void
 
         fileprivate init(
@@ -74,7 +75,8 @@ extension Listener {
             }
             let acceptor = Acceptor(socket)
             (self.acceptor, self.faults) = (acceptor, faults)
-            waits = DescriptorWaits(for: .readable, of: descriptor, on: loop, in: modes) { acceptor.close() }
+            arrivals = EventSubscription(
+                on: loop, in: modes, watching: descriptor, for: .readable, ended: { acceptor.close() })
         }
 
         deinit { close() }
@@ -86,16 +88,18 @@ extension Listener {
         /// socket is closed.
         public func close() {
             acceptor.removeFile()
-            waits.end()
+            arrivals.end()
         }
 
         /// Ends the iteration once the connections in the backlog have been accepted, and then stops listening.
+        ///
+        /// The task that accepts does both: without one, the socket goes on listening until a task accepts.
         ///
         /// No client that the kernel has accepted, and that may have sent a request, is disconnected. At most
         /// as many connections are accepted as the backlog can hold. Any thread.
         public func drain() {
             acceptor.drain()
-            waits.subscription.signal.gate.openFromAnywhere()
+            arrivals.signal.gate.openFromAnywhere()
         }
 
         /// Accepts one connection.
@@ -107,8 +111,8 @@ extension Listener {
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
             -> sending Connection
         {
-            waits.subscription.signal.claim()
-            defer { waits.subscription.signal.unclaim() }
+            arrivals.signal.claim()
+            defer { arrivals.signal.unclaim() }
             do throws(Errno) { return try await next(until: timeout.deadline) } catch { throw failure(error) }
         }
 
@@ -117,14 +121,14 @@ extension Listener {
         {
             if Task.isCancelled { throw .canceled }
             while true {
-                while waits.isEnding { try await waits.wait(until: deadline) }
+                while arrivals.endsWaits { try await arrivals.wait(until: deadline) }
                 switch acceptor.accept() {
                 case .connection(let descriptor, let peer):
                     let (input, output) = Stream.connection(accepted: descriptor, from: peer)
                     return Connection(input: input, output: output, peer: peer)
                 case .lost: continue
                 case .none where acceptor.isDraining: close()
-                case .none: try await waits.wait(until: deadline)
+                case .none: try await arrivals.wait(until: deadline)
                 case .fault(let error): try await backOff(error, until: deadline)
                 }
             }
@@ -135,7 +139,7 @@ extension Listener {
         ) async throws(Errno) {
             let (delay, isReported) = acceptor.backOff()
             if isReported { faults(IOError(.accept, "\(localAddress)", error)) }
-            try await waits.pause(until: .now + delay, deadline: deadline)
+            try await arrivals.pause(until: .now + delay, deadline: deadline)
         }
 
         fileprivate func failure(_ error: Errno) -> any Error {
@@ -146,7 +150,7 @@ extension Listener {
         ///
         /// - Precondition: No other is under way.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(connections: self, claim: EventClaim(waits.subscription))
+            Iterator(connections: self, claim: EventClaim(arrivals))
         }
 
         /// Accepts one connection after the other.

@@ -62,8 +62,9 @@ extension DatagramSocket {
         /// The socket's own address, as completed by the kernel.
         public let localAddress: SocketAddress
         private let socket: UnscheduledSocket
-        private let arrivals: DescriptorWaits
-        private let room: DescriptorWaits
+        private let arrivals: EventSubscription
+        private let room: EventSubscription
+        private let senders = WaitingSenders()
 
         fileprivate init(
             _ socket: sending DatagramSocket, _ loop: RunLoop, _ modes: [RunLoop.Mode]
@@ -74,13 +75,12 @@ extension DatagramSocket {
             }
             let unscheduled = UnscheduledSocket(socket)
             self.socket = unscheduled
-            arrivals = DescriptorWaits(for: .readable, of: descriptor, on: loop, in: modes) {
-                unscheduled.close()
-            }
+            arrivals = EventSubscription(
+                on: loop, in: modes, watching: descriptor, for: .readable, ended: { unscheduled.close() })
             // Keeps the socket open until the loop does not watch it any more.
-            room = DescriptorWaits(for: .writable, of: descriptor, on: loop, in: modes) {
-                withExtendedLifetime(unscheduled) {}
-            }
+            room = EventSubscription(
+                on: loop, in: modes, watching: descriptor, for: .writable,
+                ended: { withExtendedLifetime(unscheduled) {} })
         }
 
         deinit { close() }
@@ -109,7 +109,7 @@ extension DatagramSocket {
             let deadline = timeout.deadline
             do throws(Errno) {
                 while true {
-                    if room.isClosing { throw Errno.badFileDescriptor }
+                    if room.signal.isEnding { throw Errno.badFileDescriptor }
                     if try socket.send(bytes, to: address) { return }
                     try await waitForRoom(until: deadline)
                 }
@@ -121,16 +121,17 @@ extension DatagramSocket {
         }
 
         nonisolated(nonsending) private func waitForRoom(until deadline: Deadline?) async throws(Errno) {
-            let isWritable = socket.isWritable
-            guard !isWritable, room.subscription.signal.tryClaim() else {
-                // Another task waits, or it is a Unix-domain receiver that has no room, of which the kernel
-                // does not tell.
+            if socket.isWritable {
+                // A Unix-domain receiver is full, which the kernel does not report.
                 if let deadline, deadline <= .now { throw .timedOut }
                 do { try await Task.sleep(for: Self.retryInterval) } catch { throw .canceled }
-                return
+            } else if let gate = senders.follow(on: room.signal.gate.executor) {
+                defer { senders.leave(gate) }
+                try await room.suspend(at: gate, until: deadline)
+            } else {
+                defer { senders.endLead() }
+                try await room.wait(until: deadline)
             }
-            defer { room.subscription.signal.unclaim() }
-            try await room.wait(until: deadline)
         }
 
         /// Long enough not to keep the processor busy, and short beside what a receiver needs that is full.
@@ -146,8 +147,8 @@ extension DatagramSocket {
         ///   `Errno.connectionRefused`, after which the socket goes on. `CancellationError`.
         /// - Precondition: No other task receives.
         nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws -> Message {
-            arrivals.subscription.signal.claim()
-            defer { arrivals.subscription.signal.unclaim() }
+            arrivals.signal.claim()
+            defer { arrivals.signal.unclaim() }
             do throws(Errno) { return try await next(until: timeout.deadline) } catch { throw failure(error) }
         }
 
@@ -156,7 +157,7 @@ extension DatagramSocket {
         {
             if Task.isCancelled { throw .canceled }
             while true {
-                while arrivals.isEnding { try await arrivals.wait(until: deadline) }
+                while arrivals.endsWaits { try await arrivals.wait(until: deadline) }
                 if let message = try socket.receive() { return message }
                 try await arrivals.wait(until: deadline)
             }
@@ -170,7 +171,7 @@ extension DatagramSocket {
         ///
         /// - Precondition: No other is under way.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(datagrams: self, claim: EventClaim(arrivals.subscription))
+            Iterator(datagrams: self, claim: EventClaim(arrivals))
         }
 
         /// Receives one datagram after the other.
@@ -193,6 +194,39 @@ extension DatagramSocket {
                 try await next()
             }
         }
+    }
+}
+
+/// The tasks that wait for room in a socket's send buffer: the first waits for the kernel, and the others for
+/// the first. When its wait ends, all try again.
+private final class WaitingSenders: Sendable {
+    private struct State {
+        var hasFirst = false
+        var others: [Gate] = []
+    }
+
+    private let state = Mutex(State())
+
+    /// Returns the gate to wait at; nil if the caller is the first.
+    func follow(on executor: RunLoop.Executor) -> Gate? {
+        state.withLock { state in
+            defer { state.hasFirst = true }
+            guard state.hasFirst else { return nil }
+            let gate = Gate(on: executor)
+            state.others.append(gate)
+            return gate
+        }
+    }
+
+    func leave(_ gate: Gate) { state.withLock { $0.others.removeAll { $0 === gate } } }
+
+    /// Lets the others try again.
+    func endLead() {
+        let others = state.withLock { state in
+            state.hasFirst = false
+            return exchange(&state.others, with: [])
+        }
+        for gate in others { gate.openFromAnywhere() }
     }
 }
 

@@ -12,37 +12,53 @@ import SystemPackage
 @usableFromInline
 final class EventSubscription: Sendable {
     @usableFromInline let signal: EventSignal
-    private let loop: RunLoop
+    let loop: RunLoop
     private let source: LoopBound<Source>
     /// Whether the client must keep a descriptor open until the source has ended.
     private let isWatchingDescriptor: Bool
+    private let ended: @Sendable () -> Void
 
     /// What the loop's thread does with the source.
     ///
-    /// Any thread may release it last, because its closures are not destroyed with it: ``take()`` empties it on the
-    /// loop's thread, unless that has ended.
+    /// Any thread may release it last. Until the source starts, its closures capture only what is `Sendable`;
+    /// afterwards the loop's thread releases them, unless it has ended.
     final class Source {
-        /// Re-arms the source after an event that no consumer awaited.
+        /// Creates the source; nil once it has been called.
+        fileprivate var start: (@Sendable (Source) -> Void)?
+        /// Arms the source, if it is not armed.
         var arm: (() -> Void)?
         var end: (() -> Void)?
 
-        /// The closure that ends the source. Neither is called again.
-        func take() -> (() -> Void)? {
-            arm = nil
-            return end.take()
+        fileprivate init(_ start: @escaping @Sendable (Source) -> Void) { self.start = start }
+
+        /// Brings the source to the state that the consumer wants, whatever was done before. So it does not
+        /// matter in which order this thread's updates and those that other threads have posted are made.
+        fileprivate func update(for signal: EventSignal, _ ended: () -> Void) {
+            guard signal.isEnding else {
+                start.take()?(self)
+                if !signal.isDisarmed { arm?() }
+                return
+            }
+            (start, arm) = (nil, nil)
+            end.take()?()
+            ended()
+            signal.finish()
         }
     }
 
     /// Starts a source by calling `start` on the loop's thread: now, if this is it.
+    ///
+    /// - Parameter ended: Called when the source has ended because this has, or never starts. May be called
+    ///   more than once.
     init(
         on loop: RunLoop, _ signal: EventSignal, isWatchingDescriptor: Bool = false,
-        _ start: @escaping @Sendable (Source) -> Void
+        ended: @escaping @Sendable () -> Void = {}, _ start: @escaping @Sendable (Source) -> Void
     ) {
         (self.loop, self.signal, self.isWatchingDescriptor) = (loop, signal, isWatchingDescriptor)
-        source = LoopBound(Source(), owner: loop.identity)
+        self.ended = ended
+        source = LoopBound(Source(start), owner: loop.identity)
         loop.requireNotOfParent()
-        let hasLoop = !loop.inbox.isClosed && loop.runOnLoopThread { [source] _ in start(source.value) }
-        if !hasLoop { signal.finish() }
+        if loop.inbox.isClosed { signal.finish() } else { update() }
     }
 
     deinit { end() }
@@ -51,7 +67,7 @@ final class EventSubscription: Sendable {
     @usableFromInline
     func prepareToWait() -> Bool {
         if signal.isOver { return false }
-        if signal.beginWaiting() { loop.runOnLoopThread { [source] _ in source.value.arm?() } }
+        if signal.beginWaiting() { update() }
         return true
     }
 
@@ -64,12 +80,20 @@ final class EventSubscription: Sendable {
         while !signal.isOver { await signal.gate.waitIgnoringCancellation(isolation: isolation) }
     }
 
-    /// Ends the source on the loop's thread; false if that has ended.
+    /// Ends the source on the loop's thread: now, if this is it.
+    func end() {
+        guard signal.beginEnding() else { return }
+        if !update() { ended() }
+    }
+
+    /// Has the loop's thread update the source. False if that thread has ended.
     @discardableResult
-    func end() -> Bool {
-        let hasLoop = loop.runOnLoopThread { [source, signal] _ in
-            source.value.take()?()
-            signal.finish()
+    private func update() -> Bool {
+        // A descriptor that another thread has closed must leave the pollers before another one with the same
+        // number is registered.
+        if !signal.isEnding, loop.isCurrent { loop.core.drainInbox() }
+        let hasLoop = loop.runOnLoopThread { [source, signal, ended] _ in
+            source.value.update(for: signal, ended)
         }
         if !hasLoop { signal.finish() }
         return hasLoop
@@ -77,23 +101,23 @@ final class EventSubscription: Sendable {
 }
 
 extension EventSubscription {
-    /// Watches `descriptor`, once the consumer waits. `ready` leaves the event; `ended` is called when the
-    /// kernel does not watch any more, unless the loop's thread has ended before.
+    /// Watches `descriptor`, once the consumer waits.
+    ///
+    /// - Parameters:
+    ///   - ready: Leaves the event.
+    ///   - ended: As for ``init(on:_:isWatchingDescriptor:ended:_:)``: the loop does not watch any more.
     convenience init(
         on loop: RunLoop, in modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
         for interest: Readiness, ready: @escaping @Sendable (Readiness) -> Void = { _ in },
         ended: @escaping @Sendable () -> Void = {}
     ) {
         let signal = EventSignal(on: loop.executor(in: modes), isDisarmed: true)
-        self.init(on: loop, signal, isWatchingDescriptor: true) { source in
+        self.init(on: loop, signal, isWatchingDescriptor: true, ended: ended) { source in
             let finisher = Finisher(signal)
             let events = DescriptorSource(descriptor, for: []) { events, readiness in
                 if !finisher.signal.offer({ ready(readiness) }) { try? events.setInterest([]) }
             }
-            source.end = {
-                events.cancel()
-                ended()
-            }
+            source.end = { events.cancel() }
             source.arm = {
                 do throws(Errno) { try events.setInterest(interest) } catch { signal.finish(throwing: error) }
             }
@@ -124,6 +148,8 @@ final class EventSignal: Sendable {
         static let disarmed = State(rawValue: 2)
         static let over = State(rawValue: 4)
         static let claimed = State(rawValue: 8)
+        /// The source is to end.
+        static let ending = State(rawValue: 16)
     }
 
     @usableFromInline let gate: Gate
@@ -174,7 +200,16 @@ final class EventSignal: Sendable {
         if !before.contains(.over) { gate.openFromAnywhere() }
     }
 
-    var isOver: Bool { State(rawValue: state.load(ordering: .acquiring)).contains(.over) }
+    /// Notes that the source is to end; false if that is known.
+    func beginEnding() -> Bool { !update { $0.union(.ending) }.contains(.ending) }
+
+    var isOver: Bool { has(.over) }
+    var isEnding: Bool { has(.ending) }
+    fileprivate var isDisarmed: Bool { has(.disarmed) }
+
+    private func has(_ flag: State) -> Bool {
+        State(rawValue: state.load(ordering: .acquiring)).contains(flag)
+    }
 
     // MARK: For the consumer
 
@@ -190,11 +225,9 @@ final class EventSignal: Sendable {
     /// Makes the caller the only consumer, until ``unclaim()``.
     func claim() {
         require(
-            tryClaim(), "Two tasks iterate over the same events of a run loop: only one may at a time.")
+            !update { $0.union(.claimed) }.contains(.claimed),
+            "Two tasks iterate over the same events of a run loop: only one may at a time.")
     }
-
-    /// As ``claim()``, but returns false if there is another consumer.
-    func tryClaim() -> Bool { !update { $0.union(.claimed) }.contains(.claimed) }
 
     func unclaim() { _ = update { $0.subtracting(.claimed) } }
 }

@@ -89,7 +89,7 @@ extension RunLoop {
     }
 }
 
-/// The right to iterate, which lasts until the iteration or the iterator ends.
+/// The right to iterate. It ends with the iteration or with the iterator, whichever ends first.
 @usableFromInline
 final class EventClaim: Sendable {
     @usableFromInline let subscription: EventSubscription
@@ -160,23 +160,25 @@ extension RunLoop {
     /// - Parameters:
     ///   - signals: The signals' numbers.
     ///   - modes: Where the loop serves them: the common modes unless others are named.
-    /// - Throws: What ``SignalSource/init(_:handler:)`` does. The sequence throws ``IOError`` with an error of
-    ///   epoll_ctl(2) if the loop cannot watch for signals, and `CancellationError`.
+    /// - Throws: ``IOError`` with an error of ``SignalSource/init(_:handler:)``. The sequence throws ``IOError``
+    ///   with an error of epoll_ctl(2) if the loop cannot watch for signals, and `CancellationError`.
     public func signals(
         _ signals: CInt..., in modes: [Mode] = [.common]
-    ) throws(Errno) -> Events<CInt, any Error> {
+    ) throws(IOError) -> Events<CInt, any Error> {
         let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<[CInt]>([]))
         let finisher = Finisher(signal)
         var sources: [SignalSource] = []
         for number in signals {
-            let source = try SignalSource(number) { [finisher] _, _ in
-                store.content.withLock { if !$0.contains(number) { $0.append(number) } }
-                finisher.signal.deliver()
+            let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
+                try SignalSource(number) { [finisher] _, _ in
+                    store.content.withLock { if !$0.contains(number) { $0.append(number) } }
+                    finisher.signal.deliver()
+                }
             }
             sources.append(source)
         }
-        // Any thread may release them last: before the loop adds them, and once they are cancelled, they belong
-        // to no loop, and their handlers are released with them or by `cancel`, and capture what is `Sendable`.
+        // Any thread may release them last: their handlers capture only what is `Sendable`, and before the loop
+        // adds them, and once they are cancelled, they belong to no loop.
         let bound = LoopBound(sources, owner: identity)
         let subscription = EventSubscription(on: self, signal) { [self] source in
             source.end = { for source in bound.value { source.cancel() } }

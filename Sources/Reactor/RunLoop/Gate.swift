@@ -14,8 +14,8 @@ import Synchronization
 /// `@safe` is right because the gate retains the executor whose unowned references it keeps.
 @safe @usableFromInline
 final actor Gate: SerialExecutor {
-    /// Where the waiting task continues. The runtime moves a task that is mistaken here to its executor, so
-    /// a place may be remembered from one suspension to the next.
+    /// A hint: where the waiting task continues. If it is stale, the runtime moves the task, so it is computed
+    /// once for an actor.
     private struct Place {
         enum Isolation { case loop, main, other }
 
@@ -27,14 +27,14 @@ final actor Gate: SerialExecutor {
         var prefersLoop = false
     }
 
-    private let executor: RunLoop.Executor
+    nonisolated let executor: RunLoop.Executor
     /// What the runtime calls ``executor``, in each of its roles.
     private let serial: UnownedSerialExecutor
     private let preferred: UnownedTaskExecutor
     /// Closed, open, or the address of the job that waits.
     private let state = Atomic(Gate.closed)
-    /// Proof: set by the task before it parks its job, with a release, and read by the thread that has
-    /// acquired the job.
+    /// Proof: one task waits at a time. It sets this before it parks its job, which releases, and the thread that
+    /// reads this has taken the job, which acquires, or runs the task itself.
     private nonisolated(unsafe) var place = Place()
     /// What the call changes, so that the compiler cannot leave the call out.
     private var passages = 0
@@ -123,7 +123,7 @@ final actor Gate: SerialExecutor {
         if isParked { return }
         require(found == Self.open, "Two tasks wait for the same events of a run loop: only one may.")
         // Opened since the task has looked: by its cancellation, or by the loop for a task on another thread.
-        state.store(Self.closed, ordering: .relaxed)
+        _ = state.exchange(Self.closed, ordering: .acquiring)
         send(job)
     }
 

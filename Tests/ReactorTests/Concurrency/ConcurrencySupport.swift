@@ -53,6 +53,13 @@ extension Resident {
     }
 }
 
+/// What `make` returns on another thread, which has ended when this returns.
+func madeElsewhere<Value: Sendable>(_ make: @escaping @Sendable () throws -> Value) throws -> Value {
+    let made = Shared<Value?>(nil)
+    try onAThread { made.value = try make() }
+    return made.value!
+}
+
 /// What `body` throws; nil if it does not.
 nonisolated(nonsending) func thrownError(
     by body: nonisolated(nonsending) () async throws -> Void

@@ -44,6 +44,31 @@ import Testing
         }
     }
 
+    @Test func `a task of the loop accepts from a socket that another thread has just opened`() async throws {
+        try await withRunLoopThread(name: "opened elsewhere") { thread in
+            let loop = thread.runLoop
+            try await loop.onActor { _ in
+                let connections = try madeElsewhere { try loop.connections(at: .ownLoopback) { _ in } }
+                let client = Shared<SocketPeer?>(nil)
+                // The task waits before the client connects.
+                loop.perform { client.value = try? SocketPeer(connectedTo: connections.localAddress) }
+                _ = try await connections.accept()
+                withExtendedLifetime(client) {}
+            }
+        }
+    }
+
+    @Test func `a socket that is closed before the loop has started to watch it is released`() async throws {
+        try await withRunLoopThread(name: "never watched") { thread in
+            let loop = thread.runLoop
+            try await loop.onActor { _ in
+                let connections = try madeElsewhere { try loop.connections(at: .ownLoopback) { _ in } }
+                connections.close()
+                _ = try loop.connections(at: connections.localAddress) { _ in }
+            }
+        }
+    }
+
     @Test func `an iteration that is left early takes no connection with it`() async throws {
         try await withListening { connections in
             let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }

@@ -120,6 +120,42 @@ import Testing
         }
     }
 
+    @Test func `any number of tasks wait for room, and each sends or ends on its own`() async throws {
+        try await withRunLoopThread(name: "full") { thread in
+            let loop = thread.runLoop
+            let receiver = try loop.datagrams(boundTo: DatagramKind.abstract.freshAddress())
+            let sender = try loop.datagrams(connectedTo: receiver.localAddress)
+            var sent = 0
+            while await thrownError(by: { try await sender.send([0], timeout: .zero) }) == nil { sent += 1 }
+            // The first one waits for the kernel, and the others for it.
+            let cancelled = (0..<4).map { _ in Task { try await sender.send([1]) } }
+            let late = (0..<4).map { _ in Task { try await sender.send([2], timeout: .milliseconds(2)) } }
+            let senders = (0..<20).map { _ in Task { try await sender.send([3], timeout: .seconds(600)) } }
+            for task in late { await #expect(throws: IOError.self) { try await task.value } }
+            for task in cancelled { task.cancel() }
+            for task in cancelled { await #expect(throws: CancellationError.self) { try await task.value } }
+            var bytes: [UInt8] = []
+            for _ in 0..<sent + senders.count { bytes += try await receiver.receive().bytes }
+            #expect(bytes == [UInt8](repeating: 0, count: sent) + [UInt8](repeating: 3, count: senders.count))
+            for task in senders { try await task.value }
+        }
+    }
+
+    @Test func `closing ends all tasks that wait for room`() async throws {
+        try await withRunLoopThread(name: "full") { thread in
+            let loop = thread.runLoop
+            let receiver = try loop.datagrams(boundTo: DatagramKind.abstract.freshAddress())
+            let sender = try loop.datagrams(connectedTo: receiver.localAddress)
+            while await thrownError(by: { try await sender.send([0], timeout: .zero) }) == nil {}
+            let senders = (0..<8).map { _ in Task { try await sender.send([1]) } }
+            for _ in 0..<20 { await Task.yield() }
+            sender.close()
+            for task in senders {
+                #expect(await thrownError { try await task.value }?.errno == .badFileDescriptor)
+            }
+        }
+    }
+
     @Test func `a task that waits for room is cancelled, and its datagram not sent`() async throws {
         try await withRunLoopThread(name: "full") { thread in
             let loop = thread.runLoop

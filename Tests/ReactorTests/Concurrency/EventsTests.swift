@@ -187,6 +187,51 @@ import Testing
         }
     }
 
+    // MARK: Sequences that another thread makes during a job of the loop
+
+    @Test func `a task of the loop waits for a sequence that another thread has just made`() async throws {
+        try await withRunLoopThread(name: "made elsewhere") { thread in
+            let loop = thread.runLoop
+            try await loop.onActor { _ in
+                let pipe = try TestPipe()
+                pipe.put()
+                let events = try madeElsewhere { loop.readiness(of: pipe.readEnd, for: .readable) }
+                for try await _ in events { break }
+            }
+        }
+    }
+
+    @Test @MainActor func `the main actor waits for a sequence that another thread has just made`()
+        async throws
+    {
+        let pipe = try TestPipe()
+        pipe.put()
+        let events = try madeElsewhere { RunLoop.main.readiness(of: pipe.readEnd, for: .readable) }
+        for try await _ in events { break }
+    }
+
+    @Test func `a sequence that is released before the loop has started its source leaves none`() async throws
+    {
+        try await withRunLoopThread(name: "never started") { thread in
+            let loop = thread.runLoop
+            try await loop.onActor { _ in
+                _ = try madeElsewhere { loop.ticks(every: .seconds(3600), in: [.custom]) }
+            }
+            let isEmpty = try await loop.onActor { _ in loop.pollNow(.custom) == .finished }
+            #expect(isEmpty)
+        }
+    }
+
+    @Test func `signals that are released before the loop has started their source are not caught`() async {
+        await #expect(processExitsWith: .signal(SIGTERM)) {
+            let thread = try RunLoopThread(name: "never started")
+            let loop = thread.runLoop
+            try await loop.onActor { _ in _ = try madeElsewhere { try loop.signals(SIGTERM) } }
+            loop.performAndWait {}
+            deliver(SIGTERM)
+        }
+    }
+
     // MARK: Signals
 
     @Test func `signals come to the task, and their actions are restored`() async {
@@ -207,7 +252,7 @@ import Testing
     }
 
     @Test func `a signal that cannot be caught is refused`() async throws {
-        #expect(throws: Errno.invalidArgument) { try RunLoop.main.signals(SIGKILL) }
+        #expect(throws: IOError(.watch, "signal 9", .invalidArgument)) { try RunLoop.main.signals(SIGKILL) }
     }
 
     // MARK: Descriptors
