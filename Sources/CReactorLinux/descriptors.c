@@ -13,6 +13,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+struct reactor_pipe reactor_pipe_make(void) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return (struct reactor_pipe){-1, -1};
+    return (struct reactor_pipe){ends[0], ends[1]};
+}
+
 bool reactor_epoll_supports(int descriptor) {
     int poller = epoll_create1(EPOLL_CLOEXEC);
     if (poller < 0) return true; // no descriptor left: the loop's own epoll will refuse it

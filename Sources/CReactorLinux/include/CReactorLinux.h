@@ -119,6 +119,11 @@ void reactor_signal_unsubscribe(void *token);
 
 // MARK: Descriptors
 
+struct reactor_pipe {
+    int read, write;
+};
+/// Creates a pipe that is closed on exec (pipe2(2)). Both -1 with errno if it cannot.
+struct reactor_pipe reactor_pipe_make(void);
 /// Whether epoll(7) accepts `descriptor`: not a regular file, a directory, or a device without poll.
 bool reactor_epoll_supports(int descriptor);
 /// Creates an epoll that is closed on exec (epoll_create1(2)). Returns -1 with errno if it cannot.
@@ -150,6 +155,70 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
 ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
 /// A send(2) that neither blocks nor raises SIGPIPE. Returns -errno instead of -1.
 ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
+
+// MARK: Child processes
+
+/// What to spawn.
+struct reactor_spawn {
+    /// Zero-terminated strings: the paths to try, the arguments, the environment, and the folder.
+    const char *strings;
+    size_t path_count, argument_count, environment_count;
+    bool inherits_environment;
+    bool has_folder;
+    bool is_session_leader;
+    /// The process group to join: 0 for a new one, -1 for the parent's.
+    int group;
+    /// The controlling terminal of the new session; -1 for none.
+    int terminal;
+    /// The signal that the child gets when the calling thread ends; 0 for none.
+    int death_signal;
+    /// The parent's descriptors to pass, and after them the child's numbers for them.
+    const int *descriptors;
+    size_t descriptor_count;
+};
+
+enum { reactor_spawn_process, reactor_spawn_folder, reactor_spawn_descriptors, reactor_spawn_program };
+
+struct reactor_spawned {
+    /// -1 if there is none.
+    int process;
+    /// A pidfd (pidfd_open(2)), for the caller to close.
+    int descriptor;
+    /// What has failed, and the errno.
+    int stage, error;
+};
+
+/// Spawns a process with default dispositions, no blocked signals, and the descriptors 0 to 2 and those passed.
+/// Returns once it runs the program, or has failed to.
+struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request);
+/// A string of the process's environment (environ(7)); NULL after the last.
+const char *reactor_environment_entry(size_t index);
+
+/// How a child has ended (waitid(2)).
+struct reactor_termination {
+    /// CLD_EXITED, CLD_KILLED or CLD_DUMPED; 0 while it runs; -errno if it cannot be known.
+    int code;
+    /// The exit code or the signal.
+    int status;
+    int64_t user_nanoseconds, system_nanoseconds;
+    int64_t resident_bytes;
+    int64_t minor_faults, major_faults;
+    int64_t voluntary_switches, involuntary_switches;
+};
+/// Collects the child of a pidfd, if it has ended.
+struct reactor_termination reactor_collect(int descriptor);
+/// pidfd_send_signal(2): 0, or -1 with errno.
+int reactor_signal_process(int descriptor, int signal);
+
+struct reactor_terminal_size {
+    uint16_t rows, columns;
+};
+/// Makes a pseudo-terminal (pty(7)), and returns its master, which does not block; -1 with errno.
+int reactor_terminal_make(struct reactor_terminal_size size);
+/// Opens the terminal of a master. Returns -1 with errno if it cannot.
+int reactor_terminal_open(int master);
+/// Sets the size of a terminal, whose foreground processes get SIGWINCH. 0, or -1 with errno.
+int reactor_terminal_resize(int master, struct reactor_terminal_size size);
 
 // MARK: Sockets
 

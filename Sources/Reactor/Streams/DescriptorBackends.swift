@@ -14,7 +14,12 @@ final class DescriptorInput: InputBackend {
     /// does for pipes since Linux 6.5.
     private let canTry = Atomic(true)
 
-    init(_ shared: SharedDescriptor) { self.shared = shared }
+    /// Whether an error is the end: that of a pseudo-terminal's master when no process has the terminal open any more.
+    private let endsAtHangUp: Bool
+
+    init(_ shared: SharedDescriptor, endsAtHangUp: Bool = false) {
+        (self.shared, self.endsAtHangUp) = (shared, endsAtHangUp)
+    }
 
     var descriptor: SharedDescriptor? { shared }
 
@@ -76,6 +81,7 @@ final class DescriptorInput: InputBackend {
             case .notSupportedOnSocket:  // EOPNOTSUPP
                 canTry.store(false, ordering: .relaxed)
                 return nil
+            case .ioError where endsAtHangUp: return 0
             default: throw error
             }
         }

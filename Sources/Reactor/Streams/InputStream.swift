@@ -24,6 +24,8 @@ public import SystemPackage
 open class InputStream: Stream {
     // No initializer is a convenience initializer, so that a subclass without its own inherits them all.
 
+    override init(_ engine: StreamEngine) { super.init(engine) }
+
     init(backend: any InputBackend) { super.init(StreamEngine(backend)) }
 
     /// An empty stream, for a subclass that overrides what it needs.

@@ -17,12 +17,14 @@ final class UnopenedFile: StreamBackend {
     /// The path, and the flags to open it with; nil for a given descriptor.
     private let path: (FilePath, flags: CInt)?
     private let shared: SharedDescriptor
+    private let endsAtHangUp: Bool
     private let state = Mutex(State())
 
     init(reading path: FilePath) {
         event = .hasBytesAvailable
         self.path = (path, O_RDONLY)
         shared = SharedDescriptor()
+        endsAtHangUp = false
     }
 
     init(writing path: FilePath, append: Bool, writeBehindLimit: Int = WriteBehindOutput.byteLimit) {
@@ -30,18 +32,22 @@ final class UnopenedFile: StreamBackend {
         state.withLock { $0.writeBehindLimit = writeBehindLimit }
         self.path = (path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC))
         shared = SharedDescriptor()
+        endsAtHangUp = false
     }
 
-    init(reading shared: SharedDescriptor) {
+    /// - Parameter endsAtHangUp: See ``DescriptorInput``.
+    init(reading shared: SharedDescriptor, endsAtHangUp: Bool = false) {
         event = .hasBytesAvailable
         path = nil
         self.shared = shared
+        self.endsAtHangUp = endsAtHangUp
     }
 
     init(writing shared: SharedDescriptor) {
         event = .hasSpaceAvailable
         path = nil
         self.shared = shared
+        endsAtHangUp = false
     }
 
     private var isWritten: Bool { event == .hasSpaceAvailable }
@@ -77,7 +83,8 @@ final class UnopenedFile: StreamBackend {
 
     private func backend(for kind: FileKind) throws(Errno) -> any StreamBackend {
         switch kind {
-        case .watchable: isWritten ? DescriptorOutput(shared) : DescriptorInput(shared)
+        case .watchable:
+            isWritten ? DescriptorOutput(shared) : DescriptorInput(shared, endsAtHangUp: endsAtHangUp)
         case .socket where isWritten: SocketOutput(SocketConnection(shared, only: .output))
         case .socket: SocketInput(SocketConnection(shared, only: .input))
         case .regular, .unwatchable:

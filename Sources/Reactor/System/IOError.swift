@@ -27,10 +27,12 @@ public struct IOError: Error, Hashable, Sendable {
         case receive
         /// Sending a datagram.
         case send
-        /// Watching a descriptor, or for signals.
+        /// Watching a descriptor, a file or folder, a process, a measure of the system, or for signals.
         case watch
         /// Resolving a name.
         case resolve
+        /// Starting a child process.
+        case spawn
     }
 
     /// What was attempted.
@@ -53,7 +55,7 @@ extension IOError: CustomStringConvertible {
     public var description: String {
         let preposition =
             switch operation {
-            case .open, .watch, .resolve: ""
+            case .open, .watch, .resolve, .spawn: ""
             case .connect, .write, .bind, .send: "to "
             case .read: "from "
             case .listen, .accept, .receive: "at "

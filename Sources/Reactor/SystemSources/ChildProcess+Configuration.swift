@@ -1,0 +1,132 @@
+public import SystemPackage
+
+extension ChildProcess {
+    /// What to run, and in which surroundings.
+    public struct Configuration: Sendable {
+        /// The program: a path, if it contains a slash, or else a name to look up in the folders of the
+        /// child's `PATH`. A relative path starts at the child's working directory.
+        public var executable: String
+        /// The arguments after the program's name.
+        public var arguments: [String]
+        /// The first argument, by convention the program's name; nil for ``executable``.
+        public var argument0: String?
+        /// The environment: this process's, unless another is set.
+        public var environment: Environment
+        /// The working directory; nil for this process's.
+        public var workingDirectory: FilePath?
+        /// Where the child reads.
+        public var standardInput: Input
+        /// Where the child writes.
+        public var standardOutput: Output
+        /// Where the child writes messages.
+        public var standardError: ErrorOutput
+        /// Further descriptors, each under the number that the child is to have it. All others are closed in
+        /// the child, whether they were opened with `O_CLOEXEC` or not.
+        public var descriptors: [Int32: FileDescriptor] = [:]
+        /// The process group and the session.
+        public var group: Group
+        /// The size of a new pseudo-terminal for the child; nil for none.
+        ///
+        /// The terminal controls a session that the child leads. It takes the place of what is inherited, and
+        /// of the pipes of streams: what the child writes, also to standard error, comes from
+        /// ``Spawned/standardOutput``.
+        public var terminal: TerminalSize?
+        /// The signal that the child gets when the thread that has spawned it ends (prctl(2),
+        /// `PR_SET_PDEATHSIG`), and so when this process does; nil for none. Spawn it on a thread that lasts.
+        public var parentDeathSignal: Int32?
+
+        /// Describes a program to run.
+        public init(
+            _ executable: String, _ arguments: [String] = [], environment: Environment = .inherited,
+            workingDirectory: FilePath? = nil, standardInput: Input = .inherited,
+            standardOutput: Output = .inherited, standardError: ErrorOutput = .inherited,
+            group: Group = .inherited, terminal: TerminalSize? = nil
+        ) {
+            (self.executable, self.arguments, self.environment) = (executable, arguments, environment)
+            (self.workingDirectory, self.group, self.terminal) = (workingDirectory, group, terminal)
+            self.standardInput = standardInput
+            self.standardOutput = standardOutput
+            self.standardError = standardError
+        }
+    }
+
+    /// The size of a terminal, in characters.
+    public struct TerminalSize: Sendable, Hashable {
+        /// The number of lines.
+        public var rows: UInt16
+        /// The number of characters in a line.
+        public var columns: UInt16
+
+        /// A size in characters.
+        public init(rows: UInt16 = 24, columns: UInt16 = 80) { (self.rows, self.columns) = (rows, columns) }
+    }
+}
+
+extension ChildProcess.Configuration {
+    /// The variables of a child.
+    public enum Environment: Sendable, Hashable {
+        /// Those of this process.
+        case inherited
+        /// Those of this process, with these in addition or instead, and without those whose value is nil.
+        case updated([String: String?])
+        /// These only.
+        case custom([String: String])
+    }
+
+    /// The process group and the session of a child.
+    public enum Group: Sendable, Hashable {
+        /// Those of this process.
+        case inherited
+        /// A new group, which the child leads, so that ``ChildProcess/sendToGroup(_:)`` reaches its children.
+        case new
+        /// An existing group of this session.
+        case existing(Int32)
+        /// A new session without a terminal, with a new group.
+        case newSession
+    }
+
+    /// What a child reads.
+    public enum Input: Sendable {
+        /// What this process reads.
+        case inherited
+        /// Nothing (`/dev/null`).
+        case null
+        /// A file.
+        case file(FilePath)
+        /// A descriptor, which stays the caller's: such as an end of a pipe, which the caller closes then.
+        case descriptor(FileDescriptor)
+        /// What is written to ``ChildProcess/Spawned/standardInput``.
+        case stream
+    }
+
+    /// Where a child writes.
+    public enum Output: Sendable {
+        /// Where this process writes.
+        case inherited
+        /// Nowhere (`/dev/null`).
+        case null
+        /// A file, which is created if it is missing (mode 0666, less the umask), and else replaced or
+        /// continued.
+        case file(FilePath, append: Bool = false)
+        /// A descriptor, which stays the caller's: such as an end of a pipe, which the caller closes then.
+        case descriptor(FileDescriptor)
+        /// To ``ChildProcess/Spawned/standardOutput`` or ``ChildProcess/Spawned/standardError``.
+        case stream
+    }
+
+    /// Where a child writes messages.
+    public enum ErrorOutput: Sendable {
+        /// Where this process writes messages.
+        case inherited
+        /// Nowhere (`/dev/null`).
+        case null
+        /// A file, as in ``ChildProcess/Configuration/Output/file(_:append:)``.
+        case file(FilePath, append: Bool = false)
+        /// A descriptor, which stays the caller's.
+        case descriptor(FileDescriptor)
+        /// To ``ChildProcess/Spawned/standardError``.
+        case stream
+        /// Where the child's standard output goes.
+        case standardOutput
+    }
+}

@@ -1,0 +1,276 @@
+import CReactorLinux
+import Glibc
+import SystemPackage
+
+extension ChildProcess {
+    /// A process that has been spawned, with its streams, which are neither opened nor scheduled yet.
+    public struct Spawned {
+        /// The process.
+        public let process: ChildProcess
+        /// Writes to the child's standard input, if that is a stream. Closing it ends the child's input; that
+        /// of a terminal ends with the byte 4 (Control-D).
+        public let standardInput: OutputStream?
+        /// Reads the child's standard output, if that is a stream. It ends when the child, and each process
+        /// that has got the pipe from it, has closed it.
+        public let standardOutput: InputStream?
+        /// Reads the child's standard error, if that is a stream, and not a terminal.
+        public let standardError: InputStream?
+    }
+
+    /// Runs a program in a new process, and returns as soon as it runs.
+    ///
+    /// The child has no signal blocked or ignored, whatever this process has, and no descriptors but the
+    /// standard ones and ``Configuration/descriptors``. Any thread may call this; it waits while the kernel
+    /// loads the program.
+    ///
+    /// - Returns: The process and its streams.
+    /// - Throws: ``IOError`` that names the program, or the file that could not be opened for it:
+    ///   `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied` or another error of execve(2); that of
+    ///   chdir(2); `Errno.resourceTemporarilyUnavailable` if the user may have no more processes;
+    ///   `Errno.tooManyOpenFiles`; `Errno.invalidArgument` for a string that contains a zero byte, or a
+    ///   variable's name with an equals sign.
+    public static func spawn(_ configuration: Configuration) throws(IOError) -> sending Spawned {
+        let request = try SpawnRequest(configuration)
+        let ends = try ChildEnds(configuration)
+        let spawned = try request.start(ends)
+        let name = FilePath(configuration.executable).lastComponent?.string ?? configuration.executable
+        return Spawned(
+            process: ChildProcess(spawned, name, terminal: ends.master),
+            standardInput: ends.input.map { OutputStream(StreamEngine(UnopenedFile(writing: $0))) },
+            standardOutput: ends.output.map {
+                InputStream(StreamEngine(UnopenedFile(reading: $0, endsAtHangUp: ends.master != nil)))
+            },
+            standardError: ends.error.map { InputStream(StreamEngine(UnopenedFile(reading: $0))) })
+    }
+}
+
+// MARK: - Descriptors
+
+/// The descriptors of a child that is being spawned: those that it gets, and the parent's ends of them.
+private struct ChildEnds {
+    /// What the child gets, by its numbers.
+    private(set) var passed: [CInt: SharedDescriptor] = [:]
+    private(set) var input: SharedDescriptor?
+    private(set) var output: SharedDescriptor?
+    private(set) var error: SharedDescriptor?
+    private(set) var master: SharedDescriptor?
+    /// What the child opens as its controlling terminal.
+    private(set) var terminal: SharedDescriptor?
+
+    init(_ configuration: ChildProcess.Configuration) throws(IOError) {
+        try attempt(.spawn, configuration.executable) { () throws(Errno) in
+            if let size = configuration.terminal { try openTerminal(size) }
+        }
+        for (number, descriptor) in configuration.descriptors { pass(descriptor, as: number) }
+        input = try connect(STDIN_FILENO, configuration.standardInput) ?? input
+        output = try connect(STDOUT_FILENO, configuration.standardOutput) ?? output
+        if case .standardOutput = configuration.standardError {
+            // Copied in the child from what its standard output has become here.
+            passed[STDERR_FILENO] =
+                passed[STDOUT_FILENO] ?? SharedDescriptor(STDOUT_FILENO, closesWhenDone: false)
+        } else {
+            error = try connect(STDERR_FILENO, configuration.standardError.output)
+        }
+    }
+
+    private mutating func pass(_ descriptor: FileDescriptor, as number: CInt) {
+        passed[number] = SharedDescriptor(descriptor.rawValue, closesWhenDone: false)
+    }
+
+    private mutating func openTerminal(_ size: ChildProcess.TerminalSize) throws(Errno) {
+        let master = try Self.owned { reactor_terminal_make(size.raw) }
+        let number = master.number
+        let terminal = try Self.owned { reactor_terminal_open(number) }
+        for number in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] { passed[number] = terminal }
+        (self.master, self.terminal, output) = (master, terminal, master)
+        input = try Self.owned { fcntl(number, F_DUPFD_CLOEXEC, 0) }
+    }
+
+    /// Opens what the child reads, and returns the parent's end of a pipe.
+    private mutating func connect(
+        _ number: CInt, _ input: ChildProcess.Configuration.Input
+    ) throws(IOError) -> SharedDescriptor? {
+        switch input {
+        case .inherited: break
+        case .null: passed[number] = try Self.open("/dev/null", O_RDONLY)
+        case .file(let path): passed[number] = try Self.open(path, O_RDONLY)
+        case .descriptor(let descriptor): pass(descriptor, as: number)
+        case .stream where terminal != nil: break
+        case .stream:
+            let pipe = try Self.pipe()
+            passed[number] = pipe.read
+            return pipe.write
+        }
+        return nil
+    }
+
+    /// Opens what the child writes, and returns the parent's end of a pipe.
+    private mutating func connect(
+        _ number: CInt, _ output: ChildProcess.Configuration.Output
+    ) throws(IOError) -> SharedDescriptor? {
+        switch output {
+        case .inherited: break
+        case .null: passed[number] = try Self.open("/dev/null", O_WRONLY)
+        case .file(let path, let append):
+            passed[number] = try Self.open(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC))
+        case .descriptor(let descriptor): pass(descriptor, as: number)
+        case .stream where terminal != nil: break
+        case .stream:
+            let pipe = try Self.pipe()
+            passed[number] = pipe.write
+            return pipe.read
+        }
+        return nil
+    }
+
+    private static func open(_ path: FilePath, _ flags: CInt) throws(IOError) -> SharedDescriptor {
+        let number = try attempt(.open, "\(path)") { () throws(Errno) in
+            try SystemCall.make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC | O_NOCTTY, 0o666) }
+        }
+        return SharedDescriptor(number, closesWhenDone: true)
+    }
+
+    private static func pipe() throws(IOError) -> (read: SharedDescriptor, write: SharedDescriptor) {
+        let pipe = reactor_pipe_make()
+        guard pipe.read >= 0 else { throw IOError(.open, "a pipe", Errno(rawValue: errno)) }
+        return (
+            SharedDescriptor(pipe.read, closesWhenDone: true),
+            SharedDescriptor(pipe.write, closesWhenDone: true)
+        )
+    }
+
+    private static func owned(_ open: () -> CInt) throws(Errno) -> SharedDescriptor {
+        SharedDescriptor(try SystemCall.make(open), closesWhenDone: true)
+    }
+}
+
+extension ChildProcess.TerminalSize {
+    var raw: reactor_terminal_size { reactor_terminal_size(rows: rows, columns: columns) }
+}
+
+extension ChildProcess.Configuration.ErrorOutput {
+    fileprivate var output: ChildProcess.Configuration.Output {
+        switch self {
+        case .inherited, .standardOutput: .inherited
+        case .null: .null
+        case .file(let path, let append): .file(path, append: append)
+        case .descriptor(let descriptor): .descriptor(descriptor)
+        case .stream: .stream
+        }
+    }
+}
+
+// MARK: - The request
+
+/// A configuration in the kernel's form.
+private struct SpawnRequest {
+    private let configuration: ChildProcess.Configuration
+    private var strings: [UInt8] = []
+    private let paths: [String]
+    private let arguments: [String]
+    /// Nil for this process's.
+    private let environment: [String]?
+
+    init(_ configuration: ChildProcess.Configuration) throws(IOError) {
+        self.configuration = configuration
+        let executable = configuration.executable
+        arguments = [configuration.argument0 ?? executable] + configuration.arguments
+        let variables = configuration.environment.variables
+        environment = variables?.map { "\($0)=\($1)" }
+        paths = Self.paths(of: executable, variables)
+        let isValid = variables?.keys.allSatisfy { !$0.isEmpty && !$0.utf8.contains(UInt8(ascii: "=")) }
+        let folder = configuration.workingDirectory.map { [$0.string] } ?? []
+        for string in paths + arguments + (environment ?? []) + folder {
+            strings += string.utf8
+            strings.append(0)
+        }
+        let count = paths.count + arguments.count + (environment?.count ?? 0) + folder.count
+        guard isValid ?? true, strings.count(where: { $0 == 0 }) == count else {
+            throw IOError(.spawn, executable, .invalidArgument)
+        }
+        if paths.isEmpty || executable.isEmpty { throw IOError(.spawn, executable, .noSuchFileOrDirectory) }
+    }
+
+    /// The paths to try: that of the program, or one in each folder of the child's `PATH`.
+    private static func paths(of executable: String, _ variables: [String: String]?) -> [String] {
+        if executable.utf8.contains(UInt8(ascii: "/")) { return [executable] }
+        let search = (variables ?? ProcessEnvironment.variables)["PATH"] ?? "/usr/local/bin:/usr/bin:/bin"
+        return search.split(separator: ":", omittingEmptySubsequences: false)
+            .map { $0.isEmpty ? executable : "\($0)/\(executable)" }
+    }
+
+    func start(_ ends: ChildEnds) throws(IOError) -> reactor_spawned {
+        let descriptors = ends.passed.values.map(\.number) + ends.passed.keys
+        let spawned = unsafe strings.withUnsafeBytes { strings in
+            unsafe descriptors.withUnsafeBufferPointer { descriptors in
+                var raw = unsafe request(ends)
+                unsafe raw.strings = strings.baseAddress?.assumingMemoryBound(to: CChar.self)
+                unsafe raw.descriptors = descriptors.baseAddress
+                return unsafe reactor_spawn_start(&raw)
+            }
+        }
+        withExtendedLifetime(ends) {}
+        guard spawned.process < 0 else { return spawned }
+        throw IOError(.spawn, subject(atStage: spawned.stage), Errno(rawValue: spawned.error))
+    }
+
+    /// Everything but the pointers.
+    private func request(_ ends: ChildEnds) -> reactor_spawn {
+        var raw = unsafe reactor_spawn()
+        unsafe raw.path_count = paths.count
+        unsafe raw.argument_count = arguments.count
+        unsafe raw.environment_count = environment?.count ?? 0
+        unsafe raw.inherits_environment = environment == nil
+        unsafe raw.has_folder = configuration.workingDirectory != nil
+        unsafe raw.is_session_leader = configuration.group == .newSession || ends.terminal != nil
+        unsafe raw.group = configuration.group.raw
+        unsafe raw.terminal = ends.terminal?.number ?? -1
+        unsafe raw.death_signal = configuration.parentDeathSignal ?? 0
+        unsafe raw.descriptor_count = ends.passed.count
+        return unsafe raw
+    }
+
+    private func subject(atStage stage: CInt) -> String {
+        let folder = configuration.workingDirectory
+        guard stage == CInt(reactor_spawn_folder), let folder else { return configuration.executable }
+        return "\(configuration.executable) in \(folder)"
+    }
+}
+
+extension ChildProcess.Configuration.Group {
+    /// The group to join; 0 for a new one, and -1 for the parent's.
+    fileprivate var raw: CInt {
+        switch self {
+        case .inherited, .newSession: -1
+        case .new: 0
+        case .existing(let group): group
+        }
+    }
+}
+
+extension ChildProcess.Configuration.Environment {
+    /// Nil for those of this process as they are.
+    fileprivate var variables: [String: String]? {
+        switch self {
+        case .inherited: nil
+        case .custom(let variables): variables
+        case .updated(let changes):
+            changes.reduce(into: ProcessEnvironment.variables) { $0[$1.key] = $1.value }
+        }
+    }
+}
+
+/// The variables of this process (environ(7)).
+private enum ProcessEnvironment {
+    static var variables: [String: String] {
+        var variables: [String: String] = [:]
+        var index = 0
+        while let entry = unsafe reactor_environment_entry(index) {
+            let pair = unsafe String(cString: entry).split(
+                separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            if pair.count == 2 { variables[String(pair[0])] = String(pair[1]) }
+            index += 1
+        }
+        return variables
+    }
+}

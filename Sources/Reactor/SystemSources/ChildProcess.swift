@@ -1,0 +1,234 @@
+import CReactorLinux
+import Dispatch
+import Glibc
+public import SystemPackage
+
+/// A process that this one has spawned: its identity, its signals and its end.
+///
+/// ```swift
+/// let child = try ChildProcess.spawn(.init("ls", ["-l"], standardOutput: .stream))
+/// for try await line in child.standardOutput!.lines { print(line) }
+/// let termination = try await RunLoop.main.termination(of: child.process)
+/// ```
+///
+/// Any thread may use it. On a run loop a ``ProcessSource`` calls a closure when the process has ended, a
+/// task awaits ``RunLoop/termination(of:timeout:in:)``, and a program without either calls ``wait(until:)``.
+///
+/// The process is known by a pidfd (pidfd_open(2)), so a signal never reaches another process that has got
+/// the same number. No handler for SIGCHLD is installed, and only children that were spawned here are waited
+/// for: those of Foundation's `Process` and of other libraries stay theirs. A process that has ended is
+/// collected as soon as its end is asked for. One whose last reference is released goes on, and is collected
+/// in the background when it ends.
+///
+/// If this process ends first, the child goes on too. It reads the end of its standard input, and cannot
+/// write to its standard output, if these were streams. A child with a terminal gets SIGHUP. See
+/// ``Configuration/parentDeathSignal``.
+///
+/// Needs Linux 5.4.
+public final class ChildProcess: Sendable {
+    /// The process's number (pid). Another process may have it once ``termination`` is not nil.
+    public let processIdentifier: Int32
+    /// The program's name, for a message.
+    let name: String
+    /// The pidfd.
+    let descriptor: CInt
+    /// The master of its terminal, if it has one.
+    private let terminal: SharedDescriptor?
+    private let collected = Mutex<Termination?>(nil)
+    private let creator = ProcessIdentity.current
+
+    init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?) {
+        (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
+        (self.name, self.terminal) = (name, terminal)
+    }
+
+    deinit {
+        let hasEnded = termination != nil
+        // In a child of fork(2) the process is a sibling, which its parent collects.
+        if hasEnded || !creator.isCurrent { close(descriptor) } else { Collector.add(descriptor) }
+    }
+
+    // MARK: Its end
+
+    /// How the process has ended; nil while it runs.
+    public var termination: Termination? {
+        collected.withLock { collected in
+            if collected == nil { collected = Termination(reactor_collect(descriptor)) }
+            return collected
+        }
+    }
+
+    /// Waits until the process has ended, and blocks the thread meanwhile.
+    ///
+    /// A process whose output is a stream that no code reads waits, too, once the pipe is full.
+    ///
+    /// - Returns: How it has ended; nil if it still runs at `deadline`.
+    @available(*, noasync, message: "await RunLoop.termination(of:)")
+    public func wait(until deadline: Deadline = .distantFuture) -> Termination? {
+        while true {
+            if let termination { return termination }
+            let rest = Deadline.now.duration(to: deadline).wholeNanoseconds
+            guard rest > 0 else { return nil }
+            var request: [1 of pollfd] = [pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)]
+            // Rounded up to milliseconds, and again and again for longer than poll(2) can wait.
+            let timeout = deadline == .distantFuture ? -1 : CInt(clamping: (rest - 1) / 1_000_000 + 1)
+            try? SystemCall.poll(&request, timeout: timeout)
+        }
+    }
+
+    // MARK: Signals
+
+    /// Sends `signal` to the process.
+    ///
+    /// - Throws: An error of pidfd_send_signal(2): `Errno.noSuchProcess` once the process has ended and was
+    ///   collected, `Errno.notPermitted`, `Errno.invalidArgument`.
+    public func send(_ signal: CInt) throws(Errno) {
+        try SystemCall.make { reactor_signal_process(descriptor, signal) }
+    }
+
+    /// Sends `signal` to the process and to all others of its group, which it must lead: see
+    /// ``Configuration/Group``.
+    ///
+    /// - Throws: An error of kill(2): `Errno.noSuchProcess` if it leads no group, or has ended and was
+    ///   collected.
+    public func sendToGroup(_ signal: CInt) throws(Errno) {
+        // A process that is not collected keeps its number.
+        try collected.withLock { collected throws(Errno) in
+            guard collected == nil else { throw .noSuchProcess }
+            try SystemCall.make { kill(-processIdentifier, signal) }
+        }
+    }
+
+    /// Sends SIGTERM, and SIGKILL if the process still runs when `grace` has passed. Does not wait.
+    ///
+    /// Does nothing if the process has ended. SIGKILL is sent even if every reference to this object has been
+    /// released.
+    public func terminate(killAfter grace: Duration) {
+        guard termination == nil else { return }
+        try? send(SIGTERM)
+        DispatchWorkers.run { [self] in
+            let date = DispatchTime.now() + .nanoseconds(Int(clamping: grace.wholeNanoseconds))
+            DispatchQueue.global().asyncAfter(deadline: date) { try? self.send(SIGKILL) }
+        }
+    }
+
+    // MARK: Its terminal
+
+    /// Tells the process, with SIGWINCH, that its terminal has another size.
+    ///
+    /// - Throws: An error of ioctl_tty(2); `Errno.badFileDescriptor` once the standard output's stream is
+    ///   closed, and `Errno(rawValue: ENOTTY)` for a process without a terminal.
+    public func resizeTerminal(to size: TerminalSize) throws(Errno) {
+        guard let terminal else { throw Errno(rawValue: ENOTTY) }
+        try terminal.use { (number) throws(Errno) in
+            _ = try SystemCall.make { reactor_terminal_resize(number, size.raw) }
+        }
+    }
+}
+
+extension ChildProcess: CustomStringConvertible {
+    /// The process's number, its program, and whether it runs.
+    public var description: String {
+        "process \(processIdentifier) (\(name)): \(termination.map { "\($0.reason)" } ?? "running")"
+    }
+}
+
+/// Collects processes that run when the last reference to them is released.
+private enum Collector {
+    /// Those that libdispatch has no descriptors or threads for, until the next one comes.
+    private static let waiting = Mutex<[CInt]>([])
+
+    static func add(_ descriptor: CInt) {
+        let descriptors = waiting.withLock { waiting in
+            defer { waiting = [] }
+            return waiting + [descriptor]
+        }
+        do throws(Errno) { try DispatchWorkers.prepare() } catch {
+            return waiting.withLock { $0 += descriptors }
+        }
+        for descriptor in descriptors { collect(descriptor) }
+    }
+
+    private static func collect(_ descriptor: CInt) {
+        let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: .global(qos: .utility))
+        source.setEventHandler {
+            _ = reactor_collect(descriptor)
+            source.cancel()
+        }
+        source.setCancelHandler { _ = close(descriptor) }
+        source.activate()
+    }
+}
+
+// MARK: - How it has ended
+
+extension ChildProcess {
+    /// How a process has ended, and what it has used.
+    public struct Termination: Sendable, Hashable {
+        /// Why a process has ended.
+        public enum Reason: Sendable, Hashable {
+            /// It has returned from main, or called exit(3), with a status from 0 to 255.
+            case exited(status: Int32)
+            /// A signal has ended it, perhaps with a core dump.
+            case signalled(Int32, dumpedCore: Bool)
+            /// Other code of this program has collected it: with a wait for any child, or by ignoring
+            /// SIGCHLD.
+            case unknown
+        }
+
+        /// What a process and those of its children that it has waited for have used (getrusage(2)).
+        public struct ResourceUse: Sendable, Hashable {
+            /// The processor time outside the kernel.
+            public let userTime: Duration
+            /// The processor time in the kernel.
+            public let systemTime: Duration
+            /// The most memory that was resident, in bytes.
+            public let maximumResidentSize: Int
+            /// The page faults that needed no input.
+            public let minorFaults: Int
+            /// The page faults that needed input.
+            public let majorFaults: Int
+            /// How often it has waited.
+            public let voluntaryContextSwitches: Int
+            /// How often it was suspended for another process.
+            public let involuntaryContextSwitches: Int
+        }
+
+        /// Why it has ended.
+        public let reason: Reason
+        /// What it has used; zeros if the reason is unknown.
+        public let resourceUse: ResourceUse
+
+        /// Whether it has exited with status 0.
+        public var isSuccess: Bool { reason == .exited(status: 0) }
+
+        /// Nil if it has not ended.
+        init?(_ raw: reactor_termination) {
+            switch raw.code {
+            case 0, -EAGAIN: return nil
+            case CInt(CLD_EXITED): reason = .exited(status: raw.status)
+            case CInt(CLD_KILLED), CInt(CLD_DUMPED):
+                reason = .signalled(raw.status, dumpedCore: raw.code == CInt(CLD_DUMPED))
+            default: reason = .unknown
+            }
+            resourceUse = ResourceUse(
+                userTime: .nanoseconds(raw.user_nanoseconds),
+                systemTime: .nanoseconds(raw.system_nanoseconds),
+                maximumResidentSize: Int(raw.resident_bytes), minorFaults: Int(raw.minor_faults),
+                majorFaults: Int(raw.major_faults), voluntaryContextSwitches: Int(raw.voluntary_switches),
+                involuntaryContextSwitches: Int(raw.involuntary_switches))
+        }
+    }
+}
+
+extension ChildProcess.Termination.Reason: CustomStringConvertible {
+    /// A phrase such as `exited with status 1` or `ended by signal 9`.
+    public var description: String {
+        switch self {
+        case .exited(let status): "exited with status \(status)"
+        case .signalled(let signal, let dumpedCore):
+            "ended by signal \(signal)\(dumpedCore ? ", core dumped" : "")"
+        case .unknown: "ended"
+        }
+    }
+}

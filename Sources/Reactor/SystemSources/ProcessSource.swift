@@ -1,0 +1,54 @@
+/// Calls a closure on a run loop's thread when a child process has ended.
+///
+/// The closure is called once, and then the source is cancelled. It is called and destroyed on the loop's
+/// thread, so it may capture what is not `Sendable`. Output that the child has written before it ended may
+/// still wait in its streams.
+///
+/// A source and its loop belong to one thread; every method traps on another. Any number of sources, on any
+/// number of loops, may wait for the same process. A task awaits ``RunLoop/termination(of:timeout:in:)``.
+///
+/// ```swift
+/// let child = try ChildProcess.spawn(.init("make", ["all"]))
+/// let source = ProcessSource(child.process) { _, termination in
+///     print(termination.reason)
+/// }
+/// try RunLoop.current.add(source, forMode: .default)
+/// ```
+public final class ProcessSource: EventSource {
+    /// The process.
+    public let process: ChildProcess
+    private var handler: ((ProcessSource, ChildProcess.Termination) -> Void)?
+
+    /// Makes a source; it does nothing until it is added to a loop.
+    ///
+    /// - Parameters:
+    ///   - process: The process to wait for, which may have ended already.
+    ///   - handler: Called with the source and how the process has ended.
+    public init(
+        _ process: ChildProcess, handler: @escaping (ProcessSource, ChildProcess.Termination) -> Void
+    ) {
+        (self.process, self.handler) = (process, handler)
+        super.init(process.descriptor, for: .readable)
+    }
+
+    /// The process, and whether it runs.
+    public override var description: String { "\(process)\(isValid ? "" : " (cancelled)")" }
+
+    /// Removes the source from its loop for good and releases its closure, which is not called after this.
+    /// The process goes on.
+    public func cancel() { end() }
+
+    override func serve(_ readiness: Readiness) {
+        guard let termination = process.termination else {
+            isHandled = false
+            return
+        }
+        handler?(self, termination)
+        end()
+    }
+
+    override func ended() {
+        let handler = handler.take()
+        withExtendedLifetime(handler) {}
+    }
+}
