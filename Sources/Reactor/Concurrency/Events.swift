@@ -22,7 +22,7 @@ extension RunLoop {
         /// Takes the event that has been waited for.
         private let take: @Sendable () -> Element?
 
-        fileprivate init(
+        init(
             _ subscription: EventSubscription, _ subject: String = "",
             take: @escaping @Sendable () -> Element?
         ) {

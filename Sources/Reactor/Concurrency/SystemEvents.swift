@@ -40,3 +40,67 @@ extension RunLoop {
         }
     }
 }
+
+// MARK: - Sequences
+
+extension RunLoop {
+    /// The changes of files and folders, as a ``FileWatcher`` reports them, from now on.
+    ///
+    /// ```swift
+    /// for try await event in try loop.fileEvents(at: "/etc", recursively: true) { print(event) }
+    /// ```
+    ///
+    /// While no event is awaited none is read; when too many wait in the kernel, the next is
+    /// ``FileWatcher/Event/overflowed``. From any thread.
+    ///
+    /// - Parameters:
+    ///   - paths: Files and folders.
+    ///   - recursively: Whether folders below are watched, too.
+    ///   - modes: Where the loop serves them: the common modes unless others are named.
+    /// - Throws: As ``FileWatcher/watch(_:recursively:)``. The sequence throws what epoll_ctl(2) does.
+    public func fileEvents(
+        at paths: FilePath..., recursively: Bool = false, in modes: [Mode] = [.common]
+    ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
+        let queue = EventQueue<FileWatcher.Event>(on: self, in: modes)
+        let watcher = try FileWatcher { [queue] watcher, event in queue.append(event, from: watcher) }
+        for path in paths { try watcher.watch(path, recursively: recursively) }
+        return queue.events(of: watcher, on: self, in: modes) { $0.close() }
+    }
+}
+
+/// The events of a source that no consumer has awaited yet. The source pauses while there are any.
+private final class EventQueue<Event: Sendable>: Sendable {
+    private let events = Mutex<[Event]>([])
+    private let finisher: Finisher
+
+    init(on loop: RunLoop, in modes: [RunLoop.Mode]) {
+        finisher = Finisher(EventSignal(on: loop.executor(in: modes)))
+    }
+
+    /// Called by the source.
+    func append(_ event: Event, from source: EventSource) {
+        events.withLock { $0.append(event) }
+        if !finisher.signal.offer({}) { try? source.setInterest([]) }
+    }
+
+    /// - Parameter close: Ends the source.
+    func events<Source: EventSource>(
+        of source: sending Source, on loop: RunLoop, in modes: [RunLoop.Mode],
+        close: @escaping @Sendable (Source) -> Void
+    ) -> RunLoop.Events<Event, any Error> {
+        let signal = finisher.signal
+        let bound = LoopBound(source, owner: loop.identity)
+        let subscription = EventSubscription(on: loop, signal) { [loop] control in
+            let source = bound.value
+            let interest = source.interest
+            control.end = { close(source) }
+            control.arm = {
+                do throws(Errno) { try source.setInterest(interest) } catch { signal.finish(throwing: error) }
+            }
+            loop.add(source, in: modes, or: signal)
+        }
+        return RunLoop.Events(subscription) { [self] in
+            events.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+        }
+    }
+}

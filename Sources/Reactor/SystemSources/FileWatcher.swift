@@ -1,0 +1,179 @@
+import Glibc
+public import SystemPackage
+
+/// Calls a closure on a run loop's thread when files and folders change: inotify(7).
+///
+/// ```swift
+/// let watcher = try FileWatcher { _, event in print(event) }
+/// try watcher.watch("/etc", recursively: true)
+/// try watcher.watch("settings.json")
+/// try RunLoop.current.add(watcher, forMode: .default)
+/// ```
+///
+/// A file is watched by its path, in its folder: it may be missing, and a file that replaces it, as when an
+/// editor saves by renaming, is followed. A folder is watched for the changes of what is in it, with
+/// ``watch(_:recursively:)`` also in all folders below. Those that appear later are watched as well, and what
+/// they contain by then is reported as created. A folder is followed when it is renamed within what is
+/// watched; symbolic links are not followed below the path that was given.
+///
+/// When changes come faster than the loop takes them, the kernel drops some. The watcher then reads the
+/// folders again, so that none is missed, and reports ``Event/overflowed``: the client looks at the files
+/// itself.
+///
+/// One watcher uses one descriptor, whatever it watches, and the kernel one watch for each folder. Reading
+/// folders, in ``watch(_:recursively:)`` and when folders appear, is done on the loop's thread.
+///
+/// The closure is called and released on the loop's thread, and may capture anything. It may watch further
+/// paths, and close the watcher: no event is delivered after that. The loop keeps the watcher alive until it
+/// is closed. A watcher and its loop belong to one thread; every method traps on another. A task awaits
+/// ``RunLoop/fileEvents(at:recursively:in:)``.
+public final class FileWatcher: EventSource {
+    /// A change of a file, or of what is watched.
+    public enum Event: Sendable, Hashable {
+        /// A file or folder has appeared: it was made, or moved here from where it was not watched, perhaps
+        /// in the place of another.
+        case created(FilePath)
+        /// A file has been written or truncated.
+        case modified(FilePath)
+        /// A file that was open for writing has been closed.
+        case closedAfterWriting(FilePath)
+        /// Permissions, owner, times, the number of links or extended attributes have changed.
+        case attributesChanged(FilePath)
+        /// A file or folder has been removed, or moved to where it is not watched.
+        case removed(FilePath)
+        /// A file or folder has got another name or folder.
+        case moved(from: FilePath, to: FilePath)
+        /// A watched folder, or the folder of a watched file, has been removed, moved, or unmounted. The path
+        /// is the one that was given, and is not watched any more.
+        case vanished(FilePath)
+        /// Events have been lost.
+        case overflowed
+        /// A folder that has appeared cannot be watched or read. The others still are.
+        case errorOccurred(IOError)
+    }
+
+    /// Receives an event.
+    public typealias Handler = (FileWatcher, Event) -> Void
+
+    /// The bytes that one pass reads: some two thousand events.
+    static let bytesPerPass = 65_536
+    /// How long a file that was moved away may be missing before it counts as removed. Both halves of a move
+    /// are in the kernel's queue within microseconds, unless its thread is suspended in between.
+    private static let movePatience = Duration.milliseconds(5)
+
+    private var handler: Handler?
+    private var tree: WatchedFolders?
+    private var events: [Event] = []
+    /// The number of `events` that have been delivered.
+    private var delivered = 0
+    /// Set when the watcher leaves a mode: the remaining events stay for the next one.
+    private var isInterrupted = false
+    private var timer: Timer?
+
+    /// Makes a watcher, which watches nothing yet.
+    ///
+    /// - Parameter handler: Called with the watcher and each event.
+    /// - Throws: ``IOError`` with `Errno.tooManyOpenFiles`, which names `fs.inotify.max_user_instances` if
+    ///   that limit is reached, or `Errno.noMemory`.
+    public init(handler: @escaping Handler) throws(IOError) {
+        let tree = try WatchedFolders()
+        let number = tree.inotify.number
+        self.tree = consume tree
+        self.handler = handler
+        super.init(number, for: .readable)
+    }
+
+    /// What is watched.
+    public override var description: String {
+        guard isValid, let (paths, folders) = tree?.counts else { return "file watcher (closed)" }
+        return "file watcher: \(paths) paths, \(folders) folders"
+    }
+
+    /// The paths that are watched, as they were given, but for needless dots and slashes.
+    public var paths: [FilePath] {
+        requireLoopThread()
+        return tree?.paths ?? []
+    }
+
+    /// Watches a file or a folder.
+    ///
+    /// - Parameters:
+    ///   - path: A folder, or a file, which need not exist while its folder does.
+    ///   - recursively: Whether the folders below are watched, too.
+    /// - Throws: ``IOError`` with `Errno.noSpace`, which names `fs.inotify.max_user_watches`, if that limit
+    ///   is reached; `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied`, `Errno.noMemory`;
+    ///   `Errno.badFileDescriptor` once the watcher is closed. Nothing more is watched then than before.
+    public func watch(_ path: FilePath, recursively: Bool = false) throws(IOError) {
+        requireLoopThread()
+        guard tree != nil else { throw IOError(.watch, "\(path)", .badFileDescriptor) }
+        let path = path.lexicallyNormalized()
+        unwatch(path)
+        do throws(IOError) { try tree?.watch(path, recursively: recursively) } catch {
+            unwatch(path)
+            throw error
+        }
+        deliverLater()
+    }
+
+    /// Stops watching a path that was given to ``watch(_:recursively:)``. Changes that were made before may
+    /// still be delivered.
+    public func unwatch(_ path: FilePath) {
+        requireLoopThread()
+        tree?.unwatch(path.lexicallyNormalized())
+    }
+
+    /// Removes the watcher from its loop for good, and releases its closure and its descriptor. No event is
+    /// delivered after this.
+    public func close() {
+        end()
+        release()
+    }
+
+    private func release() {
+        let handler = handler.take()
+        tree = nil
+        events = []
+        timer?.invalidate()
+        timer = nil
+        withExtendedLifetime(handler) {}
+    }
+
+    // MARK: On the loop's thread
+
+    override var confirmsLateReadiness: Bool { false }
+
+    override func left(_ mode: RunLoop.Mode) { isInterrupted = true }
+
+    override func ended() { release() }
+
+    override func serve(_ readiness: Readiness) {
+        isInterrupted = false
+        // A pass that delivers what is left reads nothing, so that `events` stays bounded.
+        if events.isEmpty { read(readiness) }
+        isHandled = delivered < events.count
+        while !isEnded, !isInterrupted, delivered < events.count {
+            delivered += 1
+            handler?(self, events[delivered - 1])
+        }
+        guard !isEnded else { return }
+        if delivered == events.count { (events, delivered) = ([], 0) }
+        deliverLater()
+    }
+
+    private func read(_ readiness: Readiness) {
+        if readiness.contains(.readable) { tree?.read(upTo: Self.bytesPerPass) }
+        tree?.expireMoves(before: .now - Self.movePatience)
+        events = tree?.takeEvents() ?? []
+    }
+
+    /// Makes sure that events that the kernel does not announce are delivered.
+    private func deliverLater() {
+        if !events.isEmpty || tree?.hasEvents == true { return markReady() }
+        guard tree?.awaitsMove == true, timer == nil, let loop else { return }
+        let modes = Array(membership.registrationModes(common: loop.commonModes).members)
+        timer = loop.perform(after: Self.movePatience, inModes: modes) { [weak self] in
+            self?.timer = nil
+            self?.markReady()
+        }
+    }
+}

@@ -1,0 +1,299 @@
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+@Suite struct FileWatcherTests {
+    @Test func `a folder's files come, change and go`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            try watch.watcher.watch(tree.path)
+            try tree.write("a", "text")
+            chmod(tree("a").string, 0o400)
+            tree.move("a", "b")
+            tree.remove("b")
+            #expect(
+                try watch.take() == [
+                    .created(tree("a")), .modified(tree("a")), .closedAfterWriting(tree("a")),
+                    .attributesChanged(tree("a")), .moved(from: tree("a"), to: tree("b")),
+                    .removed(tree("b")),
+                ])
+        }
+    }
+
+    @Test func `what is moved from and to other folders comes and goes`() async throws {
+        try await onItsOwnThread {
+            let (watch, other) = (try Watch(), TemporaryTree())
+            let tree = watch.tree
+            try tree.write("a")
+            try watch.watcher.watch(tree.path)
+            rename(tree("a").string, other("a").string)
+            rename(other("a").string, tree("b").string)
+            let events = try watch.take()
+            #expect(Set(events) == [.removed(tree("a")), .created(tree("b"))])
+            #expect(events.count == 2)
+        }
+    }
+
+    @Test func `a file is watched by its path, also when it is missing or replaced`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            let file = tree("settings")
+            try watch.watcher.watch(file)
+            try tree.write("settings", "1")
+            #expect(try watch.take() == [.created(file), .modified(file), .closedAfterWriting(file)])
+            try tree.write("settings.new", "2")
+            tree.move("settings.new", "settings")
+            #expect(try watch.take() == [.created(file)])
+            try tree.write("settings", "3")
+            tree.move("settings", "settings~")
+            #expect(try watch.take() == [.modified(file), .closedAfterWriting(file), .removed(file)])
+        }
+    }
+
+    @Test func `folders below are watched, and those that appear are`() async throws {
+        try await onItsOwnThread {
+            let (watch, other) = (try Watch(), TemporaryTree())
+            let tree = watch.tree
+            tree.makeFolder("a")
+            tree.makeFolder("a/b")
+            try watch.watcher.watch(tree.path, recursively: true)
+            try tree.write("a/b/file")
+            #expect(try watch.take() == [.created(tree("a/b/file")), .closedAfterWriting(tree("a/b/file"))])
+            // Made before the loop can watch it, and after.
+            tree.makeFolder("new")
+            try tree.write("new/1")
+            let first = try watch.take()
+            #expect(Array(first.prefix(2)) == [.created(tree("new")), .created(tree("new/1"))])
+            try tree.write("new/2")
+            #expect(try watch.take() == [.created(tree("new/2")), .closedAfterWriting(tree("new/2"))])
+            // Moved here with its content.
+            other.makeFolder("x")
+            try other.write("x/file")
+            rename(other("x").string, tree("x").string)
+            #expect(try watch.take() == [.created(tree("x")), .created(tree("x/file"))])
+        }
+    }
+
+    @Test func `a folder is followed when it is renamed within the tree, and not beyond`() async throws {
+        try await onItsOwnThread {
+            let (watch, other) = (try Watch(), TemporaryTree())
+            let tree = watch.tree
+            for name in ["a", "a/b", "c"] { tree.makeFolder(name) }
+            try watch.watcher.watch(tree.path, recursively: true)
+            tree.move("a", "c/d")
+            #expect(try watch.take() == [.moved(from: tree("a"), to: tree("c/d"))])
+            try tree.write("c/d/b/file")
+            #expect(
+                try watch.take() == [.created(tree("c/d/b/file")), .closedAfterWriting(tree("c/d/b/file"))])
+            rename(tree("c/d").string, other("d").string)
+            #expect(try watch.take() == [.removed(tree("c/d"))])
+            try other.write("d/b/file2")
+            #expect(try watch.take() == [])
+            #expect("\(watch.watcher!)" == "file watcher: 1 paths, 2 folders")
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a watched thing that vanishes is an event`(isRecursive: Bool) async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "b", "c", "c/d"] { tree.makeFolder(name) }
+            for path in ["a", "b/file", "c"] { try watch.watcher.watch(tree(path), recursively: isRecursive) }
+            tree.remove("a")
+            tree.remove("b")
+            tree.move("c", "e")
+            let events = try watch.take()
+            for path in ["a", "b/file", "c"] { #expect(events.contains(.vanished(tree(path)))) }
+            #expect(watch.watcher.paths.isEmpty)
+            try tree.write("e/file")
+            #expect(try watch.take() == [])
+            #expect("\(watch.watcher!)" == "file watcher: 0 paths, 0 folders")
+        }
+    }
+
+    @Test func `a path that is not watched any more reports nothing, and others go on`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "a/b", "a/c"] { tree.makeFolder(name) }
+            try watch.watcher.watch(tree("a"), recursively: true)
+            try watch.watcher.watch(tree("a/b"))
+            try watch.watcher.watch(tree("a/c/file"))
+            #expect("\(watch.watcher!)" == "file watcher: 3 paths, 3 folders")
+            watch.watcher.unwatch(tree("a"))
+            for name in ["a/1", "a/b/2", "a/c/3", "a/c/file"] { try tree.write(name) }
+            #expect(
+                try watch.take() == [
+                    .created(tree("a/b/2")), .closedAfterWriting(tree("a/b/2")), .created(tree("a/c/file")),
+                    .closedAfterWriting(tree("a/c/file")),
+                ])
+            watch.watcher.unwatch(tree("a/b"))
+            watch.watcher.unwatch(tree("a/c/file"))
+            #expect("\(watch.watcher!)" == "file watcher: 0 paths, 0 folders")
+        }
+    }
+
+    @Test func `relative paths stay relative`() async throws {
+        await #expect(processExitsWith: .success) {
+            try await onItsOwnThread {
+                let watch = try Watch()
+                chdir(watch.tree.path.string)
+                watch.tree.makeFolder("folder")
+                for path in ["file", "./folder/"] { try watch.watcher.watch(FilePath(path)) }
+                try watch.tree.write("file")
+                try watch.tree.write("folder/file")
+                let events = try watch.take()
+                #expect(events.contains(.created("file")) && events.contains(.created("folder/file")))
+            }
+        }
+    }
+
+    // MARK: Lifetime
+
+    @Test func `closing a watcher in its handler ends it, and releases the handler when it returns`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let (tree, freed, loop) = (TemporaryTree(), Shared(false), RunLoop.current)
+            var calls = 0
+            let canary = Shared<AtEnd?>(AtEnd { freed.value = true })
+            let watcher = try FileWatcher { [canary = canary.update { $0.take()! }] watcher, _ in
+                withExtendedLifetime(canary) {
+                    calls += 1
+                    watcher.close()
+                    #expect(!freed.value && !watcher.isValid)
+                }
+            }
+            try watcher.watch(tree.path)
+            try loop.add(watcher, forMode: .default)
+            try tree.write("a", "text")
+            #expect(loop.run(in: .default) == .finished)
+            #expect(calls == 1 && freed.value)
+            #expect(throws: IOError.self) { try watcher.watch(tree.path) }
+            #expect(watcher.paths.isEmpty && "\(watcher)" == "file watcher (closed)")
+        }
+    }
+
+    @Test func `events wait for a mode that runs, and are not delivered in others`() async throws {
+        try await onItsOwnThread {
+            let (tree, loop) = (TemporaryTree(), RunLoop.current)
+            var events: [FileWatcher.Event] = []
+            let watcher = try FileWatcher { watcher, event in
+                events.append(event)
+                loop.remove(watcher, forMode: .custom)
+            }
+            try watcher.watch(tree.path)
+            try tree.write("a")
+            #expect(loop.poll() == .finished)
+            try loop.add(watcher, forMode: .custom)
+            loop.poll(.custom)
+            #expect(events == [.created(tree("a"))])
+            try loop.add(watcher, forMode: .common)
+            while events.count < 2 { loop.poll(.tracking) }
+            #expect(events == [.created(tree("a")), .closedAfterWriting(tree("a"))])
+            watcher.close()
+        }
+    }
+
+    @Test func `a watcher that is dropped, or whose thread ends, is freed`() async throws {
+        let freed = Countdown(2)
+        try await onItsOwnThread {
+            for isAdded in [false, true] {
+                let canary = AtEnd { freed.count() }
+                let watcher = try FileWatcher { _, _ in withExtendedLifetime(canary) {} }
+                try watcher.watch("/tmp")
+                if isAdded { try RunLoop.current.add(watcher, forMode: .default) }
+            }
+        }
+        freed.wait()
+    }
+
+    // MARK: Many, and limits
+
+    @Test func `ten thousand changes and a thousand folders are reported, on one descriptor`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for index in 0..<1_000 {
+                tree.makeFolder("\(index)")
+                mkfifo(tree("\(index)/file").string, 0o600)
+            }
+            try watch.watcher.watch(tree.path, recursively: true)
+            #expect("\(watch.watcher!)" == "file watcher: 1 paths, 1001 folders")
+            let path = tree.path.string
+            for index in 0..<10_000 { chmod("\(path)/\(index % 1_000)/file", 0o600) }
+            watch.run { watch.events.count >= 10_000 }
+            for index in stride(from: 0, to: 10_000, by: 777) {
+                #expect(watch.events[index] == .attributesChanged(tree("\(index % 1_000)/file")))
+            }
+            #expect(watch.events.count == 10_000)
+        }
+    }
+
+    @Test func `events that the kernel drops are told, and new folders are found again`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            tree.makeFolder("a")
+            try watch.watcher.watch(tree.path, recursively: true)
+            let other = TemporaryTree()
+            try watch.watcher.watch(other("watched"))
+            for name in ["1", "2"] { try other.write(name) }
+            let paths = [other("1").string, other("2").string]
+            // Cheap events. The kernel's limit is 16,384 by default.
+            for index in 0..<20_000 { chmod(paths[index % 2], 0o600) }
+            tree.makeFolder("b")
+            tree.remove("a")
+            watch.run { watch.events.contains(.overflowed) }
+            _ = try watch.take()
+            try tree.write("b/new")
+            #expect(try watch.take() == [.created(tree("b/new")), .closedAfterWriting(tree("b/new"))])
+            #expect("\(watch.watcher!)" == "file watcher: 2 paths, 3 folders")
+        }
+    }
+
+    @Test func `a path that cannot be watched is named`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let error = #expect(throws: IOError.self) { try watch.watcher.watch("/no/folder/file") }
+            #expect(error?.description == "watch /no/folder: No such file or directory")
+            #expect(watch.watcher.paths.isEmpty)
+        }
+    }
+
+    @Test(.enabled(if: getuid() == 0)) func `without instances the error names the sysctl`() async {
+        await #expect(processExitsWith: .success) {
+            // The limit is a user's: that of the other tests is not touched.
+            setuid(1_000_000 + uid_t(getpid()))
+            let error = #expect(throws: IOError.self) {
+                var watchers: [FileWatcher] = []
+                while watchers.count < 5_000 { watchers.append(try FileWatcher { _, _ in }) }
+            }
+            #expect(error?.errno == .tooManyOpenFiles)
+            #expect(error?.subject.contains("fs.inotify.max_user_instances") == true)
+        }
+    }
+
+    // MARK: Tasks
+
+    @Test func `a task receives events, and reads none while it awaits none`() async throws {
+        try await withRunLoopThread(name: "files") { thread in
+            let tree = TemporaryTree()
+            let events = try thread.runLoop.fileEvents(at: tree.path)
+            for index in 0..<100 { mkfifo(tree("\(index)").string, 0o600) }
+            var count = 0
+            for try await event in events {
+                #expect(event == .created(tree("\(count)")))
+                count += 1
+                if count == 100 { break }
+            }
+            let task = Task { for try await _ in events {} }
+            task.cancel()
+            _ = await task.result
+        }
+    }
+}
