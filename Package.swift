@@ -95,6 +95,7 @@ let package = Package(
             name: "ReactorTests",
             dependencies: [
                 "CReactorLinux",
+                "CReactorTestSupport",
                 "Reactor",
                 "ReactorCoreFoundation",
                 "ReactorTestSupport",

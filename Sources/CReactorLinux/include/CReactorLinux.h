@@ -30,6 +30,15 @@ static inline int reactor_timerfd_arm(int descriptor, int64_t nanoseconds) {
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
+/// Arms `descriptor`, a timerfd of any clock, at `nanoseconds` of it, and again after each `interval`; 0 disarms it.
+/// Returns 0, or -1 with errno.
+static inline int reactor_timerfd_set(int descriptor, int64_t nanoseconds, int64_t interval, bool tells_set) {
+    struct itimerspec when = {{interval / 1000000000, interval % 1000000000},
+                              {nanoseconds / 1000000000, nanoseconds % 1000000000}};
+    // TFD_TIMER_CANCEL_ON_SET, which not every C library declares.
+    return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | (tells_set ? 2 : 0), &when, NULL);
+}
+
 /// The slack that the kernel adds to this thread's waits, in nanoseconds (prctl(2), PR_GET_TIMERSLACK).
 int64_t reactor_timer_slack(void);
 

@@ -68,6 +68,52 @@ extension RunLoop {
     }
 }
 
+extension RunLoop {
+    /// The firings of a ``ClockTimer``, and the news that the wall clock was set.
+    ///
+    /// Firings that come while none is awaited are one. From any thread.
+    ///
+    /// - Parameters:
+    ///   - clock: The clock.
+    ///   - date: The first firing, since the clock's epoch.
+    ///   - interval: The time between firings; nil for one.
+    ///   - modes: Where the loop serves the timer: the common modes unless others are named.
+    /// - Throws: As ``ClockTimer/init(_:at:every:handler:)``. The sequence throws what epoll_ctl(2) does.
+    public func firings(
+        of clock: ClockTimer.Clock, at date: Duration, every interval: Duration? = nil,
+        in modes: [Mode] = [.common]
+    ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
+        let queue = EventQueue<ClockTimer.Event>(on: self, in: modes)
+        let timer = try ClockTimer(clock, at: date, every: interval) { [queue] timer, event in
+            queue.append(event, from: timer)
+        }
+        return queue.events(of: timer, on: self, in: modes) { $0.close() }
+    }
+
+    /// An element each time that the system is short of a resource, as a ``PressureSource`` reports it.
+    ///
+    /// From any thread.
+    ///
+    /// - Parameters:
+    ///   - resource: What to watch.
+    ///   - share: Whose time counts.
+    ///   - stall: How much time must be lost within a window.
+    ///   - window: The window.
+    ///   - modes: Where the loop serves the source: the common modes unless others are named.
+    /// - Throws: As ``PressureSource/init(_:of:stalledFor:within:handler:)``. The sequence throws what
+    ///   epoll_ctl(2) does.
+    public func pressure(
+        on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
+        stalledFor stall: Duration, within window: Duration, in modes: [Mode] = [.common]
+    ) throws(IOError) -> Events<Void, any Error> {
+        let queue = EventQueue<Void>(on: self, in: modes)
+        let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
+            [queue] source in queue.append((), from: source)
+        }
+        return queue.events(of: source, on: self, in: modes) { $0.close() }
+    }
+}
+
 /// The events of a source that no consumer has awaited yet. The source pauses while there are any.
 private final class EventQueue<Event: Sendable>: Sendable {
     private let events = Mutex<[Event]>([])

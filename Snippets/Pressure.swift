@@ -1,0 +1,10 @@
+import Reactor
+
+// Empties a cache whenever tasks of the system have lost 100 ms within two seconds because memory is short.
+var cache = Array(repeating: 1 as UInt8, count: 1 << 20)
+let pressure = try PressureSource(.memory, stalledFor: .milliseconds(100), within: .seconds(2)) { _ in
+    print("dropping \(cache.count) bytes")
+    cache = []
+}
+try RunLoop.current.add(pressure, forMode: .common)
+RunLoop.current.run(in: .default)

@@ -1,0 +1,140 @@
+import CReactorLinux
+import Glibc
+public import SystemPackage
+
+/// Calls a closure on a run loop's thread at a date of the wall clock, or of a clock that goes on while the
+/// system is suspended.
+///
+/// A ``Timer`` is on the monotonic clock, which is not set and stops while the system is suspended. A timer
+/// on the wall clock follows it: when the clock is set, the closure gets ``Event/clockWasSet``, and the fire
+/// date is as far away as the clock says now. If it has passed, the timer fires.
+///
+/// ```swift
+/// let alarm = try ClockTimer(.wallClock, at: ClockTimer.Clock.wallClock.now + .seconds(3600)) { timer, event in
+///     print(event)
+/// }
+/// try RunLoop.current.add(alarm, forMode: .default)
+/// ```
+///
+/// Firings that come while the loop is busy or runs in another mode are one. The closure is called and
+/// released on the loop's thread, and may capture anything. The loop keeps the timer alive until it is
+/// closed. A timer and its loop belong to one thread; every method traps on another. A task awaits
+/// ``RunLoop/firings(of:at:every:in:)``.
+///
+/// Each uses a descriptor: timerfd_create(2), with `TFD_TIMER_CANCEL_ON_SET`. A timer does not wake a
+/// suspended system.
+public final class ClockTimer: EventSource {
+    /// A clock of the system. Its dates are durations since its epoch.
+    public enum Clock: Sendable {
+        /// The date and time, since 1970-01-01 00:00 UTC (`CLOCK_REALTIME`). It may be set.
+        case wallClock
+        /// The time since the system has started, also while it was suspended (`CLOCK_BOOTTIME`).
+        case bootTime
+
+        /// The present moment.
+        public var now: Duration { .nanoseconds(reactor_clock_nanoseconds(identifier)) }
+
+        fileprivate var identifier: clockid_t { self == .wallClock ? CLOCK_REALTIME : CLOCK_BOOTTIME }
+    }
+
+    /// Why the closure is called.
+    public enum Event: Sendable, Hashable {
+        /// The fire date has come. `count` is more than one if further intervals have passed since.
+        case fired(count: Int)
+        /// The wall clock was set. The fire date stays.
+        case clockWasSet
+    }
+
+    /// The clock.
+    public let clock: Clock
+    /// The time between firings; nil for one firing.
+    public let interval: Duration?
+    private var date: Duration?
+    private var handler: ((ClockTimer, Event) -> Void)?
+
+    /// Makes a timer; it calls nothing until it is added to a loop.
+    ///
+    /// - Parameters:
+    ///   - clock: The clock.
+    ///   - date: When to fire, since the clock's epoch; nil for not yet.
+    ///   - interval: The time between this and further firings, on the same clock; nil for none.
+    ///   - handler: Called with the timer and what has happened.
+    /// - Throws: An error of timerfd_create(2): `Errno.tooManyOpenFiles`, `Errno.noMemory`.
+    /// - Precondition: `interval` is nil or positive.
+    public init(
+        _ clock: Clock, at date: Duration?, every interval: Duration? = nil,
+        handler: @escaping (ClockTimer, Event) -> Void
+    ) throws(Errno) {
+        require(interval.map { $0 > .zero } ?? true, "ClockTimer needs a positive interval.")
+        let number = try SystemCall.make {
+            timerfd_create(clock.identifier, CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK))
+        }
+        (self.clock, self.interval, self.date, self.handler) = (clock, interval, date, handler)
+        super.init(number, for: .readable)
+        arm()
+    }
+
+    deinit { release() }
+
+    /// When the timer fires next, since the clock's epoch; nil if it does not. Setting it does not change
+    /// ``interval``.
+    public var fireDate: Duration? {
+        get {
+            requireLoopThread()
+            return date
+        }
+        set {
+            requireLoopThread()
+            date = newValue
+            if handler != nil { arm() }
+        }
+    }
+
+    /// The clock, and when the timer fires.
+    public override var description: String {
+        let name = clock == .wallClock ? "wall clock" : "boot time"
+        guard isValid else { return "timer on the \(name) (closed)" }
+        return "timer on the \(name): \(date.map { "in \($0 - clock.now)" } ?? "never")"
+    }
+
+    /// Removes the timer from its loop for good, and releases its closure and its descriptor. The closure is
+    /// not called after this.
+    public func close() {
+        end()
+        release()
+    }
+
+    private func release() {
+        guard let dropped = handler.take() else { return }
+        _ = Glibc.close(number)
+        withExtendedLifetime(dropped) {}
+    }
+
+    private func arm() {
+        // A wall-clock timer without a date waits until the clock is set.
+        let never: Duration? = clock == .wallClock ? .nanoseconds(Int64.max) : nil
+        let date = (date ?? never).map { max($0.wholeNanoseconds, 1) } ?? 0
+        _ = reactor_timerfd_set(number, date, interval?.wholeNanoseconds ?? 0, clock == .wallClock)
+    }
+
+    // MARK: On the loop's thread
+
+    override func ended() { release() }
+
+    override func serve(_ readiness: Readiness) {
+        var count: UInt64 = 0
+        do throws(Errno) {
+            try SystemCall.make { unsafe read(number, &count, MemoryLayout<UInt64>.size) }
+        } catch .canceled {
+            // The kernel has dropped the firings that the new time has brought.
+            arm()
+            handler?(self, .clockWasSet)
+            return
+        } catch {
+            isHandled = false
+            return
+        }
+        date = interval.flatMap { interval in date.map { $0 + interval * Int(clamping: count) } }
+        handler?(self, .fired(count: Int(clamping: count)))
+    }
+}

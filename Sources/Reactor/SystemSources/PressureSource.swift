@@ -1,0 +1,140 @@
+import Glibc
+import SystemPackage
+
+/// Calls a closure on a run loop's thread when tasks of the system lose time because memory, the processor or
+/// storage is short: the kernel's pressure stall information (PSI).
+///
+/// ```swift
+/// let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(1)) { _ in
+///     cache.removeAll()
+/// }
+/// try RunLoop.current.add(pressure, forMode: .common)
+/// ```
+///
+/// The closure is called at most once in each window. It is called and released on the loop's thread, and may
+/// capture anything. The loop keeps the source alive until it is closed. A source and its loop belong to one
+/// thread; every method traps on another. A task awaits ``RunLoop/pressure(on:of:stalledFor:within:in:)``.
+///
+/// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.
+public final class PressureSource: EventSource {
+    /// What is short.
+    public enum Resource: String, Sendable {
+        /// Memory: tasks reclaim it, or read pages again that were dropped.
+        case memory
+        /// The processor: tasks could run, and wait.
+        case cpu
+        /// Storage: tasks wait for it.
+        case io
+    }
+
+    /// Whose time counts.
+    public enum Share: String, Sendable {
+        /// Time in which at least one task was stalled.
+        case some
+        /// Time in which all tasks that had something to do were stalled.
+        case full
+    }
+
+    /// What is watched.
+    public let resource: Resource
+    private var handler: ((PressureSource) -> Void)?
+    private var monitor: PressureMonitor?
+
+    /// Begins to watch the system.
+    ///
+    /// - Parameters:
+    ///   - resource: What to watch.
+    ///   - share: Whose time counts.
+    ///   - stall: How much time must be lost within a window.
+    ///   - window: The window: 500 ms to 10 s, and without the capability `CAP_SYS_RESOURCE` a multiple of 2
+    ///     s.
+    ///   - handler: Called with the source.
+    /// - Throws: ``IOError`` that names the file: with `Errno.noSuchFileOrDirectory` or `Errno.notSupported`
+    ///   if the kernel has no PSI, `Errno.invalidArgument` for a window that it refuses,
+    ///   `Errno.permissionDenied`.
+    public init(
+        _ resource: Resource, of share: Share = .some, stalledFor stall: Duration, within window: Duration,
+        handler: @escaping (PressureSource) -> Void
+    ) throws(IOError) {
+        let trigger = "\(share) \(stall.wholeMicroseconds) \(window.wholeMicroseconds)"
+        let monitor = try attempt(.watch, "/proc/pressure/\(resource)") { () throws(Errno) in
+            try PressureMonitor(FilePath("/proc/pressure/\(resource)"), trigger)
+        }
+        (self.resource, self.monitor, self.handler) = (resource, monitor, handler)
+        super.init(monitor.counter.number, for: .readable)
+    }
+
+    deinit { monitor?.stop() }
+
+    /// What is watched.
+    public override var description: String { "\(resource) pressure\(isValid ? "" : " (closed)")" }
+
+    /// Removes the source from its loop for good, and releases its closure and its descriptors. The closure
+    /// is not called after this.
+    public func close() {
+        end()
+        release()
+    }
+
+    private func release() {
+        monitor?.stop()
+        monitor = nil
+        let handler = handler.take()
+        withExtendedLifetime(handler) {}
+    }
+
+    override func serve(_ readiness: Readiness) {
+        isHandled = takeCount(ofEventCounter: number) > 0
+        if isHandled { handler?(self) }
+    }
+
+    override func ended() { release() }
+}
+
+/// A thread that waits for a trigger of the kernel, and counts in an event counter.
+///
+/// The kernel reports a trigger to the first that asks, as a priority event, so that an epoll in an epoll, as
+/// a hosted loop has, would lose it.
+private final class PressureMonitor: Sendable {
+    let counter: OwnedDescriptor
+    private let file: OwnedDescriptor
+    private let end: OwnedDescriptor
+
+    init(_ path: FilePath, _ trigger: String) throws(Errno) {
+        let file = OwnedDescriptor(
+            try SystemCall.make(path) { unsafe open($0, O_RDWR | O_NONBLOCK | O_CLOEXEC) })
+        let counter = try OwnedDescriptor.eventCounter()
+        let end = try OwnedDescriptor.eventCounter()
+        _ = try Array("\(trigger)\0".utf8).withBytes { (bytes) throws(Errno) in
+            try SystemCall.write(bytes, to: file.number)
+        }
+        self.file = consume file
+        self.counter = consume counter
+        self.end = consume end
+        _ = try JoinableThread(name: "reactor.pressure") { [self] in run() }
+    }
+
+    /// Ends the thread, which closes the descriptors.
+    func stop() { addOne(toEventCounter: end.number) }
+
+    private func run() {
+        while true {
+            var requests: [2 of pollfd] = [
+                pollfd(fd: file.number, events: Int16(POLLPRI), revents: 0),
+                pollfd(fd: end.number, events: Int16(POLLIN), revents: 0),
+            ]
+            guard (try? SystemCall.poll(&requests, timeout: -1)) != nil, requests[1].revents == 0,
+                requests[0].revents & Int16(POLLERR) == 0
+            else { return }
+            addOne(toEventCounter: counter.number)
+        }
+    }
+}
+
+extension Duration {
+    /// This duration in microseconds, rounded up.
+    fileprivate var wholeMicroseconds: Int64 {
+        let (whole, rest) = wholeNanoseconds.quotientAndRemainder(dividingBy: 1_000)
+        return rest > 0 ? whole + 1 : whole
+    }
+}

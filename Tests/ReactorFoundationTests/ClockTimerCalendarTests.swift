@@ -1,0 +1,53 @@
+import ReactorFoundation
+import ReactorTestSupport
+import Testing
+
+@Suite struct ClockTimerCalendarTests {
+    private static let berlin = {
+        var calendar = Calendar(identifier: .gregorian)
+        calendar.timeZone = TimeZone(identifier: "Europe/Berlin")!
+        return calendar
+    }()
+
+    @Test(arguments: [
+        // Summer time begins on 2026-03-29 at 02:00, and ends on 2026-10-25 at 03:00.
+        (3, 0, "2026-03-28T12:00:00+01:00", "2026-03-29T03:00:00+02:00"),
+        (2, 30, "2026-03-28T12:00:00+01:00", "2026-03-29T03:00:00+02:00"),
+        (2, 30, "2026-03-29T12:00:00+02:00", "2026-03-30T02:30:00+02:00"),
+        (3, 0, "2026-10-24T12:00:00+02:00", "2026-10-25T03:00:00+01:00"),
+        (2, 30, "2026-10-24T12:00:00+02:00", "2026-10-25T02:30:00+02:00"),
+        (2, 30, "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"),
+        (3, 0, "2026-06-01T03:00:00+02:00", "2026-06-02T03:00:00+02:00"),
+        (0, 0, "2026-12-31T23:59:59+01:00", "2027-01-01T00:00:00+01:00"),
+    ])
+    func `every day has one firing, also when the clocks change`(
+        hour: Int, minute: Int, after: String, expected: String
+    ) throws {
+        let format = ISO8601DateFormatter()
+        let date = try #require(format.date(from: after))
+        let components = DateComponents(hour: hour, minute: minute)
+        let next = ClockTimer.nextDate(matching: components, after: date, in: Self.berlin)
+        #expect(next == format.date(from: expected))
+    }
+
+    @Test func `the timer fires at the next date that matches, and then waits for the one after`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            var dates: [Duration?] = []
+            let start = ClockTimer.Clock.wallClock.now
+            // Every second.
+            let timer = try ClockTimer(matching: DateComponents(nanosecond: 0)) { timer in
+                dates.append(timer.fireDate)
+                timer.close()
+            }
+            let first = try #require(timer.fireDate)
+            #expect(first > start && first <= start + .seconds(1))
+            try loop.add(timer, forMode: .default)
+            while dates.isEmpty { _ = loop.run(mode: .default, before: .distantFuture) }
+            let next = try #require(dates.first ?? nil)
+            #expect(next > first)
+        }
+    }
+}
