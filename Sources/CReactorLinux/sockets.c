@@ -153,18 +153,28 @@ struct reactor_datagrams {
     struct mmsghdr *headers;
     struct iovec *places;
     struct sockaddr_storage *senders;
+    // Credentials and descriptors; NULL if none are wanted.
+    size_t control_size;
+    char *controls;
 };
 
-struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit) {
+size_t reactor_control_size(unsigned descriptors, bool credentials) {
+    return (credentials ? CMSG_SPACE(sizeof(struct ucred)) : 0) +
+           (descriptors ? CMSG_SPACE(descriptors * sizeof(int)) : 0);
+}
+
+struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit, size_t control) {
     struct reactor_datagrams *batch = calloc(1, sizeof *batch);
     if (!batch) return NULL;
     batch->capacity = capacity;
     batch->limit = limit;
+    batch->control_size = control;
+    batch->controls = control ? calloc(capacity, control) : NULL;
     batch->bytes = reallocarray(NULL, capacity, limit);
     batch->headers = calloc(capacity, sizeof *batch->headers);
     batch->places = calloc(capacity, sizeof *batch->places);
     batch->senders = calloc(capacity, sizeof *batch->senders);
-    if (!batch->bytes || !batch->headers || !batch->places || !batch->senders) {
+    if (!batch->bytes || !batch->headers || !batch->places || !batch->senders || (control && !batch->controls)) {
         reactor_datagrams_free(batch);
         errno = ENOMEM;
         return NULL;
@@ -175,6 +185,7 @@ struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit
         header->msg_name = &batch->senders[index];
         header->msg_iov = &batch->places[index];
         header->msg_iovlen = 1;
+        if (control) header->msg_control = batch->controls + index * control;
     }
     return batch;
 }
@@ -184,14 +195,31 @@ void reactor_datagrams_free(struct reactor_datagrams *batch) {
     free(batch->headers);
     free(batch->places);
     free(batch->senders);
+    free(batch->controls);
     free(batch);
 }
 
 int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor) {
-    for (unsigned index = 0; index < batch->capacity; index++)
+    for (unsigned index = 0; index < batch->capacity; index++) {
         batch->headers[index].msg_hdr.msg_namelen = sizeof *batch->senders;
+        batch->headers[index].msg_hdr.msg_controllen = batch->control_size;
+    }
     // With MSG_TRUNC msg_len is the whole length of the datagram, not what fitted.
-    return recvmmsg(descriptor, batch->headers, batch->capacity, MSG_DONTWAIT | MSG_TRUNC, NULL);
+    return recvmmsg(descriptor, batch->headers, batch->capacity, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC, NULL);
+}
+
+static void read_control(struct reactor_datagram *datagram, const struct msghdr *header) {
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part; part = CMSG_NXTHDR((struct msghdr *)header, part)) {
+        if (part->cmsg_level != SOL_SOCKET) continue;
+        if (part->cmsg_type == SCM_CREDENTIALS) {
+            struct ucred sender;
+            memcpy(&sender, CMSG_DATA(part), sizeof sender);
+            datagram->credentials = (struct reactor_credentials){sender.pid, sender.uid, sender.gid};
+        } else if (part->cmsg_type == SCM_RIGHTS) {
+            datagram->descriptors = (const int *)CMSG_DATA(part);
+            datagram->descriptor_count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        }
+    }
 }
 
 struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *batch, unsigned index) {
@@ -204,12 +232,47 @@ struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *bat
         .sender.length = (int)header->msg_hdr.msg_namelen,
     };
     memcpy(result.sender.storage, &batch->senders[index], sizeof result.sender.storage);
+    if (batch->controls) read_control(&result, &header->msg_hdr);
     return result;
 }
 
 ssize_t reactor_send_datagram(int descriptor, const void *bytes, size_t count, struct reactor_address address) {
     const struct sockaddr *peer = address.length > 0 ? (const struct sockaddr *)address.storage : NULL;
     return sendto(descriptor, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL, peer, (socklen_t)address.length);
+}
+
+ssize_t reactor_send_descriptors(int descriptor, const void *bytes, size_t count, struct reactor_address address,
+                                 const int *passed, size_t passed_count) {
+    enum { most = 253 }; // SCM_MAX_FD
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(most * sizeof(int))];
+    } control = {0};
+    if (passed_count > most) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct iovec place = {(void *)bytes, count};
+    struct msghdr message = {.msg_iov = &place, .msg_iovlen = 1};
+    if (address.length > 0) {
+        message.msg_name = address.storage;
+        message.msg_namelen = (socklen_t)address.length;
+    }
+    if (passed_count > 0) {
+        size_t size = passed_count * sizeof(int);
+        control.header = (struct cmsghdr){CMSG_LEN(size), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.header), passed, size);
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(size);
+    }
+    return sendmsg(descriptor, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+struct reactor_credentials reactor_peer_credentials(int descriptor) {
+    struct ucred peer = {0};
+    socklen_t length = sizeof peer;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) peer.pid = 0;
+    return (struct reactor_credentials){peer.pid, peer.uid, peer.gid};
 }
 
 int reactor_multicast_membership(int descriptor, bool join, struct reactor_address group, unsigned interface) {

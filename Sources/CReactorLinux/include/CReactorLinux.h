@@ -293,16 +293,32 @@ struct reactor_addresses reactor_resolve(const char *host, const char *service, 
 /// A buffer for datagrams that are received with one system call.
 struct reactor_datagrams;
 
+/// Who has sent a datagram, or is at the other end of a Unix-domain connection (unix(7)).
+struct reactor_credentials {
+    /// 0 if it is not known.
+    int process;
+    unsigned user, group;
+};
+/// Those of a connected socket's peer (`SO_PEERCRED`); process 0 if there are none.
+struct reactor_credentials reactor_peer_credentials(int descriptor);
+
 /// A received datagram: the first `count` of its `length` bytes, and its sender (of length 0 for a socket without a name).
 struct reactor_datagram {
     const void *bytes;
     size_t count;
     size_t length;
     struct reactor_address sender;
+    struct reactor_credentials credentials;
+    /// The descriptors that came with it, for the caller to close.
+    const int *descriptors;
+    size_t descriptor_count;
 };
 
-/// Makes a buffer for `capacity` datagrams of `limit` bytes each. NULL when there is no memory.
-struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit);
+/// Makes a buffer for `capacity` datagrams of `limit` bytes each, with `control` bytes for what comes with each.
+/// NULL when there is no memory.
+struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit, size_t control);
+/// The control bytes of a datagram that comes with credentials and up to `descriptors` descriptors.
+size_t reactor_control_size(unsigned descriptors, bool credentials);
 void reactor_datagrams_free(struct reactor_datagrams *batch);
 /// Receives pending datagrams without blocking (recvmmsg(2)): how many, or -1 with errno. Replaces the previous ones.
 int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor);
@@ -310,6 +326,10 @@ int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor);
 struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *batch, unsigned index);
 /// sendto(2) without blocking and without SIGPIPE; to the connected peer if the address has no length. -1 with errno.
 ssize_t reactor_send_datagram(int descriptor, const void *bytes, size_t count, struct reactor_address address);
+
+/// The same with duplicates of descriptors, at most 253 (SCM_RIGHTS). -1 with errno.
+ssize_t reactor_send_descriptors(int descriptor, const void *bytes, size_t count, struct reactor_address address,
+                                 const int *passed, size_t passed_count);
 
 /// Joins or leaves a multicast group on an interface; the kernel's choice for 0. 0, or -1 with errno.
 int reactor_multicast_membership(int descriptor, bool join, struct reactor_address group, unsigned interface);

@@ -26,6 +26,16 @@ extension DatagramSocket {
         /// The size of the kernel's send buffer in bytes (`SO_SNDBUF`), a hint; nil for the kernel's choice.
         public var sendBufferSize: Int?
 
+        /// Whether the kernel names the process that has sent a datagram: ``Datagram/credentials``
+        /// (`SO_PASSCRED`). Unix-domain only.
+        public var receivesCredentials = false
+        /// The limit of descriptors that are received with a datagram, up to 253: ``Datagram/descriptors``. By
+        /// default none are: the kernel closes what is sent. Unix-domain only.
+        public var descriptorLimit = 0
+
+        /// The kernel's limit for one datagram (`SCM_MAX_FD`).
+        static let mostDescriptors = 253
+
         /// Creates options with the defaults.
         public init() {}
 
@@ -37,6 +47,7 @@ extension DatagramSocket {
             if reusesAddress { try socket.setOption(SOL_SOCKET, SO_REUSEADDR, 1) }
             if reusesPort { try socket.setOption(SOL_SOCKET, SO_REUSEPORT, 1) }
             if allowsBroadcast { try socket.setOption(SOL_SOCKET, SO_BROADCAST, 1) }
+            if receivesCredentials, family == .unix { try socket.setOption(SOL_SOCKET, SO_PASSCRED, 1) }
             if let isIPv6Only, family == .ipv6 {
                 try socket.setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, isIPv6Only ? 1 : 0)
             }

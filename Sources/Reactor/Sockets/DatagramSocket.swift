@@ -37,6 +37,11 @@ public final class DatagramSocket: EventSource {
         public let byteCount: Int
         /// Whether it is longer than that.
         public let isTruncated: Bool
+        /// The process that has sent it, according to the kernel; nil without ``Options/receivesCredentials``.
+        public let credentials: PeerCredentials?
+        /// The descriptors that came with it, up to ``Options/descriptorLimit``, which are closed on exec. They
+        /// belong to the receiver, which closes them.
+        public let descriptors: [FileDescriptor]
     }
 
     /// A datagram with its bytes.
@@ -68,7 +73,7 @@ public final class DatagramSocket: EventSource {
     }
 
     let family: SocketAddress.Family
-    private let datagramLimit: Int
+    private let options: Options
     /// Nil once the socket is closed.
     private var handlers: Handlers?
     private var batch: DatagramBatch?
@@ -152,7 +157,10 @@ public final class DatagramSocket: EventSource {
         for operation: IOError.Operation, _ subject: @autoclosure () -> String
     ) throws(IOError) {
         require(options.datagramLimit > 0, "DatagramSocket.Options.datagramLimit must be positive.")
-        datagramLimit = options.datagramLimit
+        require(
+            0...Options.mostDescriptors ~= options.descriptorLimit,
+            "DatagramSocket.Options.descriptorLimit must be in 0...\(Options.mostDescriptors).")
+        self.options = options
         do throws(Errno) {
             family = try SocketAddress.local(of: descriptor).family
             try options.apply(to: descriptor, family)
@@ -214,13 +222,14 @@ public final class DatagramSocket: EventSource {
         guard let dropped = handlers.take() else { return }
         _ = Glibc.close(number)
         file?.remove()
+        batch = nil
         withExtendedLifetime(dropped) {}
     }
 
     // MARK: On the loop's thread
 
     override func prepareToJoin() throws(Errno) {
-        if batch == nil { batch = try DatagramBatch(datagramLimit: datagramLimit) }
+        if batch == nil { batch = try DatagramBatch(options) }
     }
 
     override func left(_ mode: RunLoop.Mode) { isInterrupted = true }
@@ -331,11 +340,38 @@ extension DatagramSocket {
     /// Sends a text's UTF-8 to the connected address, like ``send(_:)-([UInt8])``.
     public func send(_ text: String) throws(Errno) -> Bool { try send(Array(text.utf8)) }
 
-    private func send(_ bytes: RawSpan, toward address: SocketAddress?) throws(Errno) -> Bool {
+    /// Sends a datagram with descriptors over a Unix-domain socket, like ``send(_:to:)-([UInt8],_)``.
+    ///
+    /// The receiver gets duplicates, if its ``Options/descriptorLimit`` allows, and the kernel closes those beyond.
+    ///
+    /// - Parameters:
+    ///   - bytes: The datagram.
+    ///   - address: The receiver; nil for the connected address.
+    ///   - descriptors: Open descriptors, which stay the caller's.
+    /// - Throws: Also `Errno.invalidArgument` for a socket of another family or more than 253 descriptors, and
+    ///   `Errno(rawValue: ETOOMANYREFS)` if too many are under way.
+    public func send(
+        _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor]
+    ) throws(Errno) -> Bool {
+        guard family == .unix else { throw .invalidArgument }
+        return try bytes.withBytes { (bytes) throws(Errno) in
+            try send(bytes, toward: address, descriptors.map(\.rawValue))
+        }
+    }
+
+    private func send(
+        _ bytes: RawSpan, toward address: SocketAddress?, _ descriptors: [CInt] = []
+    ) throws(Errno) -> Bool {
         let number = try openDescriptor.rawValue
         let raw = address?.raw ?? reactor_address()
         do throws(Errno) {
-            try SystemCall.make { bytes.withAddress { unsafe reactor_send_datagram(number, $0, $1, raw) } }
+            try SystemCall.make {
+                bytes.withAddress { start, count in
+                    if descriptors.isEmpty { return unsafe reactor_send_datagram(number, start, count, raw) }
+                    return unsafe reactor_send_descriptors(
+                        number, start, count, raw, descriptors, descriptors.count)
+                }
+            }
             return true
         } catch .resourceTemporarilyUnavailable {
             // If this socket is writable, it is the Unix-domain receiver that is full.
@@ -366,15 +402,18 @@ private final class DatagramBatch {
     private var next: UInt32 = 0
     private var count: UInt32 = 0
 
-    init(datagramLimit: Int) throws(Errno) {
-        let capacity = min(Self.capacity, max(1, Self.memoryLimit / datagramLimit))
-        guard let storage = unsafe reactor_datagrams_make(UInt32(capacity), datagramLimit) else {
-            throw .noMemory
-        }
+    init(_ options: DatagramSocket.Options) throws(Errno) {
+        let capacity = min(Self.capacity, max(1, Self.memoryLimit / options.datagramLimit))
+        let control = reactor_control_size(UInt32(options.descriptorLimit), options.receivesCredentials)
+        guard let storage = unsafe reactor_datagrams_make(UInt32(capacity), options.datagramLimit, control)
+        else { throw .noMemory }
         unsafe self.storage = storage
     }
 
-    deinit { unsafe reactor_datagrams_free(storage) }
+    deinit {
+        while !isEmpty { takeNext { for descriptor in $1.descriptors { _ = close(descriptor.rawValue) } } }
+        unsafe reactor_datagrams_free(storage)
+    }
 
     var isEmpty: Bool { next == count }
 
@@ -397,7 +436,10 @@ private final class DatagramBatch {
         unsafe body(
             UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes,
             DatagramSocket.Datagram(
-                sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length)
+                sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length,
+                credentials: PeerCredentials(raw.credentials),
+                descriptors: UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
+                    .map { FileDescriptor(rawValue: $0) })
         )
     }
 }

@@ -239,6 +239,9 @@ extension SocketConnection {
             return try? shared.use { (number) throws(Errno) in
                 try SocketAddress.local(of: FileDescriptor(rawValue: number))
             }
+        case .socketPeerCredentialsKey:
+            return (try? shared.use { (number) throws(Errno) in reactor_peer_credentials(number) })
+                .flatMap { PeerCredentials($0) }
         case .writeBufferSizeKey: return bufferSlot.limit
         default: return state.withLock { $0.details.options.property(key) }
         }

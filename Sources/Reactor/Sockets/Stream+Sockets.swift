@@ -88,6 +88,12 @@ extension Stream {
     /// The peer's address; nil before it is known.
     public var remoteAddress: SocketAddress? { property(forKey: .socketRemoteAddressKey) as? SocketAddress }
 
+    /// The process at the other end of a Unix-domain connection, when the connection was made (`SO_PEERCRED`,
+    /// unix(7)); nil for others, and before there is one.
+    public var peerCredentials: PeerCredentials? {
+        property(forKey: .socketPeerCredentialsKey) as? PeerCredentials
+    }
+
     /// How long name resolution and connecting may take together before opening fails with `Errno.timedOut`.
     ///
     /// 75 seconds by default; nil for a stream that is not a socket's.
@@ -164,6 +170,9 @@ extension Stream.PropertyKey {
 
     /// A ``SocketAddress``: ``Stream/localAddress``.
     public static let socketLocalAddressKey = Self("ReactorSocketLocalAddress")
+
+    /// A ``PeerCredentials``: ``Stream/peerCredentials``.
+    public static let socketPeerCredentialsKey = Self("ReactorSocketPeerCredentials")
 
     /// A `Duration`: ``Stream/connectTimeout``.
     public static let socketConnectTimeoutKey = Self("ReactorSocketConnectTimeout")

@@ -1,0 +1,123 @@
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+/// Descriptors and credentials that come with Unix-domain datagrams, and the credentials of a connection's peer.
+@Suite struct UnixPassingTests {
+    @Test func `descriptors are passed with a datagram, closed on exec`() async throws {
+        try await onItsOwnThread {
+            let (sender, pipe) = (Datagrams(), try FileDescriptor.pipe())
+            var texts: [String] = []
+            let receiver = try sender.receiver(descriptorLimit: 2) { socket, bytes, datagram in
+                #expect(bytes.byteCount == 1 && datagram.credentials == nil)
+                for descriptor in datagram.descriptors {
+                    #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
+                    try! descriptor.closeAfter { _ = try descriptor.writeAll("text".utf8) }
+                }
+                texts.append("\(datagram.descriptors.count)")
+                if texts.count == 3 { socket.close() }
+            }
+            // The kernel closes those beyond the limit.
+            for count in [1, 0, 3] {
+                let passed = Array(repeating: pipe.writeEnd, count: count)
+                #expect(try sender.socket.send([0], descriptors: passed))
+            }
+            try pipe.writeEnd.close()
+            try RunLoop.current.add(receiver, forMode: .default)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(texts == ["1", "0", "2"])
+            #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "texttexttext")
+        }
+    }
+
+    @Test func `descriptors that are not wanted, or not delivered any more, are closed`() async throws {
+        try await onItsOwnThread {
+            for limit in [0, 1] {
+                let (sender, pipe) = (Datagrams(), try FileDescriptor.pipe())
+                let receiver = try sender.receiver(descriptorLimit: limit) { socket, _, datagram in
+                    #expect(datagram.descriptors.count == limit)
+                    for descriptor in datagram.descriptors { try! descriptor.close() }
+                    socket.close()
+                }
+                for _ in 0..<5 { #expect(try sender.socket.send([0], descriptors: [pipe.writeEnd])) }
+                try pipe.writeEnd.close()
+                try RunLoop.current.add(receiver, forMode: .default)
+                #expect(RunLoop.current.run(in: .default) == .finished)
+                sender.socket.close()
+                // The end, which comes when no writer is left.
+                #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "")
+            }
+        }
+    }
+
+    @Test func `a datagram's sender is told, on request`() async throws {
+        try await onItsOwnThread {
+            let sender = Datagrams()
+            var credentials: PeerCredentials?
+            let receiver = try sender.receiver(receivesCredentials: true) { socket, _, datagram in
+                credentials = datagram.credentials
+                socket.close()
+            }
+            #expect(try sender.socket.send([0]))
+            try RunLoop.current.add(receiver, forMode: .default)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(credentials?.processIdentifier == getpid())
+            #expect(credentials?.userIdentifier == getuid())
+            #expect(credentials?.groupIdentifier == getgid())
+        }
+    }
+
+    @Test func `too many descriptors, closed ones and other families are refused`() throws {
+        let sender = Datagrams()
+        let many = Array(repeating: FileDescriptor.standardInput, count: 254)
+        #expect(throws: Errno.invalidArgument) { try sender.socket.send([0], descriptors: many) }
+        #expect(throws: Errno.badFileDescriptor) {
+            try sender.socket.send([0], descriptors: [FileDescriptor(rawValue: 1 << 20)])
+        }
+        let other = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
+        #expect(throws: Errno.invalidArgument) {
+            try other.send([0], to: .ipv4Loopback(port: 9), descriptors: [.standardInput])
+        }
+    }
+
+    @Test func `a connection knows its peer's process`() throws {
+        let (first, second) = try socketPair()
+        let streams = Stream.connection(descriptor: FileDescriptor(rawValue: first), closeWhenDone: true)
+        #expect(streams.input.peerCredentials?.processIdentifier == getpid())
+        #expect(streams.output.peerCredentials?.userIdentifier == getuid())
+        close(second)
+        let server = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let client = Stream.connection(to: try server.localAddress)
+        #expect(client.input.peerCredentials == nil)
+        client.input.open()
+        _ = try server.accept()
+        #expect(client.input.peerCredentials == nil)
+        client.input.close()
+        #expect(InputStream(data: []).peerCredentials == nil)
+    }
+}
+
+/// Two connected Unix-domain datagram sockets.
+private final class Datagrams {
+    let socket: DatagramSocket
+    private let other: FileDescriptor
+
+    init() {
+        var numbers: [CInt] = [0, 0]
+        let type = CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
+        precondition(socketpair(AF_UNIX, type, 0, &numbers) == 0, "cannot create sockets")
+        socket = try! DatagramSocket(descriptor: FileDescriptor(rawValue: numbers[0])) { _, _, _ in }
+        other = FileDescriptor(rawValue: numbers[1])
+    }
+
+    func receiver(
+        descriptorLimit: Int = 0, receivesCredentials: Bool = false,
+        receive: @escaping DatagramSocket.Receiver
+    ) throws -> DatagramSocket {
+        var options = DatagramSocket.Options()
+        options.descriptorLimit = descriptorLimit
+        options.receivesCredentials = receivesCredentials
+        return try DatagramSocket(descriptor: other, options: options, receive: receive)
+    }
+}
