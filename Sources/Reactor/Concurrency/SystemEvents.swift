@@ -62,7 +62,9 @@ extension RunLoop {
         at paths: FilePath..., recursively: Bool = false, in modes: [Mode] = [.common]
     ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
         let queue = EventQueue<FileWatcher.Event>(on: self, in: modes)
-        let watcher = try FileWatcher { [queue] watcher, event in queue.append(event, from: watcher) }
+        let watcher = try FileWatcher { [inlet = queue.makeInlet()] watcher, event in
+            inlet.append(event, from: watcher)
+        }
         for path in paths { try watcher.watch(path, recursively: recursively) }
         return queue.events(of: watcher, on: self, in: modes) { $0.close() }
     }
@@ -84,8 +86,8 @@ extension RunLoop {
         in modes: [Mode] = [.common]
     ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
         let queue = EventQueue<ClockTimer.Event>(on: self, in: modes)
-        let timer = try ClockTimer(clock, at: date, every: interval) { [queue] timer, event in
-            queue.append(event, from: timer)
+        let timer = try ClockTimer(clock, at: date, every: interval) {
+            [inlet = queue.makeInlet()] timer, event in inlet.append(event, from: timer)
         }
         return queue.events(of: timer, on: self, in: modes) { $0.close() }
     }
@@ -108,7 +110,7 @@ extension RunLoop {
     ) throws(IOError) -> Events<Void, any Error> {
         let queue = EventQueue<Void>(on: self, in: modes)
         let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
-            [queue] source in queue.append((), from: source)
+            [inlet = queue.makeInlet()] source in inlet.append((), from: source)
         }
         return queue.events(of: source, on: self, in: modes) { $0.close() }
     }
@@ -116,25 +118,34 @@ extension RunLoop {
 
 /// The events of a source that no consumer has awaited yet. The source pauses while there are any.
 private final class EventQueue<Event: Sendable>: Sendable {
+    /// What the source's handler retains: the sequence ends when that is released.
+    final class Inlet: Sendable {
+        private let queue: EventQueue
+
+        init(_ queue: EventQueue) { self.queue = queue }
+
+        deinit { queue.signal.finish() }
+
+        func append(_ event: Event, from source: EventSource) {
+            queue.events.withLock { $0.append(event) }
+            if !queue.signal.offer({}) { try? source.setInterest([]) }
+        }
+    }
+
     private let events = Mutex<[Event]>([])
-    private let finisher: Finisher
+    private let signal: EventSignal
 
-    init(on loop: RunLoop, in modes: [RunLoop.Mode]) {
-        finisher = Finisher(EventSignal(on: loop.executor(in: modes)))
-    }
+    init(on loop: RunLoop, in modes: [RunLoop.Mode]) { signal = EventSignal(on: loop.executor(in: modes)) }
 
-    /// Called by the source.
-    func append(_ event: Event, from source: EventSource) {
-        events.withLock { $0.append(event) }
-        if !finisher.signal.offer({}) { try? source.setInterest([]) }
-    }
+    func makeInlet() -> Inlet { Inlet(self) }
 
     /// - Parameter close: Ends the source.
     func events<Source: EventSource>(
         of source: sending Source, on loop: RunLoop, in modes: [RunLoop.Mode],
         close: @escaping @Sendable (Source) -> Void
     ) -> RunLoop.Events<Event, any Error> {
-        let signal = finisher.signal
+        let signal = signal
+        let subject = "\(source)"
         let bound = LoopBound(source, owner: loop.identity)
         let subscription = EventSubscription(on: loop, signal) { [loop] control in
             let source = bound.value
@@ -145,7 +156,7 @@ private final class EventQueue<Event: Sendable>: Sendable {
             }
             loop.add(source, in: modes, or: signal)
         }
-        return RunLoop.Events(subscription) { [self] in
+        return RunLoop.Events(subscription, subject) { [self] in
             events.withLock { $0.isEmpty ? nil : $0.removeFirst() }
         }
     }

@@ -438,8 +438,10 @@ private final class DatagramBatch {
             DatagramSocket.Datagram(
                 sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length,
                 credentials: PeerCredentials(raw.credentials),
-                descriptors: UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
-                    .map { FileDescriptor(rawValue: $0) })
+                descriptors: raw.descriptor_count == 0
+                    ? []
+                    : UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
+                        .map { FileDescriptor(rawValue: $0) })
         )
     }
 }

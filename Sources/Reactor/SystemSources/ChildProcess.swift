@@ -106,10 +106,15 @@ public final class ChildProcess: Sendable {
     public func terminate(killAfter grace: Duration) {
         guard termination == nil else { return }
         try? send(SIGTERM)
-        DispatchWorkers.run { [self] in
-            let date = DispatchTime.now() + .nanoseconds(Int(clamping: grace.wholeNanoseconds))
-            DispatchQueue.global().asyncAfter(deadline: date) { try? self.send(SIGKILL) }
+        do throws(Errno) { try DispatchWorkers.prepare() } catch {
+            // Without descriptors or threads for a timer of libdispatch.
+            _ = try? JoinableThread(name: "reactor.grace") { [self] in
+                if wait(until: .now + grace) == nil { try? send(SIGKILL) }
+            }
+            return
         }
+        let date = DispatchTime.now() + .nanoseconds(Int(clamping: grace.wholeNanoseconds))
+        DispatchQueue.global().asyncAfter(deadline: date) { [self] in try? send(SIGKILL) }
     }
 
     // MARK: Its terminal

@@ -92,10 +92,11 @@ public final class ClockTimer: EventSource {
 
     /// The clock, and when the timer fires.
     public override var description: String {
-        let name = clock == .wallClock ? "wall clock" : "boot time"
-        guard isValid else { return "timer on the \(name) (closed)" }
-        return "timer on the \(name): \(date.map { "in \($0 - clock.now)" } ?? "never")"
+        guard isValid else { return "timer on the \(clockName) (closed)" }
+        return "timer on the \(clockName): \(date.map { "in \($0 - clock.now)" } ?? "never")"
     }
+
+    private var clockName: String { clock == .wallClock ? "wall clock" : "boot time" }
 
     /// Removes the timer from its loop for good, and releases its closure and its descriptor. The closure is
     /// not called after this.
@@ -118,6 +119,10 @@ public final class ClockTimer: EventSource {
     }
 
     // MARK: On the loop's thread
+
+    override var noun: String { "timer on the \(clockName)" }
+
+    override var silence: String { date == nil ? "it has no fire date" : "its date has not come" }
 
     override func ended() { release() }
 

@@ -140,6 +140,10 @@ public final class FileWatcher: EventSource {
 
     // MARK: On the loop's thread
 
+    override var noun: String { "file watcher" }
+
+    override var silence: String { paths.isEmpty ? "it watches no path" : "nothing has changed" }
+
     override var confirmsLateReadiness: Bool { false }
 
     override func left(_ mode: RunLoop.Mode) { isInterrupted = true }

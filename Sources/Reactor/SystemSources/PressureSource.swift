@@ -83,6 +83,10 @@ public final class PressureSource: EventSource {
         withExtendedLifetime(handler) {}
     }
 
+    override var noun: String { "source of \(resource) pressure" }
+
+    override var silence: String { "tasks have not been stalled for so long" }
+
     override func serve(_ readiness: Readiness) {
         isHandled = takeCount(ofEventCounter: number) > 0
         if isHandled { handler?(self) }

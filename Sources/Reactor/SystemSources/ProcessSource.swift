@@ -38,6 +38,10 @@ public final class ProcessSource: EventSource {
     /// The process goes on.
     public func cancel() { end() }
 
+    override var noun: String { "source of process \(process.processIdentifier)" }
+
+    override var silence: String { "the process is running" }
+
     override func serve(_ readiness: Readiness) {
         guard let termination = process.termination else {
             isHandled = false

@@ -78,6 +78,7 @@ import Testing
             try RunLoop.current.add(source, forMode: .default)
             let line = "process \(child.processIdentifier) (sleep): running"
             #expect(RunLoop.current.debugDescription.contains(line))
+            #expect(source.explain().contains("has nothing to report: the process is running"))
             source.cancel()
             try child.send(SIGKILL)
             _ = child.wait()

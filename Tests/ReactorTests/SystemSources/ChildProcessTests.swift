@@ -197,6 +197,8 @@ import Testing
 
     @Test func `without descriptors nothing is spawned, and none is lost`() async {
         await #expect(processExitsWith: .success) {
+            // libdispatch opens its own descriptors now.
+            try await Task.sleep(for: .milliseconds(1))
             let before = ownDescriptors()
             let free = dup(STDIN_FILENO)
             close(free)
@@ -211,7 +213,8 @@ import Testing
             for child in spawned { try child.process.send(SIGKILL) }
             for child in spawned { waitUntil { child.process.termination != nil } }
             spawned = []
-            #expect(ownDescriptors() == before)
+            // Other threads of the process may open some for a moment.
+            waitUntil { ownDescriptors() <= before }
         }
     }
 

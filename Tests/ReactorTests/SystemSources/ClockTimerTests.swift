@@ -78,6 +78,7 @@ import Testing
             loop.poll(.custom)
             #expect(calls == 1)
             #expect(loop.debugDescription.contains("timer on the wall clock: never"))
+            #expect(timer.explain().contains("it has no fire date"))
             timer.close()
             #expect(loop.poll(.custom) == .finished)
         }
@@ -145,5 +146,16 @@ import Testing
             }
             #expect(total > 1_000)
         }
+    }
+
+    @Test func `a sequence ends with its loop's thread`() async throws {
+        let thread = try RunLoopThread(name: "ending")
+        let loop = thread.runLoop
+        let firings = try loop.firings(of: .bootTime, at: .seconds(1 << 30))
+        let changes = try loop.fileEvents(at: "/tmp/.no-such-file")
+        let tasks = [Task { for try await _ in firings {} }, Task { for try await _ in changes {} }]
+        await yieldUntil { loop.isWaiting }
+        try await onItsOwnThread { thread.stop() }
+        for task in tasks { try await task.value }
     }
 }

@@ -109,6 +109,7 @@ import Testing
             let events = try watch.take()
             for path in ["a", "b/file", "c"] { #expect(events.contains(.vanished(tree(path)))) }
             #expect(watch.watcher.paths.isEmpty)
+            #expect(watch.watcher.explain().contains("it watches no path"))
             try tree.write("e/file")
             #expect(try watch.take() == [])
             #expect("\(watch.watcher!)" == "file watcher: 0 paths, 0 folders")
