@@ -106,7 +106,7 @@ public final class FileWatcher: EventSource {
     public func watch(_ path: FilePath, recursively: Bool = false) throws(IOError) {
         requireLoopThread()
         guard tree != nil else { throw IOError(.watch, "\(path)", .badFileDescriptor) }
-        let path = path.lexicallyNormalized()
+        let path = path.withoutNeedlessParts
         unwatch(path)
         do throws(IOError) { try tree?.watch(path, recursively: recursively) } catch {
             unwatch(path)
@@ -119,7 +119,7 @@ public final class FileWatcher: EventSource {
     /// still be delivered.
     public func unwatch(_ path: FilePath) {
         requireLoopThread()
-        tree?.unwatch(path.lexicallyNormalized())
+        tree?.unwatch(path.withoutNeedlessParts)
     }
 
     /// Removes the watcher from its loop for good, and releases its closure and its descriptor. No event is
@@ -179,5 +179,13 @@ public final class FileWatcher: EventSource {
             self?.timer = nil
             self?.markReady()
         }
+    }
+}
+
+extension FilePath {
+    /// The same path without needless dots and slashes; the current folder is a dot.
+    fileprivate var withoutNeedlessParts: FilePath {
+        let path = lexicallyNormalized()
+        return path.isEmpty ? "." : path
     }
 }

@@ -144,11 +144,12 @@ import Testing
                 let watch = try Watch()
                 chdir(watch.tree.path.string)
                 watch.tree.makeFolder("folder")
-                for path in ["file", "./folder/"] { try watch.watcher.watch(FilePath(path)) }
+                for path in ["file", "./folder/", "."] { try watch.watcher.watch(FilePath(path)) }
                 try watch.tree.write("file")
                 try watch.tree.write("folder/file")
                 let events = try watch.take()
                 #expect(events.contains(.created("file")) && events.contains(.created("folder/file")))
+                #expect(Set(watch.watcher.paths) == ["file", "folder", "."])
             }
         }
     }
