@@ -14,7 +14,7 @@ final class DescriptorInput: InputBackend {
     /// does for pipes since Linux 6.5.
     private let canTry = Atomic(true)
 
-    /// Whether an error is the end: that of a pseudo-terminal's master when no process has the terminal open any more.
+    /// Whether EIO is the end: that of a pseudo-terminal's master that no process has open on the other side.
     private let endsAtHangUp: Bool
 
     init(_ shared: SharedDescriptor, endsAtHangUp: Bool = false) {

@@ -34,13 +34,18 @@ extension ChildProcess {
         let ends = try ChildEnds(configuration)
         let spawned = try request.start(ends)
         let name = FilePath(configuration.executable).lastComponent?.string ?? configuration.executable
+        let process = ChildProcess(spawned, name, terminal: ends.master)
+        let subject = "process \(process.processIdentifier) (\(name))"
+        func reader(_ end: SharedDescriptor) -> InputStream {
+            let file = UnopenedFile(reading: end, endsAtHangUp: ends.master != nil)
+            return InputStream(StreamEngine(file, subject: subject))
+        }
         return Spawned(
-            process: ChildProcess(spawned, name, terminal: ends.master),
-            standardInput: ends.input.map { OutputStream(StreamEngine(UnopenedFile(writing: $0))) },
-            standardOutput: ends.output.map {
-                InputStream(StreamEngine(UnopenedFile(reading: $0, endsAtHangUp: ends.master != nil)))
+            process: process,
+            standardInput: ends.input.map {
+                OutputStream(StreamEngine(UnopenedFile(writing: $0), subject: subject))
             },
-            standardError: ends.error.map { InputStream(StreamEngine(UnopenedFile(reading: $0))) })
+            standardOutput: ends.output.map(reader), standardError: ends.error.map(reader))
     }
 }
 

@@ -49,6 +49,26 @@ import Testing
         }
     }
 
+    @Test func `writing to a child that has ended fails, and names it`() async throws {
+        try await onItsOwnThread {
+            let child = try ChildProcess.shell(
+                "exec <&-; echo; cat /dev/zero >/dev/null", standardInput: .stream)
+            child.standardOutput!.open()
+            #expect(child.standardOutput!.read(upTo: 1) == [10])
+            let input = child.standardInput!
+            input.open()
+            // Another child that is being spawned may have the pipe for a moment.
+            waitUntil {
+                input.write([0])
+                return input.streamError != nil
+            }
+            let error = try #require(input.streamError as? IOError)
+            #expect(error.errno == .brokenPipe && error.subject.hasSuffix("(sh)"))
+            try child.process.send(SIGKILL)
+            _ = child.process.wait()
+        }
+    }
+
     // MARK: What a child gets
 
     @Test func `arguments, variables and the folder arrive as they are`() async throws {
@@ -202,7 +222,7 @@ import Testing
             let before = ownDescriptors()
             let free = dup(STDIN_FILENO)
             close(free)
-            var limit = rlimit(rlim_cur: rlim_t(free + 10), rlim_max: rlim_t(free + 10))
+            var limit = rlimit(rlim_cur: rlim_t(free + 30), rlim_max: rlim_t(free + 30))
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             var spawned: [ChildProcess.Spawned] = []
             let error = #expect(throws: IOError.self) {
