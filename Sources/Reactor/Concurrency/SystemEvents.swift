@@ -24,14 +24,14 @@ extension RunLoop {
     ) async throws -> ChildProcess.Termination {
         let deadline = timeout.deadline
         let descriptor = FileDescriptor(rawValue: process.descriptor)
-        let waits = DescriptorWaits(for: .readable, of: descriptor, on: self, in: modes) {
-            withExtendedLifetime(process) {}
-        }
-        defer { waits.end() }
+        let subscription = EventSubscription(
+            on: self, in: modes, watching: descriptor, for: .readable,
+            ended: { withExtendedLifetime(process) {} })
+        defer { subscription.end() }
         do throws(Errno) {
             while true {
                 if let termination = process.termination { return termination }
-                try await waits.wait(until: deadline)
+                try await subscription.wait(until: deadline)
             }
         } catch .canceled {
             throw CancellationError()
