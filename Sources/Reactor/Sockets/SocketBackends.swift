@@ -17,7 +17,7 @@ final class SocketInput: InputBackend {
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         connection.open(.input, for: engine)
-        return self
+        return connection.secureInput ?? self
     }
 
     func progress() -> Availability { connection.progress }
@@ -40,6 +40,8 @@ final class SocketInput: InputBackend {
         while true {
             if let transfer = try readIfReady(into: &buffer) { return transfer }
             try connection.wait(for: CInt(POLLIN), .input)
+            // Another thread has protected the connection meanwhile: the bytes are the handshake's.
+            if let secure = connection.secureInput { return try secure.read(into: &buffer) }
         }
     }
 
@@ -81,7 +83,7 @@ final class SocketOutput: KernelOutput {
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         connection.open(.output, for: engine)
-        return self
+        return connection.secureOutput ?? self
     }
 
     func progress() -> Availability { connection.progress }
@@ -117,14 +119,16 @@ final class SocketOutput: KernelOutput {
         throw connection.fault ?? error
     }
 
-    func waitForRoom() throws(Errno) { try connection.wait(for: CInt(POLLOUT), .output) }
+    func waitForRoom() throws(Errno) {
+        try connection.wait(for: CInt(POLLOUT), .output)
+        // Another thread has protected the connection meanwhile, and these bytes would not be.
+        if connection.channel != nil { throw .canceled }
+    }
 
     /// Shuts the socket down for writing, after the buffered bytes.
     func shutDown() throws(Errno) {
         if let fault { throw fault }
-        guard buffer?.finish(.shutDown) != true else { return }
-        try target.shutDown()
-        connection.awaitAcknowledgement()
+        try connection.shutDownSocket()
     }
 
     // MARK: Properties

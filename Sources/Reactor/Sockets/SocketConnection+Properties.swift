@@ -13,7 +13,11 @@ struct SocketDetails {
     var options = SocketOptions()
     var requirements = SocketRequirements()
     /// Makes the connection.
-    var connector: SocketConnector?
+    var opening: SocketOpening?
+    /// Protects the connection.
+    var channel: SecureChannel?
+    /// Why the channel has failed.
+    var securityFailure: (any Error)?
     /// The peer that the connector has found.
     var peer: SocketAddress?
     /// Set with the first timeout.
@@ -187,7 +191,12 @@ struct SocketRequirements {
 
 extension SocketConnection {
     /// Why neither half opens or moves another byte.
-    var refusal: StreamRequirementError? { state.withLock { $0.refusal } }
+    var refusal: (any Error)? { state.withLock { $0.refusal } }
+
+    /// What the connection has beyond the defaults.
+    var details: SocketDetails? {
+        state.withLock { if case .custom(let details) = $0.detailsBox { details } else { nil } }
+    }
 
     /// Whether an open half has a ``refusal``. A refusal sets the fault too, which is checked first, without
     /// the lock.
@@ -197,15 +206,15 @@ extension SocketConnection {
     ///
     /// - Returns: False if it has failed so already.
     private func require(_ change: (inout SocketRequirements) -> Void) -> Bool {
-        let (isChanged, isLate, connector) = state.withLock { state -> (Bool, Bool, SocketConnector?) in
+        let (isChanged, isLate, opening) = state.withLock { state -> (Bool, Bool, SocketOpening?) in
             guard !state.hasOpened || state.refusal == nil else { return (false, false, nil) }
             change(&state.details.requirements)
             let isLate = state.hasOpened && state.refusal != nil
-            return (true, isLate, isLate ? state.details.connector.take() : nil)
+            return (true, isLate, isLate ? state.details.opening.take() : nil)
         }
         guard isLate else { return isChanged }
-        connector?.cancel()
-        changed?.broadcast()
+        opening?.cancel()
+        announce()
         fail(.protocolNotSupported, on: nil)
         return true
     }
@@ -243,7 +252,7 @@ extension SocketConnection {
             return (try? shared.use { (number) throws(Errno) in reactor_peer_credentials(number) })
                 .flatMap { PeerCredentials($0) }
         case .writeBufferSizeKey: return bufferSlot.limit
-        default: return state.withLock { $0.details.options.property(key) }
+        default: return channel?.property(key) ?? state.withLock { $0.details.options.property(key) }
         }
     }
 
@@ -256,6 +265,9 @@ extension SocketConnection {
         case .securityLevel, .securitySettings:
             let level = SocketRequirements.securityLevel(value)
             return require { $0.securityLevel = level }
+        case .security:
+            guard let security = value as? any SocketSecurity else { return false }
+            return protect(by: security)
         case .socksProxy: return requireProxy(value != nil)
         case .writeBufferSizeKey:
             guard let size = nonNegativeInteger(value) else { return false }
@@ -321,7 +333,7 @@ extension SocketConnection.Origin {
 
 extension SocketConnection.State {
     fileprivate var isUnopened: Bool {
-        if case .waiting = connecting { details.connector == nil } else { false }
+        if case .waiting = connecting { details.opening == nil } else { false }
     }
 
     /// How long the peer may accept no byte once the stream is closed.

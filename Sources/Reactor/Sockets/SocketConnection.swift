@@ -38,8 +38,9 @@ final class SocketConnection: Sendable {
         var progress: Availability { refusal.map { .failed($0) } ?? connecting }
 
         /// Why neither half opens or moves another byte.
-        var refusal: StreamRequirementError? {
-            if case .custom(let details) = detailsBox { details.requirements.refusal } else { nil }
+        var refusal: (any Error)? {
+            guard case .custom(let details) = detailsBox else { return nil }
+            return details.requirements.refusal ?? details.securityFailure
         }
 
         var details: SocketDetails {
@@ -58,7 +59,8 @@ final class SocketConnection: Sendable {
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
-    /// Announced to threads that wait for the connection; nil for an existing socket.
+    /// Announced to threads that wait for the connection; nil for an existing socket, which has nothing to wait for but the
+    /// handshake of its ``SecureChannel``.
     let changed: Condition?
     let bufferSlot = WriteBufferSlot()
     /// Whether there is a timeout: otherwise no clock is read.
@@ -89,7 +91,7 @@ final class SocketConnection: Sendable {
     // MARK: Opening
 
     func open(_ half: Half, for engine: StreamEngine) {
-        let connector = state.withLock { state -> SocketConnector? in
+        let opening = state.withLock { state -> SocketOpening? in
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
             switch half {
@@ -99,25 +101,33 @@ final class SocketConnection: Sendable {
                 state.output = engine
                 bufferSlot.open(for: engine) { bufferTransport }
             }
-            guard case .waiting = state.progress, state.details.connector == nil else { return nil }
-            let connector = makeConnector(timeout: state.details.options.connectTimeout)
-            state.details.connector = connector
-            return connector
+            guard case .waiting = state.progress, state.details.opening == nil else { return nil }
+            let opening = makeOpening(for: engine, state)
+            state.details.opening = opening
+            return opening
         }
-        if let connector { connector.start() } else { startTimeouts() }
+        if let opening { opening.start() } else { startTimeouts() }
     }
 
-    private func makeConnector(timeout: Duration) -> SocketConnector {
-        SocketConnector(to: origin, timeout: timeout) { [weak self] outcome in
-            self?.finishConnecting(outcome)
+    private func makeOpening(for engine: StreamEngine, _ state: State) -> SocketOpening {
+        let details = state.details
+        if case .descriptor = origin, let channel = details.channel {
+            bufferSlot.requireBuffer(for: engine) { bufferTransport }
+            let deadline = Deadline.now.advanced(by: details.options.connectTimeout)
+            return .handshake(SocketHandshake(self, channel, until: deadline))
         }
+        let deadline = Deadline.now.advanced(by: details.options.connectTimeout)
+        return .connecting(
+            SocketConnector(to: origin, until: deadline) { [weak self] outcome in
+                self?.finishConnecting(outcome, until: deadline)
+            })
     }
 
     var progress: Availability { state.withLock { $0.progress } }
 
-    private func finishConnecting(_ result: Result<ConnectedSocket, any Error>) {
-        state.withLock { state in
-            state.details.connector = nil
+    private func finishConnecting(_ result: Result<ConnectedSocket, any Error>, until deadline: Deadline) {
+        let channel = state.withLock { state -> SecureChannel? in
+            state.details.opening = nil
             switch result {
             case .failure(let error): state.connecting = .failed(error)
             case .success(let connected):
@@ -125,13 +135,22 @@ final class SocketConnection: Sendable {
                 shared.adopt(number)
                 state.details.options.apply(to: FileDescriptor(rawValue: number))
                 state.details.peer = connected.peer
+                if let channel = state.details.channel { return channel }
                 state.connecting = .ready
             }
+            return nil
         }
-        changed?.broadcast()
+        if let channel, let handshake = beginHandshake(channel, until: deadline) { return handshake.start() }
+        announce()
         startTimeouts()
         notify(.input)
         notify(.output)
+    }
+
+    /// Wakes the threads that wait for the connection.
+    func announce() {
+        changed?.broadcast()
+        channel?.changed.broadcast()
     }
 
     // MARK: Closing
@@ -139,9 +158,9 @@ final class SocketConnection: Sendable {
     /// Closes one half. The socket is closed, and the peer finds out, with the second one.
     func close(_ half: Half) {
         let closing = state.withLock { $0.close(half, bufferSlot) }
-        closing.connector?.cancel()
+        closing.opening?.cancel()
         closing.wait?.end()
-        changed?.broadcast()
+        announce()
         guard closing.hasEnded else {
             _ = closing.buffer?.finish(.stop, stallTimeout: closing.stallTimeout)
             return
@@ -167,6 +186,7 @@ final class SocketConnection: Sendable {
     private func closeSocket(_ closing: Closing) {
         let isOwned = shared.closesWhenDone && fault == nil
         defer { shared.close() }
+        if fault == nil { closing.channel?.end(over: SocketWire(connection: self, buffer: closing.buffer)) }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }
         guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared) else { return }
@@ -184,8 +204,10 @@ final class SocketConnection: Sendable {
     struct Closing {
         /// Whether the socket is to be closed.
         var hasEnded = false
-        var connector: SocketConnector?
+        var opening: SocketOpening?
         var wait: DescriptorWait?
+        /// Set once both halves are closed.
+        var channel: SecureChannel?
         /// The output's write buffer, once the output is closed.
         var buffer: WriteBuffer?
         var stallTimeout: Duration
@@ -251,7 +273,7 @@ final class SocketConnection: Sendable {
 
     /// Waits until connecting has succeeded or failed, or another thread closes the half.
     func waitUntilOpen(_ half: Half) {
-        guard let changed else { return }
+        guard let changed = changed ?? channel?.changed else { return }
         while true {
             let generation = changed.generation
             let hasEnded = state.withLock { state in
@@ -285,8 +307,9 @@ extension SocketConnection.State {
         closing.hasEnded = true
         closing.output = output.take()
         if case .custom = detailsBox {
-            closing.connector = details.connector.take()
-            closing.buffer = details.closedBuffer.take()
+            closing.opening = details.opening.take()
+            closing.channel = details.channel
+            closing.buffer = details.closedBuffer.take() ?? bufferSlot.close()
         }
         return closing
     }

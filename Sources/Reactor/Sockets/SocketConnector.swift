@@ -30,14 +30,14 @@ final class SocketConnector: Sendable {
     private let state: Mutex<State>
 
     /// - Parameters:
-    ///   - timeout: The limit for resolving and connecting together.
+    ///   - deadline: The limit for resolving and connecting together.
     ///   - completion: Called once, on any thread, unless ``cancel()`` is called before.
     init(
-        to origin: SocketConnection.Origin, timeout: Duration,
+        to origin: SocketConnection.Origin, until deadline: Deadline,
         completion: @escaping @Sendable (Outcome) -> Void
     ) {
         self.origin = origin
-        deadline = .now.advanced(by: timeout)
+        self.deadline = deadline
         state = Mutex(State(completion: Completion(closure: completion)))
     }
 

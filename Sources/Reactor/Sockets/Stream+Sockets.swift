@@ -149,6 +149,13 @@ extension Stream {
     }
 }
 
+extension Stream {
+    /// Protects the stream's connection: before it is open if it is not opened yet, else from the next byte on.
+    ///
+    /// - Returns: False for another stream than a socket's, and if the connection is closed, has failed, or is protected.
+    package func protect(by security: any SocketSecurity) -> Bool { setProperty(security, forKey: .security) }
+}
+
 // MARK: - Property keys
 
 extension Stream.PropertyKey {
@@ -193,6 +200,8 @@ extension Stream.PropertyKey {
 // Cocoa's keys of what this library does not support, or supports in ReactorFoundation only, where they are
 // public.
 extension Stream.PropertyKey {
+    /// A ``SocketSecurity``, which protects the connection.
+    static let security = Self("ReactorSocketSecurity")
     static let securityLevel = Self("kCFStreamPropertySocketSecurityLevel")
     static let securitySettings = Self("kCFStreamPropertySSLSettings")
     static let socksProxy = Self("kCFStreamPropertySOCKSProxy")

@@ -112,6 +112,7 @@ struct WriteBufferSlot: ~Copyable, Sendable {
                 buffer = WriteBuffer(limit: limit, for: engine, by: transport())
             }
             buffer?.limit = limit
+            if let engine { buffer?.engine = engine }
             return buffer != nil
         }
     }
@@ -132,6 +133,18 @@ struct WriteBufferSlot: ~Copyable, Sendable {
 
     func setLimit(_ limit: Int, by transport: () -> WriteBuffer.Transport) {
         change(transport) { $0.limit = limit }
+    }
+
+    /// The buffer, which is created even for a limit of 0.
+    ///
+    /// - Parameter engine: Notified unless the output has an engine of its own by now.
+    func requireBuffer(for engine: StreamEngine, by transport: () -> WriteBuffer.Transport) {
+        contents.withLock { contents in
+            guard contents.buffer == nil else { return }
+            let engine = contents.engine ?? engine
+            contents.buffer = WriteBuffer(limit: contents.limit, for: engine, by: transport())
+            isTaken.store(true, ordering: .releasing)
+        }
     }
 
     private func change(_ transport: () -> WriteBuffer.Transport, _ change: (inout Contents) -> Void) {

@@ -86,8 +86,14 @@ enum ReadinessSource {
     case backend
     /// The kernel.
     case kernel
+    /// The kernel, whose reports the backend confirms; and the backend, for what it has received already.
+    case kernelThroughBackend
     /// The kernel, after a write that found no room. Until then there is room.
     case kernelWhenFull
+
+    /// Whether the backend is asked after each transfer.
+    @inline(__always)
+    var asksBackend: Bool { self == .backend || self == .kernelThroughBackend }
 }
 
 /// What the next step of a stream can expect: its opening, its next read or write.

@@ -143,8 +143,10 @@ extension StreamEngine {
     func open() {
         guard state.withLock({ $0.machine.open() }) else { return }
         do throws(Errno) {
-            let opened = try backend.open(for: self)
-            state.withLock { $0.backend = opened }
+            let unopened = backend
+            let opened = try unopened.open(for: self)
+            // Another thread may have replaced the backend meanwhile.
+            state.withLock { if $0.backend === unopened { $0.backend = opened } }
         } catch {
             fail(error)
         }
@@ -166,6 +168,29 @@ extension StreamEngine {
             state.withLock { $0.machine.opened(readinessSource, isAtEnd: isAtEnd) }
         }
         return false
+    }
+
+    /// Replaces the backend, which has to be told of its opening already.
+    ///
+    /// - Returns: False if the stream has bytes that a task has put back, which are the former backend's.
+    func replaceBackend(_ backend: any StreamBackend) -> Bool {
+        let isReplaced = state.withLock { state in
+            if state.backend is PutBackInput { return false }
+            state.backend = backend
+            state.machine.changeReadinessSource(backend.readinessSource)
+            return true
+        }
+        refresh()
+        return isReplaced
+    }
+
+    /// Called when something else reports the backend's readiness.
+    func updateReadinessSource() {
+        state.withLock { state in
+            if state.backend is PutBackInput { return }
+            state.machine.changeReadinessSource(state.backend.readinessSource)
+        }
+        refresh()
     }
 
     /// Fails the stream, unless it was closed meanwhile.

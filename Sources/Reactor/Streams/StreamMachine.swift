@@ -17,7 +17,7 @@ struct StreamMachine {
         /// Stop watching the descriptor on this loop until the delegate reads or writes: the kernel has
         /// repeated its report.
         case disarm
-        /// Ask the kernel again, because its report may be older than the last transfer. The result is
+        /// Ask the backend about a report of the kernel, which may be older than the last transfer. The result is
         /// ignored if more transfers have been made by then.
         case askKernel(since: UInt64)
         /// Check for room before calling the delegate for it. The result is ignored as in
@@ -241,6 +241,16 @@ struct StreamMachine {
 
     // MARK: Readiness
 
+    /// Something else reports that bytes can be moved from now on. What was reported before does not count.
+    mutating func changeReadinessSource(_ readinessSource: ReadinessSource) {
+        guard isOpen else { return }
+        self.readinessSource = readinessSource
+        isUnacknowledged = false
+        pendingBits &= ~transferBits
+        transfers += 1
+        room = .assumed
+    }
+
     /// The kernel reports that bytes can be moved, and does so in every pass until they have been. Ending the
     /// registration and making it again takes two system calls, so it stays until the kernel repeats a
     /// report.
@@ -256,7 +266,7 @@ struct StreamMachine {
         } else if let since {
             guard since == transfers else { return .none }
             mayReportBeStale = false
-        } else if mayReportBeStale {
+        } else if mayReportBeStale || readinessSource == .kernelThroughBackend {
             return .askKernel(since: transfers)
         }
         let isKnown = delegateState == .missing && pendingBits & transferBits != 0
@@ -477,7 +487,7 @@ extension StreamMachine {
     @inline(never)
     private var nextWhenIdle: Action {
         guard isScheduled else { return .none }
-        if isOpen, readinessSource == .backend || room == .awaited { return .askBackend }
+        if isOpen, readinessSource.asksBackend || room == .awaited { return .askBackend }
         if schedule.hasSeveralLoops || isBehind(schedule.first!) { return .updateLoops }
         return mustDeliver ? .signal : .none
     }
@@ -525,7 +535,7 @@ extension StreamMachine {
         guard isOpen else { return false }
         switch readinessSource {
         case .backend: return false
-        case .kernel: return !isDisarmed || isAcknowledged
+        case .kernel, .kernelThroughBackend: return !isDisarmed || isAcknowledged
         case .kernelWhenFull: return room == .full
         }
     }

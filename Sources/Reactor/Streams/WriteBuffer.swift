@@ -52,19 +52,27 @@ final class WriteBuffer: Sendable {
         let process = ProcessIdentity.current
         /// Called when the queue is empty, or the sending has failed.
         var flushCallbacks: [Callback] = []
+        var engine: StreamEngine
     }
+
+    /// A protocol's replies to a peer that reads none of them: far more than a peer that reads ever leaves.
+    private static let replyLimit = 1 << 20
 
     fileprivate let state: Mutex<State>
     /// Whether the queue is empty: spares most writes the lock.
     fileprivate let isDrained = Atomic(true)
     fileprivate let changed = Condition()
     let transport: Transport
-    let engine: StreamEngine
 
     init(limit: Int, for engine: StreamEngine, by transport: Transport) {
-        state = Mutex(State(limit: limit))
-        self.engine = engine
+        state = Mutex(State(limit: limit, engine: engine))
         self.transport = transport
+    }
+
+    /// The stream's engine, which is notified of room and of lost bytes.
+    var engine: StreamEngine {
+        get { state.withLock { $0.engine } }
+        set { state.withLock { $0.engine = newValue } }
     }
 
     var isEmpty: Bool { isDrained.load(ordering: .acquiring) }
@@ -83,7 +91,7 @@ final class WriteBuffer: Sendable {
     // MARK: Room
 
     /// Whether a write would be accepted at least in part, or fail.
-    var hasRoom: Bool { state.withLock { $0.queue.count < $0.limit || $0.hasEnded } }
+    var hasRoom: Bool { state.withLock { $0.hasRoom || $0.hasEnded } }
 
     /// Whether there is enough room to deliver `hasSpaceAvailable`. If not, the engine is refreshed when
     /// there is.
@@ -97,7 +105,7 @@ final class WriteBuffer: Sendable {
 
     /// Waits until a write would be accepted at least in part, or fail.
     func waitForRoom() {
-        _ = wait(until: .distantFuture) { $0.queue.count < $0.limit || !$0.isSending || $0.hasEnded }
+        _ = wait(until: .distantFuture) { $0.hasRoom || !$0.isSending || $0.hasEnded }
     }
 
     /// Waits until the kernel has taken every byte.
@@ -140,13 +148,23 @@ final class WriteBuffer: Sendable {
     ///
     /// - Returns: How many; 0 also when there is no descriptor left to send them with.
     /// - Throws: What sending has failed with, or `canceled` once the stream is closed.
-    func accept(_ bytes: RawSpan, for shared: SharedDescriptor) throws(Errno) -> Int {
-        if let count = try append(bytes, whileSending: true) { return count }
+    func accept(
+        _ bytes: RawSpan, for shared: SharedDescriptor, isReply: Bool = false
+    ) throws(Errno) -> Int {
+        if let count = try append(bytes, whileSending: true, isReply) { return count }
         guard let loop = try? ResidentThread.streams.runLoop(), let own = shared.duplicate() else { return 0 }
-        guard let count = try append(bytes, whileSending: false) else { return 0 }
+        guard let count = try append(bytes, whileSending: false, isReply) else { return 0 }
         PendingOutput.begin()
         loop.perform { [self] in WriteBufferSender(self, own).begin() }
         return count
+    }
+
+    /// Accepts all of `bytes`, beyond the limit and even if the stream is closed, because a protocol cannot take them back.
+    ///
+    /// - Throws: As ``accept(_:for:isReply:)``, or `noBufferSpace` if there is no room or no descriptor left.
+    func acceptReply(_ bytes: RawSpan, for shared: SharedDescriptor) throws(Errno) {
+        let count = try accept(bytes, for: shared, isReply: true)
+        guard count == bytes.byteCount else { throw .noBufferSpace }
     }
 
     /// Throws if nothing is accepted any more.
@@ -154,11 +172,16 @@ final class WriteBuffer: Sendable {
 
     /// Appends what there is room for. Nil if that is nothing, or if a sender is not in the expected state:
     /// with one at work the bytes are its own, and without one this makes the caller start it.
-    private func append(_ bytes: RawSpan, whileSending: Bool) throws(Errno) -> Int? {
+    private func append(
+        _ bytes: RawSpan, whileSending: Bool, _ isReply: Bool
+    ) throws(Errno) -> Int? {
         try state.withLock { (state) throws(Errno) -> Int? in
-            try state.checkOpen()
+            do throws(Errno) { try state.checkOpen() } catch {
+                if !isReply || error != .canceled { throw error }
+            }
             guard state.isSending == whileSending else { return nil }
-            let count = state.queue.append(bytes, limit: state.limit)
+            let limit = state.limit + (isReply ? Self.replyLimit : 0)
+            let count = state.queue.append(bytes, limit: limit)
             if count < bytes.byteCount { state.isAwaited = true }
             if count > 0 {
                 isDrained.store(false, ordering: .releasing)
@@ -257,6 +280,9 @@ extension WriteBuffer.State {
     }
 
     fileprivate var fault: Errno? { if case .failed(let error) = phase { error } else { nil } }
+
+    /// Whether there is room for a byte. Without a limit, an empty queue has room for what a protocol makes of one write.
+    fileprivate var hasRoom: Bool { queue.count < max(limit, 1) }
 
     /// Whether a write would fail.
     fileprivate var hasEnded: Bool { isClosed || fault != nil }

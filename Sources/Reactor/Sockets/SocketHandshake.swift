@@ -1,0 +1,259 @@
+import SystemPackage
+
+/// What makes a connection usable: connecting, then the handshake.
+enum SocketOpening: Sendable {
+    case connecting(SocketConnector)
+    case handshake(SocketHandshake)
+
+    func start() {
+        switch self {
+        case .connecting(let connector): connector.start()
+        case .handshake(let handshake): handshake.start()
+        }
+    }
+
+    /// Ends it. No step that has not begun is made.
+    func cancel() {
+        switch self {
+        case .connecting(let connector): connector.cancel()
+        case .handshake(let handshake): handshake.cancel()
+        }
+    }
+}
+
+/// The handshake of a connection, on the streams thread: the streams' loops neither wait for it nor compute for it.
+final class SocketHandshake: Sendable {
+    private struct State {
+        var isCancelled = false
+        var steps: LoopOwned<HandshakeSteps>?
+    }
+
+    private let connection: SocketConnection
+    private let channel: SecureChannel
+    private let deadline: Deadline
+    /// Whether the socket was used before, unprotected.
+    private let isUpgrade: Bool
+    private let state = Mutex(State())
+
+    init(
+        _ connection: SocketConnection, _ channel: SecureChannel, until deadline: Deadline,
+        isUpgrade: Bool = false
+    ) {
+        (self.connection, self.channel) = (connection, channel)
+        (self.deadline, self.isUpgrade) = (deadline, isUpgrade)
+    }
+
+    func start() {
+        do throws(Errno) {
+            let loop = try ResidentThread.streams.runLoop()
+            loop.perform { [self] in begin(on: loop) }
+        } catch {
+            end(error)
+        }
+    }
+
+    func cancel() { takeSteps()?.perform { $0.end() } }
+
+    private func takeSteps() -> LoopOwned<HandshakeSteps>? {
+        state.withLock { state in
+            state.isCancelled = true
+            return state.steps.take()
+        }
+    }
+
+    private func begin(on loop: RunLoop) {
+        // Bytes before the first answer of a server were not written by the peer that is about to prove who it is.
+        if isUpgrade, !channel.isServer, connection.shared.hasUnreadBytes {
+            return end(SocketSecurityError.unprotectedBytes(peer: connection.subject))
+        }
+        let steps = HandshakeSteps(self, until: deadline)
+        let owned = LoopOwned(steps, on: loop)
+        let isCancelled = state.withLock { state in
+            if !state.isCancelled { state.steps = owned }
+            return state.isCancelled
+        }
+        if isCancelled { steps.end() } else { steps.begin(on: connection.shared) }
+    }
+
+    /// Makes what steps the received bytes allow.
+    fileprivate func proceed() {
+        do {
+            if try channel.continueHandshake(of: connection) { end(nil) }
+        } catch {
+            end(error)
+        }
+    }
+
+    fileprivate func end(_ error: (any Error)?) {
+        let isCancelled = state.withLock { $0.isCancelled }
+        takeSteps()?.value.end()
+        if !isCancelled { connection.finishHandshake(error) }
+    }
+}
+
+/// Makes the steps of a handshake when the socket has bytes for them. Confined to the streams thread's loop.
+private final class HandshakeSteps {
+    private let source: HandshakeSource
+    private var timeout: Timer?
+
+    init(_ handshake: SocketHandshake, until deadline: Deadline) {
+        source = HandshakeSource(of: handshake)
+        timeout = Timer.scheduled(after: Deadline.now.duration(to: deadline), forMode: .common) {
+            [weak handshake] _ in
+            handshake?.end(Errno.timedOut)
+        }
+    }
+
+    func begin(on socket: SharedDescriptor) {
+        source.adopt(socket)
+        do throws(Errno) {
+            try source.setInterest(.readable)
+            try RunLoop.current.add(source, forMode: .default)
+            source.handshake?.proceed()
+        } catch {
+            source.handshake?.end(error)
+        }
+    }
+
+    func end() {
+        timeout?.invalidate()
+        source.end()
+    }
+}
+
+/// Reports that the socket has bytes for a handshake. Closing the socket ends the registration.
+private final class HandshakeSource: EventSource {
+    private(set) var handshake: SocketHandshake?
+
+    init(of handshake: SocketHandshake) {
+        self.handshake = handshake
+        super.init(-1, for: [])
+    }
+
+    override func serve(_ readiness: Readiness) { handshake?.proceed() }
+
+    override func ended() { handshake = nil }
+}
+
+// MARK: - Protecting a connection
+
+extension SocketConnection {
+    /// What the transport sends to and receives from.
+    var wire: SocketWire {
+        SocketWire(connection: self, buffer: bufferSlot.buffer ?? details?.closedBuffer)
+    }
+
+    var channel: SecureChannel? { details?.channel }
+
+    /// The backends of the halves, if the connection is protected.
+    var secureInput: SecureInput? { channel.map { SecureInput(self, $0) } }
+    var secureOutput: SecureOutput? { channel.map { SecureOutput(self, $0) } }
+
+    /// Protects the connection before it is opened, or from the next byte on. Bytes that were written before are sent
+    /// before the handshake.
+    ///
+    /// - Returns: False if the connection is closed, has failed, or is protected by a handshake that has begun.
+    func protect(by security: any SocketSecurity) -> Bool {
+        let channel = SecureChannel(security)
+        guard let upgrade = state.withLock({ $0.protect(by: channel) }) else { return false }
+        // Both halves first: no byte of the handshake is read, and none is followed by a plain one.
+        let isClean = upgrade.input?.replaceBackend(SecureInput(self, channel)) ?? true
+        _ = upgrade.output?.replaceBackend(SecureOutput(self, channel))
+        guard upgrade.isConnected else { return true }
+        guard isClean else {
+            finishHandshake(SocketSecurityError.unprotectedBytes(peer: subject))
+            return true
+        }
+        let handshake = beginHandshake(channel, until: .now.advanced(by: upgrade.timeout), isUpgrade: true)
+        guard let handshake else { return true }
+        let start = Callback { handshake.start() }
+        if let buffer = bufferSlot.buffer { buffer.whenFlushed(start) } else { start() }
+        return true
+    }
+
+    /// Makes the handshake that the connection waits for next; nil if nothing waits for it any more.
+    func beginHandshake(
+        _ channel: SecureChannel, until deadline: Deadline, isUpgrade: Bool = false
+    ) -> SocketHandshake? {
+        let handshake = SocketHandshake(self, channel, until: deadline, isUpgrade: isUpgrade)
+        return state.withLock { state in
+            guard !state.hasEnded, let engine = state.output ?? state.input else { return nil }
+            bufferSlot.requireBuffer(for: engine) { bufferTransport }
+            state.details.opening = .handshake(handshake)
+            return handshake
+        }
+    }
+
+    /// The handshake has ended.
+    func finishHandshake(_ error: (any Error)?) {
+        let engines = state.withLock { state -> [StreamEngine?]? in
+            state.details.opening = nil
+            guard !state.hasEnded else { return nil }
+            state.connecting = error.map { .failed($0) } ?? .ready
+            return [state.input, state.output]
+        }
+        if let error { fail(errno(for: error), on: nil) }
+        announce()
+        guard let engines, error == nil else { return }
+        startTimeouts()
+        if channel?.isEnding == true { try? shutDownSocket() }
+        for engine in engines { engine?.updateReadinessSource() }
+    }
+
+    /// Waits until the handshake has succeeded; throws what a read or a write of the half throws if it has not.
+    func waitForHandshake(_ half: Half) throws(Errno) {
+        waitUntilOpen(half)
+        if let fault { throw fault }
+        if state.withLock({ $0.isClosed(half) }) { throw .canceled }
+    }
+
+    /// Shuts the socket down for writing, after the buffered bytes.
+    func shutDownSocket() throws(Errno) {
+        guard bufferSlot.buffer?.finish(.shutDown) != true else { return }
+        try shared.shutDown()
+        awaitAcknowledgement()
+    }
+
+    /// Returns what a transport has returned, or records why it has failed.
+    @discardableResult
+    func check<Value>(_ result: Result<Value, any Error>) throws(Errno) -> Value {
+        switch result {
+        case .success(let value): return value
+        case .failure(let error): throw errno(for: error)
+        }
+    }
+
+    /// The error of a system call; that of a transport is recorded, and replaces the one that is returned.
+    private func errno(for error: any Error) -> Errno {
+        if let errno = error as? Errno { return errno }
+        state.withLock { state in
+            if state.details.securityFailure == nil { state.details.securityFailure = error }
+        }
+        return .protocolError
+    }
+}
+
+extension SocketConnection.State {
+    /// The open halves of a connection that is being protected.
+    fileprivate struct Upgrade {
+        var input: StreamEngine?
+        var output: StreamEngine?
+        /// Whether the handshake can begin.
+        let isConnected: Bool
+        let timeout: Duration
+    }
+
+    fileprivate mutating func protect(by channel: SecureChannel) -> Upgrade? {
+        guard !hasEnded, fault == nil, !hasOpened || details.channel == nil else { return nil }
+        var isConnected = false
+        switch connecting {
+        case .ready: isConnected = hasOpened
+        case .waiting: break
+        case .atEnd, .failed: return nil
+        }
+        connecting = .waiting
+        details.channel = channel
+        return Upgrade(
+            input: input, output: output, isConnected: isConnected, timeout: details.options.connectTimeout)
+    }
+}

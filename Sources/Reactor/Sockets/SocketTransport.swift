@@ -1,0 +1,79 @@
+package import SystemPackage
+
+/// What protects the bytes of a connection, such as TLS: turns clear bytes into the socket's, and back.
+///
+/// Its connection makes one call at a time, on any thread, and no call waits. A transport that has failed throws the same
+/// error again.
+package protocol SocketTransport: AnyObject, Sendable {
+    /// Continues the handshake.
+    ///
+    /// - Returns: Whether it is complete; if not, it continues when the socket has more bytes.
+    func continueHandshake(over wire: SocketWire) throws -> Bool
+    /// Receives as many clear bytes as there are and fit: 0 at the end that the peer has announced, nil if there are none
+    /// yet.
+    func receive(into buffer: inout MutableRawSpan, over wire: SocketWire) throws -> Int?
+    /// Whether ``receive(into:over:)`` would not return nil.
+    ///
+    /// - Parameter wire: Nil to look only at what was received before.
+    func canReceive(over wire: SocketWire?) -> Bool
+    /// Sends all of `bytes`.
+    func send(_ bytes: RawSpan, over wire: SocketWire) throws
+    /// Announces the end of the output to the peer.
+    func end(over wire: SocketWire)
+    /// The value of a property that the transport has by itself.
+    func property(_ key: Stream.PropertyKey) -> Any?
+}
+
+/// Makes the transports of connections.
+package protocol SocketSecurity: Sendable {
+    /// Whether the peer begins the handshake.
+    var isServer: Bool { get }
+    /// Makes a transport, on the thread that makes the handshake.
+    ///
+    /// - Parameters:
+    ///   - host: The host to connect to; nil for an address or an existing socket.
+    ///   - peer: The peer, as errors name it.
+    func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport
+}
+
+/// Why a connection is not protected, although it has to be.
+package enum SocketSecurityError: Error, Hashable, Sendable {
+    /// The peer has sent bytes before the handshake, which belong to no protected message.
+    case unprotectedBytes(peer: String)
+}
+
+extension SocketSecurityError: CustomStringConvertible {
+    /// The reason.
+    package var description: String {
+        switch self {
+        case .unprotectedBytes(let peer):
+            "\(peer) has sent bytes before the handshake that nothing has read: they are not protected"
+        }
+    }
+}
+
+/// The socket below a transport.
+package struct SocketWire: Sendable {
+    let connection: SocketConnection
+    /// Queues what the socket has no room for.
+    let buffer: WriteBuffer?
+
+    /// Receives bytes: 0 at the end, nil if there are none.
+    package func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+        let count = try connection.receive(into: &buffer)
+        if count ?? 0 > 0 { connection.noteActivity() }
+        return count
+    }
+
+    /// Sends all of `bytes`, or queues what the socket has no room for.
+    package func send(_ bytes: RawSpan) throws(Errno) {
+        guard let buffer else { throw .brokenPipe }
+        var sent = 0
+        if buffer.isEmpty {
+            sent = try connection.send(bytes)
+            connection.noteSent(sent, isBlocked: sent < bytes.byteCount)
+        }
+        guard sent < bytes.byteCount else { return }
+        try buffer.acceptReply(bytes.extracting(droppingFirst: sent), for: connection.shared)
+    }
+}

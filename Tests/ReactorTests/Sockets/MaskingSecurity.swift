@@ -1,0 +1,169 @@
+import Glibc
+import Reactor
+import SystemPackage
+
+/// A protocol that masks bytes: as little of TLS as its connection needs to know of.
+///
+/// A record has a type, a size of two bytes, and masked bytes. The client's hello begins the handshake, the server's
+/// completes it.
+enum Masking {
+    enum Record: UInt8 { case hello = 1, data, ticket, end }
+
+    enum Failure: Error, Equatable { case truncated, rejected, unknownRecord(UInt8) }
+
+    static let mask: UInt8 = 0x5A
+
+    static func record(_ type: Record, _ bytes: some Collection<UInt8> = []) -> [UInt8] {
+        [type.rawValue, UInt8(bytes.count >> 8), UInt8(bytes.count & 255)] + bytes.map { $0 ^ mask }
+    }
+
+    /// The records of `bytes`.
+    static func records(of bytes: [UInt8], size: Int = 1000) -> [UInt8] {
+        stride(from: 0, to: bytes.count, by: size).flatMap {
+            record(.data, bytes[$0..<min($0 + size, bytes.count)])
+        }
+    }
+}
+
+struct MaskingSecurity: SocketSecurity {
+    var isServer = false
+    var rejectsPeer = false
+    /// The names of the threads that have made steps of handshakes.
+    var threads = Shared<Set<String>>([])
+
+    func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
+        MaskingTransport(self)
+    }
+}
+
+/// `@unchecked Sendable`: its connection makes one call at a time.
+private final class MaskingTransport: SocketTransport, @unchecked Sendable {
+    private let security: MaskingSecurity
+    private var received: [UInt8] = []
+    private var clear: [UInt8] = []
+    private var hasSentHello = false
+    private var hasHello = false
+    private var isAtEnd = false
+    private var hasEnded = false
+    private var failure: (any Error)?
+
+    init(_ security: MaskingSecurity) { self.security = security }
+
+    func continueHandshake(over wire: SocketWire) throws -> Bool {
+        security.threads.update { _ = $0.insert(threadName()) }
+        if !security.isServer { try sayHello(over: wire) }
+        while !hasHello { guard try fill(from: wire) else { return false } }
+        if security.rejectsPeer { throw Masking.Failure.rejected }
+        try sayHello(over: wire)
+        return true
+    }
+
+    private func sayHello(over wire: SocketWire) throws {
+        if !hasSentHello { try send(.hello, [], over: wire) }
+        hasSentHello = true
+    }
+
+    private func send(_ type: Masking.Record, _ bytes: [UInt8], over wire: SocketWire) throws {
+        let record = Masking.record(type, bytes)
+        try wire.send(record.span.bytes)
+    }
+
+    /// Receives more bytes and takes the complete records out of them. False if there are none yet.
+    private func fill(from wire: SocketWire) throws -> Bool {
+        if let failure { throw failure }
+        var memory = [UInt8](repeating: 0, count: 4096)
+        let count: Int? = try {
+            var span = memory.mutableSpan
+            var bytes = span.mutableBytes
+            return try wire.receive(into: &bytes)
+        }()
+        guard let count else { return false }
+        do {
+            if count == 0 { throw Masking.Failure.truncated }
+            received += memory[..<count]
+            while try takeRecord() {}
+        } catch {
+            failure = error
+            if clear.isEmpty { throw error }
+        }
+        return true
+    }
+
+    private func takeRecord() throws -> Bool {
+        guard received.count >= 3 else { return false }
+        let end = 3 + Int(received[1]) << 8 + Int(received[2])
+        guard received.count >= end else { return false }
+        switch Masking.Record(rawValue: received[0]) {
+        case .hello: hasHello = true
+        case .data: clear += received[3..<end].map { $0 ^ Masking.mask }
+        case .ticket: break
+        case .end: isAtEnd = true
+        case nil: throw Masking.Failure.unknownRecord(received[0])
+        }
+        received.removeFirst(end)
+        return true
+    }
+
+    func receive(into buffer: inout MutableRawSpan, over wire: SocketWire) throws -> Int? {
+        while clear.isEmpty {
+            if isAtEnd { return 0 }
+            guard try fill(from: wire) else { return nil }
+        }
+        let count = clear.withUnsafeBytes { buffer.copy($0.bytes) }
+        clear.removeFirst(count)
+        return count
+    }
+
+    func canReceive(over wire: SocketWire?) -> Bool {
+        while clear.isEmpty, !isAtEnd, failure == nil {
+            guard let wire, (try? fill(from: wire)) ?? true else { return false }
+        }
+        return true
+    }
+
+    func send(_ bytes: RawSpan, over wire: SocketWire) throws {
+        var copy: [UInt8] = []
+        copy.append(bytes)
+        try wire.send(Masking.records(of: copy).span.bytes)
+    }
+
+    func end(over wire: SocketWire) {
+        if !hasEnded { try? send(.end, [], over: wire) }
+        hasEnded = true
+    }
+
+    func property(_ key: Stream.PropertyKey) -> Any? { nil }
+}
+
+private func threadName() -> String {
+    var bytes = [UInt8](repeating: 0, count: 32)
+    guard let file = fopen("/proc/thread-self/comm", "r") else { return "" }
+    defer { fclose(file) }
+    let count = fread(&bytes, 1, 31, file)
+    return String(decoding: bytes[..<count].filter { $0 != 0x0A }, as: UTF8.self)
+}
+
+extension SocketPeer {
+    /// The peer's side of the handshake, as a server.
+    func answerHello() {
+        _ = receive(3)
+        send(Masking.record(.hello))
+    }
+
+    /// The next record, with its bytes in the clear; nil at the end.
+    func receiveRecord() -> (type: Masking.Record, bytes: [UInt8])? {
+        let head = receive(3)
+        guard head.count == 3, let type = Masking.Record(rawValue: head[0]) else { return nil }
+        return (type, receive(Int(head[1]) << 8 + Int(head[2])).map { $0 ^ Masking.mask })
+    }
+
+    /// The bytes of all records up to the announced end; nil if the connection ends before that.
+    func receiveRecordsToEnd() -> [UInt8]? {
+        var bytes: [UInt8] = []
+        while let (type, more) = receiveRecord() {
+            if type == .end { return bytes }
+            bytes += more
+        }
+        return nil
+    }
+}
