@@ -18,6 +18,7 @@ let package = Package(
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
         .library(name: "ReactorCoreFoundation", targets: ["ReactorCoreFoundation"]),
         .library(name: "ReactorGLib", targets: ["ReactorGLib"]),
+        .library(name: "ReactorTLS", targets: ["ReactorTLS"]),
         .library(name: "ReactorHTTP", targets: ["ReactorHTTP"]),
         .library(name: "ReactorHTTPFoundation", targets: ["ReactorHTTPFoundation"]),
     ],
@@ -54,6 +55,17 @@ let package = Package(
                 "ReactorCoreFoundation",
                 system,
             ],
+            swiftSettings: settings
+        ),
+        .systemLibrary(
+            name: "CReactorOpenSSL",
+            pkgConfig: "openssl",
+            providers: [.apt(["libssl-dev"])]
+        ),
+        // TLS through OpenSSL.
+        .target(
+            name: "ReactorTLS",
+            dependencies: ["CReactorOpenSSL", "Reactor", system],
             swiftSettings: settings
         ),
         .systemLibrary(
@@ -157,6 +169,12 @@ let package = Package(
             dependencies: ["CReactorGLib", "Reactor", "ReactorGLib"],
             path: "Tests/GLibProbe",
             packageAccess: false,
+            swiftSettings: testSettings
+        ),
+        // Runs openssl(1) if it is available.
+        .testTarget(
+            name: "ReactorTLSTests",
+            dependencies: ["CReactorOpenSSL", "Reactor", "ReactorTLS", "ReactorTestSupport", system],
             swiftSettings: testSettings
         ),
         // Runs nginx if it is available.

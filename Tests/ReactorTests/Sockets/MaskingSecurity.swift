@@ -7,9 +7,18 @@ import SystemPackage
 /// A record has a type, a size of two bytes, and masked bytes. The client's hello begins the handshake, the server's
 /// completes it.
 enum Masking {
-    enum Record: UInt8 { case hello = 1, data, ticket, end }
+    enum Record: UInt8 {
+        case hello = 1
+        case data = 2
+        case ticket = 3
+        case end = 4
+    }
 
-    enum Failure: Error, Equatable { case truncated, rejected, unknownRecord(UInt8) }
+    enum Failure: Error, Equatable {
+        case truncated
+        case rejected
+        case unknownRecord(UInt8)
+    }
 
     static let mask: UInt8 = 0x5A
 

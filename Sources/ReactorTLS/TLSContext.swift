@@ -1,0 +1,289 @@
+import CReactorOpenSSL
+import Glibc
+import Reactor
+
+/// What OpenSSL makes of settings, for all connections that have them.
+final class TLSContext: Sendable {
+    /// The most hosts of which a client keeps a session: a few kilobytes each.
+    private static let sessionLimit = 256
+    /// The most contexts that are kept for later connections: more than programs have settings in use.
+    private static let contextLimit = 128
+    /// The longest chain of certificates, without the peer's own and the trusted one.
+    private static let longestChain: CInt = 8
+
+    let settings: TLSSettings
+    let object: OpenSSLObject
+    /// The last session with each host.
+    private let sessions = Mutex<[String: OpenSSLObject]>([:])
+
+    private struct Known {
+        var context: TLSContext
+        var lastUse: UInt64
+    }
+
+    private static let known = Mutex<(contexts: [TLSSettings: Known], uses: UInt64)>(([:], 0))
+
+    /// The context of `settings`: the same one for equal settings.
+    static func context(for settings: TLSSettings) throws(TLSError) -> TLSContext {
+        if let context = use({ $0[settings]?.context }) { return context }
+        let new = try TLSContext(settings)
+        return use { known in
+            if let other = known[settings] { return other.context }
+            if known.count >= contextLimit,
+                let oldest = known.min(by: { $0.value.lastUse < $1.value.lastUse })
+            {
+                known[oldest.key] = nil
+            }
+            known[settings] = Known(context: new, lastUse: 0)
+            return new
+        }!
+    }
+
+    /// Notes the use of the context that `find` returns.
+    private static func use(_ find: (inout [TLSSettings: Known]) -> TLSContext?) -> TLSContext? {
+        known.withLock { known in
+            guard let context = find(&known.contexts) else { return nil }
+            known.uses += 1
+            known.contexts[context.settings]?.lastUse = known.uses
+            return context
+        }
+    }
+
+    private init(_ settings: TLSSettings) throws(TLSError) {
+        let object = unsafe OpenSSLObject(SSL_CTX_new(TLS_method())) { unsafe SSL_CTX_free($0) }
+        guard let object else { throw .settings("OpenSSL has no memory") }
+        (self.settings, self.object) = (settings, object)
+        let context = unsafe object.pointer
+        unsafe reactor_tls_set_context_data(context, Unmanaged.passUnretained(self).toOpaque())
+        unsafe reactor_tls_set_modes(context)
+        unsafe try setVersions(context)
+        unsafe try setProtocols(context)
+        unsafe try setIdentities(context)
+        unsafe try setTrust(context)
+        unsafe setSessions(context)
+    }
+
+    private func setVersions(_ context: OpaquePointer) throws(TLSError) {
+        let (oldest, newest) = (settings.minimumVersion, settings.maximumVersion)
+        let areSet =
+            unsafe reactor_tls_set_minimum_version(context, CInt(oldest.rawValue)) == 1
+            && reactor_tls_set_maximum_version(context, CInt(newest?.rawValue ?? 0)) == 1
+        guard areSet, newest.map({ $0 >= oldest }) ?? true else {
+            throw .settings("the versions of TLS cannot be used")
+        }
+    }
+
+    private func setProtocols(_ context: OpaquePointer) throws(TLSError) {
+        guard !settings.applicationProtocols.isEmpty else { return }
+        for name in settings.applicationProtocols where !(1...255).contains(name.utf8.count) {
+            throw TLSError(
+                .invalidSettings("\"\(name)\" is no application protocol: its name has 1 to 255 bytes"))
+        }
+        if settings.role == .server {
+            unsafe SSL_CTX_set_alpn_select_cb(context, selectProtocol, nil)
+        } else {
+            let list = protocolList
+            unsafe SSL_CTX_set_alpn_protos(context, list, CUnsignedInt(list.count))
+        }
+    }
+
+    /// The application protocols as TLS sends them.
+    fileprivate var protocolList: [UInt8] {
+        settings.applicationProtocols.flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
+    }
+
+    private func setIdentities(_ context: OpaquePointer) throws(TLSError) {
+        if let first = settings.identities.first {
+            let (certificate, key, chain) = unsafe (
+                first.certificate.pointer, first.key.pointer, first.chain.pointer
+            )
+            guard unsafe SSL_CTX_use_cert_and_key(context, certificate, key, chain, 1) == 1 else {
+                throw .settings("the certificate cannot be used")
+            }
+        } else if settings.role == .server {
+            throw TLSError(.invalidSettings("a server needs a certificate: set TLSSettings.identities"))
+        }
+        if settings.role == .server, settings.identities.count > 1 {
+            unsafe SSL_CTX_set_cert_cb(context, selectIdentity, nil)
+        }
+    }
+
+    // MARK: Trust
+
+    private func setTrust(_ context: OpaquePointer) throws(TLSError) {
+        unsafe SSL_CTX_set_verify(context, verificationMode, nil)
+        guard verificationMode != SSL_VERIFY_NONE else { return }
+        unsafe SSL_CTX_set_verify_depth(context, Self.longestChain)
+        unsafe SSL_CTX_set_cert_verify_callback(context, verify, nil)
+        let isSet: Bool
+        switch settings.trust {
+        case .system: isSet = unsafe trustSystem(context)
+        case .file(let path): isSet = unsafe SSL_CTX_load_verify_file(context, path) == 1
+        case .directory(let path): isSet = unsafe SSL_CTX_load_verify_dir(context, path) == 1
+        case .certificates(let text): isSet = unsafe trust(text, in: context)
+        }
+        guard isSet else { throw .settings("the trusted certificates cannot be read") }
+        ERR_clear_error()
+    }
+
+    private var verificationMode: CInt {
+        switch (settings.role, settings.clientCertificates) {
+        case (.client, _): settings.verification == .disabled ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
+        case (.server, .ignored): SSL_VERIFY_NONE
+        case (.server, .requested): SSL_VERIFY_PEER
+        case (.server, .required): SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+        }
+    }
+
+    /// The directory first, from which OpenSSL reads what it needs: reading the file takes a hundred times as long.
+    private func trustSystem(_ context: OpaquePointer) -> Bool {
+        let file = unsafe getenv(X509_get_default_cert_file_env()).map { unsafe String(cString: $0) }
+        let directory = unsafe String(
+            cString: getenv(X509_get_default_cert_dir_env())
+                ?? UnsafeMutablePointer(mutating: X509_get_default_cert_dir()))
+        if let file {
+            return unsafe SSL_CTX_load_verify_file(context, file) == 1
+                && SSL_CTX_load_verify_dir(context, directory) == 1
+        }
+        guard Self.hasHashedNames(directory) else {
+            return unsafe SSL_CTX_set_default_verify_paths(context) == 1
+        }
+        return unsafe SSL_CTX_load_verify_dir(context, directory) == 1
+    }
+
+    private static func hasHashedNames(_ directory: String) -> Bool {
+        guard let stream = unsafe opendir(directory) else { return false }
+        defer { unsafe closedir(stream) }
+        while let entry = unsafe readdir(stream) {
+            let name = unsafe String(cString: reactor_entry_name(entry))
+            if name.utf8.count == 10, name.hasSuffix(".0") { return true }
+        }
+        return false
+    }
+
+    private func trust(_ text: [UInt8], in context: OpaquePointer) -> Bool {
+        guard let store = unsafe SSL_CTX_get_cert_store(context) else { return false }
+        let count = unsafe text.withMemoryBIO { bio -> Int? in
+            var count = 0
+            guard let items = unsafe PEM_X509_INFO_read_bio(bio, nil, nil, nil) else { return nil }
+            defer { unsafe reactor_x509_info_free(items) }
+            let itemCount = unsafe reactor_x509_info_count(items)
+            for index in 0..<itemCount {
+                count += Int(unsafe reactor_x509_info_trust(items, index, store))
+            }
+            return count
+        }
+        return count ?? 0 > 0
+    }
+
+    // MARK: Sessions
+
+    private func setSessions(_ context: OpaquePointer) {
+        let isServer = settings.role == .server
+        guard settings.resumesSessions else {
+            return unsafe reactor_tls_forbid_sessions(context, isServer ? 1 : 0)
+        }
+        if isServer {
+            // A session of one context is resumed in no other: the settings may have been different.
+            unsafe SSL_CTX_set_session_id_context(context, "reactor", 7)
+        } else {
+            unsafe reactor_tls_keep_sessions(context, keepSession)
+        }
+    }
+
+    /// The last session with a host. One of TLS 1.3 is not used again, so that an observer cannot link connections.
+    func session(with host: String) -> OpenSSLObject? {
+        sessions.withLock { sessions in
+            guard let session = sessions[host] else { return nil }
+            let isForOneUse = unsafe SSL_SESSION_get_protocol_version(session.pointer) >= TLS1_3_VERSION
+            if isForOneUse { sessions[host] = nil }
+            return session
+        }
+    }
+
+    fileprivate func keep(_ session: OpenSSLObject, with host: String) {
+        sessions.withLock { sessions in
+            if sessions.count >= Self.sessionLimit { sessions.removeAll() }
+            sessions[host] = session
+        }
+    }
+
+    fileprivate static func of(_ ssl: OpaquePointer?) -> TLSContext {
+        unsafe Unmanaged<TLSContext>.fromOpaque(reactor_tls_context_data(ssl)).takeUnretainedValue()
+    }
+}
+
+// MARK: - Callbacks of OpenSSL, during a handshake
+
+private func keepSession(_ ssl: OpaquePointer?, _ session: OpaquePointer?) -> CInt {
+    let transport = unsafe TLSTransport.of(ssl)
+    guard let host = transport.sessionKey else { return 0 }
+    // The reference is this function's if it returns 1.
+    guard let owned = unsafe OpenSSLObject(session, free: { unsafe SSL_SESSION_free($0) }) else { return 0 }
+    transport.context.keep(owned, with: host)
+    return 1
+}
+
+private func selectProtocol(
+    _ ssl: OpaquePointer?, _ selected: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,
+    _ size: UnsafeMutablePointer<UInt8>?, _ offered: UnsafePointer<UInt8>?, _ offeredSize: CUnsignedInt,
+    _: UnsafeMutableRawPointer?
+) -> CInt {
+    let offers = unsafe Array(UnsafeBufferPointer(start: offered, count: Int(offeredSize)))
+    var ranges: [String: Range<Int>] = [:]
+    var index = 0
+    while index < offers.count {
+        let range = index + 1..<min(index + 1 + Int(offers[index]), offers.count)
+        ranges[String(decoding: offers[range], as: UTF8.self)] = range
+        index = range.upperBound
+    }
+    for name in unsafe TLSContext.of(ssl).settings.applicationProtocols {
+        guard let range = ranges[name] else { continue }
+        unsafe selected?.pointee = offered?.advanced(by: range.lowerBound)
+        unsafe size?.pointee = UInt8(range.count)
+        return SSL_TLSEXT_ERR_OK
+    }
+    return SSL_TLSEXT_ERR_ALERT_FATAL
+}
+
+private func selectIdentity(_ ssl: OpaquePointer?, _: UnsafeMutableRawPointer?) -> CInt {
+    guard let name = unsafe SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name) else { return 1 }
+    let host = unsafe String(cString: name)
+    guard let identity = unsafe TLSContext.of(ssl).settings.identities.first(where: { $0.isFor(host) }) else {
+        return 1
+    }
+    let (certificate, key, chain) = unsafe (
+        identity.certificate.pointer, identity.key.pointer, identity.chain.pointer
+    )
+    return unsafe SSL_use_cert_and_key(ssl, certificate, key, chain, 1)
+}
+
+private func verify(_ verification: OpaquePointer?, _: UnsafeMutableRawPointer?) -> CInt {
+    let isValid = unsafe X509_verify_cert(verification) == 1
+    let transport = unsafe TLSTransport.of(reactor_tls_verified(verification))
+    guard let decision = transport.context.settings.decision else { return isValid ? 1 : 0 }
+    let code = unsafe X509_STORE_CTX_get_error(verification)
+    let chain = unsafe certificates(of: X509_STORE_CTX_get0_untrusted(verification))
+    let evidence = TLSDecision.Evidence(
+        chain: chain, name: transport.peerName,
+        failure: isValid ? nil : TLSError.Reason(verification: code, name: transport.peerName ?? ""))
+    let isAccepted = decision.accepts(evidence)
+    let result = isAccepted ? X509_V_OK : isValid ? X509_V_ERR_APPLICATION_VERIFICATION : code
+    unsafe X509_STORE_CTX_set_error(verification, result)
+    return isAccepted ? 1 : 0
+}
+
+/// The certificates of a stack (DER).
+func certificates(of stack: OpaquePointer?) -> [[UInt8]] {
+    guard unsafe stack != nil else { return [] }
+    let count = unsafe reactor_x509_count(stack)
+    return (0..<count).map { unsafe certificate(reactor_x509_at(stack, $0)) }
+}
+
+/// A certificate's bytes (DER).
+func certificate(_ certificate: OpaquePointer?) -> [UInt8] {
+    var bytes: UnsafeMutablePointer<UInt8>?
+    let count = unsafe i2d_X509(certificate, &bytes)
+    defer { unsafe CRYPTO_free(bytes, nil, 0) }
+    return unsafe Array(UnsafeBufferPointer(start: bytes, count: Int(max(0, count))))
+}

@@ -1,0 +1,128 @@
+/// What TLS requires of a connection, and offers its peer.
+///
+/// The defaults are safe: TLS 1.2 and newer, the peer's chain of certificates and its name are checked, and the system's
+/// certificates are trusted. Whatever turns a check off says so where it is set.
+///
+/// ```swift
+/// try stream.startTLS()                                               // a client
+/// let identity = try TLSIdentity(certificateFile: "server.pem", keyFile: "server.key")
+/// try stream.startTLS(.server(identity))
+/// ```
+///
+/// Connections with equal settings share what OpenSSL makes of them, and sessions that can be resumed.
+public struct TLSSettings: Hashable, Sendable {
+    /// Which side of the handshake this is.
+    public enum Role: Hashable, Sendable {
+        /// Begins the handshake.
+        case client
+        /// Answers, with a certificate.
+        case server
+    }
+
+    /// What is checked of the peer's certificates.
+    public enum Verification: Hashable, Sendable {
+        /// The chain; and on a client, that it is for ``TLSSettings/peerName``.
+        case full
+        /// The chain, and not whom it is for: any holder of any trusted certificate is accepted.
+        case chainWithoutName
+        /// Nothing: any peer is accepted, and can read and change everything.
+        case disabled
+    }
+
+    /// Whether a server asks its clients for certificates.
+    public enum ClientCertificates: Hashable, Sendable {
+        /// It does not.
+        case ignored
+        /// It does, and checks them, but accepts clients without.
+        case requested
+        /// It does, and rejects clients without.
+        case required
+    }
+
+    /// A version of TLS.
+    public enum Version: Int, Hashable, Comparable, Sendable {
+        /// TLS 1.2 (RFC 5246).
+        case tls12 = 0x0303
+        /// TLS 1.3 (RFC 8446).
+        case tls13 = 0x0304
+
+        /// Whether `left` is older.
+        public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+    }
+
+    /// Which side of the handshake this is.
+    public var role: Role
+    /// The issuers to trust.
+    public var trust = TLSTrust.system
+    /// What is checked of the peer's certificates.
+    public var verification = Verification.full
+    /// The name that a server's certificate must be for, and that a client sends it (SNI): a host's name or a numeric
+    /// address. Nil for the host or the address that the stream connects to.
+    public var peerName: String?
+    /// This side's certificates. A server presents the first one that is for the name that a client asks for, or else the
+    /// first one.
+    public var identities: [TLSIdentity] = []
+    /// The application protocols (ALPN, RFC 7301), such as `h2`, in the order of preference. Empty for none.
+    public var applicationProtocols: [String] = []
+    /// The oldest version to accept.
+    public var minimumVersion = Version.tls12
+    /// The newest version to offer; nil for the newest that OpenSSL has.
+    public var maximumVersion: Version?
+    /// Whether a server asks its clients for certificates.
+    public var clientCertificates = ClientCertificates.ignored
+    /// Whether sessions are resumed, which spares later handshakes most of their cost.
+    public var resumesSessions = true
+    /// Decides on the peer's chain in the place of the verification; nil to follow that.
+    public var decision: TLSDecision?
+
+    /// The settings of a client.
+    ///
+    /// - Parameter identity: Its certificate, if it has one.
+    public static func client(_ identity: TLSIdentity? = nil) -> TLSSettings {
+        TLSSettings(role: .client, identities: identity.map { [$0] } ?? [])
+    }
+
+    /// The settings of a server.
+    ///
+    /// - Parameter identities: Its certificates.
+    public static func server(_ identities: TLSIdentity...) -> TLSSettings {
+        TLSSettings(role: .server, identities: identities)
+    }
+}
+
+/// The issuers of certificates to trust.
+public enum TLSTrust: Hashable, Sendable {
+    /// The system's: OpenSSL's directory, or `SSL_CERT_DIR` and `SSL_CERT_FILE`.
+    case system
+    /// The certificates in this file (PEM).
+    case file(String)
+    /// The certificates in this directory, named as by openssl-rehash(1).
+    case directory(String)
+    /// These certificates (PEM). Revocation lists among them are checked for the end of the chain.
+    case certificates([UInt8])
+}
+
+/// A program's decision on the peer's chain of certificates.
+public final class TLSDecision: Hashable, Sendable {
+    /// The peer's certificates, and what the verification has found.
+    public struct Evidence: Sendable {
+        /// The certificates that the peer has sent, its own first (DER).
+        public let chain: [[UInt8]]
+        /// The name that a client expects.
+        public let name: String?
+        /// Why the verification fails; nil if it succeeds.
+        public let failure: TLSError.Reason?
+    }
+
+    let accepts: @Sendable (Evidence) -> Bool
+
+    /// - Parameter accepts: Whether to accept the peer. Called during the handshake, on the library's thread, which must
+    ///   not be blocked.
+    public init(_ accepts: @escaping @Sendable (Evidence) -> Bool) { self.accepts = accepts }
+
+    /// Whether both are the same object.
+    public static func == (left: TLSDecision, right: TLSDecision) -> Bool { left === right }
+
+    /// Adds the object's identity.
+    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}

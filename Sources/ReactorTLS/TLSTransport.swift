@@ -1,0 +1,328 @@
+import CReactorOpenSSL
+import Glibc
+import Reactor
+import SystemPackage
+
+/// TLS between a connection and its socket, by OpenSSL.
+///
+/// OpenSSL reads from memory of the thread that calls, which is filled from the socket, and writes to such memory, which is
+/// sent at the end of the call. So a connection has memory of its own only for what OpenSSL has not read yet.
+///
+/// `@unchecked Sendable` is right: its connection makes one call at a time.
+@safe
+final class TLSTransport: SocketTransport, @unchecked Sendable {
+    let context: TLSContext
+    /// The name that the peer's certificate must be for.
+    let peerName: String?
+    /// What a session with the peer is kept for; nil if none is.
+    let sessionKey: String?
+    private let peer: String
+    private let ssl: OpaquePointer
+    /// Bytes of the socket that OpenSSL has not read.
+    private var received: ArraySlice<UInt8> = []
+    private var isEstablished = false
+    private var hasEnded = false
+    /// Whether the socket is at its end.
+    private var isSocketAtEnd = false
+    /// Why the socket could not be read, or written.
+    private var receiveError: Errno?
+    private var sendError: Errno?
+    private var failure: (any Error)?
+    /// The call under way; nil between calls.
+    private var call: Call?
+
+    /// What OpenSSL uses during one call.
+    private struct Call {
+        let memory: ThreadMemory
+        let wire: SocketWire?
+        /// How many bytes to receive from the socket at once.
+        var receiveSize: Int
+        /// The bytes in the memory that OpenSSL has not read.
+        var input = 0..<0
+        /// The number of bytes in the memory that OpenSSL has written.
+        var outputCount = 0
+        /// Whether the socket has nothing left, as far as is known.
+        var isDrained = false
+    }
+
+    init(_ context: TLSContext, name: String?, peer: String) throws(TLSError) {
+        let ssl = unsafe SSL_new(context.object.pointer)
+        guard let ssl = unsafe ssl else { throw .settings("OpenSSL has no memory") }
+        self.context = context
+        self.peer = peer
+        (unsafe self.ssl, peerName) = unsafe (ssl, name)
+        let isClient = context.settings.role == .client
+        sessionKey = isClient && context.settings.resumesSessions ? "\(peer) \(name ?? "")" : nil
+        let pointer = unsafe Unmanaged.passUnretained(self).toOpaque()
+        unsafe reactor_tls_set_data(ssl, pointer)
+        let bio = unsafe BIO_new(Self.method)
+        unsafe BIO_set_data(bio, pointer)
+        unsafe BIO_set_init(bio, 1)
+        unsafe SSL_set_bio(ssl, bio, bio)
+        guard isClient else {
+            unsafe SSL_set_accept_state(ssl)
+            return
+        }
+        unsafe SSL_set_connect_state(ssl)
+        try setName(name)
+        if let sessionKey, let session = context.session(with: sessionKey) {
+            unsafe SSL_set_session(ssl, session.pointer)
+        }
+    }
+
+    deinit {
+        // Without the marks OpenSSL considers the session broken, and does not resume it.
+        if isEstablished, failure == nil {
+            unsafe SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN)
+        }
+        unsafe SSL_free(ssl)
+    }
+
+    /// Has the certificate checked for the name, and sends it to the server unless it is an address.
+    private func setName(_ name: String?) throws(TLSError) {
+        let verification = context.settings.verification
+        guard let name else {
+            if verification == .full { throw TLSError(.noName, peer: peer) }
+            return
+        }
+        let isAddress = unsafe X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1
+        ERR_clear_error()
+        if isAddress {
+            if verification != .full { unsafe X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), nil, 0) }
+            return
+        }
+        let isChecked = unsafe verification != .full || SSL_set1_host(ssl, name) == 1
+        guard unsafe isChecked && reactor_tls_set_server_name(ssl, name) == 1 else {
+            throw TLSError(.invalidSettings("\(name) is not a host's name"), peer: peer)
+        }
+    }
+
+    static func of(_ ssl: OpaquePointer?) -> TLSTransport {
+        unsafe Unmanaged<TLSTransport>.fromOpaque(reactor_tls_data(ssl)).takeUnretainedValue()
+    }
+
+    // MARK: The handshake
+
+    func continueHandshake(over wire: SocketWire) throws -> Bool {
+        if let failure { throw failure }
+        let (code, error) = perform(over: wire) { unsafe SSL_do_handshake(ssl) }
+        isEstablished = code == 1
+        if isEstablished || error == SSL_ERROR_WANT_READ { return isEstablished }
+        throw fail(error)
+    }
+
+    // MARK: Receiving
+
+    /// Fills the buffer: one record at a time would make an event for each.
+    func receive(into buffer: inout MutableRawSpan, over wire: SocketWire) throws -> Int? {
+        if let failure { throw failure }
+        return try buffer.withAddress { start, size -> Result<Int?, any Error> in
+            var count = 0
+            let (_, error) = perform(over: wire, receiving: size) {
+                while count < size {
+                    let room = CInt(clamping: size - count)
+                    let code = unsafe SSL_read(ssl, start! + count, room)
+                    guard code > 0 else { return code }
+                    count += Int(code)
+                }
+                return 1
+            }
+            let end = ending(after: error)
+            if count > 0 { return .success(count) }
+            return end
+        }.get()
+    }
+
+    /// What a read that finds no more bytes returns or throws.
+    private func ending(after error: CInt) -> Result<Int?, any Error> {
+        switch error {
+        case SSL_ERROR_NONE, SSL_ERROR_WANT_READ: .success(nil)
+        case SSL_ERROR_ZERO_RETURN: .success(0)
+        default: .failure(fail(error))
+        }
+    }
+
+    func canReceive(over wire: SocketWire?) -> Bool {
+        if failure != nil { return true }
+        if unsafe SSL_pending(ssl) > 0 { return true }
+        if wire == nil, received.isEmpty { return false }
+        var byte: UInt8 = 0
+        let (code, error) = perform(over: wire) { unsafe SSL_peek(ssl, &byte, 1) }
+        if code > 0 || error == SSL_ERROR_ZERO_RETURN { return true }
+        if error == SSL_ERROR_WANT_READ { return false }
+        _ = fail(error)
+        return true
+    }
+
+    // MARK: Sending
+
+    func send(_ bytes: RawSpan, over wire: SocketWire) throws {
+        if let failure { throw failure }
+        let (code, error) = perform(over: wire) {
+            bytes.withAddress { start, count in unsafe SSL_write(ssl, start, CInt(count)) }
+        }
+        if let sendError { throw sendError }
+        guard code > 0 else { throw fail(error) }
+    }
+
+    func end(over wire: SocketWire) {
+        guard isEstablished, !hasEnded, failure == nil else { return }
+        hasEnded = true
+        _ = perform(over: wire) { unsafe SSL_shutdown(ssl) }
+    }
+
+    // MARK: Calls of OpenSSL
+
+    /// What is received at once where nothing else is known: a record with its head and its end.
+    private static let recordSize = 16_384 + 256
+
+    /// Calls `body`, which calls OpenSSL, and sends what that writes.
+    ///
+    /// - Parameter size: How many clear bytes are wanted.
+    /// - Returns: The result, and OpenSSL's code for a result that is not positive.
+    private func perform(
+        over wire: SocketWire?, receiving size: Int = 0, _ body: () -> CInt
+    ) -> (code: CInt, error: CInt) {
+        ERR_clear_error()
+        // The overhead of a record is 22 bytes, or 29 in TLS 1.2.
+        let receiveSize = min(max(size + size / 512 + 64, Self.recordSize), ThreadMemory.inputSize)
+        call = Call(memory: .current, wire: wire, receiveSize: receiveSize)
+        let code = body()
+        let error = unsafe code > 0 ? SSL_ERROR_NONE : SSL_get_error(ssl, code)
+        flush()
+        if let call, !call.input.isEmpty { received = call.memory.input(call.input)[...] }
+        call = nil
+        return (code, error)
+    }
+
+    /// OpenSSL wants up to `count` bytes of the socket. Returns 0 if there are none.
+    fileprivate func read(into target: UnsafeMutableRawPointer, _ count: Int) -> Int {
+        if !received.isEmpty {
+            let taken = min(count, received.count)
+            unsafe received.withUnsafeBytes {
+                unsafe target.copyMemory(from: $0.baseAddress!, byteCount: taken)
+            }
+            received = taken == received.count ? [] : received.dropFirst(taken)
+            return taken
+        }
+        if call!.input.isEmpty { fill() }
+        let taken = min(count, call!.input.count)
+        guard taken > 0 else { return 0 }
+        unsafe target.copyMemory(from: call!.memory.start + call!.input.lowerBound, byteCount: taken)
+        call!.input = call!.input.dropFirst(taken)
+        return taken
+    }
+
+    /// Receives bytes from the socket.
+    private func fill() {
+        guard let wire = call!.wire, !call!.isDrained, !isSocketAtEnd, receiveError == nil else { return }
+        let size = call!.receiveSize
+        var memory = unsafe UnsafeMutableRawBufferPointer(start: call!.memory.start, count: size).mutableBytes
+        do throws(Errno) {
+            let count = try wire.receive(into: &memory)
+            isSocketAtEnd = count == 0
+            call!.input = 0..<(count ?? 0)
+            // With less than asked for the socket is empty; the kernel reports what comes later.
+            call!.isDrained = count ?? 0 < size
+        } catch {
+            receiveError = error
+        }
+    }
+
+    /// OpenSSL has written bytes for the socket.
+    fileprivate func write(_ source: UnsafeRawPointer, _ count: Int) {
+        if call!.outputCount + count > ThreadMemory.outputSize { flush() }
+        let target = unsafe call!.memory.start + ThreadMemory.inputSize
+        unsafe (target + call!.outputCount).copyMemory(from: source, byteCount: count)
+        call!.outputCount += count
+    }
+
+    private func flush() {
+        guard let wire = call!.wire, call!.outputCount > 0 else { return }
+        let start = unsafe call!.memory.start + ThreadMemory.inputSize
+        let bytes = unsafe UnsafeRawBufferPointer(start: start, count: call!.outputCount)
+        do throws(Errno) { unsafe try wire.send(bytes.bytes) } catch { sendError = error }
+        call!.outputCount = 0
+    }
+
+    /// Records why TLS has failed.
+    private func fail(_ error: CInt) -> any Error {
+        if let failure { return failure }
+        let new = reason(for: error)
+        failure = new
+        return new
+    }
+
+    private func reason(for error: CInt) -> any Error {
+        let queued = ERR_get_error()
+        if let receiveError { return receiveError }
+        if isSocketAtEnd { return TLSError(isEstablished ? .truncated : .closedInHandshake, peer: peer) }
+        if reactor_ssl_library(queued) != 0, reactor_error_reason(queued) == SSL_R_CERTIFICATE_VERIFY_FAILED {
+            let code = unsafe CInt(SSL_get_verify_result(ssl))
+            return TLSError(.init(verification: code, name: peerName ?? ""), peer: peer)
+        }
+        return TLSError(.init(queuedError: queued, isHandshake: !isEstablished), peer: peer)
+    }
+
+    // MARK: Properties
+
+    func property(_ key: Stream.PropertyKey) -> Any? {
+        key == .tlsSession ? unsafe TLSSession(of: ssl) : nil
+    }
+
+    /// How OpenSSL reads and writes.
+    ///
+    /// `nonisolated(unsafe)` is right: it does not change once it is made.
+    private nonisolated(unsafe) static let method: OpaquePointer? = {
+        let method = unsafe BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "reactor")
+        unsafe BIO_meth_set_read(method) { bio, target, count in
+            unsafe reactor_bio_clear_retry(bio)
+            let taken = unsafe transport(bio).read(into: target!, Int(count))
+            guard taken == 0 else { return CInt(taken) }
+            if unsafe transport(bio).mayReadLater { unsafe reactor_bio_retry_read(bio) }
+            return -1
+        }
+        unsafe BIO_meth_set_write(method) { bio, source, count in
+            unsafe reactor_bio_clear_retry(bio)
+            unsafe transport(bio).write(source!, Int(count))
+            return count
+        }
+        unsafe BIO_meth_set_ctrl(method) { _, command, _, _ in command == BIO_CTRL_FLUSH ? 1 : 0 }
+        return unsafe method
+    }()
+
+    fileprivate var mayReadLater: Bool { !isSocketAtEnd && receiveError == nil }
+}
+
+private func transport(_ bio: OpaquePointer?) -> TLSTransport {
+    unsafe Unmanaged<TLSTransport>.fromOpaque(BIO_get_data(bio)).takeUnretainedValue()
+}
+
+/// Memory of one thread for the calls of any connection.
+@safe
+private struct ThreadMemory {
+    /// Four records that are received at once.
+    static let inputSize = 65_536
+    /// Four records that are sent at once, with their heads and ends.
+    static let outputSize = 65_536 + 1024
+
+    let start: UnsafeMutableRawPointer
+
+    private static let key: pthread_key_t = {
+        var key = pthread_key_t()
+        let code = unsafe pthread_key_create(&key) { unsafe free($0) }
+        precondition(code == 0, "cannot make a key for a thread's memory: \(Errno(rawValue: code))")
+        return key
+    }()
+
+    static var current: ThreadMemory {
+        if let known = unsafe pthread_getspecific(key) { return unsafe ThreadMemory(start: known) }
+        let new = unsafe malloc(inputSize + outputSize)!
+        unsafe pthread_setspecific(key, new)
+        return unsafe ThreadMemory(start: new)
+    }
+
+    func input(_ range: Range<Int>) -> [UInt8] {
+        unsafe Array(UnsafeRawBufferPointer(start: start + range.lowerBound, count: range.count))
+    }
+}
