@@ -174,7 +174,9 @@ let package = Package(
         // Runs openssl(1) if it is available.
         .testTarget(
             name: "ReactorTLSTests",
-            dependencies: ["CReactorOpenSSL", "Reactor", "ReactorTLS", "ReactorTestSupport", system],
+            dependencies: [
+                "CReactorOpenSSL", "Reactor", "ReactorFoundation", "ReactorTLS", "ReactorTestSupport", system,
+            ],
             swiftSettings: testSettings
         ),
         // Runs nginx if it is available.

@@ -1,14 +1,14 @@
 public import Reactor
 
-// Cocoa's types of socket properties. The library knows their values by name. It has neither TLS nor SOCKS: a
-// stream that requires one of them does not open.
+// Cocoa's types of socket properties. The library knows their values by name.
 
 extension Reactor.Stream.PropertyKey {
     /// A ``StreamSocketSecurityLevel``, or its name; reading it returns the name. Shared by both streams of a
     /// connection.
     ///
-    /// Streams with any level but ``StreamSocketSecurityLevel/none``, the default, do not open; set on open
-    /// streams, it ends both with `StreamRequirementError.securityUnavailable`.
+    /// A level other than ``StreamSocketSecurityLevel/none``, the default, needs ReactorTLS: without it, streams do not
+    /// open, and open ones end, with `StreamRequirementError.securityUnavailable`. With it, the handshake is a part of
+    /// opening, and on open streams it begins at once. The peer's certificate is checked, and must be for the host.
     public static let socketSecurityLevelKey = Self("kCFStreamPropertySocketSecurityLevel")
 
     /// A dictionary with keys of ``StreamSOCKSProxyConfiguration``; nil for no proxy. Set before opening;
@@ -24,8 +24,7 @@ extension Reactor.Stream.PropertyKey {
 
 /// The protection of a socket stream's bytes: the values of `Stream.PropertyKey.socketSecurityLevelKey`.
 ///
-/// TLS is not supported. A stream with a level other than ``none`` fails; it never sends or reads plain bytes
-/// instead.
+/// A stream with a level other than ``none`` never sends or reads plain bytes.
 public struct StreamSocketSecurityLevel: RawRepresentable, Hashable, Sendable {
     /// Cocoa's name of the level.
     public let rawValue: String
@@ -35,13 +34,13 @@ public struct StreamSocketSecurityLevel: RawRepresentable, Hashable, Sendable {
 
     /// Plain bytes.
     public static let none = Self(rawValue: "kCFStreamSocketSecurityLevelNone")
-    /// SSL 2.
+    /// SSL 2, which is not available.
     public static let ssLv2 = Self(rawValue: "kCFStreamSocketSecurityLevelSSLv2")
-    /// SSL 3.
+    /// SSL 3, which is not available.
     public static let ssLv3 = Self(rawValue: "kCFStreamSocketSecurityLevelSSLv3")
-    /// TLS 1.
+    /// TLS 1.2 or newer: older versions are not available.
     public static let tlSv1 = Self(rawValue: "kCFStreamSocketSecurityLevelTLSv1")
-    /// The highest version that both peers support.
+    /// The highest version that both peers support, TLS 1.2 or newer.
     public static let negotiatedSSL = Self(rawValue: "kCFStreamSocketSecurityLevelNegotiatedSSL")
 }
 

@@ -6,7 +6,7 @@
 public import Foundation
 public import Reactor
 
-/// A dictionary of TLS settings (not supported yet): a stream that has it set does not open.
+/// A dictionary of TLS settings, with keys that begin with `kCFStreamSSL`. An unknown key or value fails the stream.
 public var kCFStreamPropertySSLSettings: CFString { "kCFStreamPropertySSLSettings" }
 /// The key of the level in that dictionary.
 public var kCFStreamSSLLevel: CFString { "kCFStreamSSLLevel" }
@@ -40,11 +40,15 @@ public var kCFStreamPropertySocketRemotePortNumber: CFString { "kCFStreamPropert
 public var kCFStreamSocketSecurityLevelSSLv2: CFString { "kCFStreamSocketSecurityLevelSSLv2" }
 /// `StreamSocketSecurityLevel.ssLv3`.
 public var kCFStreamSocketSecurityLevelSSLv3: CFString { "kCFStreamSocketSecurityLevelSSLv3" }
-/// The key of the peer's name in the TLS settings.
+/// What the handshake has agreed on, with the peer's certificates: a `TLSSession` of ReactorTLS.
+public var kCFStreamPropertySSLPeerTrust: CFString { "kCFStreamPropertySSLPeerTrust" }
+/// The certificates that the peer has sent, as an array of arrays of bytes (DER).
+public var kCFStreamPropertySSLPeerCertificates: CFString { "kCFStreamPropertySSLPeerCertificates" }
+/// The key of the peer's name in the TLS settings: the host if it is missing, and any if it is null.
 public var kCFStreamSSLPeerName: CFString { "kCFStreamSSLPeerName" }
-/// The key of whether to validate the peer's certificates, in the TLS settings.
+/// The key of whether to validate the peer's certificates, in the TLS settings. With false, any peer is accepted.
 public var kCFStreamSSLValidatesCertificateChain: CFString { "kCFStreamSSLValidatesCertificateChain" }
-/// The key of this side's certificates in the TLS settings.
+/// The key of this side's certificates in the TLS settings: an array of `TLSIdentity` of ReactorTLS.
 public var kCFStreamSSLCertificates: CFString { "kCFStreamSSLCertificates" }
 /// The key of whether this side is the server, in the TLS settings.
 public var kCFStreamSSLIsServer: CFString { "kCFStreamSSLIsServer" }

@@ -267,7 +267,11 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     // MARK: Properties
 
     func property(_ key: Stream.PropertyKey) -> Any? {
-        key == .tlsSession ? unsafe TLSSession(of: ssl) : nil
+        switch key {
+        case .tlsSession, .sslPeerTrustKey: unsafe TLSSession(of: ssl)
+        case .sslPeerCertificatesKey: unsafe TLSSession(of: ssl).peerCertificates
+        default: nil
+        }
     }
 
     /// How OpenSSL reads and writes.

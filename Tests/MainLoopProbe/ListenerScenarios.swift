@@ -112,3 +112,18 @@ private var descriptorLimit: rlim_t {
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
 }
+
+/// In a program without ReactorTLS, every security level ends the streams, and no plain bytes are sent.
+@MainActor func securityWithoutTLS() throws {
+    for level in ["TLSv1", "NegotiatedSSL", "SSLv3", "None"] {
+        let name = "kCFStreamSocketSecurityLevel" + level
+        var numbers: [CInt] = [0, 0]
+        try SystemCall.make { socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &numbers) }
+        let (input, output) = Stream.connection(descriptor: FileDescriptor(rawValue: numbers[0]))
+        let isSet = input.setProperty(
+            name, forKey: Stream.PropertyKey("kCFStreamPropertySocketSecurityLevel"))
+        output.open()
+        let error = output.streamError as? StreamRequirementError
+        print(level, isSet, output.write([1]), error == .securityUnavailable(level: name))
+    }
+}

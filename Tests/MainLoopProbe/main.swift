@@ -23,6 +23,7 @@ let scenarios: [String: () throws -> Void] = [
     "out of descriptors for connections": outOfDescriptorsForConnections,
     "leaving during a back-off": leavingDuringBackoff,
     "a listener that is shut down": shutDownListener,
+    "security without TLS": securityWithoutTLS,
     "many clients": manyClients,
     "loops in a child": loopsInChild,
     "fork in a handler": forkInHandler,

@@ -136,12 +136,15 @@ func propertyName(_ value: Any?) -> String? {
 
 // MARK: - Requirements
 
-/// Why a stream does not open, or stops: it is required to do what this library does not support.
+/// Why a stream does not open, or stops: it is required to do what this program does not support.
 ///
 /// The stream neither sends plain bytes in place of protected ones, nor connects without the proxy.
 public enum StreamRequirementError: Error, Hashable, Sendable {
-    /// A security level other than none was set. The value is Cocoa's name of the level.
+    /// A security level that is not available was set: SSL 2 or 3, or any in a program without ReactorTLS. The value is
+    /// Cocoa's name of the level.
     case securityUnavailable(level: String)
+    /// A setting of the security is unknown, or has a value that it cannot have. The value is Cocoa's name of the setting.
+    case securitySettingUnavailable(String)
     /// A SOCKS proxy was set.
     case proxyUnavailable
 }
@@ -151,7 +154,9 @@ extension StreamRequirementError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .securityUnavailable(let level):
-            "the stream has no TLS, which the security level \(level) requires"
+            "the stream cannot have the security level \(level)"
+        case .securitySettingUnavailable(let setting):
+            "the stream cannot have the security setting \(setting)"
         case .proxyUnavailable: "the stream cannot connect through a SOCKS proxy"
         }
     }
@@ -164,23 +169,24 @@ struct SocketRequirements {
 
     /// Cocoa's name of the level.
     var securityLevel = noSecurity
+    /// Why the connection cannot be protected as its properties require.
+    var securityRefusal: (any Error)?
+    /// What Cocoa's properties have asked for.
+    var security: (any SocketSecurity)?
     var isProxied = false
 
     /// Why the connection may not be made, or not be used any longer.
-    var refusal: StreamRequirementError? {
-        if securityLevel != Self.noSecurity { return .securityUnavailable(level: securityLevel) }
-        return isProxied ? .proxyUnavailable : nil
+    var refusal: (any Error)? {
+        securityRefusal ?? (isProxied ? StreamRequirementError.proxyUnavailable : nil)
     }
 
     /// The security level that a property's value requires: a name, as a string or in a type of its own,
-    /// boxed, or in a dictionary of settings. An unknown value requires security.
+    /// boxed, or in a dictionary of settings. An unknown value requires a security that there is not.
     static func securityLevel(_ value: Any?) -> String {
         guard let value else { return noSecurity }
         if let name = propertyName(value) { return name }
-        guard let settings = value as? [AnyHashable: Any], let level = settings.first(where: isLevel) else {
-            return anySecurity
-        }
-        return securityLevel(level.value)
+        guard let settings = value as? [AnyHashable: Any] else { return "\(value)" }
+        return settings.first(where: isLevel).map { securityLevel($0.value) } ?? anySecurity
     }
 
     private static func isLevel(_ setting: (key: AnyHashable, value: Any)) -> Bool {
@@ -201,6 +207,40 @@ extension SocketConnection {
     /// Whether an open half has a ``refusal``. A refusal sets the fault too, which is checked first, without
     /// the lock.
     var isRefused: Bool { fault != nil && refusal != nil }
+
+    /// Sets Cocoa's level of security or its settings.
+    ///
+    /// - Returns: False if a connection that is open is protected already, or has failed.
+    fileprivate func setSecurity(_ value: Any?) -> Bool {
+        let level = SocketRequirements.securityLevel(value)
+        if level == SocketRequirements.noSecurity { return unprotect() }
+        let former = details?.requirements.security
+        do {
+            guard let bridge = SocketSecurities.bridge else {
+                throw StreamRequirementError.securityUnavailable(level: level)
+            }
+            let settings = value as? [AnyHashable: Any]
+            let security =
+                try settings.map { try bridge.security(settings: $0) }
+                ?? bridge.security(level: level, former)
+            guard protect(by: security) else { return false }
+            return require { ($0.securityLevel, $0.security, $0.securityRefusal) = (level, security, nil) }
+        } catch {
+            guard channel == nil || !state.withLock({ $0.hasOpened }) else { return false }
+            return require { ($0.securityLevel, $0.securityRefusal) = (level, error) }
+        }
+    }
+
+    /// Removes the protection, unless the connection has begun to have it.
+    private func unprotect() -> Bool {
+        let isPlain = state.withLock { $0.unprotect(isSocket: origin.isDescriptor) }
+        return isPlain
+            && require {
+                ($0.securityLevel, $0.security, $0.securityRefusal) = (
+                    SocketRequirements.noSecurity, nil, nil
+                )
+            }
+    }
 
     /// Changes the requirements. A connection that cannot meet them, and exists or is being made, fails.
     ///
@@ -263,8 +303,7 @@ extension SocketConnection {
             shared.closesWhenDone = closes
             return true
         case .securityLevel, .securitySettings:
-            let level = SocketRequirements.securityLevel(value)
-            return require { $0.securityLevel = level }
+            return setSecurity(value)
         case .security:
             guard let security = value as? any SocketSecurity else { return false }
             return protect(by: security)
@@ -322,6 +361,8 @@ extension SocketConnection {
 }
 
 extension SocketConnection.Origin {
+    fileprivate var isDescriptor: Bool { if case .descriptor = self { true } else { false } }
+
     fileprivate var address: SocketAddress? {
         switch self {
         case .address(let address): address
@@ -332,6 +373,16 @@ extension SocketConnection.Origin {
 }
 
 extension SocketConnection.State {
+    /// - Parameter isSocket: Whether the connection is usable without a handshake.
+    /// - Returns: Whether the connection is not protected.
+    fileprivate mutating func unprotect(isSocket: Bool) -> Bool {
+        guard case .custom(let details) = detailsBox, details.channel != nil else { return true }
+        guard !hasOpened else { return false }
+        self.details.channel = nil
+        if isSocket, case .waiting = connecting { connecting = .ready }
+        return true
+    }
+
     fileprivate var isUnopened: Bool {
         if case .waiting = connecting { details.opening == nil } else { false }
     }

@@ -244,7 +244,9 @@ extension SocketConnection.State {
     }
 
     fileprivate mutating func protect(by channel: SecureChannel) -> Upgrade? {
-        guard !hasEnded, fault == nil, !hasOpened || details.channel == nil else { return nil }
+        guard !isClosed, fault == nil, !hasOpened || refusal == nil && details.channel == nil else {
+            return nil
+        }
         var isConnected = false
         switch connecting {
         case .ready: isConnected = hasOpened

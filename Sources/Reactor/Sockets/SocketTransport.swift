@@ -36,6 +36,24 @@ package protocol SocketSecurity: Sendable {
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport
 }
 
+/// Makes securities of Cocoa's properties, in a program that links ReactorTLS, which declares the conformance of
+/// ``SocketSecurities``.
+package protocol SocketSecurityBridge {
+    /// What a level requires.
+    ///
+    /// - Parameter former: What the settings have required before, which the level does not change otherwise.
+    static func security(level: String, _ former: (any SocketSecurity)?) throws -> any SocketSecurity
+    /// What a dictionary of settings requires.
+    static func security(settings: [AnyHashable: Any]) throws -> any SocketSecurity
+}
+
+/// Finds the ``SocketSecurityBridge`` at run time, so nothing has to be registered first.
+package enum SocketSecurities {
+    static var bridge: (any SocketSecurityBridge.Type)? {
+        SocketSecurities.self as? any SocketSecurityBridge.Type
+    }
+}
+
 /// Why a connection is not protected, although it has to be.
 package enum SocketSecurityError: Error, Hashable, Sendable {
     /// The peer has sent bytes before the handshake, which belong to no protected message.

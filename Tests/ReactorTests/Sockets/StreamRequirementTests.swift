@@ -5,7 +5,8 @@ import SystemPackage
 import Testing
 
 @Suite struct StreamRequirementTests {
-    private static let tls = StreamSocketSecurityLevel.negotiatedSSL
+    /// No program has it, with or without ReactorTLS.
+    private static let tls = StreamSocketSecurityLevel.ssLv3
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
     func `a security level keeps both halves from opening`(
@@ -114,6 +115,13 @@ import Testing
         }
     }
 
+    @Test func `a program without ReactorTLS has no security`() async throws {
+        #expect(
+            try await probeMainLoop("security without TLS") == [
+                "TLSv1 true 0 true", "NegotiatedSSL true 0 true", "SSLv3 true 0 true", "None true 1 false",
+            ])
+    }
+
     @Test func `a level is a name, a value or a setting, and unknown values require security`() throws {
         typealias Level = StreamSocketSecurityLevel
         let none: [Any?] = [
@@ -121,13 +129,13 @@ import Testing
             ["kCFStreamSSLLevel": Level.none.rawValue, "kCFStreamSSLPeerName": "x"],
         ]
         for value in none { #expect(try Self.failure(ofAskingFor: value) == nil) }
-        for level in [Level.ssLv2, .ssLv3, .tlSv1, .negotiatedSSL] {
+        for level in [Level.ssLv2, .ssLv3] {
             for value in [level, level.rawValue, ["kCFStreamSSLLevel": level]] as [Any] {
                 #expect(try Self.failure(ofAskingFor: value) == .securityUnavailable(level: level.rawValue))
             }
         }
         let unknown: [Any] = [
-            1, true, ["kCFStreamSSLValidatesCertificateChain": false], [String: Any](), "TLS 1.3",
+            1, true, ["kCFStreamSSLLevel": 3], "TLS 1.3", "",
         ]
         for value in unknown { #expect(try Self.failure(ofAskingFor: value) != nil) }
     }
