@@ -111,7 +111,11 @@ final class SecureChannel: Sendable {
 extension SocketSecurity {
     fileprivate func makeTransport(for connection: SocketConnection) throws -> any SocketTransport {
         var host: String?
-        if case .host(let name, _) = connection.origin { host = name }
+        switch connection.origin {
+        case .host(let name, _): host = name
+        case .address(let address): host = address.host
+        case .descriptor: break
+        }
         return try makeTransport(toHost: host, peer: connection.subject)
     }
 }

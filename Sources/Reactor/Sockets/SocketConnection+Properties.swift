@@ -16,8 +16,8 @@ struct SocketDetails {
     var opening: SocketOpening?
     /// Protects the connection.
     var channel: SecureChannel?
-    /// Why the channel has failed.
-    var securityFailure: (any Error)?
+    /// Why the channel, or the proxy, has failed.
+    var failure: (any Error)?
     /// The peer that the connector has found.
     var peer: SocketAddress?
     /// Set with the first timeout.
@@ -145,7 +145,8 @@ public enum StreamRequirementError: Error, Hashable, Sendable {
     case securityUnavailable(level: String)
     /// A setting of the security is unknown, or has a value that it cannot have. The value is Cocoa's name of the setting.
     case securitySettingUnavailable(String)
-    /// A SOCKS proxy was set.
+    /// A proxy was set that cannot be used: Cocoa's dictionary of a SOCKS proxy has an unknown key or value or no host or
+    /// port, or the stream connects to a Unix-domain address.
     case proxyUnavailable
 }
 
@@ -157,7 +158,7 @@ extension StreamRequirementError: CustomStringConvertible {
             "the stream cannot have the security level \(level)"
         case .securitySettingUnavailable(let setting):
             "the stream cannot have the security setting \(setting)"
-        case .proxyUnavailable: "the stream cannot connect through a SOCKS proxy"
+        case .proxyUnavailable: "the stream cannot connect through the proxy that was set"
         }
     }
 }
@@ -173,11 +174,14 @@ struct SocketRequirements {
     var securityRefusal: (any Error)?
     /// What Cocoa's properties have asked for.
     var security: (any SocketSecurity)?
-    var isProxied = false
+    /// The proxy to connect through.
+    var proxy: StreamProxy?
+    /// Whether a proxy was set that cannot be used.
+    var isProxyUnavailable = false
 
     /// Why the connection may not be made, or not be used any longer.
     var refusal: (any Error)? {
-        securityRefusal ?? (isProxied ? StreamRequirementError.proxyUnavailable : nil)
+        securityRefusal ?? (isProxyUnavailable ? StreamRequirementError.proxyUnavailable : nil)
     }
 
     /// The security level that a property's value requires: a name, as a string or in a type of its own,
@@ -259,11 +263,24 @@ extension SocketConnection {
         return true
     }
 
-    /// Returns false for a connection that exists or is being made.
-    private func requireProxy(_ isProxied: Bool) -> Bool {
+    /// Sets the proxy: a ``StreamProxy``, or Cocoa's dictionary.
+    ///
+    /// - Returns: False for a connection that exists or is being made.
+    fileprivate func setProxy(_ value: Any?) -> Bool {
         if case .descriptor = origin { return false }
         guard state.withLock({ !$0.hasOpened }) else { return false }
-        return require { $0.isProxied = isProxied }
+        let proxy = value as? StreamProxy ?? (value as? [AnyHashable: Any]).flatMap { StreamProxy(cocoa: $0) }
+        let isUsable = proxy != nil && proxyTarget != nil
+        return require { ($0.proxy, $0.isProxyUnavailable) = (proxy, value != nil && !isUsable) }
+    }
+
+    /// What a proxy connects to; nil for an existing socket and a Unix-domain address.
+    var proxyTarget: ProxyNegotiation.Target? {
+        switch origin {
+        case .host(let name, let port): .name(name, port: port)
+        case .address(let address): address.port == nil ? nil : .address(address)
+        case .descriptor: nil
+        }
     }
 }
 
@@ -292,6 +309,8 @@ extension SocketConnection {
             return (try? shared.use { (number) throws(Errno) in reactor_peer_credentials(number) })
                 .flatMap { PeerCredentials($0) }
         case .writeBufferSizeKey: return bufferSlot.limit
+        case .streamProxy: return details?.requirements.proxy
+        case .socksProxy: return details?.requirements.proxy?.cocoaDictionary
         default: return channel?.property(key) ?? state.withLock { $0.details.options.property(key) }
         }
     }
@@ -307,7 +326,7 @@ extension SocketConnection {
         case .security:
             guard let security = value as? any SocketSecurity else { return false }
             return protect(by: security)
-        case .socksProxy: return requireProxy(value != nil)
+        case .socksProxy, .streamProxy: return setProxy(value)
         case .writeBufferSizeKey:
             guard let size = nonNegativeInteger(value) else { return false }
             bufferSlot.setLimit(size) { bufferTransport }

@@ -40,7 +40,7 @@ final class SocketConnection: Sendable {
         /// Why neither half opens or moves another byte.
         var refusal: (any Error)? {
             guard case .custom(let details) = detailsBox else { return nil }
-            return details.requirements.refusal ?? details.securityFailure
+            return details.requirements.refusal ?? details.failure
         }
 
         var details: SocketDetails {
@@ -111,14 +111,15 @@ final class SocketConnection: Sendable {
 
     private func makeOpening(for engine: StreamEngine, _ state: State) -> SocketOpening {
         let details = state.details
+        let deadline = Deadline.now.advanced(by: details.options.connectTimeout)
         if case .descriptor = origin, let channel = details.channel {
             bufferSlot.requireBuffer(for: engine) { bufferTransport }
-            let deadline = Deadline.now.advanced(by: details.options.connectTimeout)
             return .handshake(SocketHandshake(self, channel, until: deadline))
         }
-        let deadline = Deadline.now.advanced(by: details.options.connectTimeout)
+        let proxy = details.requirements.proxy
         return .connecting(
-            SocketConnector(to: origin, until: deadline) { [weak self] outcome in
+            SocketConnector(to: proxy.map { .host($0.host, port: $0.port) } ?? origin, until: deadline) {
+                [weak self] outcome in
                 self?.finishConnecting(outcome, until: deadline)
             })
     }
@@ -126,21 +127,24 @@ final class SocketConnection: Sendable {
     var progress: Availability { state.withLock { $0.progress } }
 
     private func finishConnecting(_ result: Result<ConnectedSocket, any Error>, until deadline: Deadline) {
-        let channel = state.withLock { state -> SecureChannel? in
+        let mustNegotiate = state.withLock { state -> Bool in
             state.details.opening = nil
+            let proxy = state.details.requirements.proxy
             switch result {
+            case .failure(let error as Errno) where proxy != nil && error != .timedOut:
+                state.connecting = .failed(IOError(.connect, "the proxy \(proxy!.name)", error))
             case .failure(let error): state.connecting = .failed(error)
             case .success(let connected):
                 guard !state.hasEnded, let number = connected.socket.release() else { break }
                 shared.adopt(number)
                 state.details.options.apply(to: FileDescriptor(rawValue: number))
                 state.details.peer = connected.peer
-                if let channel = state.details.channel { return channel }
+                if proxy != nil || state.details.channel != nil { return true }
                 state.connecting = .ready
             }
-            return nil
+            return false
         }
-        if let channel, let handshake = beginHandshake(channel, until: deadline) { return handshake.start() }
+        if mustNegotiate, let handshake = beginHandshake(until: deadline) { return handshake.start() }
         announce()
         startTimeouts()
         notify(.input)

@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// What makes a connection usable: connecting, then the handshake.
+/// What makes a connection usable: connecting, then the handshakes with a proxy and with the peer.
 enum SocketOpening: Sendable {
     case connecting(SocketConnector)
     case handshake(SocketHandshake)
@@ -21,7 +21,8 @@ enum SocketOpening: Sendable {
     }
 }
 
-/// The handshake of a connection, on the streams thread: the streams' loops neither wait for it nor compute for it.
+/// The handshakes of a connection, on the streams thread: with its proxy, and of its channel. The streams' loops neither
+/// wait for them nor compute for them.
 final class SocketHandshake: Sendable {
     private struct State {
         var isCancelled = false
@@ -29,14 +30,14 @@ final class SocketHandshake: Sendable {
     }
 
     private let connection: SocketConnection
-    private let channel: SecureChannel
+    private let channel: SecureChannel?
     private let deadline: Deadline
     /// Whether the socket was used before, unprotected.
     private let isUpgrade: Bool
     private let state = Mutex(State())
 
     init(
-        _ connection: SocketConnection, _ channel: SecureChannel, until deadline: Deadline,
+        _ connection: SocketConnection, _ channel: SecureChannel?, until deadline: Deadline,
         isUpgrade: Bool = false
     ) {
         (self.connection, self.channel) = (connection, channel)
@@ -63,10 +64,16 @@ final class SocketHandshake: Sendable {
 
     private func begin(on loop: RunLoop) {
         // Bytes before the first answer of a server were not written by the peer that is about to prove who it is.
-        if isUpgrade, !channel.isServer, connection.shared.hasUnreadBytes {
+        if isUpgrade, channel?.isServer == false, connection.shared.hasUnreadBytes {
             return end(SocketSecurityError.unprotectedBytes(peer: connection.subject))
         }
-        let steps = HandshakeSteps(self, until: deadline)
+        let steps: HandshakeSteps
+        do {
+            let negotiation = try isUpgrade ? nil : connection.makeNegotiation()
+            steps = HandshakeSteps(self, negotiation, until: deadline)
+        } catch {
+            return end(error)
+        }
         let owned = LoopOwned(steps, on: loop)
         let isCancelled = state.withLock { state in
             if !state.isCancelled { state.steps = owned }
@@ -76,9 +83,11 @@ final class SocketHandshake: Sendable {
     }
 
     /// Makes what steps the received bytes allow.
-    fileprivate func proceed() {
+    fileprivate func proceed(_ negotiation: inout ProxyNegotiation?) {
         do {
-            if try channel.continueHandshake(of: connection) { end(nil) }
+            guard try negotiation?.proceed(over: connection.wire) ?? true else { return }
+            negotiation = nil
+            if try channel?.continueHandshake(of: connection) ?? true { end(nil) }
         } catch {
             end(error)
         }
@@ -96,8 +105,8 @@ private final class HandshakeSteps {
     private let source: HandshakeSource
     private var timeout: Timer?
 
-    init(_ handshake: SocketHandshake, until deadline: Deadline) {
-        source = HandshakeSource(of: handshake)
+    init(_ handshake: SocketHandshake, _ negotiation: ProxyNegotiation?, until deadline: Deadline) {
+        source = HandshakeSource(of: handshake, negotiation)
         timeout = Timer.scheduled(after: Deadline.now.duration(to: deadline), forMode: .common) {
             [weak handshake] _ in
             handshake?.end(Errno.timedOut)
@@ -109,7 +118,7 @@ private final class HandshakeSteps {
         do throws(Errno) {
             try source.setInterest(.readable)
             try RunLoop.current.add(source, forMode: .default)
-            source.handshake?.proceed()
+            source.proceed()
         } catch {
             source.handshake?.end(error)
         }
@@ -124,15 +133,44 @@ private final class HandshakeSteps {
 /// Reports that the socket has bytes for a handshake. Closing the socket ends the registration.
 private final class HandshakeSource: EventSource {
     private(set) var handshake: SocketHandshake?
+    private var negotiation: ProxyNegotiation?
 
-    init(of handshake: SocketHandshake) {
-        self.handshake = handshake
+    init(of handshake: SocketHandshake, _ negotiation: ProxyNegotiation?) {
+        (self.handshake, self.negotiation) = (handshake, negotiation)
         super.init(-1, for: [])
     }
 
-    override func serve(_ readiness: Readiness) { handshake?.proceed() }
+    func proceed() { handshake?.proceed(&negotiation) }
+
+    override func serve(_ readiness: Readiness) { proceed() }
 
     override func ended() { handshake = nil }
+}
+
+extension ProxyNegotiation {
+    /// Makes the steps that the received bytes allow. Returns whether the proxy has connected.
+    fileprivate mutating func proceed(over wire: SocketWire) throws -> Bool {
+        while !isComplete {
+            if !output.isEmpty {
+                try takeOutput().withBytes { (bytes) throws(Errno) in try wire.send(bytes) }
+            }
+            var bytes = [UInt8](repeating: 0, count: missingCount)
+            guard
+                let count = try bytes.withMutableBytes({ (room) throws(Errno) in try wire.receive(into: &room)
+                })
+            else { return false }
+            try receive(bytes.prefix(count))
+        }
+        return true
+    }
+}
+
+extension SocketConnection {
+    /// What the connection has to ask its proxy; nil without one.
+    fileprivate func makeNegotiation() throws(StreamProxyError) -> ProxyNegotiation? {
+        guard let proxy = details?.requirements.proxy, let target = proxyTarget else { return nil }
+        return try ProxyNegotiation(proxy, to: target)
+    }
 }
 
 // MARK: - Protecting a connection
@@ -164,7 +202,7 @@ extension SocketConnection {
             finishHandshake(SocketSecurityError.unprotectedBytes(peer: subject))
             return true
         }
-        let handshake = beginHandshake(channel, until: .now.advanced(by: upgrade.timeout), isUpgrade: true)
+        let handshake = beginHandshake(until: .now.advanced(by: upgrade.timeout), isUpgrade: true)
         guard let handshake else { return true }
         let start = Callback { handshake.start() }
         if let buffer = bufferSlot.buffer { buffer.whenFlushed(start) } else { start() }
@@ -173,7 +211,7 @@ extension SocketConnection {
 
     /// Makes the handshake that the connection waits for next; nil if nothing waits for it any more.
     func beginHandshake(
-        _ channel: SecureChannel, until deadline: Deadline, isUpgrade: Bool = false
+        until deadline: Deadline, isUpgrade: Bool = false
     ) -> SocketHandshake? {
         let handshake = SocketHandshake(self, channel, until: deadline, isUpgrade: isUpgrade)
         return state.withLock { state in
@@ -227,7 +265,7 @@ extension SocketConnection {
     private func errno(for error: any Error) -> Errno {
         if let errno = error as? Errno { return errno }
         state.withLock { state in
-            if state.details.securityFailure == nil { state.details.securityFailure = error }
+            if state.details.failure == nil { state.details.failure = error }
         }
         return .protocolError
     }

@@ -1,0 +1,172 @@
+import Testing
+
+@testable import Reactor
+
+/// The conversation with a proxy, as a value.
+@Suite struct ProxyNegotiationTests {
+    private typealias Reason = StreamProxyError.Reason
+
+    private static let name = ProxyNegotiation.Target.name("example.org", port: 443)
+
+    private static func proxy(_ kind: StreamProxy.Kind, user: String? = nil, password: String? = nil)
+        -> StreamProxy
+    {
+        StreamProxy(kind, host: "proxy", port: 1080, user: user, password: password)
+    }
+
+    /// Sends replies in pieces; what the negotiation sends, and how it ends. A reply may be followed by the host's bytes, which
+    /// must be left.
+    private static func run(
+        _ proxy: StreamProxy, to target: ProxyNegotiation.Target = name, replies: [[UInt8]], piece: Int = .max
+    ) throws -> (sent: [[UInt8]], rest: [UInt8]) {
+        var negotiation = try ProxyNegotiation(proxy, to: target)
+        var (sent, rest) = ([negotiation.takeOutput()], replies.flatMap { $0 }[...])
+        while !negotiation.isComplete {
+            let count = min(piece, negotiation.missingCount)
+            try negotiation.receive(rest.prefix(count))
+            rest = rest.dropFirst(count)
+            if !negotiation.output.isEmpty { sent.append(negotiation.takeOutput()) }
+        }
+        return (sent, Array(rest))
+    }
+
+    private static func failure(
+        _ proxy: StreamProxy, _ replies: [[UInt8]], to target: ProxyNegotiation.Target = name
+    ) -> Reason? {
+        do {
+            _ = try run(proxy, to: target, replies: replies)
+            return nil
+        } catch {
+            let error = error as? StreamProxyError
+            #expect(error?.proxy == "proxy:1080")
+            return error?.reason
+        }
+    }
+
+    @Test(arguments: [1, 3, .max])
+    func `SOCKS 5 asks for a name, and leaves the host's bytes`(piece: Int) throws {
+        let address: [[UInt8]] = [[1, 1, 2, 3, 4], [3, 2, 65, 66], [4] + [UInt8](repeating: 7, count: 16)]
+        for bound in address {
+            let (sent, rest) = try Self.run(
+                Self.proxy(.socks5), replies: [[5, 0], [5, 0, 0] + bound + [0, 80], [9, 9]], piece: piece)
+            #expect(sent == [[5, 1, 0], [5, 1, 0, 3, 11] + Array("example.org".utf8) + [1, 187]])
+            #expect(rest == [9, 9])
+        }
+    }
+
+    @Test func `SOCKS 5 sends addresses as such, and authenticates`() throws {
+        let replies: [[UInt8]] = [[5, 2], [1, 0], [5, 0, 0, 1, 0, 0, 0, 0, 0, 0]]
+        let proxy = Self.proxy(.socks5, user: "me", password: "xyz")
+        let (sent, _) = try Self.run(proxy, to: .name("10.1.2.3", port: 80), replies: replies)
+        #expect(
+            sent == [[5, 2, 0, 2], [1, 2, 109, 101, 3, 120, 121, 122], [5, 1, 0, 1, 10, 1, 2, 3, 0, 80]])
+        let (other, _) = try Self.run(
+            Self.proxy(.socks5), to: .address(.ipv6Loopback(port: 258)), replies: [[5, 0], replies[2]])
+        #expect(other.last == [5, 1, 0, 4] + [UInt8](repeating: 0, count: 15) + [1, 1, 2])
+    }
+
+    @Test func `SOCKS 5 has one error for each reply`() {
+        let reasons: [Reason] = [
+            .generalFailure, .notAllowed, .networkUnreachable, .hostUnreachable, .connectionRefused,
+            .timeToLiveExpired, .commandNotSupported, .addressNotSupported, .code(9),
+        ]
+        for (index, reason) in reasons.enumerated() {
+            let reply: [UInt8] = [5, UInt8(index + 1), 0, 1, 0, 0, 0, 0, 0, 0]
+            #expect(Self.failure(Self.proxy(.socks5), [[5, 0], reply]) == reason)
+        }
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 0xFF]]) == .authenticationRequired)
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 2]]) == .notAProxy)
+        #expect(Self.failure(Self.proxy(.socks5), [Array("HTTP/1.1 ".utf8)]) == .notAProxy)
+        #expect(Self.failure(Self.proxy(.socks5, user: "a"), [[5, 2], [1, 1]]) == .authenticationFailed)
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 0], [5, 0, 0]]) == .closed)
+        let long = String(repeating: "a", count: 256)
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 0]], to: .name(long, port: 1)) == .unsuitable)
+        #expect(Self.failure(Self.proxy(.socks5, user: long), [[5, 2]]) == .unsuitable)
+    }
+
+    @Test func `SOCKS 4 asks for addresses, and 4a for names`() throws {
+        let granted: [UInt8] = [0, 90, 0, 0, 0, 0, 0, 0]
+        let proxy = Self.proxy(.socks4, user: "me")
+        let (sent, rest) = try Self.run(
+            proxy, to: .address(.ipv4(0x0A01_0203, port: 80)), replies: [granted, [1]])
+        #expect(sent == [[4, 1, 0, 80, 10, 1, 2, 3, 109, 101, 0]] && rest == [1])
+        let (named, _) = try Self.run(Self.proxy(.socks4), replies: [granted])
+        #expect(named == [[4, 1, 1, 187, 0, 0, 0, 1, 0] + Array("example.org".utf8) + [0]])
+        let codes: [(UInt8, Reason)] = [
+            (91, .rejected), (92, .userUnknown), (93, .userUnknown), (0, .code(0)),
+        ]
+        for (code, reason) in codes {
+            #expect(Self.failure(proxy, [[0, code, 0, 0, 0, 0, 0, 0]]) == reason)
+        }
+        #expect(Self.failure(proxy, [], to: .address(.ipv6Loopback(port: 1))) == .addressNotSupported)
+        #expect(Self.failure(Self.proxy(.socks4, user: "a\0b"), []) == .unsuitable)
+    }
+
+    @Test(arguments: [1, 7, .max])
+    func `CONNECT reads the head of the reply and nothing after it`(piece: Int) throws {
+        let heads = [
+            "HTTP/1.1 200 Connection established\r\n\r\n", "HTTP/1.0 200\r\nVia: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nA: \r\n\n\r\r\nB: c\r\n\r\n",
+        ]
+        for head in heads {
+            let (sent, rest) = try Self.run(
+                Self.proxy(.http), replies: [Array(head.utf8), [13, 10, 1]], piece: piece)
+            #expect(
+                String(decoding: sent[0], as: UTF8.self)
+                    == "CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
+            #expect(sent.count == 1 && rest == [13, 10, 1])
+        }
+    }
+
+    @Test func `CONNECT authenticates, and has an error for each status`() throws {
+        let proxy = Self.proxy(.http, user: "Aladdin", password: "open sesame")
+        let (sent, _) = try Self.run(
+            proxy, to: .address(.ipv6Loopback(port: 1)), replies: [Array("HTTP/1.1 200\r\n\r\n".utf8)])
+        let text = String(decoding: sent[0], as: UTF8.self)
+        #expect(text.hasPrefix("CONNECT [::1]:1 HTTP/1.1\r\n"))
+        #expect(text.hasSuffix("\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"))
+        func reason(_ reply: String) -> Reason? { Self.failure(Self.proxy(.http), [Array(reply.utf8)]) }
+        #expect(reason("HTTP/1.1 407 Who?\r\n\r\n") == .authenticationRequired)
+        #expect(reason("HTTP/1.1 403 Not today\r\n\r\n") == .status(403, "Not today"))
+        #expect(reason("SSH-2.0-OpenSSH_9.2\r\n") == .notAProxy)
+        #expect(reason("HTTP/1.1 OK\r\n\r\n") == .notAProxy)
+        #expect(reason("HTTP/1.1 200 OK\r\n") == .closed)
+        #expect(reason("HTTP/1.1 200 " + String(repeating: "x", count: 20_000)) == .notAProxy)
+        #expect(Self.failure(Self.proxy(.http), [], to: .name("a\r\nb", port: 1)) == .unsuitable)
+        #expect(Self.failure(Self.proxy(.http, user: "a:b"), []) == .unsuitable)
+    }
+
+    @Test func `base 64 is that of RFC 4648`() {
+        let vectors = [
+            "": "", "f": "Zg==", "fo": "Zm8=", "foo": "Zm9v", "foob": "Zm9vYg==", "foobar": "Zm9vYmFy",
+        ]
+        for (bytes, text) in vectors { #expect(base64(bytes.utf8) == text) }
+    }
+
+    /// A fuzzer in miniature: whatever a proxy sends, in whatever pieces, the negotiation ends or asks for more.
+    @Test func `no reply makes the negotiation ask for nothing or go on forever`() {
+        var generator = SeededGenerator(seed: 14)
+        let starts: [[UInt8]] = [
+            [5, 0, 5, 0, 0], [5, 2, 1, 0, 5, 0, 0, 3], [0, 90], Array("HTTP/1.1 200 ".utf8),
+        ]
+        for round in 0..<3000 {
+            let kind = [StreamProxy.Kind.socks5, .socks4, .http][round % 3]
+            guard var negotiation = try? ProxyNegotiation(Self.proxy(kind, user: "u"), to: Self.name) else {
+                continue
+            }
+            var bytes =
+                (starts.randomElement(using: &generator)!
+                + (0..<40).map { _ in [0, 1, 3, 5, 10, 13, 90, 255].randomElement(using: &generator)! })[...]
+            _ = negotiation.takeOutput()
+            do {
+                while !negotiation.isComplete, !bytes.isEmpty {
+                    #expect(negotiation.missingCount > 0)
+                    let count = Int.random(in: 1...max(1, negotiation.missingCount), using: &generator)
+                    try negotiation.receive(bytes.prefix(count))
+                    bytes = bytes.dropFirst(count)
+                    _ = negotiation.takeOutput()
+                }
+            } catch { #expect(error.target == "example.org:443") }
+        }
+    }
+}
