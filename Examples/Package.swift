@@ -11,6 +11,7 @@ let testSettings: [SwiftSetting] = [
 ]
 let settings = testSettings + [.strictMemorySafety()]
 
+let tls = Target.Dependency.product(name: "ReactorTLS", package: "swift-reactor")
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
 
 func example(_ name: String, _ dependencies: Target.Dependency...) -> Target {
@@ -56,9 +57,19 @@ let package = Package(
             dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
             swiftSettings: settings
         ),
+        // Shared by the servers: the options of TLS.
+        .target(
+            name: "TLSOptions",
+            dependencies: [
+                .product(name: "ReactorTLS", package: "swift-reactor"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings
+        ),
         example("line-reader", "CMalloc", "ExampleSupport", system),
-        example("chat", "ExampleSupport", system),
-        example("echo-server", "ExampleSupport", system),
+        example("chat", "ExampleSupport", "TLSOptions", tls, system),
+        example("echo-server", "ExampleSupport", "TLSOptions", tls, system),
+        example("tls-client", tls, system),
         example("timers", "ExampleSupport"),
         example("scroller", "ExampleSupport", system),
         example(

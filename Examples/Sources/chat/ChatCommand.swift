@@ -1,7 +1,9 @@
 import ArgumentParser
 import ExampleSupport
 import Reactor
+import ReactorTLS
 import SystemPackage
+import TLSOptions
 
 /// A chat server for line-based clients such as `nc`.
 @main
@@ -23,6 +25,8 @@ struct ChatCommand: ParsableCommand {
     @Option(help: "Disconnect a guest that accepts no data for this many seconds.")
     var writeTimeout = 60.0
 
+    @OptionGroup var tls: ServerTLSOptions
+
     func validate() throws {
         guard writeTimeout > 0, writeTimeout < 1e6 else {
             throw ValidationError("--write-timeout must be greater than 0 and less than 1000000 seconds.")
@@ -35,8 +39,14 @@ struct ChatCommand: ParsableCommand {
     func run() throws {
         guard let address = SocketAddress(host, port: port) else { return }
         let room = Room(writeTimeout: .seconds(writeTimeout))
+        let settings = try tls.settings
         let listener = try Listener(address) { _, connection in
-            room.welcome(connection)
+            do throws(TLSError) {
+                if let settings { try connection.input.startTLS(settings) }
+                room.welcome(connection)
+            } catch {
+                _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
+            }
         } faults: { _, error in
             _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
         }

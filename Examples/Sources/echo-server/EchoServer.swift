@@ -1,5 +1,6 @@
 import ExampleSupport
 import Reactor
+import ReactorTLS
 import SystemPackage
 
 /// An echo server on the loop of the thread that created it.
@@ -18,20 +19,30 @@ final class EchoServer {
     private var drainTimer: Timer?
 
     init(
-        at address: SocketAddress, sharesPort: Bool, drainTimeout: Duration, _ statistics: Statistics
+        at address: SocketAddress, sharesPort: Bool, drainTimeout: Duration, tls settings: TLSSettings? = nil,
+        _ statistics: Statistics
     ) throws {
         self.address = address
         self.statistics = statistics
         self.drainTimeout = drainTimeout
         let listener = try Listener(address, options: .init(reusesPort: sharesPort)) { [self] _, connection in
-            serve(connection)
+            do throws(TLSError) {
+                if let settings { try connection.input.startTLS(settings) }
+                serve(connection)
+            } catch {
+                Self.report(error)
+            }
         } faults: { _, error in
-            _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
+            Self.report(error)
         }
         try RunLoop.current.add(listener, forMode: .common)
         try Interruption { [self] in shutDown() }
         self.listener = listener
         self.address = listener.localAddress
+    }
+
+    private static func report(_ error: some Error) {
+        _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
     }
 
     private func serve(_ connection: Listener.Connection) {

@@ -1,6 +1,8 @@
 import ArgumentParser
 import Reactor
+import ReactorTLS
 import SystemPackage
+import TLSOptions
 
 /// An echo server with one run loop per thread.
 @main
@@ -27,6 +29,8 @@ struct EchoServerCommand: ParsableCommand {
 
     @Option(help: "Seconds to wait for clients to disconnect after a signal.")
     var drainSeconds = 5.0
+
+    @OptionGroup var tls: ServerTLSOptions
 
     @Flag(help: "Print the statistics as one JSON object.")
     var json = false
@@ -62,12 +66,14 @@ struct EchoServerCommand: ParsableCommand {
         let statistics = Statistics(serverCount: threads) { RunLoop.main.perform { RunLoop.main.stop() } }
         var address = try address
         var workers: [RunLoopThread] = []
+        let settings = try tls.settings
         for number in 1...threads {
             let worker = try RunLoopThread(name: "echo \(number)")
             // If the port is 0, the kernel chooses one for the first server, and the others share it.
             address = try worker.runLoop.performAndWait { [address] in
                 let server = try EchoServer(
-                    at: address, sharesPort: threads > 1, drainTimeout: .seconds(drainSeconds), statistics)
+                    at: address, sharesPort: threads > 1, drainTimeout: .seconds(drainSeconds), tls: settings,
+                    statistics)
                 return server.address
             }
             workers.append(worker)
