@@ -37,6 +37,26 @@ extension ResolverError: CustomNSError {
     }
 }
 
+extension StreamProxyError: CustomNSError {
+    /// `kCFErrorDomainCFNetwork`, as in Cocoa.
+    public static var errorDomain: String { "kCFErrorDomainCFNetwork" }
+
+    /// One of Cocoa's codes of SOCKS errors: bad credentials, no acceptable method, a failed request or identification; else
+    /// an unknown status.
+    public var errorCode: Int {
+        switch reason {
+        case .authenticationFailed: 120
+        case .authenticationRequired: 122
+        case .rejected: 110
+        case .userUnknown: 111
+        default: 113
+        }
+    }
+
+    /// The description.
+    public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: description] }
+}
+
 extension StreamRequirementError: CustomNSError {
     /// `NSPOSIXErrorDomain`.
     public static var errorDomain: String { NSPOSIXErrorDomain }

@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a Core Foundation client on a queue exchanges data, and fails if it requires TLS`(
+    func `a Core Foundation client on a queue exchanges data, and fails if it requires SSL 3`(
         isPlain: Bool
     ) async throws {
         let (server, port) = try startServer(sendReversed)
@@ -36,7 +36,7 @@ import Testing
             let outcome = Shared<(Data, Int?)?>(nil)
             let client = QueueClient()
             client.onEnd = { data, error in outcome.value = (data, (error as NSError?)?.code) }
-            let level = [kCFStreamSSLLevel as NSString: kCFStreamSocketSecurityLevelNegotiatedSSL as NSString]
+            let level = [kCFStreamSSLLevel as NSString: kCFStreamSocketSecurityLevelSSLv3 as NSString]
             client.connect(host: "127.0.0.1", port: port, settings: isPlain ? [:] : level)
             #expect(client.write("hello".data(using: .utf8)!) == isPlain)
             waitUntil { outcome.value != nil }
@@ -65,9 +65,9 @@ import Testing
         server.stop()
     }
 
-    @Test func `a client that requires TLS gets an error, whatever type the level has`() async throws {
+    @Test func `a client that requires SSL 3 gets an error, whatever type the level has`() async throws {
         try await onItsOwnThread {
-            let level = StreamSocketSecurityLevel.negotiatedSSL
+            let level = StreamSocketSecurityLevel.ssLv3
             for security in [level, level.rawValue, level as AnyObject, level.rawValue as NSString] as [Any] {
                 let client = ChatClient()
                 client.connect(host: "127.0.0.1", port: 1, security: security)

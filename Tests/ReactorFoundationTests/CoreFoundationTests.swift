@@ -106,7 +106,7 @@ private final class EventRecorder: StreamDelegate, Sendable {
         let service = kCFStreamNetworkServiceType as Stream.PropertyKey
         #expect(input.setProperty(kCFStreamNetworkServiceTypeVoice, forKey: service))
         #expect(input.property(forKey: service) as? String == kCFStreamNetworkServiceTypeVoice as String)
-        let settings = [kCFStreamSSLLevel: kCFStreamSocketSecurityLevelNegotiatedSSL] as [NSObject: NSObject]
+        let settings = [kCFStreamSSLLevel: kCFStreamSocketSecurityLevelSSLv3] as [NSObject: NSObject]
         #expect(input.setProperty(settings, forKey: kCFStreamPropertySSLSettings as Stream.PropertyKey))
         input.open()
         #expect(input.streamError is StreamRequirementError)

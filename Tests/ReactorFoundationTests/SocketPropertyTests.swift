@@ -2,9 +2,10 @@ import ReactorFoundation
 import Testing
 
 @Suite struct SocketPropertyTests {
+    /// No program has them, with or without ReactorTLS.
     private static let levels: [any Sendable] = [
-        StreamSocketSecurityLevel.negotiatedSSL, StreamSocketSecurityLevel.tlSv1.rawValue,
-        Foundation.StreamSocketSecurityLevel.negotiatedSSL,
+        StreamSocketSecurityLevel.ssLv3, StreamSocketSecurityLevel.ssLv2.rawValue,
+        Foundation.StreamSocketSecurityLevel.ssLv3,
     ]
 
     private func stream(with value: Any?, forKey key: Stream.PropertyKey = .socketSecurityLevelKey)
@@ -15,7 +16,9 @@ import Testing
         return pair.input
     }
 
-    @Test func `a security level may be a value, a string, an object or an entry of SSL settings`()
+    @Test
+    func
+        `a security level that there is not may be a value, a string, an object or an entry of SSL settings`()
         throws
     {
         var values: [Any] = []
@@ -34,7 +37,7 @@ import Testing
                 #expect(error is StreamRequirementError)
                 #expect((error as NSError).domain == NSPOSIXErrorDomain)
                 #expect((error as NSError).code == Int(Errno.protocolNotSupported.rawValue))
-                #expect(error.localizedDescription.contains("has no TLS"))
+                #expect(error.localizedDescription.contains("TLS"))
             }
         }
     }
@@ -53,11 +56,25 @@ import Testing
         }
     }
 
-    @Test func `a stream with a SOCKS proxy fails to open, whatever type the dictionary has`() throws {
+    @Test func `a SOCKS proxy is used, whatever type the dictionary has`() {
         let proxies: [Any] = [
-            [StreamSOCKSProxyConfiguration.hostKey: "localhost"] as [StreamSOCKSProxyConfiguration: Any],
+            [StreamSOCKSProxyConfiguration.hostKey: "localhost", .portKey: NSNumber(value: 1080)]
+                as [StreamSOCKSProxyConfiguration: Any],
             [kCFStreamPropertySOCKSProxyHost: "localhost", kCFStreamPropertySOCKSProxyPort: 1080]
                 as NSDictionary,
+        ]
+        for proxy in proxies {
+            let input = stream(with: proxy, forKey: .socksProxyConfigurationKey)
+            #expect(input.proxy == StreamProxy(.socks5, host: "localhost", port: 1080))
+        }
+    }
+
+    @Test func `a stream with an incomplete SOCKS proxy fails to open, whatever type the dictionary has`()
+        throws
+    {
+        let proxies: [Any] = [
+            [StreamSOCKSProxyConfiguration.hostKey: "localhost"] as [StreamSOCKSProxyConfiguration: Any],
+            [kCFStreamPropertySOCKSProxyPort: 1080] as NSDictionary,
             [StreamSOCKSProxyConfiguration.versionKey.rawValue: StreamSOCKSProxyVersion.version5.rawValue],
         ]
         for proxy in proxies {
@@ -65,7 +82,7 @@ import Testing
             input.open()
             let error = try #require(input.streamError)
             #expect(error as? StreamRequirementError == .proxyUnavailable)
-            #expect(error.localizedDescription.contains("SOCKS"))
+            #expect(error.localizedDescription.contains("proxy"))
         }
     }
 

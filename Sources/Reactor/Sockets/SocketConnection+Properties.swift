@@ -155,7 +155,7 @@ extension StreamRequirementError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .securityUnavailable(let level):
-            "the stream cannot have the security level \(level)"
+            "the security level \(level) is not available: ReactorTLS has TLS 1.2 and newer"
         case .securitySettingUnavailable(let setting):
             "the stream cannot have the security setting \(setting)"
         case .proxyUnavailable: "the stream cannot connect through the proxy that was set"

@@ -482,9 +482,9 @@ import Testing
             peer.value.send(Masking.record(.end))
         }
         try await output.writeAll(pattern(5000))
-        try output.shutDown()
+        try await output.shutDown()
         var bytes: [UInt8] = []
-        for try await chunk in input.chunks(ofAtMost: 1000) { bytes += chunk }
+        for try await chunk in input.chunks(upTo: 1000) { bytes += chunk }
         #expect(bytes == pattern(5000))
         fixture.closeBoth()
         echo.join()
