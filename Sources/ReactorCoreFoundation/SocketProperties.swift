@@ -6,9 +6,10 @@ extension Reactor.Stream.PropertyKey {
     /// A ``StreamSocketSecurityLevel``, or its name; reading it returns the name. Shared by both streams of a
     /// connection.
     ///
-    /// A level other than ``StreamSocketSecurityLevel/none``, the default, needs ReactorTLS: without it, streams do not
-    /// open, and open ones end, with `StreamRequirementError.securityUnavailable`. With it, the handshake is a part of
-    /// opening, and on open streams it begins at once. The peer's certificate is checked, and must be for the host.
+    /// A level other than ``StreamSocketSecurityLevel/none``, the default, needs ReactorTLS: without it,
+    /// streams do not open, and open ones end, with `StreamRequirementError.securityUnavailable`. With it,
+    /// the handshake is a part of opening, and on open streams it begins at once. The peer's certificate is
+    /// checked, and must be for the host.
     public static let socketSecurityLevelKey = Self("kCFStreamPropertySocketSecurityLevel")
 
     /// A dictionary with keys of ``StreamSOCKSProxyConfiguration``; nil for no proxy. Set before opening;

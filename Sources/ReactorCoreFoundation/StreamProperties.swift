@@ -6,7 +6,8 @@
 public import Foundation
 public import Reactor
 
-/// A dictionary of TLS settings, with keys that begin with `kCFStreamSSL`. An unknown key or value fails the stream.
+/// A dictionary of TLS settings, with keys that begin with `kCFStreamSSL`. An unknown key or value fails
+/// the stream.
 public var kCFStreamPropertySSLSettings: CFString { "kCFStreamPropertySSLSettings" }
 /// The key of the level in that dictionary.
 public var kCFStreamSSLLevel: CFString { "kCFStreamSSLLevel" }
@@ -46,7 +47,8 @@ public var kCFStreamPropertySSLPeerTrust: CFString { "kCFStreamPropertySSLPeerTr
 public var kCFStreamPropertySSLPeerCertificates: CFString { "kCFStreamPropertySSLPeerCertificates" }
 /// The key of the peer's name in the TLS settings: the host if it is missing, and any if it is null.
 public var kCFStreamSSLPeerName: CFString { "kCFStreamSSLPeerName" }
-/// The key of whether to validate the peer's certificates, in the TLS settings. With false, any peer is accepted.
+/// The key of whether to validate the peer's certificates, in the TLS settings. With false, any peer is
+/// accepted.
 public var kCFStreamSSLValidatesCertificateChain: CFString { "kCFStreamSSLValidatesCertificateChain" }
 /// The key of this side's certificates in the TLS settings: an array of `TLSIdentity` of ReactorTLS.
 public var kCFStreamSSLCertificates: CFString { "kCFStreamSSLCertificates" }

@@ -41,8 +41,8 @@ extension StreamProxyError: CustomNSError {
     /// `kCFErrorDomainCFNetwork`, as in Cocoa.
     public static var errorDomain: String { "kCFErrorDomainCFNetwork" }
 
-    /// One of Cocoa's codes of SOCKS errors: bad credentials, no acceptable method, a failed request or identification; else
-    /// an unknown status.
+    /// One of Cocoa's codes of SOCKS errors: bad credentials, no acceptable method, a failed request or
+    /// identification; else an unknown status.
     public var errorCode: Int {
         switch reason {
         case .authenticationFailed: 120

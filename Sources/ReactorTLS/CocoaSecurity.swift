@@ -3,8 +3,8 @@ public import Reactor
 // Cocoa's properties of security: `kCFStreamPropertySocketSecurityLevel` and `kCFStreamPropertySSLSettings`.
 
 extension Stream.PropertyKey {
-    /// A ``TLSSession``: what the handshake has agreed on, with the certificates of the peer; nil before that. Cocoa's is a
-    /// `SecTrust`.
+    /// A ``TLSSession``: what the handshake has agreed on, with the certificates of the peer; nil before
+    /// that. Cocoa's is a `SecTrust`.
     public static let sslPeerTrustKey = Self("kCFStreamPropertySSLPeerTrust")
 
     /// The certificates that the peer has sent, its own first, as an array of arrays of bytes (DER).

@@ -5,16 +5,18 @@ import SystemPackage
 extension Stream {
     /// Protects the stream's connection with TLS.
     ///
-    /// Before the stream is opened, the handshake is part of opening: the streams of the pair are open when the peer has
-    /// proved who it is. On an open stream it begins after the bytes that were written before (STARTTLS), and later bytes
-    /// are protected; bytes of a server that were not read before are an error, because they come from anyone. Either way
-    /// it is made on the library's thread within the ``Stream/connectTimeout``, and its failure fails both streams
-    /// with a ``TLSError``, or with an `IOError` for one of the socket.
+    /// Before the stream is opened, the handshake is part of opening: the streams of the pair are open when
+    /// the peer has proved who it is. On an open stream it begins after the bytes that were written before
+    /// (STARTTLS), and later bytes are protected; bytes of a server that were not read before are an error,
+    /// because they come from anyone. Either way it is made on the library's thread within the
+    /// ``Stream/connectTimeout``, and its failure fails both streams with a ``TLSError``, or with an
+    /// `IOError` for one of the socket.
     ///
-    /// Events are delivered for clear bytes only. Ending the output sends close_notify. If the peer ends the connection
-    /// without it, the input fails with ``TLSError/Reason/truncated`` after the last byte.
+    /// Events are delivered for clear bytes only. Ending the output sends close_notify. If the peer ends
+    /// the connection without it, the input fails with ``TLSError/Reason/truncated`` after the last byte.
     ///
-    /// - Throws: ``TLSError`` if the settings cannot be used, or the stream has no socket, is closed, or has TLS.
+    /// - Throws: ``TLSError`` if the settings cannot be used, or the stream has no socket, is closed, or
+    ///   has TLS.
     public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         let security = try TLSSecurity(settings)
         guard protect(by: security) else {
@@ -99,10 +101,11 @@ extension Listener {
     /// - Parameters:
     ///   - address: As in `init(_:options:handler:faults:)`.
     ///   - options: Options to set before listening.
-    ///   - settings: The server's settings, read for each connection: to replace a certificate while the listener runs, let
-    ///     them come from a variable.
+    ///   - settings: The server's settings, read for each connection: to replace a certificate while the
+    ///     listener runs, let them come from a variable.
     ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off. A connection whose settings cannot be used is closed.
+    ///   - faults: Called with the reason when the listener backs off. A connection whose settings cannot
+    ///     be used is closed.
     /// - Throws: ``TLSError`` if the settings cannot be used now; `IOError` as that initializer does.
     public convenience init(
         _ address: SocketAddress, options: Options = Options(),

@@ -135,7 +135,8 @@ final class TLSContext: Sendable {
         }
     }
 
-    /// The directory first, from which OpenSSL reads what it needs: reading the file takes a hundred times as long.
+    /// The directory first, from which OpenSSL reads what it needs: reading the file takes a hundred times
+    /// as long.
     private func trustSystem(_ context: OpaquePointer) -> Bool {
         let file = unsafe getenv(X509_get_default_cert_file_env()).map { unsafe String(cString: $0) }
         let directory = unsafe String(
@@ -191,7 +192,8 @@ final class TLSContext: Sendable {
         }
     }
 
-    /// The last session with a host. One of TLS 1.3 is not used again, so that an observer cannot link connections.
+    /// The last session with a host. One of TLS 1.3 is not used again, so that an observer cannot link
+    /// connections.
     func session(with host: String) -> OpenSSLObject? {
         sessions.withLock { sessions in
             guard let session = sessions[host] else { return nil }

@@ -80,8 +80,8 @@ public final class TLSIdentity: Hashable, Sendable {
 
 /// An object of OpenSSL, which is freed with the last reference to this.
 ///
-/// `@unchecked Sendable` is right: objects are changed only where they are made, and OpenSSL synchronizes what it changes
-/// by itself, such as reference counts and caches.
+/// `@unchecked Sendable` is right: objects are changed only where they are made, and OpenSSL synchronizes
+/// what it changes by itself, such as reference counts and caches.
 @safe
 final class OpenSSLObject: @unchecked Sendable {
     let pointer: OpaquePointer

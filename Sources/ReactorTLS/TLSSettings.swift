@@ -1,7 +1,7 @@
 /// What TLS requires of a connection, and offers its peer.
 ///
-/// The defaults are safe: TLS 1.2 and newer, the peer's chain of certificates and its name are checked, and the system's
-/// certificates are trusted. Whatever turns a check off says so where it is set.
+/// The defaults are safe: TLS 1.2 and newer, the peer's chain of certificates and its name are checked, and
+/// the system's certificates are trusted. Whatever turns a check off says so where it is set.
 ///
 /// ```swift
 /// try stream.startTLS()                                               // a client
@@ -56,11 +56,11 @@ public struct TLSSettings: Hashable, Sendable {
     public var trust = TLSTrust.system
     /// What is checked of the peer's certificates.
     public var verification = Verification.full
-    /// The name that a server's certificate must be for, and that a client sends it (SNI): a host's name or a numeric
-    /// address. Nil for the host or the address that the stream connects to.
+    /// The name that a server's certificate must be for, and that a client sends it (SNI): a host's name or
+    /// a numeric address. Nil for the host or the address that the stream connects to.
     public var peerName: String?
-    /// This side's certificates. A server presents the first one that is for the name that a client asks for, or else the
-    /// first one.
+    /// This side's certificates. A server presents the first one that is for the name that a client asks
+    /// for, or else the first one.
     public var identities: [TLSIdentity] = []
     /// The application protocols (ALPN, RFC 7301), such as `h2`, in the order of preference. Empty for none.
     public var applicationProtocols: [String] = []
@@ -116,8 +116,8 @@ public final class TLSDecision: Hashable, Sendable {
 
     let accepts: @Sendable (Evidence) -> Bool
 
-    /// - Parameter accepts: Whether to accept the peer. Called during the handshake, on the library's thread, which must
-    ///   not be blocked.
+    /// - Parameter accepts: Whether to accept the peer. Called during the handshake, on the library's
+    ///   thread, which must not be blocked.
     public init(_ accepts: @escaping @Sendable (Evidence) -> Bool) { self.accepts = accepts }
 
     /// Whether both are the same object.

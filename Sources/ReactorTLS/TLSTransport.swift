@@ -5,8 +5,9 @@ import SystemPackage
 
 /// TLS between a connection and its socket, by OpenSSL.
 ///
-/// OpenSSL reads from memory of the thread that calls, which is filled from the socket, and writes to such memory, which is
-/// sent at the end of the call. So a connection has memory of its own only for what OpenSSL has not read yet.
+/// OpenSSL reads from memory of the thread that calls, which is filled from the socket, and writes to such
+/// memory, which is sent at the end of the call. So a connection has memory of its own only for what
+/// OpenSSL has not read yet.
 ///
 /// `@unchecked Sendable` is right: its connection makes one call at a time.
 @safe
@@ -266,7 +267,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
 
     // MARK: Properties
 
-    func property(_ key: Stream.PropertyKey) -> Any? {
+    func property(_ key: Stream.PropertyKey) -> (any Sendable)? {
         switch key {
         case .tlsSession, .sslPeerTrustKey: unsafe TLSSession(of: ssl)
         case .sslPeerCertificatesKey: unsafe TLSSession(of: ssl).peerCertificates

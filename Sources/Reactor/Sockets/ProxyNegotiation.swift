@@ -1,6 +1,7 @@
 /// Asks a proxy to connect to a host, by SOCKS 5, 4 or 4a, or by HTTP's CONNECT.
 ///
-/// Pure: bytes in, bytes out. It never asks for more bytes than the reply has, because the host's first bytes may follow.
+/// Pure: bytes in, bytes out. It never asks for more bytes than the reply has, because the host's first
+/// bytes may follow.
 struct ProxyNegotiation {
     /// The host to connect to.
     enum Target: Equatable {
@@ -167,8 +168,8 @@ struct ProxyNegotiation {
         return Array((text + "\r\n").utf8)
     }
 
-    /// Takes a part of the head, up to the empty line. The bytes that are missing at least depend on how much of the line's end
-    /// there is.
+    /// Takes a part of the head, up to the empty line. The bytes that are missing at least depend on how
+    /// much of the line's end there is.
     private mutating func takeHead() throws(StreamProxyError) {
         guard !received.suffix(4).elementsEqual([13, 10, 13, 10]) else { return try takeStatus() }
         guard received.count < Self.longestHead,

@@ -1,26 +1,27 @@
 import Glibc
+import Synchronization
 import SystemPackage
 
 /// The transport of a connection, from before the handshake until both halves are closed.
 ///
-/// Everything that it sends goes through the connection's write buffer if the socket has no room, so that a transport
-/// never waits, and what it has sent arrives whatever the stream's loop does, also after the stream was closed.
+/// Everything that it sends goes through the connection's write buffer if the socket has no room, so that a
+/// transport never waits, and what it has sent arrives whatever the stream's loop does, also after the
+/// stream was closed.
 final class SecureChannel: Sendable {
     struct State {
         /// Nil until the handshake begins.
         var transport: (any SocketTransport)?
-        var isEstablished = false
         /// Whether the client has shut the output down during the handshake.
         var isEnding = false
         /// How many threads wait for the socket to read from it.
         var readerCount = 0
-
-        var established: (any SocketTransport)? { isEstablished ? transport : nil }
     }
 
     private let security: any SocketSecurity
     /// Locked during every call of the transport.
     private let state = Mutex(State())
+    /// Whether the handshake is complete. Until then no other thread locks the state, and so none waits for its steps.
+    private let hasHandshake = Atomic(false)
     /// Announced when the handshake has ended, and when a half is closed.
     let changed = Condition()
 
@@ -28,7 +29,16 @@ final class SecureChannel: Sendable {
 
     var isServer: Bool { security.isServer }
 
-    var isEstablished: Bool { state.withLock { $0.isEstablished } }
+    var isEstablished: Bool { hasHandshake.load(ordering: .acquiring) }
+
+    /// Calls `body` with the transport; nil during the handshake.
+    private func withTransport<Result: Sendable>(_ body: (any SocketTransport, State) -> Result?) -> Result? {
+        guard isEstablished else { return nil }
+        return state.withLock { state in
+            guard let transport = state.transport else { return nil }
+            return body(transport, state)
+        }
+    }
 
     /// Continues the handshake, or begins it.
     ///
@@ -38,13 +48,16 @@ final class SecureChannel: Sendable {
         return try state.withLock { state in
             let transport = try state.transport ?? security.makeTransport(for: connection)
             state.transport = transport
-            state.isEstablished = try transport.continueHandshake(over: wire)
-            if state.isEstablished, state.isEnding { transport.end(over: wire) }
-            return state.isEstablished
+            guard try transport.continueHandshake(over: wire) else { return false }
+            if state.isEnding { transport.end(over: wire) }
+            hasHandshake.store(true, ordering: .releasing)
+            return true
         }
     }
 
-    func property(_ key: Stream.PropertyKey) -> Any? { state.withLock { $0.established }?.property(key) }
+    func property(_ key: Stream.PropertyKey) -> (any Sendable)? {
+        withTransport { transport, _ in transport.property(key) }
+    }
 
     // MARK: Receiving
 
@@ -52,32 +65,32 @@ final class SecureChannel: Sendable {
     func receive(
         into buffer: inout MutableRawSpan, for connection: SocketConnection
     ) throws(Errno) -> Int? {
+        guard isEstablished else { return nil }
         let wire = connection.wire
         let result = state.withLock { state in
-            Result { try state.established?.receive(into: &buffer, over: wire) }
+            Result { try state.transport?.receive(into: &buffer, over: wire) }
         }
         return try connection.check(result)
     }
 
     /// Whether clear bytes, the end or a failure have been received already.
-    var hasReceived: Bool { state.withLock { $0.established?.canReceive(over: nil) ?? false } }
+    var hasReceived: Bool { withTransport { transport, _ in transport.canReceive(over: nil) } ?? false }
 
     /// Whether there are clear bytes, the end or a failure, in the socket too.
     ///
     /// Leaves the socket to a thread that waits for it: what is read here would not wake that.
     func canReceive(for connection: SocketConnection) -> Bool {
         let wire = connection.wire
-        return state.withLock { state in
-            guard state.readerCount == 0 else { return false }
-            return state.established?.canReceive(over: wire) ?? false
-        }
+        return withTransport { transport, state in
+            state.readerCount == 0 && transport.canReceive(over: wire)
+        } ?? false
     }
 
     /// Calls `wait` unless there are clear bytes.
     func whileReading(_ wait: () throws(Errno) -> Void) throws(Errno) {
         let hasReceived = state.withLock { state in
             state.readerCount += 1
-            return state.established?.canReceive(over: nil) ?? false
+            return state.transport?.canReceive(over: nil) ?? false
         }
         defer { state.withLock { $0.readerCount -= 1 } }
         if !hasReceived { try wait() }
@@ -88,7 +101,7 @@ final class SecureChannel: Sendable {
     /// Sends all of `bytes`.
     func send(_ bytes: RawSpan, for connection: SocketConnection) throws(Errno) {
         let wire = connection.wire
-        let result = state.withLock { state in Result { try state.established?.send(bytes, over: wire) } }
+        let result = state.withLock { state in Result { try state.transport?.send(bytes, over: wire) } }
         try connection.check(result)
     }
 
@@ -99,8 +112,9 @@ final class SecureChannel: Sendable {
     func end(over wire: SocketWire) -> Bool {
         state.withLock { state in
             state.isEnding = true
-            state.established?.end(over: wire)
-            return state.isEstablished
+            guard isEstablished else { return false }
+            state.transport?.end(over: wire)
+            return true
         }
     }
 
@@ -193,8 +207,8 @@ final class SecureInput: InputBackend {
 ///
 /// A write is accepted while nothing waits for the socket, or less than the size of the write buffer.
 final class SecureOutput: OutputBackend {
-    /// What is protected in one step. It takes one system call to send, and is the most that a write adds to the write
-    /// buffer beyond its size.
+    /// What is protected in one step. It takes one system call to send, and is the most that a write adds
+    /// to the write buffer beyond its size.
     private static let stepSize = 65_536
 
     private let connection: SocketConnection

@@ -140,13 +140,14 @@ func propertyName(_ value: Any?) -> String? {
 ///
 /// The stream neither sends plain bytes in place of protected ones, nor connects without the proxy.
 public enum StreamRequirementError: Error, Hashable, Sendable {
-    /// A security level that is not available was set: SSL 2 or 3, or any in a program without ReactorTLS. The value is
-    /// Cocoa's name of the level.
+    /// A security level that is not available was set: SSL 2 or 3, or any in a program without ReactorTLS.
+    /// The value is Cocoa's name of the level.
     case securityUnavailable(level: String)
-    /// A setting of the security is unknown, or has a value that it cannot have. The value is Cocoa's name of the setting.
+    /// A setting of the security is unknown, or has a value that it cannot have. The value is Cocoa's name
+    /// of the setting.
     case securitySettingUnavailable(String)
-    /// A proxy was set that cannot be used: Cocoa's dictionary of a SOCKS proxy has an unknown key or value or no host or
-    /// port, or the stream connects to a Unix-domain address.
+    /// A proxy was set that cannot be used: Cocoa's dictionary of a SOCKS proxy has an unknown key or value
+    /// or no host or port, or the stream connects to a Unix-domain address.
     case proxyUnavailable
 }
 

@@ -59,8 +59,8 @@ final class SocketConnection: Sendable {
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
-    /// Announced to threads that wait for the connection; nil for an existing socket, which has nothing to wait for but the
-    /// handshake of its ``SecureChannel``.
+    /// Announced to threads that wait for the connection; nil for an existing socket, which has nothing to
+    /// wait for but the handshake of its ``SecureChannel``.
     let changed: Condition?
     let bufferSlot = WriteBufferSlot()
     /// Whether there is a timeout: otherwise no clock is read.
@@ -190,7 +190,9 @@ final class SocketConnection: Sendable {
     private func closeSocket(_ closing: Closing) {
         let isOwned = shared.closesWhenDone && fault == nil
         defer { shared.close() }
-        if fault == nil { closing.channel?.end(over: SocketWire(connection: self, buffer: closing.buffer)) }
+        if fault == nil, let channel = closing.channel, channel.isEstablished {
+            channel.end(over: SocketWire(connection: self, buffer: closing.buffer))
+        }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }
         guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared) else { return }

@@ -21,8 +21,8 @@ enum SocketOpening: Sendable {
     }
 }
 
-/// The handshakes of a connection, on the streams thread: with its proxy, and of its channel. The streams' loops neither
-/// wait for them nor compute for them.
+/// The handshakes of a connection, on the streams thread: with its proxy, and of its channel. The streams'
+/// loops neither wait for them nor compute for them.
 final class SocketHandshake: Sendable {
     private struct State {
         var isCancelled = false
@@ -63,7 +63,8 @@ final class SocketHandshake: Sendable {
     }
 
     private func begin(on loop: RunLoop) {
-        // Bytes before the first answer of a server were not written by the peer that is about to prove who it is.
+        // Bytes before the first answer of a server were not written by the peer that is about to prove who
+        // it is.
         if isUpgrade, channel?.isServer == false, connection.shared.hasUnreadBytes {
             return end(SocketSecurityError.unprotectedBytes(peer: connection.subject))
         }
@@ -187,10 +188,11 @@ extension SocketConnection {
     var secureInput: SecureInput? { channel.map { SecureInput(self, $0) } }
     var secureOutput: SecureOutput? { channel.map { SecureOutput(self, $0) } }
 
-    /// Protects the connection before it is opened, or from the next byte on. Bytes that were written before are sent
-    /// before the handshake.
+    /// Protects the connection before it is opened, or from the next byte on. Bytes that were written
+    /// before are sent before the handshake.
     ///
-    /// - Returns: False if the connection is closed, has failed, or is protected by a handshake that has begun.
+    /// - Returns: False if the connection is closed, has failed, or is protected by a handshake that has
+    ///   begun.
     func protect(by security: any SocketSecurity) -> Bool {
         let channel = SecureChannel(security)
         guard let upgrade = state.withLock({ $0.protect(by: channel) }) else { return false }
@@ -238,7 +240,8 @@ extension SocketConnection {
         for engine in engines { engine?.updateReadinessSource() }
     }
 
-    /// Waits until the handshake has succeeded; throws what a read or a write of the half throws if it has not.
+    /// Waits until the handshake has succeeded; throws what a read or a write of the half throws if it has
+    /// not.
     func waitForHandshake(_ half: Half) throws(Errno) {
         waitUntilOpen(half)
         if let fault { throw fault }

@@ -2,15 +2,15 @@ package import SystemPackage
 
 /// What protects the bytes of a connection, such as TLS: turns clear bytes into the socket's, and back.
 ///
-/// Its connection makes one call at a time, on any thread, and no call waits. A transport that has failed throws the same
-/// error again.
+/// Its connection makes one call at a time, on any thread, and no call waits. A transport that has failed
+/// throws the same error again.
 package protocol SocketTransport: AnyObject, Sendable {
     /// Continues the handshake.
     ///
     /// - Returns: Whether it is complete; if not, it continues when the socket has more bytes.
     func continueHandshake(over wire: SocketWire) throws -> Bool
-    /// Receives as many clear bytes as there are and fit: 0 at the end that the peer has announced, nil if there are none
-    /// yet.
+    /// Receives as many clear bytes as there are and fit: 0 at the end that the peer has announced, nil if
+    /// there are none yet.
     func receive(into buffer: inout MutableRawSpan, over wire: SocketWire) throws -> Int?
     /// Whether ``receive(into:over:)`` would not return nil.
     ///
@@ -21,7 +21,7 @@ package protocol SocketTransport: AnyObject, Sendable {
     /// Announces the end of the output to the peer.
     func end(over wire: SocketWire)
     /// The value of a property that the transport has by itself.
-    func property(_ key: Stream.PropertyKey) -> Any?
+    func property(_ key: Stream.PropertyKey) -> (any Sendable)?
 }
 
 /// Makes the transports of connections.
@@ -36,8 +36,8 @@ package protocol SocketSecurity: Sendable {
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport
 }
 
-/// Makes securities of Cocoa's properties, in a program that links ReactorTLS, which declares the conformance of
-/// ``SocketSecurities``.
+/// Makes securities of Cocoa's properties, in a program that links ReactorTLS, which declares the
+/// conformance of ``SocketSecurities``.
 package protocol SocketSecurityBridge {
     /// What a level requires.
     ///

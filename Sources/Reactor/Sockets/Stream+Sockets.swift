@@ -150,9 +150,11 @@ extension Stream {
 }
 
 extension Stream {
-    /// Protects the stream's connection: before it is open if it is not opened yet, else from the next byte on.
+    /// Protects the stream's connection: before it is open if it is not opened yet, else from the next byte
+    /// on.
     ///
-    /// - Returns: False for another stream than a socket's, and if the connection is closed, has failed, or is protected.
+    /// - Returns: False for another stream than a socket's, and if the connection is closed, has failed, or
+    ///   is protected.
     package func protect(by security: any SocketSecurity) -> Bool { setProperty(security, forKey: .security) }
 }
 

@@ -5,8 +5,8 @@
 /// input.proxy = StreamProxy(.socks5, host: "localhost", port: 1080)
 /// ```
 ///
-/// The proxy's name is resolved, and its addresses are tried; the name of the host goes to the proxy as it is, so that no
-/// resolver of this machine sees it. The ``Stream/connectTimeout`` covers all of it.
+/// The proxy's name is resolved, and its addresses are tried; the name of the host goes to the proxy as it
+/// is, so that no resolver of this machine sees it. The ``Stream/connectTimeout`` covers all of it.
 public struct StreamProxy: Hashable, Sendable {
     /// The protocol that the proxy speaks.
     public enum Kind: Hashable, Sendable {
@@ -14,7 +14,8 @@ public struct StreamProxy: Hashable, Sendable {
         case socks5
         /// SOCKS 4 for addresses, and 4a for names. No IPv6, and no password.
         case socks4
-        /// The CONNECT method of HTTP (RFC 9110, section 9.3.6), with basic authentication if there is a user name.
+        /// The CONNECT method of HTTP (RFC 9110, section 9.3.6), with basic authentication if there is a
+        /// user name.
         case http
     }
 
@@ -125,11 +126,14 @@ extension StreamProxyError.Reason: CustomStringConvertible {
 // MARK: - Streams
 
 extension Stream {
-    /// The proxy to connect through; nil to connect directly, which is the default. Both halves of a pair share it.
+    /// The proxy to connect through; nil to connect directly, which is the default. Both halves of a pair
+    /// share it.
     ///
     /// Opening fails with a ``StreamProxyError`` if the proxy does not connect, and with an ``IOError`` or a
-    /// ``ResolverError`` that names the proxy if it cannot be reached itself. ``Stream/remoteAddress`` is the proxy's.
-    /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP address.
+    /// ``ResolverError`` that names the proxy if it cannot be reached itself. ``Stream/remoteAddress`` is
+    /// the proxy's.
+    /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP
+    ///   address.
     public var proxy: StreamProxy? {
         get { property(forKey: .streamProxy) as? StreamProxy }
         set {
@@ -146,7 +150,8 @@ extension Stream.PropertyKey {
 }
 
 extension StreamProxy {
-    /// The proxy that Cocoa's dictionary describes; nil if a key or a value is missing, unknown or unsuitable.
+    /// The proxy that Cocoa's dictionary describes; nil if a key or a value is missing, unknown or
+    /// unsuitable.
     init?(cocoa dictionary: [AnyHashable: Any]) {
         self.init(.socks5, host: "", port: 0)
         for (key, value) in dictionary {

@@ -22,7 +22,8 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Releases the resources, opened or not. Throws if accepted bytes could not be written. May be called
     /// again.
     func close() throws(Errno)
-    /// Closes the descriptor, if there is one, and does nothing else: for a child of fork(2). Waits for no lock.
+    /// Closes the descriptor, if there is one, and does nothing else: for a child of fork(2). Waits for no
+    /// lock.
     func closeDescriptor()
     /// The descriptor that the kernel can watch; nil if there is none.
     var descriptor: SharedDescriptor? { get }

@@ -80,7 +80,8 @@ final class StreamEngine: Sendable {
         }
     }
 
-    /// Makes room for a delegate in the place of the one that stands for tasks. False if there is none to set.
+    /// Makes room for a delegate in the place of the one that stands for tasks. False if there is none to
+    /// set.
     private func replacesTaskDelegate(_ delegate: (any StreamDelegate)?) -> Bool {
         guard let taskDelegate = state.withLock({ $0.taskDelegate }), taskDelegate !== delegate else {
             return true
@@ -219,8 +220,8 @@ extension StreamEngine {
 
     /// Closes a stream of the parent in a child of fork(2): its descriptor, and nothing else.
     ///
-    /// The loops, the workers and the bytes to send are the parent's. No lock is waited for: one that a thread
-    /// of the parent held stays locked in the child.
+    /// The loops, the workers and the bytes to send are the parent's. No lock is waited for: one that a
+    /// thread of the parent held stays locked in the child.
     private func closeDescriptor() {
         let backend = state.withLockIfAvailable { $0.machine.close() ? $0.backend : nil }
         backend??.closeDescriptor()

@@ -17,8 +17,8 @@ struct StreamMachine {
         /// Stop watching the descriptor on this loop until the delegate reads or writes: the kernel has
         /// repeated its report.
         case disarm
-        /// Ask the backend about a report of the kernel, which may be older than the last transfer. The result is
-        /// ignored if more transfers have been made by then.
+        /// Ask the backend about a report of the kernel, which may be older than the last transfer. The
+        /// result is ignored if more transfers have been made by then.
         case askKernel(since: UInt64)
         /// Check for room before calling the delegate for it. The result is ignored as in
         /// ``askKernel(since:)``.

@@ -159,7 +159,8 @@ final class WriteBuffer: Sendable {
         return count
     }
 
-    /// Accepts all of `bytes`, beyond the limit and even if the stream is closed, because a protocol cannot take them back.
+    /// Accepts all of `bytes`, beyond the limit and even if the stream is closed, because a protocol cannot
+    /// take them back.
     ///
     /// - Throws: As ``accept(_:for:isReply:)``, or `noBufferSpace` if there is no room or no descriptor left.
     func acceptReply(_ bytes: RawSpan, for shared: SharedDescriptor) throws(Errno) {
@@ -281,7 +282,8 @@ extension WriteBuffer.State {
 
     fileprivate var fault: Errno? { if case .failed(let error) = phase { error } else { nil } }
 
-    /// Whether there is room for a byte. Without a limit, an empty queue has room for what a protocol makes of one write.
+    /// Whether there is room for a byte. Without a limit, an empty queue has room for what a protocol makes
+    /// of one write.
     fileprivate var hasRoom: Bool { queue.count < max(limit, 1) }
 
     /// Whether a write would fail.

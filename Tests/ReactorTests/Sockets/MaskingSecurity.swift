@@ -4,8 +4,8 @@ import SystemPackage
 
 /// A protocol that masks bytes: as little of TLS as its connection needs to know of.
 ///
-/// A record has a type, a size of two bytes, and masked bytes. The client's hello begins the handshake, the server's
-/// completes it.
+/// A record has a type, a size of two bytes, and masked bytes. The client's hello begins the handshake, the
+/// server's completes it.
 enum Masking {
     enum Record: UInt8 {
         case hello = 1
@@ -141,7 +141,7 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
         hasEnded = true
     }
 
-    func property(_ key: Stream.PropertyKey) -> Any? { nil }
+    func property(_ key: Stream.PropertyKey) -> (any Sendable)? { nil }
 }
 
 private func threadName() -> String {

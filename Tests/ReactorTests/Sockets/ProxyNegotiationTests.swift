@@ -14,8 +14,8 @@ import Testing
         StreamProxy(kind, host: "proxy", port: 1080, user: user, password: password)
     }
 
-    /// Sends replies in pieces; what the negotiation sends, and how it ends. A reply may be followed by the host's bytes, which
-    /// must be left.
+    /// Sends replies in pieces; what the negotiation sends, and how it ends. A reply may be followed by the
+    /// host's bytes, which must be left.
     private static func run(
         _ proxy: StreamProxy, to target: ProxyNegotiation.Target = name, replies: [[UInt8]], piece: Int = .max
     ) throws -> (sent: [[UInt8]], rest: [UInt8]) {
@@ -143,7 +143,8 @@ import Testing
         for (bytes, text) in vectors { #expect(base64(bytes.utf8) == text) }
     }
 
-    /// A fuzzer in miniature: whatever a proxy sends, in whatever pieces, the negotiation ends or asks for more.
+    /// A fuzzer in miniature: whatever a proxy sends, in whatever pieces, the negotiation ends or asks for
+    /// more.
     @Test func `no reply makes the negotiation ask for nothing or go on forever`() {
         var generator = SeededGenerator(seed: 14)
         let starts: [[UInt8]] = [
