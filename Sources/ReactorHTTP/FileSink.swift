@@ -73,12 +73,24 @@ final class FileSink: BodySink {
         self.stream = stream
         if !isPartial { note(Validator.of(response)) }
         if let failure = stream.failure { return .refuses(failure) }
-        return .accepts(expected: response.contentLength.map { $0 + offset }, offset: offset)
+        let total = isPartial ? totalLength(response) : response.contentLength
+        return .accepts(expected: total, offset: offset)
     }
 
-    /// Whether a partial response begins where the file ends, and is of the same version.
+    /// Whether a partial response is the whole rest of the file, of the same version.
     private func continues(_ response: HTTPResponse) -> Bool {
-        response.fields["Content-Range"]?.hasPrefix("bytes \(offset)-") == true && isSameVersion(response)
+        totalLength(response) != nil && isSameVersion(response)
+    }
+
+    /// The length of a file whose rest a partial response is; nil if it is another part, or the length is not known
+    /// (RFC 9110, 14.4).
+    private func totalLength(_ response: HTTPResponse) -> Int? {
+        guard let range = response.fields["Content-Range"], range.hasPrefix("bytes \(offset)-") else {
+            return nil
+        }
+        let numbers = range.dropFirst("bytes \(offset)-".count).split(separator: "/", maxSplits: 1)
+        guard numbers.count == 2, let last = Int(numbers[0]), let total = Int(numbers[1]) else { return nil }
+        return last >= offset && last == total - 1 ? total : nil
     }
 
     /// Whether the server has nothing after the end of the file, because the file is whole.
@@ -87,8 +99,9 @@ final class FileSink: BodySink {
     }
 
     private func isSameVersion(_ response: HTTPResponse) -> Bool {
-        guard let tag = response.fields["ETag"], validator?.hasPrefix("\"") == true else { return true }
-        return tag == validator
+        let isTag = validator?.hasPrefix("\"") == true
+        guard let version = response.fields[isTag ? "ETag" : "Last-Modified"] else { return true }
+        return version == validator
     }
 
     /// Keeps the validator with the partial file.

@@ -102,20 +102,46 @@ import Testing
         #expect(content(of: path.string) == Array("hello world".utf8))
     }
 
-    @Test func `a range that begins elsewhere is asked for anew, without a range`() async throws {
+    /// A partial file of five bytes is continued by a response with these fields.
+    @Test(arguments: [
+        ("\"1\"", ["Content-Range: bytes 3-10/11"]),
+        ("\"1\"", ["Content-Range: bytes 5-7/11"]),
+        ("\"1\"", ["Content-Range: bytes 5-10/*"]),
+        ("\"1\"", ["Content-Range: bytes 5-10/11", "ETag: \"2\""]),
+        (
+            "Mon, 02 Nov 2026 08:00:00 GMT",
+            ["Content-Range: bytes 5-10/11", "Last-Modified: Tue, 03 Nov 2026 08:00:00 GMT"]
+        ),
+        ("\"1\"", ["Content-Range: bytes 5-9223372036854775807/9223372036854775807"]),
+    ])
+    func `a response that is not the rest of the file is asked for anew, without a range`(
+        validator: String, fields: [String]
+    ) async throws {
         _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        _ = try folder.file(validator.utf8, name: "file.part.validator")
         let heads = Trace()
         let server = try TestServer.responding { head, number in
             heads(head)
             return number == 0
-                ? response("206 Partial Content", ["Content-Range: bytes 3-9/10"], body: "lo worl")
-                : response(body: "hello world")
+                ? response("206 Partial Content", fields, body: " world") : response(body: "hello world")
         }
         #expect(try await download(server.url, resumes: true).get().status == 200)
         #expect(content(of: path.string) == Array("hello world".utf8))
         #expect(heads.all[0].contains("Range: bytes=5-"))
         #expect(!heads.all[1].contains("Range:"))
+    }
+
+    @Test func `a length that no file has is an error`() async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let server = try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: 9223372036854775807\r\n")
+            peer.send("Content-Range: bytes 5-10/11\r\n\r\n world")
+            peer.shutDown()
+            peer.waitForEnd()
+        }
+        #expect(try await download(server.url, resumes: true).kind == .truncated)
     }
 
     @Test func `a retry goes on where the first attempt ended`() async throws {
