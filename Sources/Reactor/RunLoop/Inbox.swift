@@ -130,9 +130,9 @@ final class Inbox: Sendable {
         endRequests.bitwiseAnd(~Self.bit(of: depth), ordering: .relaxed)
     }
 
+    @inline(never)
     func isEndRequested(ofActivation depth: Int) -> Bool {
-        let requests = endRequests.load(ordering: .acquiring)
-        return requests != 0 && requests & Self.bit(of: depth) != 0
+        endRequests.load(ordering: .acquiring) & Self.bit(of: depth) != 0
     }
 
     private static func bit(of depth: Int) -> UInt64 { 1 << (min(depth, UInt64.bitWidth) - 1) }
@@ -226,8 +226,11 @@ final class Inbox: Sendable {
     }
 
     var isStopRequested: Bool {
-        if stopRequested.load(ordering: .acquiring) { return true }
-        return isEndRequested(ofActivation: activations.load(ordering: .relaxed))
+        @inline(__always) get {
+            if stopRequested.load(ordering: .acquiring) { return true }
+            guard endRequests.load(ordering: .relaxed) != 0 else { return false }
+            return isEndRequested(ofActivation: activations.load(ordering: .relaxed))
+        }
     }
 
     /// Begins a pass, which answers all requests for one so far: it sees everything that was posted before them.
