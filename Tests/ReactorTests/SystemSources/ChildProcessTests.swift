@@ -52,7 +52,7 @@ import Testing
     @Test func `writing to a child that has ended fails, and names it`() async throws {
         try await onItsOwnThread {
             let child = try ChildProcess.shell(
-                "exec <&-; echo; cat /dev/zero >/dev/null", standardInput: .stream)
+                "exec <&-; echo; exec cat /dev/zero >/dev/null", standardInput: .stream)
             child.standardOutput!.open()
             #expect(child.standardOutput!.read(upTo: 1) == [10])
             let input = child.standardInput!
