@@ -43,8 +43,6 @@ extension RunLoop {
         private var next: RunningMode?
         private var isEnding = false
         private var isEnded = false
-        /// Called once, when the hosting or the loop's thread ends.
-        package var endHandler: (() -> Void)?
 
         /// Begins to host a loop in a mode.
         ///
@@ -190,7 +188,6 @@ extension RunLoop {
         func loopEnded() {
             (isEnding, isEnded, wait) = (true, true, nil)
             epoll = nil
-            endHandler.take()?()
             outerHosting?.loopEnded()
         }
 
@@ -248,7 +245,6 @@ extension RunLoop {
             core.notify(.exit, running)
             loop.inbox.endActivation(outer)
             outerHosting?.resume()
-            endHandler.take()?()
         }
 
         private func wakeHost() {
