@@ -263,9 +263,8 @@ final class LineBuffer {
             try await reader.read(into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
             return cutter.cut(chunk)
         }
-        try Task.checkCancellation()
         while true {
-            if let batch = worker.take() { return batch }
+            if let batch = try reader.use.transfer(worker.take) { return batch }
             try await reader.use.wait(isolation: isolation, isScheduled: false) { worker.notify($0) }
         }
     }
@@ -310,13 +309,14 @@ private final class LineWorker: Sendable {
         return batch
     }
 
-    /// Wakes the task of `delegate` with the next batch; now, if there is one.
+    /// Wakes the task of `delegate` with the next batch; after a pass of its loop, if there is one.
     func notify(_ delegate: TaskDelegate) {
         let isReady = state.withLock { state in
-            state.delegate = delegate
-            return !state.batches.isEmpty || state.isOver
+            let isReady = !state.batches.isEmpty || state.isOver
+            state.delegate = isReady ? nil : delegate
+            return isReady
         }
-        if isReady { delegate.wakeTaskLater() }
+        if isReady { delegate.wakeTaskAfterPass() }
     }
 
     /// Waits until the worker has ended, and returns the bytes that it has read and that no task has taken.

@@ -34,6 +34,9 @@ final class TaskDelegate: StreamDelegate, Sendable {
     /// As ``wakeTask()``, from any thread: the task continues later.
     func wakeTaskLater() { state.withLock { $0.place }?.gate.openFromAnywhere() }
 
+    /// Lets the task, which is about to wait though it could go on, continue after a pass of its loop.
+    func wakeTaskAfterPass() { state.withLock { $0.place }?.wakeTaskAfterPass() }
+
     /// Makes the caller the only user, until ``endUse()``.
     func beginUse() {
         let isFree = state.withLock { state in
@@ -76,6 +79,13 @@ final class TaskPlace: Sendable {
 
     /// Lets the task that waits continue: at once, if this is its loop's thread.
     func wakeTask() { if loop.isCurrent { gate.open() } else { gate.openFromAnywhere() } }
+
+    /// Lets the task that waits continue after the loop's other work; at once, if it is on another thread.
+    func wakeTaskAfterPass() {
+        guard loop.isCurrent else { return gate.openFromAnywhere() }
+        let block = PostedBlock(modes: executor.modes, isSource: true) { [gate] in gate.open() }
+        loop.inbox.post(block)
+    }
 }
 
 extension RunLoop {

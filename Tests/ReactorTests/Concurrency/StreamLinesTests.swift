@@ -162,6 +162,22 @@ import Testing
         }
     }
 
+    @Test func `a task that is slower than the file lets its loop make passes`() async throws {
+        let line = String(repeating: "x", count: 65_000)
+        let file = try TemporaryFile(Array(repeating: line, count: 40).joined(separator: "\n"))
+        try await TaskPlace.loopActor.run { loop in
+            let hasPassed = Shared<Bool?>(nil)
+            for try await line in InputStream(path: file.path).lines {
+                if hasPassed.value == nil {
+                    hasPassed.value = false
+                    loop.perform { hasPassed.value = true }
+                }
+                #expect(line.utf8.reduce(0) { $0 + Int($1) } == 65_000 * 120)
+            }
+            #expect(hasPassed.value == true)
+        }
+    }
+
     @Test func `a file that cannot be read is an error`() async throws {
         let missing = await thrownError { for try await _ in InputStream(path: "/nonexistent").lines {} }
         #expect(missing?.errno == .noSuchFileOrDirectory)
