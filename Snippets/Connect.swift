@@ -21,7 +21,7 @@ final class Client: StreamDelegate {
     func stream(_ stream: Stream, handle event: Stream.Event) {
         switch event {
         case .openCompleted where stream === output:
-            print("connected to \(stream.remoteAddress!)")
+            print("connected to \(stream.peerAddress!)")
             output.write(request + "\r\n\r\n")
         case .hasBytesAvailable:
             print(String(decoding: input.read(upTo: 4096), as: UTF8.self), terminator: "")

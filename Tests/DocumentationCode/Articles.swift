@@ -202,7 +202,7 @@ private func connect(_ session: Session) {
 private func listen() throws {
     var sessions: [Session] = []
     let listener = try Listener(.ipv4Loopback(port: 0)) { listener, connection in
-        print("\(connection.peer) on \(listener.localAddress)")
+        print("\(connection.peerAddress) on \(listener.localAddress)")
         sessions.append(Session(connection))
     } faults: { _, error in
         print(error)  // accept at 127.0.0.1:7007: Too many open files

@@ -31,7 +31,7 @@ struct EchoService: Service {
             for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
             try await connection.output.shutDown()
         } catch {
-            report("\(connection.peer): \(error)")
+            report("\(connection.peerAddress): \(error)")
         }
     }
 }

@@ -30,7 +30,7 @@ nonisolated func echo(_ connection: Listener.Connection) async {
         for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
         try await connection.output.shutDown()
     } catch {
-        report("\(connection.peer): \(error)")
+        report("\(connection.peerAddress): \(error)")
     }
 }
 

@@ -110,7 +110,7 @@ private final class Session: StreamDelegate {
 
     private func opened() {
         if let session = input.tlsSession {
-            let peer = input.remoteAddress.map { " with \($0)" } ?? ""
+            let peer = input.peerAddress.map { " with \($0)" } ?? ""
             Self.report("\(session.version), \(session.cipher)\(peer)")
         }
         start(terminal.input)

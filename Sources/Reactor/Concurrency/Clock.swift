@@ -11,7 +11,7 @@ extension RunLoop {
     /// - Parameter modes: The modes to wake in: the common modes unless others are named. While the loop runs
     ///   in another mode a task sleeps on, past its deadline.
     /// - Precondition: There is at least one mode.
-    public func clock(in modes: [Mode] = [.common]) -> Clock { Clock(self, executor(in: modes)) }
+    public func clock(inModes modes: [Mode] = [.common]) -> Clock { Clock(self, executor(inModes: modes)) }
 
     /// A run loop's monotonic clock: tasks sleep on it by timers of the loop.
     ///
@@ -49,7 +49,8 @@ extension RunLoop {
             let gate = Gate(on: executor)
             executor.beginWaiting()
             defer { executor.endWaiting() }
-            let timer = GateTimer(deadline, tolerance: tolerance ?? .zero, on: loop, in: executor.modes) {
+            let timer = GateTimer(deadline, tolerance: tolerance ?? .zero, on: loop, inModes: executor.modes)
+            {
                 gate.open()
             }
             defer { withExtendedLifetime(timer) {} }

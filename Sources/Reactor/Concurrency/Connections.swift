@@ -22,7 +22,7 @@ extension RunLoop {
     /// - Throws: As ``Listener/init(_:options:handler:faults:)``.
     public func connections(
         at address: SocketAddress, options: Listener.Options = Listener.Options(),
-        in modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void
+        inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void
     ) throws(IOError) -> Listener.Connections {
         let socket = try attempt(.listen, "\(address)") { () throws(Errno) in
             try ListeningSocket(address, options)
@@ -34,7 +34,7 @@ extension RunLoop {
     /// ``Listener/init(descriptor:handler:faults:)`` does, and accepts a connection each time that one is
     /// awaited.
     public func connections(
-        descriptor: FileDescriptor, in modes: [Mode] = [.common],
+        descriptor: FileDescriptor, inModes modes: [Mode] = [.common],
         faults: @escaping @Sendable (IOError) -> Void
     ) throws(IOError) -> Listener.Connections {
         let socket = try attempt(.listen, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
@@ -76,7 +76,7 @@ extension Listener {
             let acceptor = Acceptor(socket)
             (self.acceptor, self.faults) = (acceptor, faults)
             arrivals = EventSubscription(
-                on: loop, in: modes, watching: descriptor, for: .readable, ended: { acceptor.close() })
+                on: loop, inModes: modes, watching: descriptor, for: .readable, ended: { acceptor.close() })
         }
 
         deinit { close() }
@@ -125,7 +125,7 @@ extension Listener {
                 switch acceptor.accept() {
                 case .connection(let descriptor, let peer):
                     let (input, output) = Stream.connection(accepted: descriptor, from: peer)
-                    return Connection(input: input, output: output, peer: peer)
+                    return Connection(input: input, output: output, peerAddress: peer)
                 case .lost: continue
                 case .none where acceptor.isDraining: close()
                 case .none: try await arrivals.wait(until: deadline)

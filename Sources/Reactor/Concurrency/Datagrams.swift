@@ -22,7 +22,7 @@ extension RunLoop {
     /// - Throws: As ``DatagramSocket/init(boundTo:options:receive:events:)``.
     public func datagrams(
         boundTo address: SocketAddress, options: DatagramSocket.Options = DatagramSocket.Options(),
-        in modes: [Mode] = [.common]
+        inModes modes: [Mode] = [.common]
     ) throws(IOError) -> DatagramSocket.Datagrams {
         let socket = try DatagramSocket(boundTo: address, options: options) { _, _, _ in
         } events: { _, _ in
@@ -35,7 +35,7 @@ extension RunLoop {
     /// The parameters are those of ``DatagramSocket/init(connectedTo:boundTo:options:receive:events:)``.
     public func datagrams(
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil,
-        options: DatagramSocket.Options = DatagramSocket.Options(), in modes: [Mode] = [.common]
+        options: DatagramSocket.Options = DatagramSocket.Options(), inModes modes: [Mode] = [.common]
     ) throws(IOError) -> DatagramSocket.Datagrams {
         let socket = try DatagramSocket(connectedTo: peer, boundTo: address, options: options) { _, _, _ in
         } events: { _, _ in
@@ -76,10 +76,11 @@ extension DatagramSocket {
             let unscheduled = UnscheduledSocket(socket)
             self.socket = unscheduled
             arrivals = EventSubscription(
-                on: loop, in: modes, watching: descriptor, for: .readable, ended: { unscheduled.close() })
+                on: loop, inModes: modes, watching: descriptor, for: .readable, ended: { unscheduled.close() }
+            )
             // Keeps the socket open until the loop does not watch it any more.
             room = EventSubscription(
-                on: loop, in: modes, watching: descriptor, for: .writable,
+                on: loop, inModes: modes, watching: descriptor, for: .writable,
                 ended: { withExtendedLifetime(unscheduled) {} })
         }
 

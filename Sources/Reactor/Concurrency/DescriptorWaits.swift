@@ -36,7 +36,7 @@ extension EventSubscription {
         if Task.isCancelled { throw .canceled }
         guard let deadline else { return await gate.wait(isolation: #isolation) }
         guard deadline > .now else { throw .timedOut }
-        let timer = GateTimer(deadline, on: loop, in: gate.executor.modes) { gate.open() }
+        let timer = GateTimer(deadline, on: loop, inModes: gate.executor.modes) { gate.open() }
         await gate.wait(isolation: #isolation)
         withExtendedLifetime(timer) {}
     }

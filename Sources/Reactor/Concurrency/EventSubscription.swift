@@ -107,11 +107,11 @@ extension EventSubscription {
     ///   - ready: Leaves the event.
     ///   - ended: As for ``init(on:_:isWatchingDescriptor:ended:_:)``: the loop does not watch any more.
     convenience init(
-        on loop: RunLoop, in modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
+        on loop: RunLoop, inModes modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
         for interest: Readiness, ready: @escaping @Sendable (Readiness) -> Void = { _ in },
         ended: @escaping @Sendable () -> Void = {}
     ) {
-        let signal = EventSignal(on: loop.executor(in: modes), isDisarmed: true)
+        let signal = EventSignal(on: loop.executor(inModes: modes), isDisarmed: true)
         self.init(on: loop, signal, isWatchingDescriptor: true, ended: ended) { source in
             let finisher = Finisher(signal)
             let events = DescriptorSource(descriptor, for: []) { events, readiness in
@@ -121,13 +121,13 @@ extension EventSubscription {
             source.arm = {
                 do throws(Errno) { try events.setInterest(interest) } catch { signal.finish(throwing: error) }
             }
-            loop.add(events, in: modes, or: signal)
+            loop.add(events, inModes: modes, or: signal)
         }
     }
 }
 
 extension RunLoop {
-    func add(_ source: EventSource, in modes: [Mode], or signal: EventSignal) {
+    func add(_ source: EventSource, inModes modes: [Mode], or signal: EventSignal) {
         do throws(Errno) {
             for mode in modes { try add(source, forMode: mode) }
         } catch {

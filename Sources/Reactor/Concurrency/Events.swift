@@ -132,9 +132,9 @@ extension RunLoop {
     ///   - modes: Where the timer fires: the common modes unless others are named.
     /// - Returns: The ticks' dates.
     public func ticks(
-        every interval: Duration, tolerance: Duration = .zero, in modes: [Mode] = [.common]
+        every interval: Duration, tolerance: Duration = .zero, inModes modes: [Mode] = [.common]
     ) -> Events<Deadline, Never> {
-        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<Deadline?>(nil))
+        let (signal, store) = (EventSignal(on: executor(inModes: modes)), EventStore<Deadline?>(nil))
         let subscription = EventSubscription(on: self, signal) { [self] source in
             let finisher = Finisher(signal)
             let timer = Timer.scheduled(every: interval, forMode: modes[0], tolerance: tolerance) { timer in
@@ -163,9 +163,9 @@ extension RunLoop {
     /// - Throws: ``IOError`` with an error of ``SignalSource/init(_:handler:)``. The sequence throws ``IOError``
     ///   with an error of epoll_ctl(2) if the loop cannot watch for signals, and `CancellationError`.
     public func signals(
-        _ signals: CInt..., in modes: [Mode] = [.common]
+        _ signals: CInt..., inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<CInt, any Error> {
-        let (signal, store) = (EventSignal(on: executor(in: modes)), EventStore<[CInt]>([]))
+        let (signal, store) = (EventSignal(on: executor(inModes: modes)), EventStore<[CInt]>([]))
         let finisher = Finisher(signal)
         var sources: [SignalSource] = []
         for number in signals {
@@ -182,7 +182,7 @@ extension RunLoop {
         let bound = LoopBound(sources, owner: identity)
         let subscription = EventSubscription(on: self, signal) { [self] source in
             source.end = { for source in bound.value { source.cancel() } }
-            for source in bound.value { add(source, in: modes, or: signal) }
+            for source in bound.value { add(source, inModes: modes, or: signal) }
         }
         return Events(subscription, "signals") {
             store.content.withLock { numbers in
@@ -212,10 +212,10 @@ extension RunLoop {
     /// - Returns: A sequence that throws ``IOError`` with an error of epoll_ctl(2), such as
     ///   `Errno.notPermitted` for a regular file, and `CancellationError`.
     public func readiness(
-        of descriptor: FileDescriptor, for interest: Readiness, in modes: [Mode] = [.common]
+        of descriptor: FileDescriptor, for interest: Readiness, inModes modes: [Mode] = [.common]
     ) -> Events<Readiness, any Error> {
         let store = EventStore<Readiness?>(nil)
-        let subscription = EventSubscription(on: self, in: modes, watching: descriptor, for: interest) {
+        let subscription = EventSubscription(on: self, inModes: modes, watching: descriptor, for: interest) {
             readiness in
             store.content.withLock { $0 = readiness }
         }

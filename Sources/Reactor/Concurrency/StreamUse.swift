@@ -98,6 +98,6 @@ final class StreamUse {
     private func startTimer(until deadline: Deadline, _ place: TaskPlace) {
         guard timer == nil else { return }
         let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
-        timer = GateTimer(deadline, on: loop, in: modes) { [delegate] in delegate.wakeTask() }
+        timer = GateTimer(deadline, on: loop, inModes: modes) { [delegate] in delegate.wakeTask() }
     }
 }

@@ -20,12 +20,12 @@ extension RunLoop {
     /// - Throws: ``IOError`` with `Errno.timedOut`, with `Errno.badFileDescriptor` once the loop's thread has
     ///   ended, or with an error of epoll_ctl(2); `CancellationError`.
     nonisolated(nonsending) public func termination(
-        of process: ChildProcess, timeout: Duration? = nil, in modes: [Mode] = [.common]
+        of process: ChildProcess, timeout: Duration? = nil, inModes modes: [Mode] = [.common]
     ) async throws -> ChildProcess.Termination {
         let deadline = timeout.deadline
         let descriptor = FileDescriptor(rawValue: process.descriptor)
         let subscription = EventSubscription(
-            on: self, in: modes, watching: descriptor, for: .readable,
+            on: self, inModes: modes, watching: descriptor, for: .readable,
             ended: { withExtendedLifetime(process) {} })
         defer { subscription.end() }
         do throws(Errno) {
@@ -59,14 +59,14 @@ extension RunLoop {
     ///   - modes: Where the loop serves them: the common modes unless others are named.
     /// - Throws: As ``FileWatcher/watch(_:recursively:)``. The sequence throws what epoll_ctl(2) does.
     public func fileEvents(
-        at paths: FilePath..., recursively: Bool = false, in modes: [Mode] = [.common]
+        at paths: FilePath..., recursively: Bool = false, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
-        let queue = EventQueue<FileWatcher.Event>(on: self, in: modes)
+        let queue = EventQueue<FileWatcher.Event>(on: self, inModes: modes)
         let watcher = try FileWatcher { [inlet = queue.makeInlet()] watcher, event in
             inlet.append(event, from: watcher)
         }
         for path in paths { try watcher.watch(path, recursively: recursively) }
-        return queue.events(of: watcher, on: self, in: modes) { $0.close() }
+        return queue.events(of: watcher, on: self, inModes: modes) { $0.close() }
     }
 }
 
@@ -83,13 +83,13 @@ extension RunLoop {
     /// - Throws: As ``ClockTimer/init(_:at:every:handler:)``. The sequence throws what epoll_ctl(2) does.
     public func firings(
         of clock: ClockTimer.Clock, at date: Duration, every interval: Duration? = nil,
-        in modes: [Mode] = [.common]
+        inModes modes: [Mode] = [.common]
     ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
-        let queue = EventQueue<ClockTimer.Event>(on: self, in: modes)
+        let queue = EventQueue<ClockTimer.Event>(on: self, inModes: modes)
         let timer = try ClockTimer(clock, at: date, every: interval) {
             [inlet = queue.makeInlet()] timer, event in inlet.append(event, from: timer)
         }
-        return queue.events(of: timer, on: self, in: modes) { $0.close() }
+        return queue.events(of: timer, on: self, inModes: modes) { $0.close() }
     }
 
     /// An element each time that the system is short of a resource, as a ``PressureSource`` reports it.
@@ -106,13 +106,13 @@ extension RunLoop {
     ///   epoll_ctl(2) does.
     public func pressure(
         on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
-        stalledFor stall: Duration, within window: Duration, in modes: [Mode] = [.common]
+        stalledFor stall: Duration, within window: Duration, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Void, any Error> {
-        let queue = EventQueue<Void>(on: self, in: modes)
+        let queue = EventQueue<Void>(on: self, inModes: modes)
         let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
             [inlet = queue.makeInlet()] source in inlet.append((), from: source)
         }
-        return queue.events(of: source, on: self, in: modes) { $0.close() }
+        return queue.events(of: source, on: self, inModes: modes) { $0.close() }
     }
 }
 
@@ -135,13 +135,15 @@ private final class EventQueue<Event: Sendable>: Sendable {
     private let events = Mutex<[Event]>([])
     private let signal: EventSignal
 
-    init(on loop: RunLoop, in modes: [RunLoop.Mode]) { signal = EventSignal(on: loop.executor(in: modes)) }
+    init(on loop: RunLoop, inModes modes: [RunLoop.Mode]) {
+        signal = EventSignal(on: loop.executor(inModes: modes))
+    }
 
     func makeInlet() -> Inlet { Inlet(self) }
 
     /// - Parameter close: Ends the source.
     func events<Source: EventSource>(
-        of source: sending Source, on loop: RunLoop, in modes: [RunLoop.Mode],
+        of source: sending Source, on loop: RunLoop, inModes modes: [RunLoop.Mode],
         close: @escaping @Sendable (Source) -> Void
     ) -> RunLoop.Events<Event, any Error> {
         let signal = signal
@@ -154,7 +156,7 @@ private final class EventQueue<Event: Sendable>: Sendable {
             control.arm = {
                 do throws(Errno) { try source.setInterest(interest) } catch { signal.finish(throwing: error) }
             }
-            loop.add(source, in: modes, or: signal)
+            loop.add(source, inModes: modes, or: signal)
         }
         return RunLoop.Events(subscription, subject) { [self] in
             events.withLock { $0.isEmpty ? nil : $0.removeFirst() }

@@ -18,7 +18,7 @@ public struct DeadlineError: Error {
 /// - Parameters:
 ///   - deadline: When to cancel, on `clock`.
 ///   - tolerance: How late the cancellation may be to share a wake-up.
-///   - clock: The clock to wait on, such as a loop's ``RunLoop/clock(in:)``.
+///   - clock: The clock to wait on, such as a loop's ``RunLoop/clock(inModes:)``.
 ///   - operation: A child task, with the isolation of the calling code.
 /// - Returns: What `operation` returns.
 /// - Throws: What `operation` throws; ``DeadlineError`` if it throws after the deadline; what `clock` throws if

@@ -17,7 +17,7 @@ public import SystemPackage
 /// and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads block is not
 /// delivered.
 ///
-/// A task awaits ``RunLoop/signals(_:in:)``.
+/// A task awaits ``RunLoop/signals(_:inModes:)``.
 ///
 /// ```swift
 /// let interrupt = try SignalSource(SIGINT) { source, _ in

@@ -26,7 +26,7 @@ extension RunLoop {
     ///   runs in another mode the jobs wait, so callbacks that wait in a nested run for a job of the default
     ///   mode alone wait forever.
     /// - Precondition: There is at least one mode.
-    public func executor(in modes: [Mode] = [.common]) -> Executor {
+    public func executor(inModes modes: [Mode] = [.common]) -> Executor {
         require(!modes.isEmpty, "An executor in no mode would never run a job: name at least one mode.")
         let modes = ModeSet(modes)
         return executors.withLock { executors in
@@ -40,7 +40,7 @@ extension RunLoop {
     /// Runs jobs of Swift Concurrency on a run loop's thread, as a serial executor for actors and as a task
     /// executor.
     ///
-    /// ``RunLoop/executor(in:)`` returns a loop's executors.
+    /// ``RunLoop/executor(inModes:)`` returns a loop's executors.
     ///
     /// Jobs run where a pass runs its blocks, before these, one at a time in the order of their arrival. A
     /// pass runs the jobs that come in meanwhile too, up to a limit, and the next pass the rest. A job that

@@ -181,7 +181,7 @@ struct GateTimer: ~Copyable {
 
     /// - Parameter open: Opens the gate, on the loop's thread.
     init(
-        _ deadline: Deadline, tolerance: Duration = .zero, on loop: RunLoop, in modes: ModeSet,
+        _ deadline: Deadline, tolerance: Duration = .zero, on loop: RunLoop, inModes modes: ModeSet,
         _ open: @escaping @Sendable () -> Void
     ) {
         timer = Timer(fireDate: deadline, tolerance: tolerance) { _ in open() }

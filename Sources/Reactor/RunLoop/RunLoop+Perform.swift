@@ -22,7 +22,7 @@ extension RunLoop {
     ///
     /// Cocoa's `perform(_:on:with:waitUntilDone:modes:)` without waiting.
     /// - Parameters:
-    ///   - modes: The modes to run in.
+    ///   - modes: The modes to run in. If empty, the block is dropped.
     ///   - block: Runs once, in the order of posting, never inside this call.
     public func performAsSource(inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () -> Void) {
         post(block, ModeSet(modes), isSource: true)
@@ -34,7 +34,7 @@ extension RunLoop {
     /// in one of `modes`: forever, if it never does.
     /// - Returns: What `block` returns.
     /// - Throws: What `block` throws.
-    /// - Precondition: The loop's thread does not end before the block has run.
+    /// - Precondition: There is at least one mode. The loop's thread does not end before the block has run.
     public func performAndWait<Result: Sendable, Failure: Error>(
         inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -60,7 +60,7 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - delay: Time from now; zero or less means the next pass, never before this returns.
-    ///   - modes: The modes to run in.
+    ///   - modes: The modes to run in. If empty, the block is dropped.
     ///   - block: Runs once, unless the token is invalidated before.
     /// - Returns: The token: ``Timer/invalidate()`` cancels.
     /// - Precondition: Called on the loop's thread.
@@ -85,7 +85,7 @@ extension RunLoop {
     /// - Parameters:
     ///   - order: The place among the blocks of a pass, and among the observers of
     ///     ``Activities/beforeTimers``.
-    ///   - modes: The modes to run in.
+    ///   - modes: The modes to run in. If empty, the block is dropped.
     ///   - block: Runs once, unless the token is invalidated before.
     /// - Returns: The token: ``Observer/invalidate()`` cancels.
     /// - Precondition: Called on the loop's thread.

@@ -25,7 +25,7 @@ public import SystemPackage
 /// to it is released, and the end of a loop's thread closes the sockets in that loop. A socket and its loop
 /// belong to one thread; every method traps on another.
 ///
-/// A task sends and receives with ``RunLoop/datagrams(boundTo:options:in:)``.
+/// A task sends and receives with ``RunLoop/datagrams(boundTo:options:inModes:)``.
 ///
 /// See udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
 public final class DatagramSocket: EventSource {

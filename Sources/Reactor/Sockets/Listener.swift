@@ -28,7 +28,7 @@ public import SystemPackage
 /// left, or the kernel no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts.
 /// Clients stay in the backlog.
 ///
-/// A task accepts with ``RunLoop/connections(at:options:in:faults:)``.
+/// A task accepts with ``RunLoop/connections(at:options:inModes:faults:)``.
 ///
 /// To serve one port on several threads, create a listener for each with ``Options/reusesPort``.
 ///
@@ -42,7 +42,7 @@ public final class Listener: EventSource {
         /// connection.
         public let output: OutputStream
         /// The peer's address; ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
-        public let peer: SocketAddress
+        public let peerAddress: SocketAddress
     }
 
     /// Receives a connection. Releasing its streams closes it.
@@ -182,7 +182,7 @@ public final class Listener: EventSource {
             case .connection(let descriptor, let peer):
                 backoff.reset()
                 let (input, output) = Stream.connection(accepted: descriptor, from: peer)
-                handlers?.connection(self, Connection(input: input, output: output, peer: peer))
+                handlers?.connection(self, Connection(input: input, output: output, peerAddress: peer))
                 guard goesOn() else { return }
             case .lost: continue
             case .fault(let error): return backOff(IOError(.accept, "\(localAddress)", error))

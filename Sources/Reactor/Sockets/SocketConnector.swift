@@ -243,7 +243,7 @@ extension [SocketAddress] {
     ///
     /// - Parameter firstCount: The number of addresses of the first family that come before one of another
     ///   family.
-    public func interleavingFamilies(firstCount: Int = 1) -> [SocketAddress] {
+    package func interleavingFamilies(firstCount: Int = 1) -> [SocketAddress] {
         guard let family = first?.family else { return [] }
         var preferred = filter { $0.family == family }[...]
         var others = filter { $0.family != family }[...]

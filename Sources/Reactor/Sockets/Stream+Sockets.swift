@@ -86,7 +86,7 @@ extension Stream {
     public var localAddress: SocketAddress? { property(forKey: .socketLocalAddressKey) as? SocketAddress }
 
     /// The peer's address; nil before it is known.
-    public var remoteAddress: SocketAddress? { property(forKey: .socketRemoteAddressKey) as? SocketAddress }
+    public var peerAddress: SocketAddress? { property(forKey: .socketRemoteAddressKey) as? SocketAddress }
 
     /// The process at the other end of a Unix-domain connection, when the connection was made (`SO_PEERCRED`,
     /// unix(7)); nil for others, and before there is one.
@@ -174,7 +174,7 @@ extension Stream.PropertyKey {
     /// A `FileDescriptor`: ``Stream/socketDescriptor``.
     public static let socketDescriptorKey = Self("ReactorSocketDescriptor")
 
-    /// A ``SocketAddress``: ``Stream/remoteAddress``.
+    /// A ``SocketAddress``: ``Stream/peerAddress``.
     public static let socketRemoteAddressKey = Self("ReactorSocketRemoteAddress")
 
     /// A ``SocketAddress``: ``Stream/localAddress``.

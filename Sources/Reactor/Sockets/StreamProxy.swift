@@ -130,7 +130,7 @@ extension Stream {
     /// share it.
     ///
     /// Opening fails with a ``StreamProxyError`` if the proxy does not connect, and with an ``IOError`` or a
-    /// ``ResolverError`` that names the proxy if it cannot be reached itself. ``Stream/remoteAddress`` is
+    /// ``ResolverError`` that names the proxy if it cannot be reached itself. ``Stream/peerAddress`` is
     /// the proxy's.
     /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP
     ///   address.

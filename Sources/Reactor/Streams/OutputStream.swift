@@ -97,7 +97,8 @@ open class OutputStream: Stream {
     /// How many bytes a ``write(_:maxLength:)`` accepts beyond those that the kernel takes. 0, as in Cocoa,
     /// unless it is set.
     ///
-    /// For sockets, pipes and terminals; setting it has no effect on other streams. With a write buffer a
+    /// For sockets, pipes and terminals; setting it has no effect on other streams, because a path shows what it
+    /// names only when it is opened. With a write buffer a
     /// write on a run loop never waits once the stream is open: it returns the number of bytes that it
     /// accepted, which is 0 when the buffer is full. ``Stream/Event/hasSpaceAvailable`` means that three quarters of the buffer are free,
     /// so a delegate that writes no more than that for each event has all of it accepted. A thread of this

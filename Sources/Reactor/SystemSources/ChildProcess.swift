@@ -12,7 +12,7 @@ public import SystemPackage
 /// ```
 ///
 /// Any thread may use it. On a run loop a ``ProcessSource`` calls a closure when the process has ended, a
-/// task awaits ``RunLoop/termination(of:timeout:in:)``, and a program without either calls ``wait(until:)``.
+/// task awaits ``RunLoop/termination(of:timeout:inModes:)``, and a program without either calls ``wait(until:)``.
 ///
 /// The process is known by a pidfd (pidfd_open(2)), so a signal never reaches another process that has got
 /// the same number. No handler for SIGCHLD is installed, and only children that were spawned here are waited

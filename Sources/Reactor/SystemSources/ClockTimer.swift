@@ -19,7 +19,7 @@ public import SystemPackage
 /// Firings that come while the loop is busy or runs in another mode are one. The closure is called and
 /// released on the loop's thread, and may capture anything. The loop keeps the timer alive until it is
 /// closed. A timer and its loop belong to one thread; every method traps on another. A task awaits
-/// ``RunLoop/firings(of:at:every:in:)``.
+/// ``RunLoop/firings(of:at:every:inModes:)``.
 ///
 /// Each uses a descriptor: timerfd_create(2), with `TFD_TIMER_CANCEL_ON_SET`. A timer does not wake a
 /// suspended system.

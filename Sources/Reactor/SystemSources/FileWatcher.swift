@@ -26,7 +26,7 @@ public import SystemPackage
 /// The closure is called and released on the loop's thread, and may capture anything. It may watch further
 /// paths, and close the watcher: no event is delivered after that. The loop keeps the watcher alive until it
 /// is closed. A watcher and its loop belong to one thread; every method traps on another. A task awaits
-/// ``RunLoop/fileEvents(at:recursively:in:)``.
+/// ``RunLoop/fileEvents(at:recursively:inModes:)``.
 public final class FileWatcher: EventSource {
     /// A change of a file, or of what is watched.
     public enum Event: Sendable, Hashable {

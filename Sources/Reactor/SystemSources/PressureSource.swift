@@ -13,7 +13,7 @@ import SystemPackage
 ///
 /// The closure is called at most once in each window. It is called and released on the loop's thread, and may
 /// capture anything. The loop keeps the source alive until it is closed. A source and its loop belong to one
-/// thread; every method traps on another. A task awaits ``RunLoop/pressure(on:of:stalledFor:within:in:)``.
+/// thread; every method traps on another. A task awaits ``RunLoop/pressure(on:of:stalledFor:within:inModes:)``.
 ///
 /// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.
 public final class PressureSource: EventSource {

@@ -5,7 +5,7 @@
 /// still wait in its streams.
 ///
 /// A source and its loop belong to one thread; every method traps on another. Any number of sources, on any
-/// number of loops, may wait for the same process. A task awaits ``RunLoop/termination(of:timeout:in:)``.
+/// number of loops, may wait for the same process. A task awaits ``RunLoop/termination(of:timeout:inModes:)``.
 ///
 /// ```swift
 /// let child = try ChildProcess.spawn(.init("make", ["all"]))

@@ -12,7 +12,7 @@ import Synchronization
 /// The loop retains its timers. ``invalidate()`` removes a timer from its loop for good and releases its closure; a timer
 /// that does not repeat is invalidated by firing. Every method may be called from any thread.
 ///
-/// A task awaits ``RunLoop/ticks(every:tolerance:in:)``, or sleeps on ``RunLoop/clock(in:)``.
+/// A task awaits ``RunLoop/ticks(every:tolerance:inModes:)``, or sleeps on ``RunLoop/clock(inModes:)``.
 ///
 /// Foundation on Linux differs: there a timer made with an interval fires at once, tolerance is ignored, and no timer is ever
 /// freed.
@@ -71,7 +71,7 @@ public final class Timer: Sendable {
     /// Whether the timer can still fire.
     public var isValid: Bool { state.withLock { $0.isValid } }
 
-    /// The time between firings; zero for a timer that fires once.
+    /// The time between firings. As in Cocoa, zero for a timer that fires once, whatever ``fireDate`` it was made with.
     public var interval: Duration { .nanoseconds(period) }
 
     /// When the timer fires next; during its callback, the date being served; for an invalid timer, its last date.

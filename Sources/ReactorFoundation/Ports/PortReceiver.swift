@@ -214,7 +214,7 @@ private final class PortConnection: StreamDelegate {
     private var isReadSuspended = false
 
     init(_ connection: Listener.Connection, _ server: PortServer) {
-        (input, output, peer) = (connection.input, connection.output, connection.peer)
+        (input, output, peer) = (connection.input, connection.output, connection.peerAddress)
         self.server = server
     }
 

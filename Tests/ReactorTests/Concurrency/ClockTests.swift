@@ -78,9 +78,9 @@ import Testing
     @Test func `a clock of one mode does not wake in another`() async throws {
         let events = try await traced { loop, trace in
             loop.hold(.custom)
-            let clock = loop.clock(in: [.default])
+            let clock = loop.clock(inModes: [.default])
             let deadline = Deadline.now + .milliseconds(50)
-            Task(executorPreference: loop.executor(in: [.default, .custom])) {
+            Task(executorPreference: loop.executor(inModes: [.default, .custom])) {
                 try await clock.sleep(until: deadline)
                 trace("awake")
             }

@@ -252,7 +252,7 @@ import Testing
     @Test func `a task waits while the loop runs in another mode`() async throws {
         try await withRunLoopThread(name: "modes") { thread in
             let loop = thread.runLoop
-            let connections = try loop.connections(at: .ownLoopback, in: [.custom]) { _ in }
+            let connections = try loop.connections(at: .ownLoopback, inModes: [.custom]) { _ in }
             let isAccepted = Shared(false)
             let task = Task(executorPreference: loop.executor()) {
                 _ = try await connections.accept()

@@ -88,7 +88,7 @@ import Testing
             let isWaiting = Shared(false)
             let task = Task(executorPreference: isOnLoop ? loop.executor() : nil) {
                 loop.perform { isWaiting.value = true }
-                for await _ in loop.ticks(every: .seconds(3600), in: [.custom]) { return false }
+                for await _ in loop.ticks(every: .seconds(3600), inModes: [.custom]) { return false }
                 return Task.isCancelled
             }
             await yieldUntil { isWaiting.value }
@@ -136,12 +136,13 @@ import Testing
         try await withRunLoopThread(name: "released") { thread in
             let loop = thread.runLoop
             let pipe = try TestPipe()
-            for await _ in loop.ticks(every: .microseconds(100), in: [.default, .custom]) { break }
+            for await _ in loop.ticks(every: .microseconds(100), inModes: [.default, .custom]) { break }
             pipe.put()
-            for try await _ in loop.readiness(of: pipe.readEnd, for: .readable, in: [.default, .custom]) {
+            for try await _ in loop.readiness(of: pipe.readEnd, for: .readable, inModes: [.default, .custom])
+            {
                 break
             }
-            _ = loop.ticks(every: .seconds(3600), in: [.custom])
+            _ = loop.ticks(every: .seconds(3600), inModes: [.custom])
             let isEmpty = try await loop.onActor { _ in loop.pollNow(.custom) == .finished }
             #expect(isEmpty)
         }
@@ -215,7 +216,7 @@ import Testing
         try await withRunLoopThread(name: "never started") { thread in
             let loop = thread.runLoop
             try await loop.onActor { _ in
-                _ = try madeElsewhere { loop.ticks(every: .seconds(3600), in: [.custom]) }
+                _ = try madeElsewhere { loop.ticks(every: .seconds(3600), inModes: [.custom]) }
             }
             let isEmpty = try await loop.onActor { _ in loop.pollNow(.custom) == .finished }
             #expect(isEmpty)

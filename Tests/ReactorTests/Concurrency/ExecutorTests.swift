@@ -56,9 +56,10 @@ import Testing
     @Test func `a loop has one executor for each set of modes`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
-            #expect(loop.executor() === loop.executor(in: [.common]))
-            #expect(loop.executor(in: [.custom, .default]) === loop.executor(in: [.default, .custom]))
-            #expect(loop.executor() !== loop.executor(in: [.default]))
+            #expect(loop.executor() === loop.executor(inModes: [.common]))
+            #expect(
+                loop.executor(inModes: [.custom, .default]) === loop.executor(inModes: [.default, .custom]))
+            #expect(loop.executor() !== loop.executor(inModes: [.default]))
         }
     }
 
@@ -114,7 +115,7 @@ import Testing
 
     @Test func `an executor in no mode traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = RunLoop.main.executor(in: [])
+            _ = RunLoop.main.executor(inModes: [])
         }
         #expect(result.message.contains("An executor in no mode"))
     }

@@ -39,10 +39,10 @@ private func start(_ name: String, on executor: RunLoop.Executor, _ trace: Trace
     @Test func `jobs of the default mode wait while the loop runs in another`() async throws {
         let events = try await traced { loop, trace in
             for mode in [RunLoop.Mode.default, .tracking, .custom] { loop.hold(mode) }
-            start("default", on: loop.executor(in: [.default]), trace)
-            start("custom", on: loop.executor(in: [.custom]), trace)
+            start("default", on: loop.executor(inModes: [.default]), trace)
+            start("custom", on: loop.executor(inModes: [.custom]), trace)
             start("common", on: loop.executor(), trace)
-            start("both", on: loop.executor(in: [.default, .custom]), trace)
+            start("both", on: loop.executor(inModes: [.default, .custom]), trace)
             for mode in [RunLoop.Mode.tracking, .custom, .default] {
                 trace("\(mode)")
                 loop.poll(mode)
@@ -70,7 +70,7 @@ private func start(_ name: String, on executor: RunLoop.Executor, _ trace: Trace
     @Test func `a run nested in a job continues with the jobs after it`() async throws {
         let events = try await traced { loop, trace in
             loop.hold(.custom)
-            let executor = loop.executor(in: [.default, .custom])
+            let executor = loop.executor(inModes: [.default, .custom])
             Task(executorPreference: executor) { trace.nest(in: .custom) }
             for number in 0..<3 { start("\(number)", on: executor, trace) }
             loop.poll()
@@ -83,7 +83,7 @@ private func start(_ name: String, on executor: RunLoop.Executor, _ trace: Trace
         let events = try await traced { loop, trace in
             loop.hold(.default)
             loop.hold(.custom)
-            let (outer, inner) = (loop.executor(in: [.default]), loop.executor(in: [.custom]))
+            let (outer, inner) = (loop.executor(inModes: [.default]), loop.executor(inModes: [.custom]))
             Task(executorPreference: outer) { trace.nest(in: .custom) }
             Task(executorPreference: inner) { start("outer", on: outer, trace) }
             loop.run(in: .default, until: .minutesAway, returnAfterSourceHandled: true)

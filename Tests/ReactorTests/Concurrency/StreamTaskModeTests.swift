@@ -13,7 +13,7 @@ import Testing
             let feed = try Feed()
             let (trace, isReading) = (Trace(), Shared(false))
             // The modes are those of the stream, if it is scheduled, and otherwise those of the task.
-            let executor = isScheduled ? loop.executor() : loop.executor(in: [.custom])
+            let executor = isScheduled ? loop.executor() : loop.executor(inModes: [.custom])
             let task = Task(executorPreference: executor) {
                 let input = feed.makeStream()
                 if isScheduled { input.schedule(in: loop, forMode: .custom) }

@@ -8,8 +8,8 @@ import Testing
         let events = try await traced { loop, trace in
             for mode in [RunLoop.Mode.default, .tracking, .custom, .outer] { loop.hold(mode) }
             let isDone = Shared(false)
-            let clock = loop.clock(in: test.executorModes)
-            let task = Task(executorPreference: loop.executor(in: test.executorModes)) {
+            let clock = loop.clock(inModes: test.executorModes)
+            let task = Task(executorPreference: loop.executor(inModes: test.executorModes)) {
                 await Task.yield()
                 trace(Task.isCancelled ? "cancelled" : "running")
                 try? await clock.sleep(for: .microseconds(100))

@@ -77,7 +77,7 @@ import Testing
             peer.reset()
             #expect(input.read(upTo: 1).isEmpty)
             #expect(input.streamError as? IOError == IOError(.read, "\(address)", .connectionReset))
-            #expect(input.remoteAddress == address)
+            #expect(input.peerAddress == address)
         }
     }
 

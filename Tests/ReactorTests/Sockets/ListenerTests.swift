@@ -32,7 +32,7 @@ import Testing
     @Test func `the peer's address is the client's local address`() async throws {
         try await onItsOwnThread {
             var peers: [SocketAddress] = []
-            let listener = try addListener { _, connection in peers.append(connection.peer) }
+            let listener = try addListener { _, connection in peers.append(connection.peerAddress) }
             let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
             RunLoop.current.poll()
             let addresses = try clients.map { try SocketAddress.local(of: $0.descriptor) }
@@ -44,7 +44,9 @@ import Testing
     @Test func `a Unix-domain client without a name is unnamed`() async throws {
         try await onItsOwnThread {
             var peers: [SocketAddress] = []
-            let listener = try addListener(.unixUnnamed) { _, connection in peers.append(connection.peer) }
+            let listener = try addListener(.unixUnnamed) { _, connection in
+                peers.append(connection.peerAddress)
+            }
             #expect(listener.localAddress.unixAbstractName?.isEmpty == false)
             let client = try SocketPeer(connectedTo: listener.localAddress)
             RunLoop.current.poll()
@@ -103,7 +105,7 @@ import Testing
             var peers: [SocketAddress] = []
             let listener = try Listener(.ipv6Any(port: 0), options: .init(isIPv6Only: isIPv6Only)) {
                 _, connection in
-                peers.append(connection.peer)
+                peers.append(connection.peerAddress)
             }
             try RunLoop.current.add(listener, forMode: .default)
             let port = try #require(listener.localAddress.port)

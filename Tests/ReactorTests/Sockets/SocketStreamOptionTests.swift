@@ -23,7 +23,7 @@ import Testing
         try fixture.openBoth()
         let descriptor = try #require(input.socketDescriptor)
         #expect(try input.localAddress == SocketAddress.local(of: descriptor))
-        #expect(output.remoteAddress == fixture.server?.address)
+        #expect(output.peerAddress == fixture.server?.address)
         output.idleTimeout = nil
         #expect(input.idleTimeout == nil)
         for stream in fixture.streams { stream.close() }
@@ -33,7 +33,7 @@ import Testing
     @Test func `a stream that is not a socket's has no options`() {
         let input = InputStream(data: [1])
         #expect(input.connectTimeout == nil && input.idleTimeout == nil && !input.noDelay && !input.keepAlive)
-        #expect(input.remoteAddress == nil && input.localAddress == nil && input.socketDescriptor == nil)
+        #expect(input.peerAddress == nil && input.localAddress == nil && input.socketDescriptor == nil)
     }
 
     @Test func `setting an option traps where it has no effect`() async {
