@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Reactor
 import Testing
 
@@ -27,3 +29,5 @@ import Testing
         #expect(fields.fields.map(\.name) == ["accept"])
     }
 }
+
+#endif

@@ -53,7 +53,7 @@ public final class Listener: EventSource {
 
     /// The limit of connections that one pass accepts: about half a millisecond's work if streams are opened
     /// for each.
-    static let connectionsPerPass = 32
+    package static let connectionsPerPass = 32
 
     /// The listener's address, as completed by the kernel: with the port that it has chosen.
     public let localAddress: SocketAddress

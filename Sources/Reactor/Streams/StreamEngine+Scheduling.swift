@@ -244,5 +244,5 @@ extension RunLoop.Core {
 extension ResidentThread {
     /// The thread that connects sockets, runs their timeouts and closes them gracefully, whichever loop their
     /// streams are on; it also waits for streams whose events go to a queue. It runs no code of the client's.
-    static let streams = ResidentThread(name: "reactor.streams")
+    package static let streams = ResidentThread(name: "reactor.streams")
 }

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Glibc
 import Reactor
 import Testing
@@ -83,3 +85,5 @@ import Testing
         )
     }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -34,3 +36,5 @@ private final class Raising: EventSource {
 
     override func serve(_ readiness: Readiness) { if readiness == .marked { trace("marked") } }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -89,3 +91,5 @@ import Testing
         #expect(scene.inUse == 0)
     }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import SystemPackage
 import Testing
 
@@ -143,3 +145,5 @@ import Testing
         #expect(scene.work().first == "process")
     }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -37,3 +39,5 @@ import Testing
         #expect(tracker.progress == HandoffProgress(byteCount: 11, expectedByteCount: nil))
     }
 }
+
+#endif

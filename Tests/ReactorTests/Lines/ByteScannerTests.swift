@@ -1,3 +1,5 @@
+#if DEBUG
+
 import CReactorLinux
 import Testing
 
@@ -75,3 +77,5 @@ import Testing
         #expect(found == Array(stride(from: 0, to: 5000, by: distance)))
     }
 }
+
+#endif

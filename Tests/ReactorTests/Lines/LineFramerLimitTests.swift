@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -101,3 +103,5 @@ import Testing
         }
     }
 }
+
+#endif

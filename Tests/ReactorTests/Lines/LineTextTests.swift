@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -93,3 +95,5 @@ import Testing
         }
     }
 }
+
+#endif

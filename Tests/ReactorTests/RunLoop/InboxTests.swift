@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -12,3 +14,5 @@ import Testing
         #expect(inbox.isStopRequested)
     }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -18,3 +20,5 @@ import Testing
         }
     }
 }
+
+#endif

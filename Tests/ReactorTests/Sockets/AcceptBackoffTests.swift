@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -19,3 +21,5 @@ import Testing
         #expect(reports == [true, false, true, false])
     }
 }
+
+#endif

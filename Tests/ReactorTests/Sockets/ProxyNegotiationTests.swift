@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -171,3 +173,5 @@ import Testing
         }
     }
 }
+
+#endif

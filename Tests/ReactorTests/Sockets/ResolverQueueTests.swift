@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Dispatch
 import Glibc
 import SystemPackage
@@ -96,3 +98,5 @@ import Testing
         #expect(error.description == "resolve example.org: \(Errno.tooManyOpenFiles)")
     }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Glibc
 import Synchronization
 import SystemPackage
@@ -71,3 +73,5 @@ import Testing
         return (pair[0], pair[1])
     }
 }
+
+#endif

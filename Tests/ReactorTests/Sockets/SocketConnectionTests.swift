@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -28,3 +30,5 @@ import Testing
         #expect(!server.hasPendingConnection)
     }
 }
+
+#endif

@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import SystemPackage
+import Testing
 
 /// The kinds of address are the same for stream sockets.
 typealias AddressKind = DatagramKind
@@ -72,4 +73,29 @@ final class SocketHost {
         server.stopAccepting()
         thread.join()
     }
+}
+
+/// A listener with a full backlog: further clients keep connecting.
+final class FullServer {
+    private let server: SocketServer
+    private var clients: [CInt] = []
+    var address: SocketAddress { server.address }
+
+    init(_ kind: AddressKind = .ipv4) throws {
+        server = try SocketServer(kind, backlog: 0)
+        // The kernel accepts one client, and one more fits in the backlog.
+        for _ in 0..<2 {
+            let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue)
+            let client = socket(CInt(address.family.rawValue), type, 0)
+            clients.append(client)
+            _ = address.withSockAddr { connect(client, $0, $1) }
+        }
+        var request = pollfd(fd: clients[0], events: Int16(POLLOUT), revents: 0)
+        try #require(poll(&request, 1, 60_000) == 1)
+    }
+
+    deinit { for client in clients { close(client) } }
+
+    /// Accepts one client, which makes room for another.
+    func acceptOne() { _ = try? server.accept() }
 }

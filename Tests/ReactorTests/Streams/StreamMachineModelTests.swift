@@ -1,3 +1,5 @@
+#if DEBUG
+
 import SystemPackage
 import Testing
 
@@ -331,3 +333,5 @@ extension StreamMachine.Delivery {
 extension StreamMachine.DelegateState {
     fileprivate var index: UInt8 { unsafe unsafeBitCast(self, to: UInt8.self) }
 }
+
+#endif

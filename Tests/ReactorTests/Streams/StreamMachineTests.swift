@@ -1,3 +1,5 @@
+#if DEBUG
+
 import SystemPackage
 import Testing
 
@@ -236,3 +238,5 @@ import Testing
         #expect(stale == .none && isEnqueued && current == .deliver(.openCompleted))
     }
 }
+
+#endif

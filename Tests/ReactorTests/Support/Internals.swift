@@ -1,6 +1,5 @@
+import Reactor
 import Synchronization
-
-@testable import Reactor
 
 // What behaviour leaves no other trace of: whether memory is freed, and when the library's own thread is idle.
 
@@ -13,6 +12,10 @@ func streamsLoop() throws -> RunLoop { try ResidentThread.streams.runLoop() }
 
 /// The limit of connections that a listener accepts in one pass.
 let connectionsPerPass = Listener.connectionsPerPass
+
+#if DEBUG
+
+@testable import Reactor
 
 extension Stream {
     /// What the stream stands on, which must end with it.
@@ -31,3 +34,14 @@ extension Stream {
 
     private var socketConnection: SocketConnection? { (engine.backend as? SocketInput)?.connection }
 }
+
+#else
+
+extension Stream {
+    /// An optimized build hides what the stream stands on: the stream stands for that.
+    var internals: AnyObject { self }
+
+    var sharedConnection: AnyObject? { self }
+}
+
+#endif

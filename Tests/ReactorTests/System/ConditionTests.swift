@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -39,3 +41,5 @@ import Testing
         }
     }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -29,3 +31,5 @@ import Testing
         #expect(Duration(attoseconds: .min).wholeNanoseconds == .min)
     }
 }
+
+#endif

@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -49,3 +51,5 @@ import Testing
         #expect(result.message.contains("the index is out of bounds"))
     }
 }
+
+#endif

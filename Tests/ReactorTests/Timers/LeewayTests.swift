@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -33,3 +35,5 @@ import Testing
         #expect(leeway == before)
     }
 }
+
+#endif

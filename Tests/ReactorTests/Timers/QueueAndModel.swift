@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -134,3 +136,5 @@ final class QueueAndModel {
 
     private func randomTolerance() -> Int64 { Int64.random(in: tolerances, using: &generator) }
 }
+
+#endif

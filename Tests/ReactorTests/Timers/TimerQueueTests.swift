@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -116,3 +118,5 @@ import Testing
         #expect(queue.insert(Witness(), date: 1, tolerance: 0, sequence: 2) == slot)
     }
 }
+
+#endif

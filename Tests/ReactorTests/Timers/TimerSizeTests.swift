@@ -1,3 +1,5 @@
+#if DEBUG
+
 import Testing
 
 @testable import Reactor
@@ -8,3 +10,5 @@ import Testing
         #expect(header + interval + MemoryLayout<Mutex<Timer.State>>.size <= 88)
     }
 }
+
+#endif
