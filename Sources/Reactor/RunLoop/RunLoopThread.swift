@@ -19,7 +19,8 @@ public final class RunLoopThread: Sendable {
 
     private let keepAlive: RunLoop.Source
     private let thread: JoinableThread
-    private let ending: Ending
+    /// Set when the loop has run for the last time.
+    private let ending: AsyncPromise<Void>
 
     /// Starts a thread, and returns when its loop exists.
     ///
@@ -29,7 +30,7 @@ public final class RunLoopThread: Sendable {
     /// - Throws: What pthread_create(3) does: `Errno.resourceTemporarilyUnavailable` when there are too
     ///   many threads.
     public init(name: String) throws(Errno) {
-        let (keepAlive, ending) = (RunLoop.Source {}, Ending())
+        let (keepAlive, ending) = (RunLoop.Source {}, AsyncPromise<Void>())
         let ready = Promise<RunLoop>()
         self.name = name
         (self.keepAlive, self.ending) = (keepAlive, ending)
@@ -40,7 +41,7 @@ public final class RunLoopThread: Sendable {
             while !loop.inbox.isEndRequested(ofActivation: 1) { loop.run(in: .default) }
             loop.core.finishJobs(in: .default)
             keepAlive.invalidate()
-            ending.finish()
+            ending.set(())
         }
         runLoop = ready.wait()
     }
@@ -72,32 +73,6 @@ public final class RunLoopThread: Sendable {
         requestStop()
         await ending.wait()
         thread.join()
-    }
-
-    /// Lets one task wait until the loop has run for the last time.
-    private final class Ending: Sendable {
-        private enum State {
-            case running
-            case awaited(CheckedContinuation<Void, Never>)
-            case over
-        }
-        private let state = Mutex(State.running)
-
-        func finish() {
-            state.withLock { state in
-                if case .awaited(let waiter) = state { waiter.resume() }
-                state = .over
-            }
-        }
-
-        nonisolated(nonsending) func wait() async {
-            await withCheckedContinuation { waiter in
-                state.withLock { state in
-                    if case .over = state { return waiter.resume() }
-                    state = .awaited(waiter)
-                }
-            }
-        }
     }
 }
 

@@ -83,7 +83,7 @@ extension ResolverQuery {
         try Task.checkCancellation()
         if let answer = numericAnswer { return answer }
         if let timeout, timeout <= .zero { throw IOError(.resolve, host, .timedOut) }
-        let outcome = AsyncAnswer()
+        let outcome = AsyncPromise<Resolver.Answer>()
         let request = ResolverRequest(self) { outcome.set($0) }
         let timer = timeout.map { timeout in
             Task {
@@ -101,38 +101,6 @@ extension ResolverQuery {
         do throws(ResolverError) { return try answer.get() } catch {
             if error.errno == .canceled { throw CancellationError() }
             throw error.errno == .timedOut ? IOError(.resolve, error.subject, .timedOut) : error
-        }
-    }
-}
-
-/// An answer that one task waits for.
-private final class AsyncAnswer: Sendable {
-    private enum State {
-        case pending
-        case awaited(CheckedContinuation<Resolver.Answer, Never>)
-        case known(Resolver.Answer)
-    }
-    private let state = Mutex(State.pending)
-
-    func set(_ answer: Resolver.Answer) {
-        let waiter = state.withLock { state -> CheckedContinuation<Resolver.Answer, Never>? in
-            guard case .awaited(let waiter) = state else {
-                state = .known(answer)
-                return nil
-            }
-            return waiter
-        }
-        waiter?.resume(returning: answer)
-    }
-
-    nonisolated(nonsending) func wait() async -> Resolver.Answer {
-        await withCheckedContinuation { waiter in
-            let answer = state.withLock { state -> Resolver.Answer? in
-                if case .known(let answer) = state { return answer }
-                state = .awaited(waiter)
-                return nil
-            }
-            if let answer { waiter.resume(returning: answer) }
         }
     }
 }

@@ -21,3 +21,36 @@ package final class Promise<Value: Sendable>: Sendable {
         }
     }
 }
+
+/// A value that any thread sets, once, and one task waits for.
+final class AsyncPromise<Value: Sendable>: Sendable {
+    private enum State {
+        case pending
+        case awaited(CheckedContinuation<Value, Never>)
+        case known(Value)
+    }
+
+    private let state = Mutex(State.pending)
+
+    func set(_ value: Value) {
+        let waiter = state.withLock { state -> CheckedContinuation<Value, Never>? in
+            guard case .awaited(let waiter) = state else {
+                state = .known(value)
+                return nil
+            }
+            return waiter
+        }
+        waiter?.resume(returning: value)
+    }
+
+    nonisolated(nonsending) func wait() async -> Value {
+        await withCheckedContinuation { waiter in
+            let value = state.withLock { state -> Value? in
+                if case .known(let value) = state { return value }
+                state = .awaited(waiter)
+                return nil
+            }
+            if let value { waiter.resume(returning: value) }
+        }
+    }
+}
