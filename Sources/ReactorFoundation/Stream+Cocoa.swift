@@ -9,7 +9,7 @@ extension Reactor.Stream {
     /// suspended queue delays them. Otherwise like `setDispatchQueue(_:)`.
     public func setDelegateQueue(_ queue: OperationQueue?) {
         guard let queue else { return setQueue(nil) }
-        setQueue { block in queue.addOperation(block) }
+        setQueue({ block in queue.addOperation(block) }, usesWorkers: queue !== OperationQueue.main)
     }
 }
 

@@ -126,6 +126,32 @@ private final class EventRecord: StreamDelegate {
     print(RunLoop.main.run(in: .default))
 }
 
+/// Uses libdispatch for the first time, with few descriptors available: to resolve a name, to flush a file, and to
+/// deliver events on a queue.
+@MainActor func firstUsesOfDispatch() throws {
+    RunLoop.main.run {
+        let path = FilePath("/tmp/reactor-probe-\(getpid())")
+        let output = OutputStream(path: path)
+        output.open()
+        defer { unlink(path.string) }
+        let exhausted = ExhaustedDescriptors(sparing: Int(CommandLine.arguments[1]) ?? 0)
+        defer { exhausted.free() }
+        do {
+            print(
+                try await Resolver.resolve(host: "localhost", port: 7, family: .ipv4, timeout: .seconds(600)))
+        } catch { print(error) }
+        do {
+            try await output.writeAll("text")
+            try await output.flush(timeout: .seconds(600))
+            print("flushed")
+        } catch { print(error) }
+        let input = InputStream(data: [1])
+        input.setDispatchQueue(DispatchQueue(label: "first"))
+        input.open()
+        print(input.streamError.map { "\($0)" } ?? "open")
+    }
+}
+
 /// Prints the numbers of descriptors that the loop opens for its first mode and for a second one.
 @MainActor func descriptorsOfModes() throws {
     func count() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }

@@ -42,6 +42,7 @@ let scenarios: [String: () throws -> Void] = [
     "streams with few descriptors": streamsWithFewDescriptors,
     "a late main queue": lateMainQueue,
     "descriptors of modes": descriptorsOfModes,
+    "first uses of Dispatch": firstUsesOfDispatch,
     "left in modes": leftInModes,
     "left in loops": leftInLoops,
     "main actor in callbacks": mainActorInCallbacks,

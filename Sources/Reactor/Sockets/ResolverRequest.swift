@@ -83,6 +83,8 @@ extension ResolverQuery {
         try Task.checkCancellation()
         if let answer = numericAnswer { return answer }
         if let timeout, timeout <= .zero { throw IOError(.resolve, host, .timedOut) }
+        // A task's first use of libdispatch would end the process if there were no descriptors for it.
+        do throws(Errno) { try DispatchWorkers.prepare() } catch { throw self.error(.systemError, error) }
         let outcome = AsyncPromise<Resolver.Answer>()
         let request = ResolverRequest(self) { outcome.set($0) }
         let timer = timeout.map { timeout in

@@ -105,15 +105,19 @@ open class Stream {
     /// stream on a run loop, ends the delivery on a queue; nil leaves the stream on its run loops. No event is delivered on a queue after that, nor
     /// after ``close()``, unless another thread called it while the delegate was already being called.
     ///
-    /// A thread of this library waits for the stream meanwhile. If it cannot be created (pthread_create(3)),
-    /// the stream fails.
+    /// A thread of this library waits for the stream meanwhile. If it cannot be created (pthread_create(3)), or
+    /// libdispatch has no descriptors for its threads, the stream fails.
     open func setDispatchQueue(_ queue: DispatchQueue?) {
         guard let queue else { return setQueue(nil) }
-        setQueue { callback in queue.async(execute: callback) }
+        setQueue({ callback in queue.async(execute: callback) }, usesWorkers: queue !== DispatchQueue.main)
     }
 
     /// As ``setDispatchQueue(_:)``, for queues of any kind.
-    package func setQueue(_ enqueue: StreamQueue.Enqueue?) { engine.setQueue(enqueue) }
+    ///
+    /// - Parameter usesWorkers: Whether the queue's callbacks run on threads of libdispatch.
+    package func setQueue(_ enqueue: StreamQueue.Enqueue?, usesWorkers: Bool = false) {
+        engine.setQueue(enqueue, usesWorkers: usesWorkers)
+    }
 
     /// The value of a property; nil if the stream has no such property, or no value for it now.
     open func property(forKey key: PropertyKey) -> Any? { engine.property(key) }

@@ -152,13 +152,16 @@ private func isInRunningMode(_ membership: Membership) -> Bool {
 extension StreamEngine {
     /// Delivers events on the queue that `enqueue` leads to, and on no loop. Nil ends the delivery on a
     /// queue.
-    func setQueue(_ enqueue: StreamQueue.Enqueue?) {
+    ///
+    /// - Parameter usesWorkers: Whether the queue's callbacks run on threads of libdispatch.
+    func setQueue(_ enqueue: StreamQueue.Enqueue?, usesWorkers: Bool = false) {
         // Afterwards: a task that finds the stream on no loop schedules it.
         defer { state.withLock { $0.taskDelegate }?.streamChanged() }
         guard let enqueue else { return leaveQueue() }
         leaveLoops()
         let queue = StreamQueue(enqueue)
         do throws(Errno) {
+            if usesWorkers { try DispatchWorkers.prepare() }
             try join(ResidentThread.streams.runLoop(), .default) { state in
                 state.machine.joinQueue()
                 state.queue = queue

@@ -138,7 +138,7 @@ final class WriteBehindOutput: OutputBackend {
     var isFlushed: Bool { isInherited || !state.withLock { $0.isWriting } }
 
     func whenFlushed(_ callback: Callback) {
-        DispatchWorkers.run { [writer] in writer.notify(queue: .global()) { callback() } }
+        DispatchWorkers.run(after: writer) { callback() }
     }
 
     private func nextBatch() -> [UInt8]? {

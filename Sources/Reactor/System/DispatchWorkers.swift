@@ -46,6 +46,25 @@ enum DispatchWorkers {
         queue.async(execute: work)
     }
 
+    /// Runs `work` as ``run(on:_:)`` does, once `group` is empty.
+    static func run(after group: DispatchGroup, _ work: @escaping @Sendable () -> Void) {
+        do throws(Errno) { try prepare() } catch {
+            return run {
+                group.wait()
+                work()
+            }
+        }
+        group.notify(queue: .global(), execute: work)
+    }
+
+    /// Suspends the task for `duration`, which a timer of libdispatch ends.
+    ///
+    /// - Throws: `Errno.canceled`; as ``prepare()``.
+    nonisolated(nonsending) static func sleep(for duration: Duration) async throws(Errno) {
+        try prepare()
+        do { try await Task.sleep(for: duration) } catch { throw .canceled }
+    }
+
     /// A timer makes libdispatch create all of its descriptors and threads. A queue of its own gets a thread even if blocked
     /// work items occupy those of the global queues.
     private static func awaitTimer() {
