@@ -87,7 +87,7 @@ extension Listener {
         /// The file of a Unix-domain path is removed at once. Clients in the backlog are disconnected when the
         /// socket is closed.
         public func close() {
-            acceptor.removeFile()
+            acceptor.refuse()
             arrivals.end()
         }
 
@@ -189,7 +189,7 @@ final class Acceptor: Sendable {
 
     init(_ socket: consuming ListeningSocket) { state = Mutex(State(socket: socket)) }
 
-    /// Accepts a connection without blocking. ``ListeningSocket/Accepted/none`` if the socket is closed.
+    /// Accepts a connection without blocking. ``ListeningSocket/Accepted/none`` if none may be accepted any more.
     func accept() -> ListeningSocket.Accepted {
         state.withLock { state in
             guard state.rest != 0, let accepted = state.socket?.accept() else { return .none }
@@ -206,11 +206,22 @@ final class Acceptor: Sendable {
     }
 
     /// The kernel's queue holds one connection more than the backlog.
-    func drain() { state.withLock { $0.rest = ($0.socket?.backlog ?? -1) + 1 } }
+    func drain() {
+        state.withLock { state in
+            state.rest = min(state.rest ?? .max, (state.socket?.backlog ?? -1) + 1)
+        }
+    }
 
+    /// Whether the number of connections that may still be accepted is limited.
     var isDraining: Bool { state.withLock { $0.rest != nil } }
 
-    func removeFile() { state.withLock { $0.socket?.removeFile() } }
+    /// Accepts no connection any more, and removes the socket's file.
+    func refuse() {
+        state.withLock { state in
+            state.rest = 0
+            state.socket?.removeFile()
+        }
+    }
 
     func close() { state.withLock { $0.socket = nil } }
 }

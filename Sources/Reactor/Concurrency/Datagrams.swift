@@ -89,6 +89,7 @@ extension DatagramSocket {
         /// Ends the iteration and closes the socket. Any thread: the loop closes it in its next pass, and ends
         /// the iteration then. No datagram is received or sent after the call.
         public func close() {
+            socket.refuse()
             // Before the descriptor is closed, which `arrivals` does.
             room.end()
             arrivals.end()
@@ -110,7 +111,7 @@ extension DatagramSocket {
             let deadline = timeout.deadline
             do throws(Errno) {
                 while true {
-                    if room.signal.isEnding { throw Errno.badFileDescriptor }
+                    if room.signal.isOver { throw Errno.badFileDescriptor }
                     if try socket.send(bytes, to: address) { return }
                     try await waitForRoom(until: deadline)
                 }
@@ -125,7 +126,7 @@ extension DatagramSocket {
             if socket.isWritable {
                 // A Unix-domain receiver is full, which the kernel does not report.
                 if let deadline, deadline <= .now { throw .timedOut }
-                do { try await Task.sleep(for: Self.retryInterval) } catch { throw .canceled }
+                try await DispatchWorkers.sleep(for: Self.retryInterval)
             } else if let gate = senders.follow(on: room.signal.gate.executor) {
                 defer { senders.leave(gate) }
                 try await room.suspend(at: gate, until: deadline)
@@ -233,20 +234,30 @@ private final class WaitingSenders: Sendable {
 
 /// A socket in no loop, which any thread uses, one at a time.
 final class UnscheduledSocket: Sendable {
-    private let socket: Mutex<DatagramSocket>
+    struct State {
+        let socket: DatagramSocket
+        /// Whether no datagram may be sent or received any more. The socket may still be open.
+        var isRefusing = false
+    }
 
-    init(_ socket: sending DatagramSocket) { self.socket = Mutex(socket) }
+    private let state: Mutex<State>
 
+    init(_ socket: sending DatagramSocket) { state = Mutex(State(socket: socket)) }
+
+    /// Nil if no datagram is pending, or may be received any more.
     func receive() throws(Errno) -> DatagramSocket.Message? {
-        try socket.withLock { (socket) throws(Errno) in try socket.receiveMessage() }
+        try state.withLock { (state) throws(Errno) in
+            state.isRefusing ? nil : try state.socket.receiveMessage()
+        }
     }
 
     /// False if there is no room.
     func send(_ bytes: [UInt8], to address: SocketAddress?) throws(Errno) -> Bool {
         do throws(Errno) {
-            return try socket.withLock { (socket) throws(Errno) in
-                guard let address else { return try socket.send(bytes) }
-                return try socket.send(bytes, to: address)
+            return try state.withLock { (state) throws(Errno) in
+                if state.isRefusing { throw .badFileDescriptor }
+                guard let address else { return try state.socket.send(bytes) }
+                return try state.socket.send(bytes, to: address)
             }
         } catch .resourceTemporarilyUnavailable {
             return false
@@ -254,8 +265,11 @@ final class UnscheduledSocket: Sendable {
     }
 
     var isWritable: Bool {
-        socket.withLock { (try? SystemCall.poll($0.number, for: POLLOUT)) ?? 0 != 0 }
+        state.withLock { (try? SystemCall.poll($0.socket.number, for: POLLOUT)) ?? 0 != 0 }
     }
 
-    func close() { socket.withLock { $0.close() } }
+    /// Sends and receives no datagram any more.
+    func refuse() { state.withLock { $0.isRefusing = true } }
+
+    func close() { state.withLock { $0.socket.close() } }
 }

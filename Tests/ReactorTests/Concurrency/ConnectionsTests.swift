@@ -178,6 +178,27 @@ import Testing
         }
     }
 
+    @Test func `no task accepts once closing has returned on another thread`() async throws {
+        try await onItsOwnThread {
+            var late = 0
+            for _ in 0..<50 { late += try connectionsAcceptedAfterClosing() }
+            #expect(late == 0)
+        }
+    }
+
+    @Test func `draining after closing accepts nothing`() async throws {
+        try await onItsOwnThread {
+            let connections = try RunLoop.current.connections(at: .ownLoopback) { Issue.record("\($0)") }
+            let client = try SocketPeer(connectedTo: connections.localAddress)
+            try onAThread {
+                connections.close()
+                connections.drain()
+                #expect(!connections.acceptsNow())
+            }
+            withExtendedLifetime(client) {}
+        }
+    }
+
     @Test func `draining accepts the backlog, then ends the iteration and closes the socket`() async throws {
         try await withListening { connections in
             let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
@@ -308,6 +329,45 @@ private func withListening(
 ) async throws {
     try await withRunLoopThread(name: "listening") { thread in
         try await body(thread.runLoop.connections(at: .ownLoopback) { Issue.record("\($0)") })
+    }
+}
+
+/// Closes connections on one thread while another one accepts, and returns how many were accepted after that. The calling
+/// thread's loop does not run meanwhile: it would close the socket.
+private func connectionsAcceptedAfterClosing() throws -> Int {
+    let host = try SocketPeer(listeningAt: .ownLoopback)
+    let descriptor = FileDescriptor(rawValue: try SystemCall.make { dup(host.number) })
+    let connections = try RunLoop.current.connections(descriptor: descriptor) { _ in }
+    let clients = try (0..<30).map { _ in try SocketPeer(connectedTo: host.localAddress) }
+    let left = Shared(0)
+    let closing = try JoinableThread {
+        waitUntil { host.backlog < 25 }
+        connections.close()
+        left.value = host.backlog
+    }
+    let accepting = try JoinableThread { while connections.acceptsNow() {} }
+    closing.join()
+    accepting.join()
+    defer { RunLoop.current.poll() }
+    return withExtendedLifetime(clients) { left.value - host.backlog }
+}
+
+extension SocketPeer {
+    /// How many connections wait to be accepted.
+    fileprivate var backlog: Int {
+        var info = tcp_info()
+        var size = socklen_t(MemoryLayout<tcp_info>.size)
+        getsockopt(number, CInt(IPPROTO_TCP), TCP_INFO, &info, &size)
+        return Int(info.tcpi_unacked)
+    }
+}
+
+extension Listener.Connections {
+    /// Accepts a connection without waiting; false if there is none.
+    fileprivate func acceptsNow() -> Bool {
+        let isAccepted = Shared(false)
+        Task.immediate { isAccepted.value = (try? await accept(timeout: .zero)) != nil }
+        return isAccepted.value
     }
 }
 

@@ -204,6 +204,22 @@ import Testing
         }
     }
 
+    @Test func `no task receives once closing has returned on another thread`() async throws {
+        try await onItsOwnThread {
+            var late = 0
+            for _ in 0..<50 { late += try receivesAfterClosing() ? 1 : 0 }
+            #expect(late == 0)
+        }
+    }
+
+    @Test func `sending fails once the loop's thread has ended`() async throws {
+        let thread = try RunLoopThread(name: "ending")
+        let datagrams = try thread.runLoop.datagrams(boundTo: .ipv4Loopback(port: 0))
+        try await onItsOwnThread { thread.stop() }
+        let error = await errno { try await datagrams.send([1], to: datagrams.localAddress) }
+        #expect(error == "\(Errno.badFileDescriptor)")
+    }
+
     @Test func `releasing the datagrams closes the socket`() async throws {
         try await withRunLoopThread(name: "released") { thread in
             let address = try SocketAddress(unixPath: freshPath())
@@ -252,6 +268,52 @@ nonisolated(nonsending) private func errno(
     _ body: nonisolated(nonsending) () async throws -> Void
 ) async -> String {
     await thrownError(by: body)?.errno.map { "\($0)" } ?? "none"
+}
+
+/// Closes datagrams on one thread while another one receives, and returns whether any was received after that. The calling
+/// thread's loop does not run meanwhile: it would close the socket.
+private func receivesAfterClosing() throws -> Bool {
+    // Each datagram is received by a system call of its own.
+    var options = DatagramSocket.Options()
+    options.datagramLimit = 1 << 20
+    let datagrams = try RunLoop.current.datagrams(boundTo: .ipv4Loopback(port: 0), options: options)
+    let socket = try #require(descriptor(boundTo: datagrams.localAddress))
+    let client = try SocketPeer(family: AF_INET, SOCK_DGRAM)
+    try client.connect(to: datagrams.localAddress)
+    for size in 1...40 { client.send([UInt8](repeating: 0, count: size)) }
+    let next = Shared(0)
+    let closing = try JoinableThread {
+        waitUntil { !(1...5).contains(socket.pendingCount) }
+        datagrams.close()
+        next.value = socket.pendingCount
+    }
+    let receiving = try JoinableThread { while datagrams.receivesNow() {} }
+    closing.join()
+    receiving.join()
+    defer { RunLoop.current.poll() }
+    return socket.pendingCount != next.value
+}
+
+/// The process's socket that is bound to `address`.
+private func descriptor(boundTo address: SocketAddress) -> FileDescriptor? {
+    (0..<4096).lazy.map { FileDescriptor(rawValue: $0) }.first { (try? .local(of: $0)) == address }
+}
+
+extension FileDescriptor {
+    /// How many bytes the next datagram has; 0 if there is none.
+    fileprivate var pendingCount: Int {
+        var count: CInt = 0
+        return ioctl(rawValue, UInt(FIONREAD), &count) == 0 ? Int(count) : 0
+    }
+}
+
+extension DatagramSocket.Datagrams {
+    /// Receives a datagram without waiting; false if there is none.
+    fileprivate func receivesNow() -> Bool {
+        let isReceived = Shared(false)
+        Task.immediate { isReceived.value = (try? await receive(timeout: .zero)) != nil }
+        return isReceived.value
+    }
 }
 
 /// Sends a datagram, and returns whether the kernel reports that no socket receives it.
