@@ -92,6 +92,7 @@ final class StreamEngine: Sendable {
             "A stream cannot get a delegate while a task uses it: cancel the task, or wait for it, first.")
         let isScheduledForTask = state.withLock { state in
             state.taskDelegate = nil
+            state.machine.repeatEnding()
             return state.isScheduledForTask
         }
         if isScheduledForTask { leaveLoops() }

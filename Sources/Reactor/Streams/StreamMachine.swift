@@ -70,6 +70,8 @@ struct StreamMachine {
     private(set) var delegateState = DelegateState.expected
     private(set) var isClosed = false
     private(set) var isHandedOver = false
+    /// Whether the client has ended the output itself.
+    private(set) var isShutDown = false
     private(set) var isUnacknowledged = false
     /// Whether events are delivered on a queue. The only loop is the streams thread's then.
     private(set) var isOnQueue = false
@@ -153,6 +155,7 @@ struct StreamMachine {
     /// The client has ended the output itself, so no end is delivered.
     mutating func shutDown() {
         guard isOpen else { return }
+        isShutDown = true
         status = .atEnd
         pendingBits &= ~transferBits
     }
@@ -420,6 +423,16 @@ struct StreamMachine {
         delegateState = .replaced
         isUnacknowledged = false
         return true
+    }
+
+    /// The stream gets a delegate in place of the tasks that used it: the end or the error that they were told
+    /// of is delivered to it too.
+    mutating func repeatEnding() {
+        switch status {
+        case .atEnd where !isShutDown: insert(.endEncountered)
+        case .error where !isClosed: insert(.errorOccurred)
+        default: break
+        }
     }
 
     /// Whether the delegate is being called, or a callback on the queue will call it.

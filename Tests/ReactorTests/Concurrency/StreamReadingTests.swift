@@ -260,6 +260,49 @@ import Testing
         }
     }
 
+    @Test(arguments: StreamKind.finite.filter(\.isInput), [false, true])
+    func `a delegate that is set after an iteration gets the end that the iteration has reached`(
+        kind: StreamKind, isScheduled: Bool
+    ) async throws {
+        try await TaskPlace.loopActor.run { loop in
+            let fixture = try Fixture(kind)
+            let input = fixture.stream as! InputStream
+            if isScheduled { input.schedule(in: loop, forMode: .default) }
+            // The line ends with the stream: only the end shows that it is whole.
+            for try await _ in input.lines { break }
+            for _ in 0..<3 { try await loop.waitForPass() }
+            let recorder = Recorder()
+            loop.serveNow(input, recorder)
+            #expect(recorder.count(.endEncountered) == 1)
+            #expect(recorder.count(.hasBytesAvailable) == 0)
+        }
+    }
+
+    @Test func `a delegate that is set after an error gets the error`() async throws {
+        try await TaskPlace.loopActor.run { loop in
+            let input = InputStream(path: "/nonexistent/file")
+            input.schedule(in: loop, forMode: .default)
+            await #expect(throws: IOError.self) { for try await _ in input.lines {} }
+            for _ in 0..<3 { try await loop.waitForPass() }
+            let recorder = Recorder()
+            input.start(recorder)
+            loop.serveNow(recorder, until: .errorOccurred)
+        }
+    }
+
+    @Test func `a delegate that is set after the output was shut down gets no end`() async throws {
+        try await TaskPlace.loopActor.run { loop in
+            let (peer, other) = try SocketPeer.pair()
+            let output = Stream.connection(descriptor: other, closeWhenDone: true).output
+            try await output.shutDown(timeout: nil)
+            let recorder = Recorder()
+            output.start(recorder)
+            loop.pollNow()
+            #expect(!recorder.events.contains(.endEncountered))
+            withExtendedLifetime(peer) {}
+        }
+    }
+
     @Test(arguments: [StreamKind.bytes, .file, .boundInput])
     func `bytes that are put back precede the end`(kind: StreamKind) async throws {
         let fixture = try Fixture(kind)
@@ -578,8 +621,15 @@ extension RunLoop {
     /// Runs the calling thread's loop until `recorder` has received the end of `input`.
     fileprivate func serveNow(_ input: InputStream, _ recorder: Recorder) {
         input.start(recorder)
-        serve { recorder.events.contains(.endEncountered) }
+        serveNow(recorder, until: .endEncountered)
     }
+
+    /// Runs the calling thread's loop until `recorder` has received `event`.
+    fileprivate func serveNow(_ recorder: Recorder, until event: Stream.Event) {
+        serve { recorder.events.contains(event) }
+    }
+
+    fileprivate func pollNow() { poll(passes: 5) }
 }
 
 /// A message that takes many reads.
