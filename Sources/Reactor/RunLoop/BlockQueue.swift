@@ -13,6 +13,8 @@ struct PostedBlock {
 struct BlockQueue {
     private var blocks: [PostedBlock] = []
 
+    var isEmpty: Bool { blocks.isEmpty }
+
     /// Moves `new` to the end. Where the queue is empty, it takes the storage and leaves its own.
     mutating func append(_ new: inout [PostedBlock]) {
         if blocks.isEmpty { return swap(&blocks, &new) }

@@ -34,6 +34,8 @@ extension RunLoop {
         var spareBatch: [PostedBlock] = []
         /// The executors that have jobs to run.
         var waitingExecutors: [RunLoop.Executor] = []
+        /// Whether other threads may have been told of blocks and executors that wait.
+        private var hasPublishedBlocks = false
         /// What ends waits; made with the first mode's poller.
         var waker: Waker?
         /// The thread's timer slack (prctl(2)), in nanoseconds: the kernel may end a wait that much later.
@@ -169,6 +171,18 @@ extension RunLoop {
                 for mode in modes.members { state(of: mode).blockCount += sign * (end - rest.startIndex) }
                 rest = rest[end...]
             }
+        }
+
+        /// How many blocks and executors wait for each mode that has any.
+        var blockCounts: [(mode: Mode, count: Int)] {
+            knownStates.filter { $0.blockCount > 0 }.map { ($0.mode, $0.blockCount) }
+        }
+
+        /// Lets other threads know how many blocks and executors wait: called when the running mode's have run.
+        @inline(__always)
+        func publishBlockCounts() {
+            guard hasPublishedBlocks || !blocks.isEmpty || !waitingExecutors.isEmpty else { return }
+            hasPublishedBlocks = inbox.publish(blockCounts)
         }
 
         // MARK: The end

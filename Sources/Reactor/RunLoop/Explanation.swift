@@ -13,11 +13,14 @@ extension RunLoop {
     public func explain() -> String {
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
         guard let mode = currentMode else {
-            return "The \(name) is not running.\(waitingBlocks(for: "a run"))"
+            return "The \(name) is not running.\(waitingBlocks(for: "a run"))\(blocksOfOtherModes)"
         }
-        if isWaiting { return "The \(name) is waiting in \(mode.shortName).\(blocksOfOtherModes)" }
-        return
-            "The \(name) is busy in \(mode.shortName).\(waitingBlocks(for: "its next pass"))\(blocksOfOtherModes)"
+        let place = "\(mode.shortName)\(inbox.isHosted ? ", hosted by another event loop" : "")"
+        let blocks = waitingBlocks(for: inbox.isHosted ? "its host to call dispatch()" : "its next pass")
+        if isWaiting {
+            return "The \(name) is waiting in \(place).\(inbox.isHosted ? blocks : "")\(blocksOfOtherModes)"
+        }
+        return "The \(name) is busy in \(place).\(blocks)\(blocksOfOtherModes)"
     }
 
     private func waitingBlocks(for what: String) -> String {
@@ -26,16 +29,15 @@ extension RunLoop {
             ? "" : " \(counted(count, "posted block")) \(count == 1 ? "waits" : "wait") for \(what)."
     }
 
-    /// Known on the loop's thread only.
     private var blocksOfOtherModes: String {
-        guard isCurrent else { return "" }
-        let common = commonModes
-        return core.knownStates.reduce(into: "") { text, state in
-            let isServed =
-                state.mode == currentMode
-                || state.mode == .common && currentMode.map(common.contains) ?? false
-            guard state.blockCount > 0, !isServed else { return }
-            text += " \(counted(state.blockCount, "block or executor")) in \(state.mode.shortName)."
+        let (running, common) = (currentMode, commonModes)
+        let counts = isCurrent ? core.blockCounts : inbox.publishedBlockCounts
+        return counts.reduce(into: "") { text, entry in
+            let (mode, count) = entry
+            let isServed = mode == running || mode == .common && running.map(common.contains) ?? false
+            guard !isServed else { return }
+            text +=
+                " \(count) \(count == 1 ? "block or executor" : "blocks or executors") in \(mode.shortName)."
         }
     }
 
@@ -51,6 +53,7 @@ extension RunLoop {
         guard runs(in: membership) else {
             return "the \(name) runs in \(mode.shortName), and \(item) is only in \(membership.shortNames)"
         }
+        if inbox.isHosted, isWaiting { return "the \(name) serves it when its host calls dispatch()" }
         if isCurrent { return "the \(name) serves it in its next pass" }
         return "the \(name) is \(isWaiting ? "about to serve it" : "busy")"
     }

@@ -66,6 +66,7 @@ extension RunLoop {
             outerHosting?.suspend()
             outer = loop.inbox.beginActivation(in: mode)
             depth = loop.inbox.activationCount
+            loop.inbox.setHosted(activation: depth)
             core.hosting = self
             core.notify(.entry, running)
             prepare()
@@ -244,6 +245,7 @@ extension RunLoop {
             core.hosting = outerHosting
             core.notify(.exit, running)
             loop.inbox.endActivation(outer)
+            loop.inbox.setHosted(activation: outerHosting?.depth ?? 0)
             outerHosting?.resume()
         }
 

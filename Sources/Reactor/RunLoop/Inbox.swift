@@ -48,6 +48,9 @@ final class Inbox: Sendable {
     /// The running mode's index; -1 outside an activation.
     private let runningMode = Atomic<Int32>(-1)
     private let waiting = Atomic(false)
+    /// The innermost activation that another event loop hosts; 0 if there is none. The outermost one has depth 1.
+    private let hostedActivation = Atomic(0)
+    private let blockCounts = Mutex<[(mode: RunLoop.Mode, count: Int)]>([])
     private let process = ProcessIdentity.current
     /// The loop's name, for messages.
     let loopName: String
@@ -62,6 +65,15 @@ final class Inbox: Sendable {
     }
 
     var isWaiting: Bool { waiting.load(ordering: .relaxed) }
+
+    /// Whether another event loop hosts the innermost activation.
+    var isHosted: Bool {
+        let depth = hostedActivation.load(ordering: .relaxed)
+        return depth > 0 && depth == activationCount
+    }
+
+    /// How many blocks and executors waited for each mode when the loop last went to sleep or ended an activation.
+    var publishedBlockCounts: [(mode: RunLoop.Mode, count: Int)] { blockCounts.withLock { $0 } }
 
     /// Whether this process is a child of fork(2) and its parent made the inbox. The thread that would collect from it does
     /// not exist in the child, and its lock may be held for good.
@@ -267,6 +279,15 @@ final class Inbox: Sendable {
             contents.hasEnded = contents.commands.isEmpty
             return contents.hasEnded ? nil : exchange(&contents.commands, with: [])
         }
+    }
+
+    func setHosted(activation depth: Int) { hostedActivation.store(depth, ordering: .relaxed) }
+
+    /// Returns whether there are any.
+    @inline(never)
+    func publish(_ counts: [(mode: RunLoop.Mode, count: Int)]) -> Bool {
+        blockCounts.withLock { $0 = counts }
+        return !counts.isEmpty
     }
 
     func setWaiting(_ isWaiting: Bool) { waiting.store(isWaiting, ordering: .relaxed) }

@@ -121,6 +121,7 @@ extension RunLoop.Core {
             hasItems = true  // a pass that leaves none ends the activation
         }
         notify(.exit, running)
+        publishBlockCounts()
         return result
     }
 
@@ -188,6 +189,7 @@ extension RunLoop.Core {
         let limit = needsRetry(own) ? retry(own, until: limit) : limit
         if hasUnserved || hasPassed(limit) { return .polling }
         notify(.beforeWaiting, mode)
+        publishBlockCounts()
         inbox.setWaiting(true)
         let wakeTime = hadItems && !hasReasonToContinue(mode) ? .min : wakeTime(mode, until: limit)
         let isIdle = wakeTime != .min && !ready.dropServed()

@@ -34,8 +34,54 @@ import Testing
         }
         #expect(idle.hasSuffix(" is not running. 2 posted blocks wait for a run."))
         #expect(running[0].hasSuffix(" is busy in default. 1 block or executor in 'custom'."))
-        #expect(waiting.hasSuffix(" is waiting in default."))
+        #expect(waiting.hasSuffix(" is waiting in default. 1 block or executor in 'custom'."))
         #expect(ended.hasSuffix("has ended with its thread."))
+    }
+
+    @Test func `another thread learns of blocks for other modes, until they have run`() async throws {
+        let texts = try await onItsOwnThread {
+            let (loop, texts) = (RunLoop.current, Shared<[String]>([]))
+            func explainElsewhere() throws { try onAThread { texts.update { $0.append(loop.explain()) } } }
+            for mode in [RunLoop.Mode.custom, .custom, .common] { loop.perform(inModes: [mode]) {} }
+            loop.hold(.outer)
+            loop.poll(.outer)
+            try explainElsewhere()
+            loop.poll(.custom)
+            try explainElsewhere()
+            loop.poll()
+            try explainElsewhere()
+            return texts.value
+        }
+        #expect(
+            texts[0].hasSuffix(
+                " is not running. 1 block or executor in the common modes. 2 blocks or executors in 'custom'."
+            ))
+        #expect(texts[1].hasSuffix(" is not running. 1 block or executor in the common modes."))
+        #expect(texts[2].hasSuffix(" is not running."))
+    }
+
+    @Test func `a hosted loop says that it waits for its host`() async throws {
+        let trace = try await traced { loop, trace in
+            let hosting = try RunLoop.Hosting(loop)
+            trace(loop.explain())
+            let timer = Timer.scheduled(after: .zero) { _ in }
+            waitUntil { timer.fireDate < .now }
+            trace(timer.explain())
+            try onAThread {
+                loop.perform {}
+                trace(loop.explain())
+            }
+            hosting.dispatch()
+            loop.perform(inModes: [.custom]) { trace(loop.explain()) }
+            loop.poll(.custom)
+            hosting.end()
+        }
+        #expect(trace[0].hasSuffix(" is waiting in default, hosted by another event loop."))
+        #expect(trace[1].hasSuffix(" serves it when its host calls dispatch()."))
+        #expect(
+            trace[2].hasSuffix(
+                "hosted by another event loop. 1 posted block waits for its host to call dispatch()."))
+        #expect(trace[3].hasSuffix(" is busy in 'custom'."))
     }
 
     // MARK: Timers
