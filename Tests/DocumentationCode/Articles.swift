@@ -1,6 +1,7 @@
 // The code of the articles in Reactor.docc. scripts/check-code compares it with them; compiling it is the test.
 
 import Dispatch
+import Glibc
 import Reactor
 import SystemPackage
 
@@ -228,4 +229,17 @@ private func explain(_ timer: Timer) {
 
 private func printLoop() {
     print(RunLoop.current.debugDescription)
+}
+
+// MARK: - Signals, keys and child processes
+
+private func awaitSignals() async throws {
+    for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { break }
+}
+
+private func list() async throws {
+    let child = try ChildProcess.spawn(.init("ls", ["-l"], standardOutput: .stream))
+    for try await line in child.standardOutput!.lines { print(line) }
+    let termination = try await RunLoop.main.termination(of: child.process)
+    _ = termination
 }
