@@ -211,15 +211,6 @@ private func listen() throws {
     try RunLoop.current.add(listener, forMode: .common)
 }
 
-private func receive() throws {
-    let socket = try DatagramSocket(boundTo: .ipv6Any(port: 7010)) { socket, bytes, datagram in
-        print("\(bytes.byteCount) bytes from \(datagram.sender, default: "an unknown sender")")
-    } events: { _, event in
-        if case .errorOccurred(let error) = event { print(error) }
-    }
-    try RunLoop.current.add(socket, forMode: .default)
-}
-
 // MARK: - Why is my callback silent?
 
 private func explain(_ timer: Timer) {
