@@ -51,7 +51,7 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
-        // Shared by the programs: the handling of SIGINT and SIGTERM, and JSON output.
+        // Shared by the programs: signals, the process's limits and descriptors, JSON, and the library's mutex.
         .target(
             name: "ExampleSupport",
             dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
@@ -69,7 +69,7 @@ let package = Package(
         example("line-reader", "CMalloc", "ExampleSupport", system),
         example("chat", "ExampleSupport", "TLSOptions", tls, system),
         example("echo-server", "ExampleSupport", "TLSOptions", tls, system),
-        example("tls-client", tls, system),
+        example("tls-client", "ExampleSupport", tls, system),
         example("timers", "ExampleSupport"),
         example("scroller", "ExampleSupport", system),
         example(
@@ -107,7 +107,7 @@ let package = Package(
             name: "ExampleTests",
             dependencies: [
                 "ReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"), system,
-                "importer", "scroller", .product(name: "GRDB", package: "GRDB.swift"),
+                "downloader", "importer", "scroller", .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: testSettings
         ),

@@ -1,46 +1,13 @@
 import Reactor
 import ReactorTLS
 
-// Connects with TLS, sends a request and prints the reply: `Secure example.org 443 'HEAD / HTTP/1.0'`.
-final class SecureClient: StreamDelegate {
-    private let input: InputStream
-    private let output: OutputStream
-    private let request: String
-
-    init(host: String, port: UInt16, request: String) throws {
-        (input, output) = Stream.connection(toHost: host, port: port)
-        self.request = request
-        try input.startTLS()
-        for stream in [input, output] {
-            stream.delegate = self
-            stream.schedule(in: .current, forMode: .default)
-            stream.open()
-        }
-    }
-
-    func stream(_ stream: Stream, handle event: Stream.Event) {
-        switch event {
-        case .openCompleted where stream === output:
-            print("connected with \(stream.tlsSession!.version)")
-            output.write(request + "\r\n\r\n")
-        case .hasBytesAvailable:
-            print(String(decoding: input.read(upTo: 4096), as: UTF8.self), terminator: "")
-        case .errorOccurred:
-            print("\(stream.streamError!)")
-            close()
-        case .endEncountered: close()
-        default: break
-        }
-    }
-
-    private func close() {
-        for stream in [input, output] { stream.close() }
-        RunLoop.current.stop()
-    }
-}
-
+// Connects with TLS, sends a request and prints the lines of the reply: `Secure example.org 443`.
 let arguments = CommandLine.arguments.dropFirst()
-let client = try SecureClient(
-    host: arguments.first ?? "localhost", port: arguments.dropFirst().first.flatMap { UInt16($0) } ?? 443,
-    request: arguments.dropFirst(2).first ?? "HEAD / HTTP/1.0")
-RunLoop.current.run(in: .default)
+let host = arguments.first ?? "localhost"
+let port = arguments.dropFirst().first.flatMap { UInt16($0) } ?? 443
+
+let (input, output) = Stream.connection(toHost: host, port: port)
+try input.startTLS()
+try await output.writeAll("HEAD / HTTP/1.0\r\nHost: \(host)\r\n\r\n", timeout: .seconds(10))
+print("connected with \(input.tlsSession!.version)")
+for try await line in input.lines { print(line) }

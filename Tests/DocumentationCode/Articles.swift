@@ -1,6 +1,7 @@
 // The code of the articles in Reactor.docc. scripts/check-code compares it with them; compiling it is the test.
 
 import Dispatch
+import Glibc
 import Reactor
 import SystemPackage
 
@@ -210,15 +211,6 @@ private func listen() throws {
     try RunLoop.current.add(listener, forMode: .common)
 }
 
-private func receive() throws {
-    let socket = try DatagramSocket(boundTo: .ipv6Any(port: 7010)) { socket, bytes, datagram in
-        print("\(bytes.byteCount) bytes from \(datagram.sender, default: "an unknown sender")")
-    } events: { _, event in
-        if case .errorOccurred(let error) = event { print(error) }
-    }
-    try RunLoop.current.add(socket, forMode: .default)
-}
-
 // MARK: - Why is my callback silent?
 
 private func explain(_ timer: Timer) {
@@ -228,4 +220,17 @@ private func explain(_ timer: Timer) {
 
 private func printLoop() {
     print(RunLoop.current.debugDescription)
+}
+
+// MARK: - Signals, keys and child processes
+
+private func awaitSignals() async throws {
+    for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { break }
+}
+
+private func list() async throws {
+    let child = try ChildProcess.spawn(.init("ls", ["-l"], standardOutput: .stream))
+    for try await line in child.standardOutput!.lines { print(line) }
+    let termination = try await RunLoop.main.termination(of: child.process)
+    _ = termination
 }

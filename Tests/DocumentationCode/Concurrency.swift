@@ -11,6 +11,14 @@ import Reactor
     print(echo ?? [])
 }
 
+private func count() async throws {
+    let socket = try RunLoop.main.datagrams(boundTo: .ipv6Any(port: 7010))
+    for try await message in socket {
+        guard let sender = message.datagram.sender else { continue }
+        try await socket.send("\(message.bytes.count)\n", to: sender)
+    }
+}
+
 nonisolated func serve(_ connections: Listener.Connections) async throws {
     try await withThrowingDiscardingTaskGroup { group in
         for try await connection in connections { group.addTask { try? await echo(connection) } }

@@ -37,6 +37,7 @@ struct ChatCommand: ParsableCommand {
     }
 
     func run() throws {
+        try StandardDescriptors.fillGaps()
         guard let address = SocketAddress(host, port: port) else { return }
         let room = Room(writeTimeout: .seconds(writeTimeout))
         let settings = try tls.settings

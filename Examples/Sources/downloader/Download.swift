@@ -11,6 +11,8 @@ final class Download {
     let file: FilePath
     let transfer: HTTPOperation
     let checksum: Checksum?
+    /// How fast it receives bytes now.
+    private(set) var rate = Rate()
     /// The time from the start to the end; zero if it never started.
     private(set) var duration = Duration.zero
 
@@ -35,6 +37,8 @@ final class Download {
 
     /// How many bytes the file, or its part, has.
     var bytes: Int { transfer.transfer?.progress.bytesReceived ?? 0 }
+
+    func measureRate() { rate.note(bytes, at: .now) }
 
     /// How much has been received, from 0 to 1; nil if the length is not known.
     var fraction: Double? {
@@ -79,6 +83,30 @@ final class Download {
     var line: String {
         if let sha256 { return "\(sha256)  \(file)" }
         return "\(file): \(bytes.inUnits) in " + String(format: "%.2f s", duration / .seconds(1))
+    }
+}
+
+/// How fast a number of bytes grows.
+struct Rate {
+    /// Long enough for a steady figure, short enough for a current one.
+    private static let window = Duration.seconds(3)
+
+    private var samples: [(date: Deadline, bytes: Int)] = []
+
+    /// Notes how many bytes there are.
+    ///
+    /// The first ones do not count: a download that is resumed begins with those that it had. One that begins
+    /// anew has fewer than before.
+    mutating func note(_ bytes: Int, at date: Deadline) {
+        if bytes < samples.last?.bytes ?? 0 { samples = [] }
+        if bytes > 0 { samples.append((date, bytes)) }
+        samples.removeAll { $0.date.duration(to: date) > Self.window }
+    }
+
+    /// Bytes in a second.
+    var value: Int {
+        guard let first = samples.first, let last = samples.last, first.date < last.date else { return 0 }
+        return Int(Double(last.bytes - first.bytes) / (first.date.duration(to: last.date) / .seconds(1)))
     }
 }
 

@@ -17,7 +17,6 @@ final class Downloader {
     private let session: HTTPSession
     private let console = Console()
     private let downloads: [Download]
-    private let start = Deadline.now
     private var interruption: Interruption?
     private var ended = 0
     private var hasFailed = false
@@ -98,30 +97,25 @@ final class Downloader {
 
     private func makeTimer() -> Timer {
         Timer.scheduled(every: Self.frame, forMode: .common) { [unowned self] _ in
-            MainActor.assumeIsolated { console.showBars(bars) }
+            MainActor.assumeIsolated { console.showBars(makeBars()) }
         }
     }
 
     /// One for each download that is running, and one for all.
-    private var bars: [Bar] {
+    private func makeBars() -> [Bar] {
         let running = downloads.filter(\.isRunning)
-        return running.map { Bar($0.name, $0.fraction, $0.bytes, rate(of: $0)) } + [
-            total(running)
-        ]
-    }
-
-    private func rate(of download: Download) -> Int? {
-        guard let transfer = download.transfer.transfer, download.transfer.isExecuting else { return nil }
-        return Self.rate(download.bytes, since: transfer.startDate)
+        for download in running { download.measureRate() }
+        return running.map { download in
+            // A checksum has no rate.
+            let rate = download.transfer.isExecuting ? download.rate.value : nil
+            return Bar(download.name, download.fraction, download.bytes, rate)
+        } + [total(running)]
     }
 
     private func total(_ running: [Download]) -> Bar {
         let bytes = downloads.reduce(0) { $0 + $1.bytes }
         let fraction = running.reduce(Double(ended)) { $0 + ($1.fraction ?? 0) } / Double(downloads.count)
-        return Bar("\(ended) of \(downloads.count)", fraction, bytes, Self.rate(bytes, since: start))
-    }
-
-    private static func rate(_ bytes: Int, since start: Deadline) -> Int {
-        Int(Double(bytes) / max(start.duration(to: .now) / .seconds(1), 0.001))
+        let rate = running.reduce(0) { $0 + ($1.transfer.isExecuting ? $1.rate.value : 0) }
+        return Bar("\(ended) of \(downloads.count)", fraction, bytes, rate)
     }
 }

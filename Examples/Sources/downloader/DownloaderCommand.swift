@@ -10,8 +10,8 @@ struct DownloaderCommand: ParsableCommand {
         abstract: "Downloads files, several at once.",
         discussion: """
             A file has the name of the last component of its URL's path, percent-decoded, or index.html if there is none. \
-            Characters that a name must not have stay percent-encoded. If several URLs end in the same name, the second \
-            file is NAME.1, and so on. A file replaces an older one of its name when it is whole; until then it is \
+            Characters that a name must not have stay percent-encoded, and a name that is too long is cut. If several \
+            URLs end in the same name, the second file is NAME.1, and so on. A file replaces an older one of its name when it is whole; until then it is \
             NAME.part.
 
             A signal leaves what --resume can go on with: the partial files of servers that name the versions of what \
@@ -62,6 +62,8 @@ struct DownloaderCommand: ParsableCommand {
 
     func run() throws {
         try StandardDescriptors.fillGaps()
+        // For each, two sockets that race, and two files.
+        try Workers.prepare(descriptorCount: 4 * min(maxConcurrent, urls.count))
         let status = try MainActor.assumeIsolated { try Downloader(self).run() }
         if status != 0 { throw ExitCode(status) }
     }

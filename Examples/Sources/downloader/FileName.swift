@@ -1,3 +1,5 @@
+import ExampleSupport
+
 /// The names under which downloads are saved.
 struct FileName {
     private var taken: Set<String> = []
@@ -26,13 +28,24 @@ struct FileName {
     }
 
     /// The last component of a URL's path. It is one component of a path of the file system, whatever the URL is, and has
-    /// no characters that control a terminal.
+    /// no characters that control a terminal. A longer one than a file system permits is cut.
     static func of(_ url: String) -> String {
         let address = url.drop { $0 != ":" }.dropFirst("://".count)
         let path = address.drop { !"/?#".contains($0) }.prefix { !"?#".contains($0) }
         let component = path.split(separator: "/", omittingEmptySubsequences: false).last ?? ""
         let name = safe(decoded(component))
-        return ["", ".", ".."].contains(name) ? "index.html" : name
+        return ["", ".", ".."].contains(name) ? "index.html" : cut(name)
+    }
+
+    /// A name has at most 255 bytes (NAME_MAX), with the longest end that is added to it.
+    private static let longestName = 255 - ".99999.part.validator".utf8.count
+
+    private static func cut(_ name: String) -> String {
+        var (characters, byteCount) = (name[...], name.utf8.count)
+        while byteCount > longestName, let last = characters.unicodeScalars.popLast() {
+            byteCount -= UTF8.width(last)
+        }
+        return String(characters)
     }
 
     /// The text without percent-encoding; the same text if that is not UTF-8.
@@ -56,14 +69,10 @@ struct FileName {
     private static func safe(_ text: String) -> String {
         var name = ""
         for scalar in text.unicodeScalars {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator: name += encoded(scalar)
-            default:
-                if "/\\".unicodeScalars.contains(scalar) {
-                    name += encoded(scalar)
-                } else {
-                    name.unicodeScalars.append(scalar)
-                }
+            if scalar.isPrintable, !"/\\".unicodeScalars.contains(scalar) {
+                name.unicodeScalars.append(scalar)
+            } else {
+                name += encoded(scalar)
             }
         }
         return name

@@ -1,4 +1,5 @@
 import ArgumentParser
+import ExampleSupport
 import Reactor
 import ReactorTLS
 import SystemPackage
@@ -62,6 +63,7 @@ struct EchoServerCommand: ParsableCommand {
     }
 
     func run() throws {
+        try StandardDescriptors.fillGaps()
         try DescriptorLimit.raise()
         let statistics = Statistics(serverCount: threads) { RunLoop.main.perform { RunLoop.main.stop() } }
         var address = try address

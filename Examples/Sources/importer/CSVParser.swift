@@ -8,8 +8,9 @@ import Glibc
 /// skipped.
 ///
 /// A record that is not well-formed has a ``CSVRecord/Fault``, and the next line begins a new record. If a
-/// quote is not closed within ``limit`` bytes, or before the end of the file, only the line that opened it is
-/// lost: the lines after it are parsed again.
+/// quote that a line opens is not closed as it should be within ``limit`` bytes, only that line is lost: the
+/// lines after it are parsed again. Each line is parsed at most twice: whether a quote that is open before a
+/// line is open after it does not depend on the line that opened it.
 struct CSVParser: Sendable {
     /// A record with more bytes in several lines is taken for an unclosed quote: it would otherwise swallow
     /// the rest of the file, and the memory.
@@ -17,17 +18,26 @@ struct CSVParser: Sendable {
 
     private enum Place { case fieldStart, unquoted, quoted, afterQuote }
 
+    private struct Line {
+        let bytes: [UInt8]
+        /// False if its end has been cut off.
+        let isWhole: Bool
+    }
+
     private var record = CSVRecord()
     private var place = Place.fieldStart
     /// Whether ``record`` is complete and has not been taken.
     private var isComplete = false
     private var isAtEnd = false
-    /// The lines so far of a record that continues on the next line.
-    private var openLines: [[UInt8]] = []
-    private var openByteCount = 0
-    /// The lines after an unclosed quote, which are parsed again, and the number of the first.
-    private var repeatedLines: ArraySlice<[UInt8]> = []
-    private var repeatedNumber = 0
+
+    /// The lines that are part of no complete record, the number of the first, and their length.
+    private var lines: ArraySlice<Line> = []
+    private var firstNumber = 0
+    private var byteCount = 0
+    /// Whether the first of these lines opens a quote that the others do not close.
+    private var isOpen = false
+    /// Whether the last of them has text after a closing quote, or is not whole: no quote before it is closed.
+    private var isBroken = false
 
     /// Parses a file's next line. Requires that ``next()`` has returned nil.
     ///
@@ -37,7 +47,16 @@ struct CSVParser: Sendable {
     ///   - isWhole: False if the line's end has been cut off. Its record is then faulty.
     mutating func push(_ line: RawSpan, number: Int, isWhole: Bool = true) {
         let markLength = number == 1 && line.hasByteOrderMark ? 3 : 0
-        take(line.extracting(droppingFirst: markLength), number: number, isWhole: isWhole)
+        let line = line.extracting(droppingFirst: markLength)
+        if isOpen {
+            extend(by: line, isWhole: isWhole)
+        } else {
+            begin(with: line, number: number, isWhole: isWhole)
+            if isOpen {
+                firstNumber = number
+                keep(line, isWhole: true)
+            }
+        }
     }
 
     /// Ends the file: ``next()`` also returns the records of a field that has no end.
@@ -45,53 +64,71 @@ struct CSVParser: Sendable {
 
     /// Returns the next record that is complete; nil if another line is needed.
     mutating func next() -> CSVRecord? {
-        while !isComplete {
-            if let line = repeatedLines.popFirst() {
-                unsafe take(line.span.bytes, number: repeatedNumber, isWhole: true)
-                repeatedNumber += 1
-            } else if openByteCount > Self.limit || isAtEnd && !openLines.isEmpty {
-                abandonRecord()
+        while !isComplete, let first = lines.first {
+            if !isOpen {
+                unsafe begin(with: first.bytes.span.bytes, number: firstNumber, isWhole: first.isWhole)
+                if !isOpen { dropFirstLine() }
+            } else if isBroken || isAtEnd || byteCount > Self.limit {
+                record.begin(atLine: firstNumber)
+                complete(.unclosedQuote)
+                dropFirstLine()
+                isOpen = false
             } else {
                 return nil
             }
         }
+        guard isComplete else { return nil }
         isComplete = false
         return record
     }
 
-    private mutating func take(_ line: RawSpan, number: Int, isWhole: Bool) {
-        if openLines.isEmpty {
-            if line.trimmedCount == 0 { return }
-            record.begin(atLine: number)
+    // MARK: Records
+
+    /// Parses the first line of a record, which completes it or opens a quote.
+    private mutating func begin(with line: RawSpan, number: Int, isWhole: Bool) {
+        if line.trimmedCount == 0 { return }
+        record.begin(atLine: number)
+        guard isWhole else { return complete(.lineTooLong) }
+        place = .fieldStart
+        parse(line)
+        isOpen = place == .quoted
+        if !isOpen { complete(record.fault) }
+    }
+
+    /// Parses a further line of a record with an open quote.
+    private mutating func extend(by line: RawSpan, isWhole: Bool) {
+        place = .quoted
+        parse(line)
+        isBroken = !isWhole || record.fault != nil
+        guard !isBroken, place != .quoted else { return keep(line, isWhole: isWhole) }
+        // From its first line: `record` may lack lines that were kept for an earlier one.
+        record.begin(atLine: firstNumber)
+        place = .fieldStart
+        for line in lines {
+            unsafe parse(line.bytes.span.bytes)
+            record.append(UInt8(ascii: "\n"))
         }
-        if isWhole { parse(line) } else { refuse(.lineTooLong) }
-        if place == .quoted { keepOpen(line) } else { complete() }
+        parse(line)
+        complete(record.fault)
+        (lines, byteCount, isOpen) = ([], 0, false)
     }
 
-    private mutating func keepOpen(_ line: RawSpan) {
-        record.append(UInt8(ascii: "\n"))
-        openLines.append(unsafe line.withUnsafeBytes { unsafe Array($0) })
-        openByteCount += line.byteCount + 1
-    }
-
-    private mutating func complete() {
-        openLines = []
-        openByteCount = 0
+    private mutating func complete(_ fault: CSVRecord.Fault?) {
+        record.fault = fault
         record.checkText()
         isComplete = true
     }
 
-    /// Refuses the line that has opened a quote, and repeats the lines after it as records of their own.
-    private mutating func abandonRecord() {
-        repeatedLines = openLines.dropFirst()
-        repeatedNumber = record.line + 1
-        refuse(.unclosedQuote)
-        complete()
+    private mutating func keep(_ line: RawSpan, isWhole: Bool) {
+        lines.append(Line(bytes: unsafe line.withUnsafeBytes { unsafe Array($0) }, isWhole: isWhole))
+        byteCount += line.byteCount + 1
     }
 
-    private mutating func refuse(_ fault: CSVRecord.Fault) {
-        record.fault = fault
-        place = .fieldStart
+    private mutating func dropFirstLine() {
+        byteCount -= (lines.popFirst()?.bytes.count ?? 0) + 1
+        firstNumber += 1
+        // The last line itself may open a quote that a later line closes.
+        if lines.count <= 1 { isBroken = false }
     }
 
     // MARK: One line
@@ -134,7 +171,7 @@ struct CSVParser: Sendable {
             record.append(.quote)
             place = .quoted
         case .comma: endField()
-        default: refuse(.textAfterQuote)
+        default: record.fault = .textAfterQuote
         }
         return start + 1
     }

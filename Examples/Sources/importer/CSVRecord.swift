@@ -5,6 +5,7 @@ struct CSVRecord: Sendable {
         case textAfterQuote
         case lineTooLong
         case invalidText
+        case nullCharacter
     }
 
     /// The number of the line on which the record begins, from one.
@@ -49,9 +50,14 @@ struct CSVRecord: Sendable {
         bytes.append(UInt8(ascii: ","))
     }
 
-    /// Makes the record faulty unless its fields are UTF-8.
+    /// Makes the record faulty unless its fields are UTF-8 without null characters, at which C's functions, and
+    /// so SQLite's, end a text.
     mutating func checkText() {
-        guard fault == nil, (try? UTF8Span(validating: bytes.span)) == nil else { return }
-        fault = .invalidText
+        guard fault == nil else { return }
+        if (try? UTF8Span(validating: bytes.span)) == nil {
+            fault = .invalidText
+        } else if bytes.contains(0) {
+            fault = .nullCharacter
+        }
     }
 }

@@ -48,8 +48,8 @@ final class Console: Sendable {
     private static func bar(_ progress: Progress) -> String {
         if progress.isIndeterminate { return "\r\(progress.completedUnitCount / 1_000_000) MB" }
         let percent = Int(progress.fractionCompleted * 100)
-        let bar = String(repeating: "#", count: percent / 2).padding(
-            toLength: 50, withPad: "-", startingAt: 0)
+        let bar = String(repeating: "#", count: percent / 5).padding(
+            toLength: 20, withPad: "-", startingAt: 0)
         return "\r[\(bar)] \(percent) %"
     }
 

@@ -48,7 +48,7 @@ struct ImportResult {
 
     var summary: String {
         let prefix = signal.map { "Interrupted by \(Interruption.name(of: $0)): " } ?? ""
-        let bad = badCount == 1 ? "1 bad row" : "\(badCount) bad rows"
-        return "\(prefix)\(savedCount) rows saved, \(bad) skipped, \(seconds) s"
+        let (saved, bad) = (savedCount.counting("row"), badCount.counting("bad row"))
+        return "\(prefix)\(saved) saved, \(bad) skipped, \(seconds) s"
     }
 }

@@ -47,6 +47,7 @@ struct ImporterCommand: ParsableCommand {
 
     func run() throws {
         try StandardDescriptors.fillGaps()
+        try Workers.prepare(descriptorCount: 8)
         let start = Deadline.now
         let console = Console()
         let rows = StopImport(into: database, batchSize: batch) { line, fault in

@@ -1,3 +1,5 @@
+import ExampleSupport
+
 /// A row of GTFS's `stops.txt`: a place where vehicles stop, or a part of one.
 ///
 /// https://gtfs.org/documentation/schedule/reference/#stopstxt
@@ -24,11 +26,20 @@ enum BadRow: Error, Equatable, CustomStringConvertible {
         case .malformed(.textAfterQuote): "there is text between a closing quote and the next comma"
         case .malformed(.lineTooLong): "the line is longer than \(StopImport.lineLimit) bytes"
         case .malformed(.invalidText): "the text is not UTF-8"
-        case .fieldCount(let count, let expected): "\(count) fields instead of \(expected)"
+        case .malformed(.nullCharacter): "a field has a null character"
+        case .fieldCount(let count, let expected): "\(count.counting("field")) instead of \(expected)"
         case .noIdentifier: "stop_id is empty"
-        case .outOfRange(let column, let value): "\(column) is not in its range: \(value)"
+        case .outOfRange(let column, let value): "\(column) is not in its range: \(Self.excerpt(of: value))"
         }
     }
+
+    /// The beginning of a value, without characters that control a terminal.
+    private static func excerpt(of value: String) -> String {
+        let text = value.count > longestExcerpt ? value.prefix(longestExcerpt) + "…" : value[...]
+        return String(String.UnicodeScalarView(text.unicodeScalars.map { $0.isPrintable ? $0 : "\u{FFFD}" }))
+    }
+
+    private static let longestExcerpt = 40
 }
 
 /// The header names a file's columns, in any order. Columns that the importer does not know are ignored.
@@ -70,6 +81,8 @@ struct StopColumns: Sendable {
             parentStation: text(row, parentStation))
     }
 
+    private static let numerals = Set("0123456789+-.eE".utf8)
+
     private func text(_ row: CSVRecord, _ index: Int?) -> String? {
         guard let index, case let text = row[index], !text.isEmpty else { return nil }
         return text
@@ -79,7 +92,9 @@ struct StopColumns: Sendable {
         _ row: CSVRecord, _ index: Int?, _ column: String, _ range: ClosedRange<Number>
     ) throws(BadRow) -> Number? {
         guard let text = text(row, index) else { return nil }
-        guard let number = Number(text), range.contains(number) else {
+        // Swift also reads hexadecimal digits.
+        guard text.utf8.allSatisfy(Self.numerals.contains), let number = Number(text), range.contains(number)
+        else {
             throw .outOfRange(column: column, value: text)
         }
         return number

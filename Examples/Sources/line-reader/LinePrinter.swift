@@ -1,7 +1,9 @@
 import Dispatch
+import ExampleSupport
 import Reactor
-import Synchronization
 import SystemPackage
+
+import struct Synchronization.Atomic
 
 /// Buffers standard output. The worker prints lines; after the last one, the main thread prints the totals.
 ///

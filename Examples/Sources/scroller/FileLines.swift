@@ -87,10 +87,8 @@ final class FileLines: Rows {
         }
     }
 
-    /// Control characters would move the cursor.
     private static func printable(_ text: [UInt8]) -> String {
         let scalars = String(decoding: text, as: UTF8.self).unicodeScalars
-        return String(
-            String.UnicodeScalarView(scalars.map { $0.properties.generalCategory == .control ? " " : $0 }))
+        return String(String.UnicodeScalarView(scalars.map { $0.isPrintable ? $0 : " " }))
     }
 }

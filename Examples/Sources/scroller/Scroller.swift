@@ -84,7 +84,8 @@ final class Scroller {
     // MARK: Signals
 
     private func handleSignals() throws(Errno) {
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        // All that people send, and that end a process by default.
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM] {
             try handle(signal) { [self] _ in end(128 + signal) }
         }
         try handle(SIGWINCH) { [self] _ in needsDisplay = true }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import ExampleSupport
 import Glibc
 import Reactor
 
@@ -44,6 +45,7 @@ struct ScrollerCommand: ParsableCommand {
         guard let terminal = Terminal() else {
             throw fail("Standard input and output must be a terminal.", EX_USAGE)
         }
+        try Workers.prepare(descriptorCount: 1)
         let code: CInt
         do throws(Errno) { code = try show(on: terminal) } catch {
             throw fail("\(file ?? "signals"): \(error)", 1)

@@ -16,6 +16,7 @@ final class Terminal {
         var settings = termios()
         guard isatty(STDOUT_FILENO) == 1, unsafe tcgetattr(STDIN_FILENO, &settings) == 0 else { return nil }
         self.settings = settings
+        Self.restoreOnTrap(settings)
         output.writeBufferSize = Self.bufferSize
     }
 
@@ -38,7 +39,7 @@ final class Terminal {
     func leave() {
         guard isActive else { return }
         isActive = false
-        output.write(Self.leaveSequence)
+        output.write("\(Self.leaveSequence)")
         // Fails if the terminal has gone, or accepts nothing.
         try? output.flush(until: .now.advanced(by: .seconds(1)))
         guard isForeground else { return }
@@ -61,6 +62,26 @@ final class Terminal {
     // the mouse, in the format that has no limit of columns (1006).
     private static let enterSequence =
         "\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l\u{1B}[?1000h\u{1B}[?1002h\u{1B}[?1006h"
-    private static let leaveSequence =
+    private static let leaveSequence: StaticString =
         "\u{1B}[?1006l\u{1B}[?1002l\u{1B}[?1000l\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l"
+
+    // MARK: Traps
+
+    // Written once, before the signals are handled.
+    private nonisolated(unsafe) static var settingsAtTrap = termios()
+
+    /// Restores the screen and the settings if the program traps: its loop, and so ``leave()``, does not run then.
+    private static func restoreOnTrap(_ settings: termios) {
+        unsafe settingsAtTrap = settings
+        for number in [SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV] {
+            signal(number) { number in
+                // Only calls that a signal handler may make (signal-safety(7)).
+                let sequence = Terminal.leaveSequence
+                _ = unsafe write(STDOUT_FILENO, sequence.utf8Start, sequence.utf8CodeUnitCount)
+                _ = unsafe tcsetattr(STDIN_FILENO, TCSANOW, &Terminal.settingsAtTrap)
+                _ = signal(number, SIG_DFL)
+                raise(number)
+            }
+        }
+    }
 }

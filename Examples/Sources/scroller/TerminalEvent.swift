@@ -31,6 +31,10 @@ struct TerminalParser {
         case (_, 0x1B): state = .escape
         case (.ground, _): return .character(byte)
         case (.escape, UInt8(ascii: "[")), (.escape, UInt8(ascii: "O")): state = .sequence(parameters: [])
+        // The key Esc, or Alt and another key.
+        case (.escape, _):
+            state = .ground
+            return .character(byte)
         case (.sequence(let parameters), 0x20...0x3F) where parameters.count < Self.longestSequence:
             state = .sequence(parameters: parameters + [byte])
         case (.sequence(let parameters), 0x40...0x7E):
@@ -54,14 +58,15 @@ struct TerminalParser {
         }
     }
 
-    /// `<` button `;` column `;` line. Moving adds 32 to the button, and the wheel's buttons begin at 64.
+    /// `<` button `;` column `;` line, each of 16 bits, as in the size of a terminal. Moving adds 32 to the button, and the
+    /// wheel's buttons begin at 64.
     private static func mouseEvent(_ parameters: String, isRelease: Bool) -> TerminalEvent? {
-        let numbers = parameters.dropFirst().split(separator: ";").compactMap { Int($0) }
+        let numbers = parameters.dropFirst().split(separator: ";").compactMap { UInt16($0) }
         guard parameters.first == "<", numbers.count == 3 else { return nil }
         switch numbers[0] {
         case 0 where isRelease: return .release
-        case 0: return .press(line: numbers[2], column: numbers[1])
-        case 32: return .drag(line: numbers[2], column: numbers[1])
+        case 0: return .press(line: Int(numbers[2]), column: Int(numbers[1]))
+        case 32: return .drag(line: Int(numbers[2]), column: Int(numbers[1]))
         case 64: return .wheel(lines: -wheelStep)
         case 65: return .wheel(lines: wheelStep)
         default: return nil

@@ -16,9 +16,10 @@ struct Viewport: Equatable {
 
     mutating func scroll(by rows: Int) { scroll(to: top + rows) }
 
-    /// Scrolls to the place of `line` on a scroll bar that is as high as the list.
+    /// Scrolls to the place of `line` on a scroll bar that is as high as the list, or to its nearer end.
     mutating func scroll(toBarLine line: Int) {
-        scroll(to: height > 1 ? line * (count - height) / (height - 1) : 0)
+        guard height > 1 else { return scroll(to: 0) }
+        scroll(to: max(0, min(line, height - 1)) * (count - height) / (height - 1))
     }
 
     private mutating func clamp() {

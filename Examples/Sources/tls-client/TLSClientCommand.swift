@@ -1,4 +1,5 @@
 import ArgumentParser
+import ExampleSupport
 import Reactor
 import ReactorTLS
 import SystemPackage
@@ -30,6 +31,7 @@ struct TLSClientCommand: ParsableCommand {
     var proxy: ProxyArgument?
 
     func run() throws {
+        try StandardDescriptors.fillGaps()
         var settings = TLSSettings.client()
         if let ca { settings.trust = .file(ca) }
         let (input, output) = Stream.connection(toHost: host, port: port)

@@ -76,8 +76,13 @@ import Testing
     // MARK: Faults
 
     @Test func `text after a closing quote makes one record faulty`() throws {
-        let rows = try Self.rows(of: "\"a\"b,c\nd\n\"e\nf\" ,\ng".utf8)
-        #expect(rows == [Row(1, .textAfterQuote), Row(2, "d"), Row(3, .textAfterQuote), Row(5, "g")])
+        let rows = try Self.rows(of: "\"a\"b,c\nd\n\"e\" ,\ng".utf8)
+        #expect(rows == [Row(1, .textAfterQuote), Row(2, "d"), Row(3, .textAfterQuote), Row(4, "g")])
+    }
+
+    @Test func `a quote that a later line closes before other text is taken for an unclosed one`() throws {
+        let rows = try Self.rows(of: "\"a\",\"b\n\"c\",\"d\"\n\"e\",\"f\"\n".utf8)
+        #expect(rows == [Row(1, .unclosedQuote), Row(2, "c", "d"), Row(3, "e", "f")])
     }
 
     @Test func `a quote that is not closed before the end loses one line`() throws {
@@ -99,6 +104,13 @@ import Testing
             rows == [Row(1, .unclosedQuote), Row(2, .unclosedQuote), Row(3, .unclosedQuote), Row(4, "b")])
     }
 
+    @Test(.timeLimit(.minutes(1)))
+    func `quotes that are not closed on any of many lines cost each line two parses`() throws {
+        let count = 50_000
+        let rows = try Self.rows(of: String(repeating: "a\",\"b\n", count: count).utf8)
+        #expect(rows == (1...count).map { Row($0, .unclosedQuote) })
+    }
+
     @Test func `text that is not UTF-8 makes a record faulty, even if the parts of two fields look like it`()
         throws
     {
@@ -108,7 +120,19 @@ import Testing
 
     @Test func `a line that is too long makes its record faulty`() throws {
         let rows = try Self.rows(of: "abc\nabcd\n\"a\nbcde\"\nb".utf8, lineLimit: 3)
-        #expect(rows == [Row(1, "abc"), Row(2, .lineTooLong), Row(3, .lineTooLong), Row(5, "b")])
+        let last = [Row(3, .unclosedQuote), Row(4, .lineTooLong), Row(5, "b")]
+        #expect(rows == [Row(1, "abc"), Row(2, .lineTooLong)] + last)
+    }
+
+    @Test func `lines between an unclosed quote and a line that is too long are kept`() throws {
+        let rows = try Self.rows(of: "\"a\nb\n\nc\nlonger\nd".utf8, lineLimit: 3)
+        let first = [Row(1, .unclosedQuote), Row(2, "b"), Row(4, "c")]
+        #expect(rows == first + [Row(5, .lineTooLong), Row(6, "d")])
+    }
+
+    @Test func `a null character makes a record faulty`() throws {
+        let rows = try Self.rows(of: "a\0b\n\"\0\",c\nd".utf8)
+        #expect(rows == [Row(1, .nullCharacter), Row(2, .nullCharacter), Row(3, "d")])
     }
 
     // MARK: Random files
@@ -139,6 +163,14 @@ import Testing
         #expect(rows.map(\.line) == Set(rows.map(\.line)).sorted())
     }
 
+    @Test(arguments: 1...200 as ClosedRange<UInt64>)
+    func `random lines give the records of a parser that tries each line anew`(seed: UInt64) throws {
+        var generator = SeededGenerator(seed: seed)
+        let alphabet: [Character] = ["a", "b", ",", "\"", "\"", "\n", "\r"]
+        let text = String((0..<400).map { _ in alphabet.randomElement(using: &generator)! })
+        #expect(try Self.rows(of: text.utf8) == ReferenceParser(text).rows)
+    }
+
     private static func field(_ generator: inout SeededGenerator) -> String {
         let parts = ["a", "b c", "é", ",", "\"", "\n", "\r\n", "\r", "日"]
         return (0..<Int.random(in: 0...4, using: &generator)).map { _ in
@@ -153,6 +185,77 @@ import Testing
         guard mustQuote || Bool.random(using: &generator) else { return field }
         let doubled = field.unicodeScalars.map { $0 == "\"" ? "\"\"" : String($0) }.joined()
         return "\"\(doubled)\""
+    }
+}
+
+/// The same records, simply: extends a record by lines until it is complete, and goes back to its second line if
+/// that fails.
+private struct ReferenceParser {
+    private let lines: [[Character]]
+
+    init(_ text: String) {
+        // A carriage return and a line feed are one character.
+        let scalars = text.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false)
+        lines = scalars.map { $0.map(Character.init) }
+    }
+
+    var rows: [CSVParserTests.Row] {
+        var (rows, first) = ([CSVParserTests.Row](), 0)
+        while first < lines.count {
+            if Self.trimmed(lines[first]).isEmpty {
+                first += 1
+                continue
+            }
+            let (count, row) = record(at: first)
+            rows.append(row)
+            first += count
+        }
+        return rows
+    }
+
+    private func record(at first: Int) -> (count: Int, row: CSVParserTests.Row) {
+        var text: [Character] = []
+        for last in first..<lines.count {
+            text += lines[last]
+            switch Self.fields(Self.trimmed(text)) {
+            case .some(.success(let fields)): return (last - first + 1, .init(first + 1, fields))
+            case .some(.failure(let fault)):
+                return (1, .init(first + 1, last == first ? fault : .unclosedQuote))
+            case nil: text.append("\n")
+            }
+        }
+        return (1, .init(first + 1, .unclosedQuote))
+    }
+
+    private static func trimmed(_ text: [Character]) -> [Character] {
+        text.last == "\r" ? text.dropLast() : text
+    }
+
+    /// The fields of a whole record; nil if a quote is open at its end.
+    private static func fields(_ text: [Character]) -> Result<[String], CSVRecord.Fault>? {
+        var (fields, rest) = ([String](), text[...])
+        while true {
+            var field = ""
+            if rest.first == "\"" {
+                rest.removeFirst()
+                while true {
+                    guard let mark = rest.firstIndex(of: "\"") else { return nil }
+                    field += String(rest[..<mark])
+                    rest = rest[(mark + 1)...]
+                    guard rest.first == "\"" else { break }
+                    field.append("\"")
+                    rest.removeFirst()
+                }
+                guard rest.isEmpty || rest.first == "," else { return .failure(.textAfterQuote) }
+            } else {
+                let end = rest.firstIndex(of: ",") ?? rest.endIndex
+                field = String(rest[..<end])
+                rest = rest[end...]
+            }
+            fields.append(field)
+            if rest.isEmpty { return .success(fields) }
+            rest.removeFirst()
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 import Glibc
+import Reactor
 import ReactorTestSupport
 import SystemPackage
 import Testing
+
+@testable import downloader
 
 @Suite struct DownloaderTests {
     private let folder = TemporaryFolder()
@@ -68,6 +71,15 @@ import Testing
         #expect(try await download(paths.map { server.url + $0 }).ending == .exit(0))
         #expect(folder.names.sorted() == ["x", "x.1", "x.2", "x.part.1"])
         #expect(["x", "x.1", "x.part.1"].map(text) == ["/a/x", "/b/x", "/x.part"])
+    }
+
+    @Test func `names that are too long are cut, and stay apart`() async throws {
+        let server = try Self.echoing()
+        let long = String(repeating: "%E2%82%AC", count: 200)
+        let paths = ["/a/\(long)", "/b/\(long)", "/" + String(repeating: "x", count: 4_000)]
+        #expect(try await download(paths.map { server.url + $0 }).ending == .exit(0))
+        let name = String(repeating: "€", count: 78)
+        #expect(Set(folder.names) == [name, name + ".1", String(repeating: "x", count: 234)])
     }
 
     @Test func `the folder is created`() async throws {
@@ -176,6 +188,43 @@ import Testing
         #expect(server.requests.all.last?.contains("Range: bytes=5-") == resumes)
     }
 
+    @Test func `a partial file that is the whole one is not downloaded again`() async throws {
+        let server = try TestServer.responding { head, _ in
+            guard head.contains("Range: bytes=11-") else { return response(body: "hello again") }
+            return "HTTP/1.1 416 Range Not Satisfiable\r\nETag: \"1\"\r\nContent-Range: bytes */11\r\n"
+                + "Content-Length: 5\r\n\r\nsorry"
+        }
+        _ = try folder.file("hello world".utf8, name: "x.part")
+        _ = try folder.file("\"1\"".utf8, name: "x.part.validator")
+        let outcome = try await download(["--resume", "--json", server.url + "/x"])
+        #expect(outcome.ending == .exit(0))
+        #expect(text("x") == "hello world")
+        #expect(folder.names == ["x"])
+    }
+
+    @Test(arguments: 4...40)
+    func `few descriptors are enough, or an error in a sentence`(limit: Int) async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        let arguments = "--retries 0 --checksum --output \(folder.path) \(server.url)/x"
+        let command = "ulimit -n \(limit) && exec \(Child.folder)/downloader \(arguments)"
+        let outcome = try await run("/bin/sh", ["-c", command])
+        if outcome.ending == .exit(0) {
+            #expect(text("x") == "hello")
+        } else {
+            #expect(outcome.ending == .exit(1))
+            #expect(outcome.errors.contains("Too many open files"))
+        }
+    }
+
+    @Test(arguments: [8_000, 20_000, 60_000])
+    func `little memory is enough, or an error in a sentence`(kilobytes: Int) async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        let arguments = "--checksum --output \(folder.path) \(server.url)/x"
+        let command = "ulimit -d \(kilobytes) && exec \(Child.folder)/downloader \(arguments)"
+        let outcome = try await run("/bin/sh", ["-c", command])
+        #expect(outcome.ending == .exit(0) || outcome.errors.contains("Cannot start threads: "))
+    }
+
     @Test(.enabled(if: Nginx.isAvailable, "nginx and openssl are installed or unpacked"))
     func `a large file that was interrupted is resumed and has the right checksum`() async throws {
         let (server, part) = (try Nginx.shared.get(), folder.path("zeros.part"))
@@ -231,6 +280,29 @@ import Testing
         #expect(outcome.ending == .exit(128 + SIGTERM))
         #expect(outcome.output.split(separator: "\n").count { !$0.contains(#""error":null"#) } == 10)
         #expect(folder.names == [])
+    }
+
+    // MARK: Figures
+
+    @Test func `the rate is of the last seconds, without what was there before`() {
+        var rate = Rate()
+        let start = Deadline.now
+        func note(_ bytes: Int, after seconds: Int) {
+            rate.note(bytes, at: start.advanced(by: .seconds(seconds)))
+        }
+        note(0, after: 0)
+        note(5_000_000, after: 1)
+        #expect(rate.value == 0)
+        note(5_001_000, after: 2)
+        note(5_001_500, after: 3)
+        #expect(rate.value == 750)
+        for second in 4...8 { note(5_001_500, after: second) }
+        #expect(rate.value == 0)
+        // Begun anew.
+        note(100, after: 9)
+        #expect(rate.value == 0)
+        note(300, after: 10)
+        #expect(rate.value == 200)
     }
 
     // MARK: Standard output

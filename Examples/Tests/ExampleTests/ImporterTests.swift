@@ -90,6 +90,22 @@ import Testing
         #expect(try rows("stop_id, stop_lat, stop_lon") == ["a|90.0|180.0", "i|-90.0|-180.0"])
     }
 
+    @Test func `a null character, hexadecimal digits and a column that is missing make a row bad`()
+        async throws
+    {
+        let text =
+            "stop_id,stop_lat\na\0b,1\nc,0x1p3\nd\ne,\u{1B}[2J\(String(repeating: "9", count: 50))\nf,+1e1\n"
+        let outcome = try await runImporter(text)
+        #expect(
+            outcome.errors.split(separator: "\n").map { $0.split(separator: "stops.txt:").last ?? "" } == [
+                "2: a field has a null character", "3: stop_lat is not in its range: 0x1p3",
+                "4: 1 field instead of 2",
+                "5: stop_lat is not in its range: \u{FFFD}[2J\(String(repeating: "9", count: 36))…",
+            ])
+        #expect(outcome.output.hasPrefix("1 row saved, 4 bad rows skipped, "))
+        #expect(try rows("stop_id, stop_lat") == ["f|10.0"])
+    }
+
     @Test func `progress is reported about a hundred times for a long file`() async throws {
         let text = "stop_id\n" + (0..<20_000).map { "stop number \($0)\n" }.joined()
         let outcome = try await runImporter(text, ["--json", "--batch", "10000"])

@@ -10,7 +10,7 @@ import Testing
     @Test(arguments: [
         ("\u{1B}[A\u{1B}OB", [TerminalEvent.up, .down]), ("\u{1B}[5~\u{1B}[6~", [.pageUp, .pageDown]),
         ("\u{1B}[H\u{1B}[1~\u{1B}OF\u{1B}[4~", [.home, .home, .end, .end]),
-        ("q\u{1B}q", [.character(113)]), ("\u{1B}[99~\u{1B}[1;5Aq", [.character(113)]),
+        ("q\u{1B}q", [.character(113), .character(113)]), ("\u{1B}[99~\u{1B}[1;5Aq", [.character(113)]),
         (
             "\u{1B}[<0;80;9M\u{1B}[<32;1;10M\u{1B}[<0;1;10m",
             [
@@ -18,7 +18,10 @@ import Testing
             ]
         ),
         ("\u{1B}[<64;1;1M\u{1B}[<65;1;1M", [.wheel(lines: -3), .wheel(lines: 3)]),
-        ("\u{1B}[<2;1;1M\u{1B}[<0;1M\u{1B}[M", []), ("\u{1B}\u{1B}[A", [.up]),
+        ("\u{1B}[<2;1;1M\u{1B}[<0;1M\u{1B}[M", []),
+        ("\u{1B}[<0;5;9223372036854775807M\u{1B}[<32;5;-9223372036854775808M\u{1B}[<0;65536;1M", []),
+        ("\u{1B}[<0;0;65535M\u{1B}[<0;0;0m", [.press(line: 65_535, column: 0), .release]),
+        ("\u{1B}\u{1B}[A", [.up]),
     ])
     func `sequences are events, in one piece or byte by byte`(text: String, events: [TerminalEvent]) {
         var (whole, pieces) = (TerminalParser(), TerminalParser())
@@ -55,7 +58,7 @@ import Testing
         var viewport = Viewport()
         viewport.count = 1_000_000
         viewport.height = 10
-        for (line, top) in [(9, 999_990), (0, 0), (-5, 0), (50, 999_990)] {
+        for (line, top) in [(9, 999_990), (0, 0), (-5, 0), (50, 999_990), (.max, 999_990), (.min, 0)] {
             viewport.scroll(toBarLine: line)
             #expect(viewport.top == top)
             #expect(viewport.barLine == max(0, min(9, line)))

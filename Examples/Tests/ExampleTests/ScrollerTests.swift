@@ -147,6 +147,16 @@ import Testing
         ),
         ("SIGTERM", 143, { _, program in kill(program, SIGTERM) }),
         ("SIGHUP", 129, { _, program in kill(program, SIGHUP) }),
+        ("SIGUSR1", 138, { _, program in kill(program, SIGUSR1) }),
+        ("a trap", 132, { _, program in kill(program, SIGILL) }),
+        (
+            "a trap while dragging", 132,
+            { terminal, program in
+                try terminal.send("\u{1B}[<0;9;8M")
+                try terminal.wait { Header($0).mode == "tracking" }
+                kill(program, SIGILL)
+            }
+        ),
     ]
 
     @Test(arguments: 0..<endings.count)
@@ -162,7 +172,8 @@ import Testing
             #expect(try terminal.isChanged)
             try ending.end(terminal, try terminal.program)
             try terminal.wait { $0.contains("done") }
-            #expect(try terminal.screen[0] == "exit \(ending.code)", "\(ending.name)")
+            // The shell reports a trap in a line of its own.
+            #expect(try terminal.screen.contains("exit \(ending.code)"), "\(ending.name)")
             #expect(try !terminal.isChanged, "\(ending.name)")
         }
         #expect(
@@ -206,6 +217,32 @@ import Testing
             let program = try terminal.program
             try terminal.hangUp()
             waitUntil { kill(program, 0) == -1 }
+        }
+    }
+
+    @Test func `coordinates that no terminal has change nothing, and Esc takes no key`() async throws {
+        try await onTerminal("--delay 0") { terminal in
+            try terminal.wait { $0[0].contains(" 1-9 of ") }
+            let huge = Int.max
+            try terminal.send(
+                "\u{1B}[<0;80;\(huge)M\u{1B}[<0;9;\(huge)M\u{1B}[<0;9;65535M\u{1B}[<32;9;\(huge)M")
+            try terminal.wait { Header($0).mode == "tracking" }
+            try terminal.send("\u{1B}[<32;9;2M\u{1B}[<0;9;2m")
+            try terminal.wait { $0[0].contains(" 65534-65542 of ") && Header($0).mode == "default" }
+            try terminal.press("Escape")
+            try terminal.press("q")
+            try terminal.wait { $0.contains("exit 0") }
+        }
+    }
+
+    @Test func `a terminal of any size is drawn on`() async throws {
+        try await onTerminal("--delay 0") { terminal in
+            for (lines, columns) in [(1, 1), (1, 80), (2, 19), (3, 20), (2, 200), (24, 2)] {
+                try terminal.resize(lines: lines, columns: columns)
+                try terminal.press("Down")
+            }
+            try terminal.resize(lines: 5, columns: 90)
+            try terminal.wait { $0[0].contains(" 7-10 of ") && $0[4].row == "10 = 2 × 5" }
         }
     }
 

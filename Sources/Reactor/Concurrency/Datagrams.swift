@@ -122,6 +122,13 @@ extension DatagramSocket {
             }
         }
 
+        /// Sends a text in UTF-8; otherwise as ``send(_:to:timeout:)-([UInt8],_,_)``.
+        nonisolated(nonsending) public func send(
+            _ text: String, to address: SocketAddress? = nil, timeout: Duration? = nil
+        ) async throws {
+            try await send(Array(text.utf8), to: address, timeout: timeout)
+        }
+
         nonisolated(nonsending) private func waitForRoom(until deadline: Deadline?) async throws(Errno) {
             if socket.isWritable {
                 // A Unix-domain receiver is full, which the kernel does not report.

@@ -29,6 +29,13 @@ import Testing
         }
     }
 
+    @Test func `a text is sent in UTF-8`() async throws {
+        try await withPair { one, other in
+            try await one.send("żółw", to: other.localAddress)
+            #expect(try await other.receive().bytes == Array("żółw".utf8))
+        }
+    }
+
     @Test func `datagrams that a task does not take stay for the next`() async throws {
         try await withPair { one, other in
             for number in 0..<5 as Range<UInt8> { try await one.send([number], to: other.localAddress) }
