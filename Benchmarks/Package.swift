@@ -59,6 +59,7 @@ let package = Package(
         reactor("still"),
         reactor("await"),
         reactor("bulk"),
+        reactor("send"),
         reactor("tasks", ["TaskWorkloads"]),
         reactor("http", ["HTTPWorkload", .product(name: "ReactorHTTP", package: "swift-reactor")]),
         .target(name: "HTTPWorkload", dependencies: ["Measuring"], swiftSettings: settings),

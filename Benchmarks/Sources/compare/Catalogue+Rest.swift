@@ -1,4 +1,19 @@
 extension Workload {
+    static let send = Workload(
+        name: "send",
+        work: """
+            Send a file (in the page cache) over TCP on loopback, to a thread that discards the bytes in the \
+            kernel. The baseline is sendfile(2) on a blocking socket. `copy` is a stream's delegate that reads \
+            64 KiB and writes them, `file` one that writes the file's contents.
+            """,
+        experiments: [
+            Experiment(
+                name: "a file", unit: "MiB", columns: ["cpu-ms/GB*", "MB/s*", "calls"],
+                peers: ["raw", "copy", "file"], sizes: [.few(256), .few(512), .both(1024), .few(4096)],
+                command: { ["@send-reactor", $0, "\($1)"] })
+        ]
+    )
+
     static let lines = Workload(
         name: "lines",
         work: """
