@@ -60,6 +60,7 @@ let package = Package(
         reactor("await"),
         reactor("bulk"),
         reactor("send"),
+        reactor("embed", [.product(name: "ReactorGLib", package: "swift-reactor")]),
         reactor("tasks", ["TaskWorkloads"]),
         reactor("http", ["HTTPWorkload", .product(name: "ReactorHTTP", package: "swift-reactor")]),
         .target(name: "HTTPWorkload", dependencies: ["Measuring"], swiftSettings: settings),

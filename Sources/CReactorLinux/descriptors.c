@@ -40,6 +40,13 @@ int reactor_epoll_nest(int outer, int epoll) {
     return epoll_ctl(outer, EPOLL_CTL_ADD, epoll, &event);
 }
 
+int reactor_epoll_watch(int epoll, int descriptor, uint32_t events) {
+    struct epoll_event event = {.events = events};
+    if (epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) == 0) return 0;
+    if (errno == ENOENT && epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0) return 0;
+    return errno;
+}
+
 int reactor_descriptors_for_poller(void) {
     int pipe[2];
     int poller = epoll_create1(EPOLL_CLOEXEC);

@@ -111,6 +111,27 @@ extension Workload {
         ]
     )
 
+    static let embed = Workload(
+        name: "embed",
+        work: """
+            One thread posts a block to the sleeping main loop and waits for it: `native` to GLib's, `hosted` to this \
+            library's in GLib's, `main-actor` there as a task, `guest` to GLib's in this library's, and `reactor` to this \
+            library's alone. `cpu-us/hop` is the main thread's. `wake-ups` are the main thread's while nothing happens.
+            """,
+        experiments: [
+            Experiment(
+                name: "a post", unit: "posts", columns: ["p50-us*", "p99-us*", "cpu-us/hop*"],
+                peers: ["native", "hosted", "main-actor", "guest", "reactor"], sizes: [.both(3000)],
+                command: { ["@embed-reactor", $0, "hops", "\($1)"] }
+            ),
+            Experiment(
+                name: "nothing", unit: "s", columns: ["wake-ups"],
+                peers: ["native", "hosted", "guest", "reactor"], sizes: [.both(10)],
+                command: { ["@embed-reactor", $0, "idle", "\($1)"] }
+            ),
+        ]
+    )
+
     static let idle = Workload(
         name: "idle",
         work: """

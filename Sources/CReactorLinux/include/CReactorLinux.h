@@ -139,6 +139,9 @@ bool reactor_epoll_supports(int descriptor);
 int reactor_epoll_make(void);
 /// Makes `outer`, an epoll, readable while `epoll` has something to report (epoll_ctl(2)). Returns 0, or -1 with errno.
 int reactor_epoll_nest(int outer, int epoll);
+/// Makes `epoll` watch for `events` what is open as `descriptor` now, which may not be what it has been watching. Returns 0,
+/// or the value of errno.
+int reactor_epoll_watch(int epoll, int descriptor, uint32_t events);
 /// Deregisters `descriptor` from `epoll`, from any thread. Returns false if `epoll` is no epoll, or has no
 /// such registration.
 bool reactor_epoll_remove(int epoll, int descriptor);

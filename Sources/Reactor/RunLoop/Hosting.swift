@@ -43,6 +43,8 @@ extension RunLoop {
         private var next: RunningMode?
         private var isEnding = false
         private var isEnded = false
+        /// Called once, when the hosting or the loop's thread ends.
+        package var endHandler: (() -> Void)?
 
         /// Begins to host a loop in a mode.
         ///
@@ -188,6 +190,7 @@ extension RunLoop {
         func loopEnded() {
             (isEnding, isEnded, wait) = (true, true, nil)
             epoll = nil
+            endHandler.take()?()
             outerHosting?.loopEnded()
         }
 
@@ -245,6 +248,7 @@ extension RunLoop {
             core.notify(.exit, running)
             loop.inbox.endActivation(outer)
             outerHosting?.resume()
+            endHandler.take()?()
         }
 
         private func wakeHost() {
