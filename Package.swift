@@ -17,6 +17,7 @@ let package = Package(
         .library(name: "Reactor", targets: ["Reactor"]),
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
         .library(name: "ReactorCoreFoundation", targets: ["ReactorCoreFoundation"]),
+        .library(name: "ReactorGLib", targets: ["ReactorGLib"]),
         .library(name: "ReactorTLS", targets: ["ReactorTLS"]),
         .library(name: "ReactorHTTP", targets: ["ReactorHTTP"]),
         .library(name: "ReactorHTTPFoundation", targets: ["ReactorHTTPFoundation"]),
@@ -82,6 +83,17 @@ let package = Package(
         .target(
             name: "ReactorHTTPFoundation",
             dependencies: ["Reactor", "ReactorFoundation", "ReactorHTTP"],
+            swiftSettings: settings
+        ),
+        .systemLibrary(
+            name: "CReactorGLib",
+            pkgConfig: "glib-2.0",
+            providers: [.apt(["libglib2.0-dev"])]
+        ),
+        // Run loops inside GLib's, and the reverse.
+        .target(
+            name: "ReactorGLib",
+            dependencies: ["CReactorGLib", "CReactorLinux", "Reactor", system],
             swiftSettings: settings
         ),
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
@@ -151,6 +163,14 @@ let package = Package(
             packageAccess: false,
             swiftSettings: testSettings
         ),
+        // A program whose main thread runs a GLib main loop.
+        .executableTarget(
+            name: "glib-probe",
+            dependencies: ["CReactorGLib", "Reactor", "ReactorGLib"],
+            path: "Tests/GLibProbe",
+            packageAccess: false,
+            swiftSettings: testSettings
+        ),
         // Runs openssl(1) if it is available.
         .testTarget(
             name: "ReactorTLSTests",
@@ -165,6 +185,13 @@ let package = Package(
             dependencies: [
                 "Reactor", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation", "ReactorTestSupport",
                 system,
+            ],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "ReactorGLibTests",
+            dependencies: [
+                "CReactorGLib", "Reactor", "ReactorGLib", "ReactorTestSupport", "glib-probe", system,
             ],
             swiftSettings: testSettings
         ),

@@ -59,6 +59,8 @@ let package = Package(
         reactor("still"),
         reactor("await"),
         reactor("bulk"),
+        reactor("send"),
+        reactor("embed", [.product(name: "ReactorGLib", package: "swift-reactor")]),
         reactor("tasks", ["TaskWorkloads"]),
         reactor("http", ["HTTPWorkload", .product(name: "ReactorHTTP", package: "swift-reactor")]),
         .target(name: "HTTPWorkload", dependencies: ["Measuring"], swiftSettings: settings),

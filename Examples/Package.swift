@@ -88,6 +88,7 @@ let package = Package(
             "echo-service", .product(name: "Logging", package: "swift-log"),
             .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             .product(name: "UnixSignals", package: "swift-service-lifecycle")),
+        program("glib-lines", .product(name: "ReactorGLib", package: "swift-reactor")),
         .target(
             name: "HostedLines",
             dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],

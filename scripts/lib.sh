@@ -22,10 +22,10 @@ need_swift() {
         fail "Swift $found is too old. Install Swift $wanted or newer: $install"
 }
 
-# Installs libevent, libcurl and OpenSSL with apt unless pkg-config finds them.
+# Installs libevent, libcurl, OpenSSL and GLib with apt unless pkg-config finds them.
 need_libraries() {
-    pkg-config --exists libevent_core libcurl openssl 2>/dev/null ||
-        need_packages libevent-dev libcurl4-openssl-dev libssl-dev pkg-config
+    pkg-config --exists libevent_core libcurl openssl glib-2.0 2>/dev/null ||
+        need_packages libevent-dev libcurl4-openssl-dev libssl-dev libglib2.0-dev pkg-config
 }
 
 # Installs SQLite, which the example `importer` uses, unless pkg-config finds it.

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -37,6 +38,13 @@ int reactor_epoll_make(void) { return epoll_create1(EPOLL_CLOEXEC); }
 int reactor_epoll_nest(int outer, int epoll) {
     struct epoll_event event = {.events = EPOLLIN};
     return epoll_ctl(outer, EPOLL_CTL_ADD, epoll, &event);
+}
+
+int reactor_epoll_watch(int epoll, int descriptor, uint32_t events) {
+    struct epoll_event event = {.events = events};
+    if (epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) == 0) return 0;
+    if (errno == ENOENT && epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0) return 0;
+    return errno;
 }
 
 int reactor_descriptors_for_poller(void) {
@@ -101,27 +109,57 @@ static int raised_signal(int descriptor, ssize_t written, size_t count, int code
     return code == EPIPE ? SIGPIPE : code == EFBIG ? SIGXFSZ : 0;
 }
 
-// The kernel sends SIGPIPE and SIGXFSZ to the writing thread. Both are blocked here, and one that this write
-// raised is discarded.
+// The kernel sends SIGPIPE and SIGXFSZ to the writing thread. Both are blocked during a write, and one that it has raised
+// is discarded.
+struct write_signals {
+    sigset_t pending, before;
+};
+
+static void block_write_signals(struct write_signals *signals) {
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGPIPE);
+    sigaddset(&both, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &both, &signals->before);
+    sigpending(&signals->pending);
+}
+
+// Discards `raised`, unless that is 0. Keeps errno.
+static void unblock_write_signals(const struct write_signals *signals, int raised) {
+    int code = errno;
+    if (raised && !sigismember(&signals->pending, raised)) {
+        struct timespec none = {0, 0};
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, raised);
+        while (sigtimedwait(&one, NULL, &none) < 0 && errno == EINTR) {}
+    }
+    pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
+    errno = code;
+}
+
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
-    sigset_t signals, pending, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGPIPE);
-    sigaddset(&signals, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &signals, &before);
-    sigpending(&pending);
+    struct write_signals signals;
+    block_write_signals(&signals);
     ssize_t written = write(descriptor, bytes, count);
     int code = errno;
     int raised = raised_signal(descriptor, written, count, code);
-    if (raised && !sigismember(&pending, raised)) {
-        struct timespec none = {0, 0};
-        sigemptyset(&signals);
-        sigaddset(&signals, raised);
-        while (sigtimedwait(&signals, NULL, &none) < 0 && errno == EINTR) {}
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = code;
+    unblock_write_signals(&signals, raised);
     return written;
+}
+
+ssize_t reactor_send_file(int socket, int file, off_t offset, size_t count) {
+    // sendfile(2) has no MSG_DONTWAIT, nor MSG_NOSIGNAL.
+    if (!(fcntl(socket, F_GETFL) & O_NONBLOCK)) return -ENOTSUP;
+    struct write_signals signals;
+    block_write_signals(&signals);
+    ssize_t sent;
+    do sent = sendfile(socket, file, &offset, count);
+    while (sent < 0 && errno == EINTR);
+    // It accepts a part, and raises the signal too, if the peer closes meanwhile.
+    unblock_write_signals(&signals, sent < (ssize_t)count ? SIGPIPE : 0);
+    return sent < 0 ? -errno : sent;
 }
 
 // Sockets never block and never raise SIGPIPE here, whatever the descriptor's flags.

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -137,7 +138,7 @@ static int floor_of(const struct reactor_spawn *request) {
     int floor = 3;
     const int *targets = request->descriptors + request->descriptor_count;
     for (size_t i = 0; i < request->descriptor_count; i++)
-        if (targets[i] >= floor) floor = targets[i] + 1;
+        if (targets[i] >= floor && targets[i] < INT_MAX) floor = targets[i] + 1;
     return floor;
 }
 
@@ -201,8 +202,11 @@ static struct reactor_spawned start(const struct plan *plan, int errors[2]) {
     int descriptor = (int)syscall(SYS_pidfd_open, process, 0);
     if (descriptor >= 0) return (struct reactor_spawned){.process = process, .descriptor = descriptor};
     code = errno;
-    kill(process, SIGKILL);
-    collect(process);
+    // While SIGCHLD is ignored the kernel collects a child at once, and another process may have its number.
+    if (code != ESRCH) {
+        kill(process, SIGKILL);
+        collect(process);
+    }
     return failed(reactor_spawn_descriptors, code);
 }
 

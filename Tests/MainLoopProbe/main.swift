@@ -49,6 +49,7 @@ let scenarios: [String: () throws -> Void] = [
     "asynchronous work": runsAsynchronousWork,
     "asynchronous work and a nested run": endsOnlyItsActivation,
     "cancelled by a signal": cancelledBySignal,
+    "few watches": fewWatches,
 ]
 
 setvbuf(stdout, nil, _IONBF, 0)

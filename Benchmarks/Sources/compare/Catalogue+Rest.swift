@@ -1,4 +1,19 @@
 extension Workload {
+    static let send = Workload(
+        name: "send",
+        work: """
+            Send a file (in the page cache) over TCP on loopback, to a thread that discards the bytes in the \
+            kernel. The baseline is sendfile(2) on a blocking socket. `copy` is a stream's delegate that reads \
+            64 KiB and writes them, `file` one that writes the file's contents.
+            """,
+        experiments: [
+            Experiment(
+                name: "a file", unit: "MiB", columns: ["cpu-ms/GB*", "MB/s*", "calls"],
+                peers: ["raw", "copy", "file"], sizes: [.few(256), .few(512), .both(1024), .few(4096)],
+                command: { ["@send-reactor", $0, "\($1)"] })
+        ]
+    )
+
     static let lines = Workload(
         name: "lines",
         work: """
@@ -93,6 +108,27 @@ extension Workload {
                     ["taskset", "-c", "0", "@modes-\($0)", "\($1)", $0 == "reactor" ? "100000" : "10000"]
                 }
             )
+        ]
+    )
+
+    static let embed = Workload(
+        name: "embed",
+        work: """
+            One thread posts a block to the sleeping main loop and waits for it: `native` to GLib's, `hosted` to this \
+            library's in GLib's, `main-actor` there as a task, `guest` to GLib's in this library's, and `reactor` to this \
+            library's alone. `cpu-us/hop` is the main thread's. `wake-ups` are the main thread's while nothing happens.
+            """,
+        experiments: [
+            Experiment(
+                name: "a post", unit: "posts", columns: ["p50-us*", "p99-us*", "cpu-us/hop*"],
+                peers: ["native", "hosted", "main-actor", "guest", "reactor"], sizes: [.both(3000)],
+                command: { ["@embed-reactor", $0, "hops", "\($1)"] }
+            ),
+            Experiment(
+                name: "nothing", unit: "s", columns: ["wake-ups"],
+                peers: ["native", "hosted", "guest", "reactor"], sizes: [.both(10)],
+                command: { ["@embed-reactor", $0, "idle", "\($1)"] }
+            ),
         ]
     )
 

@@ -16,6 +16,14 @@ import Testing
 
     private static let lines = "1: one\n2: two\n3: three\n"
 
+    @Test(arguments: [[], ["guest"]])
+    func `GLib and the run loop serve each other's sources`(arguments: [String]) async throws {
+        let outcome = try await outcome("glib-lines", arguments)
+        #expect(outcome.output == Self.lines + "GLib's timeout, the timer and the task were called.\n")
+        #expect(outcome.ending == .exit(0))
+        #expect(outcome.errors == "")
+    }
+
     @Test func `a host in C that knows only poll runs a library in Swift`() async throws {
         let outcome = try await outcome("poll-host")
         #expect(outcome.output == Self.lines + "3 lines\n")

@@ -139,6 +139,9 @@ bool reactor_epoll_supports(int descriptor);
 int reactor_epoll_make(void);
 /// Makes `outer`, an epoll, readable while `epoll` has something to report (epoll_ctl(2)). Returns 0, or -1 with errno.
 int reactor_epoll_nest(int outer, int epoll);
+/// Makes `epoll` watch for `events` what is open as `descriptor` now, which may not be what it has been watching. Returns 0,
+/// or the value of errno.
+int reactor_epoll_watch(int epoll, int descriptor, uint32_t events);
 /// Deregisters `descriptor` from `epoll`, from any thread. Returns false if `epoll` is no epoll, or has no
 /// such registration.
 bool reactor_epoll_remove(int epoll, int descriptor);
@@ -161,6 +164,9 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
 ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
 /// A send(2) that neither blocks nor raises SIGPIPE. Returns -errno instead of -1.
 ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
+/// A sendfile(2) that neither blocks for `socket` nor raises SIGPIPE. Returns -errno instead of -1: -ENOTSUP for a socket in
+/// blocking mode.
+ssize_t reactor_send_file(int socket, int file, off_t offset, size_t count);
 
 // MARK: Child processes
 

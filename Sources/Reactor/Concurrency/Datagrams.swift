@@ -1,5 +1,5 @@
 import Glibc
-import SystemPackage
+public import SystemPackage
 
 extension RunLoop {
     /// Opens a socket that receives what is sent to `address`, each datagram when it is awaited.
@@ -102,17 +102,20 @@ extension DatagramSocket {
         /// - Parameters:
         ///   - bytes: The datagram.
         ///   - address: The receiver; nil for the one that the socket is connected to.
+        ///   - descriptors: Open descriptors to send along over a Unix-domain socket; see
+        ///     ``DatagramSocket/send(_:to:descriptors:)``. They stay the caller's, and open until this returns.
         ///   - timeout: How long to wait for room; nil for no limit.
-        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:)-([UInt8],_)`` or
-        ///   `Errno.timedOut`; `CancellationError`. Then the datagram was not sent.
+        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:descriptors:)`` or `Errno.timedOut`;
+        ///   `CancellationError`. Then the datagram was not sent.
         nonisolated(nonsending) public func send(
-            _ bytes: [UInt8], to address: SocketAddress? = nil, timeout: Duration? = nil
+            _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor] = [],
+            timeout: Duration? = nil
         ) async throws {
             let deadline = timeout.deadline
             do throws(Errno) {
                 while true {
                     if room.signal.isOver { throw Errno.badFileDescriptor }
-                    if try socket.send(bytes, to: address) { return }
+                    if try socket.send(bytes, to: address, descriptors) { return }
                     try await waitForRoom(until: deadline)
                 }
             } catch .canceled {
@@ -259,12 +262,13 @@ final class UnscheduledSocket: Sendable {
     }
 
     /// False if there is no room.
-    func send(_ bytes: [UInt8], to address: SocketAddress?) throws(Errno) -> Bool {
+    func send(
+        _ bytes: [UInt8], to address: SocketAddress?, _ descriptors: [FileDescriptor]
+    ) throws(Errno) -> Bool {
         do throws(Errno) {
             return try state.withLock { (state) throws(Errno) in
                 if state.isRefusing { throw .badFileDescriptor }
-                guard let address else { return try state.socket.send(bytes) }
-                return try state.socket.send(bytes, to: address)
+                return try state.socket.send(bytes, to: address, descriptors: descriptors)
             }
         } catch .resourceTemporarilyUnavailable {
             return false

@@ -1,3 +1,5 @@
+public import SystemPackage
+
 extension OutputStream {
     /// Writes all of `bytes`, and waits for room as often as necessary without blocking the thread.
     ///
@@ -48,6 +50,42 @@ extension OutputStream {
     /// Writes all of `text` as UTF-8; see ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func writeAll(_ text: String, timeout: Duration? = nil) async throws {
         try await writeAll(Array(text.utf8), timeout: timeout)
+    }
+
+    /// Writes bytes of a file, and waits for room as often as necessary without blocking the thread.
+    ///
+    /// The asynchronous form of ``write(contentsOf:range:)``, which says how the bytes are sent.
+    ///
+    /// - Parameters:
+    ///   - file: A descriptor of a file that can be read at any offset. Its own offset stays.
+    ///   - range: The offsets of the bytes.
+    ///   - accepted: Set to the number of bytes that the stream has accepted, also if this throws.
+    ///   - timeout: How long to wait for all of them to be accepted; nil for no limit.
+    /// - Throws: As ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``; ``IOError`` that names the file if reading fails, and with
+    ///   `Errno.noData` if it ends before the range does. The stream goes on then.
+    /// - Precondition: As there; and the range does not begin below 0.
+    nonisolated(nonsending) public func writeAll(
+        contentsOf file: FileDescriptor, range: Range<Int>, accepted: inout Int, timeout: Duration? = nil
+    ) async throws {
+        accepted = 0
+        let use = StreamUse(self, timeout: timeout)
+        try Task.checkCancellation()
+        while accepted < range.count {
+            let rest = FilePart(file, range.dropFirst(accepted))
+            if let count = try use.transfer({ try engine.writeIfReady(rest) }) {
+                accepted += count
+            } else {
+                try await use.wait(isolation: #isolation)
+            }
+        }
+    }
+
+    /// Writes bytes of a file; see ``writeAll(contentsOf:range:accepted:timeout:)``.
+    nonisolated(nonsending) public func writeAll(
+        contentsOf file: FileDescriptor, range: Range<Int>, timeout: Duration? = nil
+    ) async throws {
+        var accepted = 0
+        try await writeAll(contentsOf: file, range: range, accepted: &accepted, timeout: timeout)
     }
 
     /// Waits until the kernel has taken all accepted bytes: those in a write buffer, and those of a file.

@@ -43,6 +43,8 @@ extension RunLoop {
         private var next: RunningMode?
         private var isEnding = false
         private var isEnded = false
+        /// Called once, when the hosting or the loop's thread ends.
+        package var endHandler: (() -> Void)?
 
         /// Begins to host a loop in a mode.
         ///
@@ -189,6 +191,7 @@ extension RunLoop {
         func loopEnded() {
             (isEnding, isEnded, wait) = (true, true, nil)
             epoll = nil
+            endHandler.take()?()
             outerHosting?.loopEnded()
         }
 
@@ -247,6 +250,7 @@ extension RunLoop {
             loop.inbox.endActivation(outer)
             loop.inbox.setHosted(activation: outerHosting?.depth ?? 0)
             outerHosting?.resume()
+            endHandler.take()?()
         }
 
         private func wakeHost() {

@@ -91,6 +91,9 @@ package final class LoopOwned<Value>: Sendable {
 
     package var value: Value { content.value.withLock { $0 }!.value }
 
+    /// Whether the calling thread is the loop's.
+    package var isOnLoopThread: Bool { owner.isCurrent }
+
     /// Calls `body` with the value on the loop's thread, in a pass in the default mode. Does nothing once that thread has
     /// ended, nor in a child of fork(2).
     func perform(_ body: @escaping @Sendable (Value) -> Void) {

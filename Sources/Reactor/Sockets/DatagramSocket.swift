@@ -353,7 +353,7 @@ extension DatagramSocket {
     public func send(
         _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor]
     ) throws(Errno) -> Bool {
-        guard family == .unix else { throw .invalidArgument }
+        guard descriptors.isEmpty || family == .unix else { throw .invalidArgument }
         return try bytes.withBytes { (bytes) throws(Errno) in
             try send(bytes, toward: address, descriptors.map(\.rawValue))
         }

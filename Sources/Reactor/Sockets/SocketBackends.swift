@@ -111,6 +111,20 @@ final class SocketOutput: KernelOutput {
         }
     }
 
+    func send(_ part: FilePart) -> Transfer? {
+        guard fault == nil, connection.channel == nil, buffer?.isEmpty ?? true else { return nil }
+        do throws(Errno) {
+            let sent = try target.use { (number) throws(Errno) in
+                try SystemCall.send(part.range, of: part.file, to: number)
+            }
+            guard sent != 0 else { return nil }
+            connection.noteSent(sent ?? 0, isBlocked: sent == nil)
+            return Transfer(count: sent ?? 0, room: sent == nil ? .full : .assumed)
+        } catch {
+            return nil
+        }
+    }
+
     func noteFull() { connection.noteSent(0, isBlocked: true) }
 
     func checkPeer() throws(Errno) {

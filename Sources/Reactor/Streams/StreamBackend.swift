@@ -67,6 +67,9 @@ protocol StreamBackend: AnyObject, Sendable {
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer
     /// As ``write(_:isScheduled:)``, but accepts nothing where that would wait.
     func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer
+    /// Has the kernel send bytes of a file, without waiting for room. Nil if the bytes have to be copied, and written, instead:
+    /// that also finds out why this has failed.
+    func send(_ part: FilePart) -> Transfer?
     /// Checks for room. If there is none, the kernel or the backend reports when there is.
     func checkRoom() throws(Errno) -> Room
     /// Waits until the kernel has taken all accepted bytes.
@@ -160,6 +163,7 @@ extension StreamBackend {
     func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer {
         isReadyOnLoop() ? try write(bytes, isScheduled: true) : Transfer(count: 0, room: .awaited)
     }
+    func send(_ part: FilePart) -> Transfer? { nil }
     func checkRoom() throws(Errno) -> Room { isReady() ? .found : .full }
     func flush(until deadline: Deadline) throws(Errno) {}
     var isFlushed: Bool { true }

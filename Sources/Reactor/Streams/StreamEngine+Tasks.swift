@@ -101,7 +101,8 @@ extension StreamEngine {
         }
     }
 
-    private func finish(_ transfer: Transfer, of count: Int) -> Int {
+    /// Takes that bytes were moved by a call that does not wait.
+    func finish(_ transfer: Transfer, of count: Int) -> Int {
         let action = state.withLock { state in
             _ = state.machine.begin(count: count, after: .last)
             state.machine.finishTransfer(transfer)

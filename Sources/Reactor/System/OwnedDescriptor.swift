@@ -1,10 +1,10 @@
 import CReactorLinux
 import Glibc
-import SystemPackage
+package import SystemPackage
 
 /// A descriptor that is closed when its lifetime ends.
-struct OwnedDescriptor: ~Copyable {
-    let number: CInt
+package struct OwnedDescriptor: ~Copyable {
+    package let number: CInt
 
     init(_ number: CInt) { self.number = number }
 
@@ -16,7 +16,7 @@ struct OwnedDescriptor: ~Copyable {
     }
 
     /// An epoll(7) (epoll_create1(2)).
-    static func epoll() throws(Errno) -> OwnedDescriptor {
+    package static func epoll() throws(Errno) -> OwnedDescriptor {
         OwnedDescriptor(try SystemCall.make { reactor_epoll_make() })
     }
 

@@ -82,6 +82,12 @@ extension SystemCall {
         try count(bytes.withAddress { unsafe reactor_send(socket, $0, $1) }) ?? 0
     }
 
+    /// Sends as many bytes of a file as the socket has room for, without copying them (sendfile(2)): 0 at the file's end, nil
+    /// if there is no room.
+    static func send(_ range: Range<Int>, of file: CInt, to socket: CInt) throws(Errno) -> Int? {
+        try count(reactor_send_file(socket, file, range.lowerBound, range.count))
+    }
+
     /// The result of a call that returns a negative error number; nil if the call would have blocked.
     @inline(__always)
     private static func count(_ result: Int) throws(Errno) -> Int? {

@@ -102,16 +102,11 @@ public final class FileWatcher: EventSource {
     ///   - recursively: Whether the folders below are watched, too.
     /// - Throws: ``IOError`` with `Errno.noSpace`, which names `fs.inotify.max_user_watches`, if that limit
     ///   is reached; `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied`, `Errno.noMemory`;
-    ///   `Errno.badFileDescriptor` once the watcher is closed. Nothing more is watched then than before.
+    ///   `Errno.badFileDescriptor` once the watcher is closed. The path is not watched then, even if it was before.
     public func watch(_ path: FilePath, recursively: Bool = false) throws(IOError) {
         requireLoopThread()
         guard tree != nil else { throw IOError(.watch, "\(path)", .badFileDescriptor) }
-        let path = path.withoutNeedlessParts
-        unwatch(path)
-        do throws(IOError) { try tree?.watch(path, recursively: recursively) } catch {
-            unwatch(path)
-            throw error
-        }
+        try tree?.watch(path.withoutNeedlessParts, recursively: recursively)
         deliverLater()
     }
 

@@ -11,18 +11,21 @@ struct WatchedFolders: ~Copyable {
 
     struct Folder {
         var path: FilePath
-        /// The path that was given for the folder itself, if it was.
-        var root: FilePath?
+        /// The paths that were given for the folder itself.
+        var roots: Set<FilePath> = []
         /// Whether it is watched as part of a tree: the folders in it are, too.
         var isInTree = false
-        /// The names of the files that are watched by path.
-        var files: Set<String> = []
+        /// The names of the files that are watched by path, each with the paths that were given.
+        var files: [FilePath.Component: Set<FilePath>] = [:]
         /// What was found when it was read, while the kernel may still announce it.
-        var found: Set<String> = []
+        var found: Set<FilePath.Component> = []
 
-        var isNeeded: Bool { root != nil || isInTree || !files.isEmpty }
+        var isNeeded: Bool { isReported || !files.isEmpty }
 
-        func reports(_ name: String) -> Bool { root != nil || isInTree || files.contains(name) }
+        /// Whether all that is in it is reported.
+        private var isReported: Bool { !roots.isEmpty || isInTree }
+
+        func reports(_ name: FilePath.Component) -> Bool { isReported || files[name] != nil }
     }
 
     /// The first half of a move.
@@ -73,26 +76,47 @@ struct WatchedFolders: ~Copyable {
 
     // MARK: Paths
 
+    /// Watches `path`, and no longer as it was watched before. What the kernel holds of it is not lost.
     mutating func watch(_ path: FilePath, recursively: Bool) throws(IOError) {
-        let isFolder = path.isFolder
-        roots[path] = Root(isFolder: isFolder, isRecursive: recursively && isFolder)
-        guard isFolder else {
-            guard let name = path.lastComponent?.string else {
-                throw IOError(.watch, "\(path)", .noSuchFileOrDirectory)
-            }
-            try change(path.folder) { $0.files.insert(name) }
-            return
+        let (isFolder, before) = (path.isFolder, roots[path])
+        let root = Root(isFolder: isFolder, isRecursive: recursively && isFolder)
+        roots[path] = root
+        do throws(IOError) {
+            try begin(path, root)
+        } catch {
+            roots[path] = nil
+            if let before { end(path, before) }
+            end(path, root)
+            throw error
         }
-        try change(path) { $0.root = path }
-        if recursively { try join(path, isReported: false) }
+        if let before, before.isFolder != isFolder { return end(path, before) }
+        if before?.isRecursive == true, !root.isRecursive { leaveTree(path) }
     }
 
     mutating func unwatch(_ path: FilePath) {
-        guard let root = roots.removeValue(forKey: path) else { return }
-        if !root.isFolder, let name = path.lastComponent?.string {
-            return leave(numbers[path.folder]) { $0.files.remove(name) }
+        if let root = roots.removeValue(forKey: path) { end(path, root) }
+    }
+
+    private mutating func begin(_ path: FilePath, _ root: Root) throws(IOError) {
+        guard root.isFolder else {
+            guard let name = path.lastComponent else {
+                throw IOError(.watch, "\(path)", .noSuchFileOrDirectory)
+            }
+            try change(path.folder) { $0.files[name, default: []].insert(path) }
+            return
         }
-        leave(numbers[path]) { $0.root = nil }
+        try change(path) { $0.roots.insert(path) }
+        if root.isRecursive { try join(path, isReported: false) }
+    }
+
+    private mutating func end(_ path: FilePath, _ root: Root) {
+        if !root.isFolder, let name = path.lastComponent {
+            return leave(numbers[path.folder]) { folder in
+                folder.files[name]?.remove(path)
+                if folder.files[name]?.isEmpty == true { folder.files[name] = nil }
+            }
+        }
+        leave(numbers[path]) { $0.roots.remove(path) }
         if root.isRecursive { leaveTree(path) }
     }
 
@@ -213,7 +237,8 @@ struct WatchedFolders: ~Copyable {
         // Less than the buffer holds: what the kernel announces from now on was not there when a folder was
         // read.
         if count < size / 2 {
-            for (number, folder) in folders where !folder.found.isEmpty { folders[number]?.found = [] }
+            for number in recentlyRead { folders[number]?.found = [] }
+            recentlyRead = []
         }
     }
 
@@ -246,17 +271,17 @@ struct WatchedFolders: ~Copyable {
         guard !change.has(IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT) else {
             return vanish(change.folder, folder)
         }
-        if change.name.isEmpty {
-            if change.has(IN_ATTRIB), let root = folder.root { events.append(.attributesChanged(root)) }
+        guard let name = change.name else {
+            if change.has(IN_ATTRIB) { events += folder.roots.map { .attributesChanged($0) } }
             return
         }
         if change.has(IN_MOVED_TO), let move = moves.removeValue(forKey: change.cookie) {
-            return finish(move, in: folder, change)
+            return finish(move, as: name, in: folder, change)
         }
-        guard folder.reports(change.name) else { return }
-        let path = folder.path.entry(change.name)
-        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(path, change, folder) }
-        if change.has(IN_MOVED_FROM | IN_DELETE) { folders[change.folder]?.found.remove(change.name) }
+        guard folder.reports(name) else { return }
+        let path = folder.path.entry(name)
+        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(path, name, change, folder) }
+        if change.has(IN_MOVED_FROM | IN_DELETE) { folders[change.folder]?.found.remove(name) }
         if change.has(IN_MOVED_FROM) {
             moves[change.cookie] = Move(path: path, isFolder: change.isOfFolder, date: .now)
         } else if let event = change.event(at: path) {
@@ -265,16 +290,20 @@ struct WatchedFolders: ~Copyable {
     }
 
     /// A file or folder has been made, or come from where it was not watched.
-    private mutating func appear(_ path: FilePath, _ change: FolderChange, _ folder: Folder) {
+    private mutating func appear(
+        _ path: FilePath, _ name: FilePath.Component, _ change: FolderChange, _ folder: Folder
+    ) {
         // Reported already, when the folder was read.
-        if folders[change.folder]?.found.remove(change.name) != nil { return }
+        if folders[change.folder]?.found.remove(name) != nil { return }
         events.append(.created(path))
         if change.isOfFolder, folder.isInTree { try? join(path, isReported: true) }
     }
 
-    private mutating func finish(_ move: Move, in folder: Folder, _ change: FolderChange) {
-        guard folder.reports(change.name) else { return remove(move) }
-        let path = folder.path.entry(change.name)
+    private mutating func finish(
+        _ move: Move, as name: FilePath.Component, in folder: Folder, _ change: FolderChange
+    ) {
+        guard folder.reports(name) else { return remove(move) }
+        let path = folder.path.entry(name)
         events.append(.moved(from: move.path, to: path))
         guard change.isOfFolder else { return }
         if numbers[move.path] != nil, folder.isInTree {
@@ -287,14 +316,12 @@ struct WatchedFolders: ~Copyable {
 
     /// A watched folder is not at its path any more. Those below others are reported there.
     private mutating func vanish(_ number: CInt, _ folder: Folder) {
-        var vanished = folder.files.map { folder.path.entry($0) }
-        if let root = folder.root { vanished.append(root) }
-        for path in vanished {
+        for path in Array(folder.files.values.joined()) + folder.roots {
             let isRecursive = roots.removeValue(forKey: path)?.isRecursive == true
             events.append(.vanished(path))
             if isRecursive { leaveTree(path) }
         }
-        leave(number) { folder in (folder.root, folder.files) = (nil, []) }
+        leave(number) { folder in (folder.roots, folder.files) = ([], [:]) }
     }
 }
 
@@ -303,7 +330,8 @@ struct FolderChange {
     let folder: CInt
     let mask: UInt32
     let cookie: UInt32
-    let name: String
+    /// Of the file in the folder; nil for a change of the folder itself.
+    let name: FilePath.Component?
 
     static let wanted = [
         IN_CREATE, IN_DELETE, IN_MODIFY, IN_CLOSE_WRITE, IN_ATTRIB, IN_MOVED_FROM, IN_MOVED_TO,
@@ -337,10 +365,12 @@ struct FolderChange {
         while offset + 16 <= bytes.count {
             let length = Int(number(3))
             let name = bytes[(offset + 16)...].prefix(length).prefix { $0 != 0 }
+            let component = unsafe FilePath.Component(
+                platformString: name.map { CChar(bitPattern: $0) } + [0])
             changes.append(
                 FolderChange(
                     folder: CInt(bitPattern: number(0)), mask: number(1), cookie: number(2),
-                    name: String(decoding: name, as: UTF8.self)))
+                    name: component))
             offset += 16 + length
         }
         return changes
@@ -355,23 +385,27 @@ extension FilePath {
     }
 
     /// The path of `name` in this folder.
-    fileprivate func entry(_ name: String) -> FilePath { self == "." ? FilePath(name) : appending(name) }
+    fileprivate func entry(_ name: FilePath.Component) -> FilePath {
+        self == "." ? FilePath(root: nil, [name]) : appending(name)
+    }
 
     /// Whether a folder is there, perhaps behind a symbolic link.
     fileprivate var isFolder: Bool { (try? stat().type) == .directory }
 
     /// What the folder contains: names, and whether they are folders' and not symbolic links'.
-    fileprivate func entries() throws(Errno) -> [(name: String, isFolder: Bool)] {
+    fileprivate func entries() throws(Errno) -> [(name: FilePath.Component, isFolder: Bool)] {
         guard let folder = unsafe withPlatformString({ unsafe opendir($0) }) else {
             throw Errno(rawValue: errno)
         }
         defer { unsafe closedir(folder) }
-        var entries: [(String, Bool)] = []
+        var entries: [(FilePath.Component, Bool)] = []
         while let entry = unsafe readdir(folder) {
             let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) {
+                    unsafe FilePath.Component(platformString: $0)
+                }
             }
-            guard name != ".", name != ".." else { continue }
+            guard let name, name.kind == .regular else { continue }
             let type = unsafe Int(entry.pointee.d_type)
             let isUnknown = type == DT_UNKNOWN
             let link = isUnknown ? try? appending(name).stat(followTargetSymlink: false).type : nil

@@ -36,6 +36,29 @@ import Testing
         }
     }
 
+    @Test func `tasks pass descriptors over a Unix-domain socket, and over no other`() async throws {
+        try await withRunLoopThread(name: "descriptors") { thread in
+            let loop = thread.runLoop
+            var options = DatagramSocket.Options()
+            options.descriptorLimit = 2
+            let receiver = try loop.datagrams(boundTo: DatagramKind.path.freshAddress(), options: options)
+            let sender = try loop.datagrams(connectedTo: receiver.localAddress)
+            let pipe = try FileDescriptor.pipe()
+            try await sender.send([7], descriptors: [pipe.writeEnd])
+            try pipe.writeEnd.close()
+            let message = try await receiver.receive()
+            let passed = try #require(message.datagram.descriptors.first)
+            #expect(message.bytes == [7] && message.datagram.descriptors.count == 1)
+            try passed.closeAfter { _ = try passed.writeAll("text".utf8) }
+            #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "text")
+            let other = try loop.datagrams(boundTo: .ipv4Loopback(port: 0))
+            let error = await thrownError {
+                try await other.send([0], to: other.localAddress, descriptors: [.standardInput])
+            }
+            #expect(error?.errno == .invalidArgument)
+        }
+    }
+
     @Test func `datagrams that a task does not take stay for the next`() async throws {
         try await withPair { one, other in
             for number in 0..<5 as Range<UInt8> { try await one.send([number], to: other.localAddress) }

@@ -207,6 +207,55 @@ import Testing
         }
     }
 
+    @Test func `a file watcher, a clock timer and a process's source say what they wait for`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let watcher = try FileWatcher { _, _ in }
+            let timer = try ClockTimer(.wallClock, at: nil) { _, _ in }
+            let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
+            let process = ProcessSource(child) { _, _ in }
+            for source in [watcher, timer, process] as [EventSource] {
+                #expect(source.explain().contains("is in no run loop"))
+            }
+            try loop.add(watcher, forMode: .default)
+            try loop.add(timer, forMode: .default)
+            try loop.add(process, forMode: .default)
+            let nothing = " has nothing to report: "
+            #expect(watcher.explain().hasPrefix("The file watcher\(nothing)it watches no path, and "))
+            let folder = TemporaryFolder()
+            try watcher.watch(folder.path)
+            #expect(watcher.explain().hasPrefix("The file watcher\(nothing)nothing has changed"))
+            _ = try folder.file("text".utf8)
+            #expect(watcher.explain().hasPrefix("The file watcher has something to report: "))
+            #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)it has no fire date"))
+            timer.fireDate = ClockTimer.Clock.wallClock.now + .seconds(1000)
+            #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)its date has not come"))
+            let subject = "The source of process \(child.processIdentifier)"
+            #expect(process.explain().hasPrefix("\(subject)\(nothing)the process is running"))
+            try child.send(SIGKILL)
+            _ = child.wait()
+            #expect(process.explain().hasPrefix("\(subject) has something to report: "))
+            watcher.close()
+            timer.close()
+            process.cancel()
+            for source in [watcher, timer, process] as [EventSource] {
+                #expect(source.explain().contains("has been cancelled or closed"))
+            }
+        }
+    }
+
+    @Test(.enabled(if: access("/proc/pressure/memory", R_OK | W_OK) == 0))
+    func `a pressure source says that nothing is short`() async throws {
+        try await onItsOwnThread {
+            let source = try PressureSource(
+                .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
+            ) { _ in }
+            try RunLoop.current.add(source, forMode: .default)
+            #expect(source.explain().contains("tasks have not been stalled for so long"))
+            source.close()
+        }
+    }
+
     // MARK: Hand-offs
 
     @Test func `a hand-off says what it waits for`() async throws {

@@ -138,6 +138,62 @@ import Testing
         }
     }
 
+    @Test func `watching a path again loses no event`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            tree.makeFolder("folder")
+            try watch.watcher.watch(tree.path, recursively: true)
+            try tree.write("folder/a")
+            try tree.write("b")
+            try watch.watcher.watch(tree.path, recursively: true)
+            #expect(
+                try watch.take() == [
+                    .created(tree("folder/a")), .closedAfterWriting(tree("folder/a")), .created(tree("b")),
+                    .closedAfterWriting(tree("b")),
+                ])
+            try tree.write("c")
+            try watch.watcher.watch(tree.path)
+            // Not recursively any more.
+            try tree.write("folder/d")
+            #expect(try watch.take() == [.created(tree("c")), .closedAfterWriting(tree("c"))])
+        }
+    }
+
+    @Test func `a folder under two paths is watched until both are given up`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            tree.makeFolder("folder")
+            symlink(tree("folder").string, tree("link").string)
+            let paths = [tree("folder"), tree("link"), tree("folder/a"), tree("link/a")]
+            for path in paths { try watch.watcher.watch(path) }
+            for path in paths {
+                try tree.write("folder/a")
+                #expect(try watch.take().last == .closedAfterWriting(tree("folder/a")))
+                watch.watcher.unwatch(path)
+            }
+            try tree.write("folder/a")
+            #expect(try watch.take() == [])
+            #expect("\(watch.watcher!)" == "file watcher: 0 paths, 0 folders")
+        }
+    }
+
+    @Test func `names that are not UTF-8 are reported and followed`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let name = FilePath.Component(platformString: [0x61, CChar(bitPattern: 0xff), 0])!
+            let folder = watch.tree.path.appending(name)
+            _ = folder.withPlatformString { mkdir($0, 0o755) }
+            try watch.watcher.watch(watch.tree.path, recursively: true)
+            let file = folder.appending(name)
+            let descriptor = try FileDescriptor.open(
+                file, .writeOnly, options: .create, permissions: .ownerReadWrite)
+            try descriptor.close()
+            #expect(try watch.take() == [.created(file), .closedAfterWriting(file)])
+        }
+    }
+
     @Test func `relative paths stay relative`() async throws {
         await #expect(processExitsWith: .success) {
             try await onItsOwnThread {
@@ -278,6 +334,20 @@ import Testing
             #expect(error?.errno == .tooManyOpenFiles)
             #expect(error?.subject.contains("fs.inotify.max_user_instances") == true)
         }
+    }
+
+    @Test(.enabled(if: getuid() == 0)) func `without watches the error names the sysctl, and others go on`()
+        async throws
+    {
+        let tree = TemporaryTree()
+        for folder in ["a", "b", "c"] { tree.makeFolder(folder) }
+        let lines = try await probeMainLoop("few watches", [tree.path.string])
+        let refusal = "(limit: fs.inotify.max_user_watches): No space left on device"
+        #expect(
+            lines == [
+                "refused: watch \(tree("c")) \(refusal)", "2 paths", "created \(tree("a/new"))",
+                "watch \(tree("a/new")) \(refusal)", "created \(tree("b/file"))", "again: 2 paths",
+            ])
     }
 
     // MARK: Tasks

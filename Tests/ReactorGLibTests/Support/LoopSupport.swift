@@ -1,0 +1,1 @@
+../../ReactorTests/RunLoop/LoopSupport.swift

@@ -1,0 +1,1 @@
+../../ReactorTests/RunLoop/TracedProgram.swift
