@@ -118,15 +118,15 @@ import Testing
     @Test(arguments: SocketOrigin.allCases)
     func `a timeout ends a blocking read or write`(origin: SocketOrigin) throws {
         var fixture = try SocketFixture(origin)
-        #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketIdleTimeoutKey))
         try fixture.openBoth()
+        #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketIdleTimeoutKey))
         var byte: UInt8 = 0
         #expect(fixture.input.read(&byte, maxLength: 1) == -1)
         #expect(fixture.input.streamErrno == .timedOut)
 
         fixture = try SocketFixture(origin, isNarrow: true)
-        #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketWriteTimeoutKey))
         try fixture.openBoth()
+        #expect(fixture.input.setProperty(Duration.milliseconds(30), forKey: .socketWriteTimeoutKey))
         #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
         #expect(fixture.output.streamErrno == .timedOut)
     }
