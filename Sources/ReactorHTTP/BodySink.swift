@@ -255,19 +255,34 @@ final class StreamSink: BodySink, StreamDelegate {
     func writeOut() {
         open()
         if isFinishing || batchSize == 0 || !hasRoom { writeRest() }
-        guard isFinishing, written == rest.count || failure != nil else { return }
+        guard isFinishing, written == rest.count || failure != nil, isFlushed() else { return }
         isFinishing = false
         // A stream that drains is closed with the error.
         if !isDraining { close() }
         ended?(failure)
     }
 
+    /// Whether the stream's close would not wait for a disk. If it would, ``writeOut()`` is called again when it would not.
+    private func isFlushed() -> Bool {
+        guard batchSize > 0, failure == nil, !stream.isFlushed else { return true }
+        let sink = LoopOwned(self, on: runLoop)
+        stream.whenFlushed { [runLoop, modes] in
+            runLoop.perform(inModes: modes) { sink.value.writeOut() }
+        }
+        return false
+    }
+
     private func writeRest() {
         // The stream may run the loop, which delivers its events.
         guard written < rest.count, failure == nil, !isWriting else { return }
         isWriting = true
-        written += rest.withBytes { write($0.extracting(droppingFirst: written)) }
-        isWriting = false
+        defer { isWriting = false }
+        while written < rest.count {
+            let count = rest.withBytes { write($0.extracting(droppingFirst: written)) }
+            written += count
+            // A subclass may have room again without an event.
+            if count == 0 || isOfLibrary { return }
+        }
     }
 
     private func write(_ bytes: RawSpan) -> Int {

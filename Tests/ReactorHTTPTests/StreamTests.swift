@@ -247,6 +247,32 @@ import Testing
         }
     }
 
+    /// A stream of the client's that delivers no events.
+    private final class Silent: OutputStream {
+        let bytes = Shared<[UInt8]>([])
+        private var status = Status.notOpen
+
+        override func open() { status = .open }
+        override func close() { status = .closed }
+        override var streamStatus: Status { status }
+        override var hasSpaceAvailable: Bool { true }
+        override func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
+            bytes.update { $0 += UnsafeBufferPointer(start: buffer, count: min(len, 1000)) }
+            return min(len, 1000)
+        }
+    }
+
+    @Test func `a subclass that accepts a part of each piece needs no events while it has room`() async throws
+    {
+        let server = try Self.server()
+        try await onItsOwnThread {
+            let output = Silent()
+            let bytes = output.bytes
+            #expect(HTTPSession().run(HTTPRequest(server.url), to: .stream(output)).kind == nil)
+            #expect(bytes.value == Self.body)
+        }
+    }
+
     /// A stream of the client's, which runs the loop in each method.
     private final class Source: InputStream {
         override func open() {
