@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,15 +46,28 @@ static inline CURLcode reactor_curl_get_string(CURL *easy, CURLINFO information,
 
 static inline const curl_version_info_data *reactor_curl_version(void) { return curl_version_info(CURLVERSION_NOW); }
 
-/// Limits a transfer and its redirects to HTTP and HTTPS.
-static inline CURLcode reactor_curl_set_protocols(CURL *easy) {
+/// Limits a transfer to HTTP and HTTPS, and its redirects too, or to HTTPS.
+static inline CURLcode reactor_curl_set_protocols(CURL *easy, bool allows_plain_redirects) {
 #if LIBCURL_VERSION_NUM >= 0x075500
     CURLcode code = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    const char *redirects = allows_plain_redirects ? "http,https" : "https";
+    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, redirects);
 #else
     CURLcode code = curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    long redirects = allows_plain_redirects ? CURLPROTO_HTTP | CURLPROTO_HTTPS : CURLPROTO_HTTPS;
+    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, redirects);
 #endif
+}
+
+/// Sets the number by which callbacks find a transfer.
+static inline void reactor_curl_set_number(CURL *easy, uint64_t number) {
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, (void *)(uintptr_t)number);
+}
+
+static inline uint64_t reactor_curl_get_number(CURL *easy) {
+    char *number = NULL;
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, &number);
+    return (uintptr_t)number;
 }
 
 /// What libcurl calls for one transfer.
@@ -110,16 +124,17 @@ static inline void reactor_curl_multi_set_callbacks(CURLM *multi, curl_socket_ca
     curl_multi_setopt(multi, CURLMOPT_TIMERDATA, context);
 }
 
-/// Takes the next transfer that has ended; NULL if there is none.
-static inline CURL *reactor_curl_multi_next_ended(CURLM *multi, CURLcode *result) {
+/// Takes the next transfer that has ended, and sets its number; false if there is none.
+static inline bool reactor_curl_multi_next_ended(CURLM *multi, uint64_t *number, CURLcode *result) {
     CURLMsg *message;
     int left;
     while ((message = curl_multi_info_read(multi, &left))) {
         if (message->msg != CURLMSG_DONE) continue;
+        *number = reactor_curl_get_number(message->easy_handle);
         *result = message->data.result;
-        return message->easy_handle;
+        return true;
     }
-    return NULL;
+    return false;
 }
 
 /// Blocks SIGPIPE for the calling thread. Returns whether it was not blocked before.

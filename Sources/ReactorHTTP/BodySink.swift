@@ -37,6 +37,8 @@ protocol BodySink: AnyObject {
 enum SinkAnswer {
     /// The body is taken. Its length, if it is known, and how much of it is there already.
     case accepts(expected: Int?, offset: Int)
+    /// The body is not wanted: there are `offset` bytes already, and they are all.
+    case ignores(offset: Int)
     case refuses(HTTPError.Kind)
     /// The request is sent again, as the sink prepares it now.
     case restarts
@@ -70,13 +72,21 @@ extension BodySink {
 func makeSink(_ destination: HTTPDestination, _ outbox: Outbox, _ multi: MultiHandle) -> any BodySink {
     switch destination.kind {
     case .memory(let limit): MemorySink(limit: limit)
-    case .handler, .pulled: EventSink(outbox)
+    case .handler: EventSink(outbox)
     case .stream(let stream):
-        StreamSink(stream.take() ?? OutputStream(), on: multi.runLoop, multi.modes)
+        StreamSink(stream.take() ?? closedStream(), on: multi.runLoop, multi.modes)
     case .pair(let buffer, let stream):
-        StreamSink(stream.take() ?? OutputStream(), on: multi.runLoop, multi.modes, buffer: buffer)
+        StreamSink(stream.take() ?? closedStream(), on: multi.runLoop, multi.modes, buffer: buffer)
     case .file(let path, let resumes): FileSink(path, resumes: resumes, on: multi.runLoop, multi.modes)
     }
+}
+
+/// In place of the stream of a destination that is used a second time.
+private func closedStream() -> OutputStream {
+    let stream = OutputStream()
+    stream.open()
+    stream.close()
+    return stream
 }
 
 /// Collects a body in memory.
@@ -118,6 +128,8 @@ private final class EventSink: BodySink {
     var owner: RunningTransfer?
     private let outbox: Outbox
     private var hasBegun = false
+    /// The head, until it is passed on.
+    private var head: HTTPResponse?
     /// How many bytes will come; nil if that is not known.
     private var expected: Int?
     private var pieces: [[UInt8]] = []
@@ -138,7 +150,7 @@ private final class EventSink: BodySink {
     func begin(_ response: HTTPResponse) -> SinkAnswer {
         hasBegun = true
         expected = response.contentLength
-        outbox.put(response)
+        head = response
         return accept(response)
     }
 
@@ -153,7 +165,10 @@ private final class EventSink: BodySink {
         pieces[pieces.count - 1].append(bytes)
     }
 
-    func writeOut() {
+    func writeOut() { if owner?.isSuspended != true { deliver() } }
+
+    private func deliver() {
+        if let head = head.take() { outbox.put(head) }
         guard !pieces.isEmpty else { return }
         (waitingCount, spares) = outbox.put(pieces, byteCount)
         pieces.removeAll(keepingCapacity: true)
@@ -163,12 +178,12 @@ private final class EventSink: BodySink {
     func restart() -> Bool { !hasBegun }
 
     func finish() -> SinkEnd {
-        writeOut()
+        deliver()
         return .finished([])
     }
 
     /// What was received before a failure is delivered before it.
-    func abandon(_ error: HTTPError) { writeOut() }
+    func abandon(_ error: HTTPError) { deliver() }
 }
 
 /// Writes a body to a stream: what the stream accepts, and the rest of one piece when it has room again.
@@ -181,6 +196,8 @@ final class StreamSink: BodySink, StreamDelegate {
     /// Called when all has been written and the stream is closed, or with what has failed.
     var ended: ((HTTPError.Kind?) -> Void)?
     private let stream: OutputStream
+    private let runLoop: RunLoop
+    private let modes: [RunLoop.Mode]
     private let buffer: BoundBuffer?
     private let isOfLibrary: Bool
     private let path: String
@@ -199,14 +216,15 @@ final class StreamSink: BodySink, StreamDelegate {
         path: String = "the stream", batchSize: Int = 0
     ) {
         (self.stream, self.buffer, self.path, self.batchSize) = (stream, buffer, path, batchSize)
+        (self.runLoop, self.modes) = (runLoop, modes)
         isOfLibrary = type(of: stream) == OutputStream.self
-        stream.delegate = self
-        for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
     }
 
     func open() {
         guard !isOpened else { return }
         isOpened = true
+        stream.delegate = self
+        for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
         if stream.streamStatus == .notOpen { stream.open() }
         noteFailure()
     }
@@ -224,7 +242,7 @@ final class StreamSink: BodySink, StreamDelegate {
     // MARK: Writing
 
     func receive(_ bytes: RawSpan) {
-        let count = isOfLibrary && batchSize == 0 ? write(bytes) : 0
+        let count = isOfLibrary && batchSize == 0 && written == rest.count ? write(bytes) : 0
         guard count < bytes.byteCount, failure == nil else { return }
         if written == rest.count {
             rest.removeAll(keepingCapacity: true)
@@ -237,19 +255,34 @@ final class StreamSink: BodySink, StreamDelegate {
     func writeOut() {
         open()
         if isFinishing || batchSize == 0 || !hasRoom { writeRest() }
-        guard isFinishing, written == rest.count || failure != nil else { return }
+        guard isFinishing, written == rest.count || failure != nil, isFlushed() else { return }
         isFinishing = false
         // A stream that drains is closed with the error.
         if !isDraining { close() }
         ended?(failure)
     }
 
+    /// Whether the stream's close would not wait for a disk. If it would, ``writeOut()`` is called again when it would not.
+    private func isFlushed() -> Bool {
+        guard batchSize > 0, failure == nil, !stream.isFlushed else { return true }
+        let sink = LoopOwned(self, on: runLoop)
+        stream.whenFlushed { [runLoop, modes] in
+            runLoop.perform(inModes: modes) { sink.value.writeOut() }
+        }
+        return false
+    }
+
     private func writeRest() {
         // The stream may run the loop, which delivers its events.
         guard written < rest.count, failure == nil, !isWriting else { return }
         isWriting = true
-        written += rest.withBytes { write($0.extracting(droppingFirst: written)) }
-        isWriting = false
+        defer { isWriting = false }
+        while written < rest.count {
+            let count = rest.withBytes { write($0.extracting(droppingFirst: written)) }
+            written += count
+            // A subclass may have room again without an event.
+            if count == 0 || isOfLibrary { return }
+        }
     }
 
     private func write(_ bytes: RawSpan) -> Int {

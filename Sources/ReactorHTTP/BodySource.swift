@@ -21,9 +21,9 @@ protocol BodySource: AnyObject {
 enum SourceAnswer {
     /// 0 at the end.
     case bytes(Int)
-    /// The source tells its owner when there are bytes.
+    /// The source calls its owner when there are bytes.
     case waiting
-    case failed(IOError)
+    case failed(HTTPError.Kind)
 }
 
 func makeSource(_ body: HTTPRequest.Body, _ multi: MultiHandle) throws(IOError) -> any BodySource {
@@ -70,7 +70,8 @@ private final class MemorySource: BodySource {
     func end() {}
 }
 
-/// Reads a stream a piece ahead, outside libcurl, because the stream may be the client's subclass.
+/// Reads a stream a piece ahead, outside libcurl, because the stream may be the client's subclass. Gives no more bytes than
+/// the server expects: the others would be the beginning of the connection's next request.
 private final class StreamSource: BodySource, StreamDelegate {
     /// As much as libcurl takes at once, twice.
     private static let pieceSize = 262_144
@@ -84,6 +85,9 @@ private final class StreamSource: BodySource, StreamDelegate {
     private var stream: InputStream?
     private var piece: [UInt8] = []
     private var taken = 0
+    /// The number of bytes that libcurl has taken.
+    private var sentCount = 0
+    private var isOpened = false
     private var isAtEnd = false
     private var isFilling = false
     private var fault: IOError?
@@ -98,24 +102,32 @@ private final class StreamSource: BodySource, StreamDelegate {
     }
 
     private func begin() -> Bool {
-        (piece, taken, isAtEnd, fault) = ([], 0, false, nil)
+        (piece, taken, sentCount, isOpened, isAtEnd, fault) = ([], 0, 0, false, false, nil)
         guard let stream = makeStream() else { return false }
         end()
         self.stream = stream
-        stream.delegate = self
-        for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
         return true
     }
 
     // While a read runs the loop, its bytes come before an end that is known already.
-    var isReady: Bool { taken < piece.count || !isFilling && (isAtEnd || fault != nil) }
+    var isReady: Bool {
+        stream == nil || sentCount == length || taken < piece.count || !isFilling && (isAtEnd || fault != nil)
+    }
 
     func take(into buffer: inout MutableRawSpan) -> SourceAnswer {
         guard isReady else { return .waiting }
-        if let fault { return .failed(fault) }
-        let count = piece.withBytes { buffer.copy($0.extracting(droppingFirst: taken)) }
-        taken += count
-        return .bytes(count)
+        if stream == nil { return .failed(.bodyNotRepeatable) }
+        if let fault { return .failed(.read(fault)) }
+        let count = min(piece.count - taken, length.map { $0 - sentCount } ?? .max)
+        if count == 0, let length, sentCount < length {
+            return .failed(.bodyTooShort(count: sentCount, length: length))
+        }
+        let copied = piece.withBytes { bytes in
+            buffer.copy(bytes.extracting(droppingFirst: taken).extracting(first: count))
+        }
+        taken += copied
+        sentCount += copied
+        return .bytes(copied)
     }
 
     func fill() {
@@ -123,7 +135,7 @@ private final class StreamSource: BodySource, StreamDelegate {
         guard !isFilling else { return }
         isFilling = true
         defer { isFilling = false }
-        if stream?.streamStatus == .notOpen { stream?.open() }
+        open()
         if piece.isEmpty { noteEnd() }
         guard let stream, taken == piece.count, !isAtEnd, fault == nil, stream.hasBytesAvailable else {
             return
@@ -131,6 +143,14 @@ private final class StreamSource: BodySource, StreamDelegate {
         piece = stream.read(upTo: Self.pieceSize)
         taken = 0
         if piece.isEmpty { noteEnd() }
+    }
+
+    private func open() {
+        guard !isOpened, let stream else { return }
+        isOpened = true
+        stream.delegate = self
+        for mode in modes { stream.schedule(in: runLoop, forMode: mode) }
+        if stream.streamStatus == .notOpen { stream.open() }
     }
 
     private func noteEnd() {
@@ -151,7 +171,7 @@ private final class StreamSource: BodySource, StreamDelegate {
     }
 
     func rewind() -> Bool {
-        piece.isEmpty && !isAtEnd && fault == nil && stream != nil || begin()
+        sentCount == 0 && piece.isEmpty && !isAtEnd && fault == nil && stream != nil || begin()
     }
 
     func end() {

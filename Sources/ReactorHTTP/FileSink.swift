@@ -25,6 +25,8 @@ final class FileSink: BodySink {
     private var validator: String?
     /// Where the attempt under way goes on; 0 if it begins anew.
     private var offset = 0
+    /// Whether a part of the response's body can be asked for.
+    private var isResumable = true
     /// Whether the server has said that the partial file is all there is.
     private var isComplete = false
 
@@ -46,6 +48,9 @@ final class FileSink: BodySink {
     // MARK: An attempt
 
     func prepare(_ request: inout HTTPRequest) {
+        // Ranges are defined for GET, and a request that may be sent twice. The client's own range is another resource.
+        isResumable = request.method == "GET" && request.body == nil && request.fields["Range"] == nil
+        if !isResumable { validator = nil }
         offset = validator == nil ? 0 : Self.size(of: part)
         guard offset > 0, let validator else { return }
         request.fields["Range"] = "bytes=\(offset)-"
@@ -55,7 +60,7 @@ final class FileSink: BodySink {
     func begin(_ response: HTTPResponse) -> SinkAnswer {
         let isPartial = offset > 0 && response.status == 206
         isComplete = response.status == 416 && completes(response)
-        if isComplete { return .accepts(expected: offset, offset: offset) }
+        if isComplete { return .ignores(offset: offset) }
         if offset > 0, response.status == 416 || isPartial && !continues(response) {
             validator = nil
             return .restarts
@@ -71,7 +76,7 @@ final class FileSink: BodySink {
         stream.owner = owner
         stream.ended = { [weak self] in self?.streamHasEnded($0) }
         self.stream = stream
-        if !isPartial { note(Validator.of(response)) }
+        if !isPartial { note(isResumable ? Validator.of(response) : nil) }
         if let failure = stream.failure { return .refuses(failure) }
         let total = isPartial ? totalLength(response) : response.contentLength
         return .accepts(expected: total, offset: offset)

@@ -10,11 +10,20 @@ public struct HTTPDestination: Sendable {
         case file(FilePath, resumes: Bool)
         /// A bound pair's output; its input fails if the transfer does.
         case pair(BoundBuffer, Transferred<OutputStream>)
-        /// Events wait until a task takes them.
-        case pulled
     }
 
     let kind: Kind
+
+    /// Closes the stream of a transfer that does not begin.
+    func close(with error: HTTPError) {
+        switch kind {
+        case .pair(let buffer, let stream):
+            buffer.fail(error)
+            stream.take()?.close()
+        case .stream(let stream): stream.take()?.close()
+        case .memory, .handler, .file: break
+        }
+    }
 
     /// Collects the body in ``HTTPResponse/body``. A body of more than `limit` bytes is an error.
     public static func memory(limit: Int = 16 << 20) -> Self { Self(kind: .memory(limit: limit)) }
@@ -28,8 +37,9 @@ public struct HTTPDestination: Sendable {
 
     /// Writes the body to a stream, at the speed at which the stream accepts it.
     ///
-    /// The session opens the stream, is its delegate, and closes it at the end, also of a transfer that fails. What was
-    /// received before a failure is written first, unless the transfer is cancelled or its total time-out passes.
+    /// The session opens the stream, is its delegate, and closes it at the end, also of a transfer that fails or does not
+    /// begin. What was received before a failure is written first, unless the transfer is cancelled or its total time-out
+    /// passes.
     /// - Parameter stream: A stream that the caller uses no more.
     public static func stream(_ stream: sending OutputStream) -> Self {
         Self(kind: .stream(Transferred(stream)))
@@ -45,7 +55,8 @@ public struct HTTPDestination: Sendable {
     ///   - resumes: Whether what a failed transfer has received is kept, and whether this transfer goes on with what an
     ///     earlier one has kept. It does if the server still has the same version of the resource: its strong `ETag` or
     ///     `Last-Modified`, which is kept beside the file with `.part.validator` appended. Otherwise the download begins
-    ///     anew. If all of it had been received, the file is complete, and the response has the status 416.
+    ///     anew. The response's status is then 206; or 416 if an earlier download had received all of the file, and only
+    ///     the renaming was missing. Only a GET request without a body and without a `Range` of its own is resumed.
     public static func file(_ path: FilePath, resumes: Bool = false) -> Self {
         Self(kind: .file(path, resumes: resumes))
     }
@@ -60,6 +71,8 @@ public enum HTTPEvent: Sendable {
 }
 
 /// Where the callbacks of a transfer are called, one after another and in order.
+///
+/// Once the thread of a transfer's loop has ended, they are called on a global queue.
 public struct HTTPDelivery: Sendable {
     enum Kind: Sendable {
         case session

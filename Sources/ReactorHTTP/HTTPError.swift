@@ -5,12 +5,14 @@ public import Reactor
 /// ```swift
 /// print(error)  // GET https://example.org/: connect: Connection refused
 /// ```
+///
+/// As an ``IOError`` has, it has a ``subject`` and, if a system call has failed, an ``errno``.
 public struct HTTPError: Error, Sendable, Hashable {
     /// What has failed.
     public enum Kind: Sendable, Hashable {
         /// The URL is malformed, or its scheme is not `http` or `https`.
         case invalidURL
-        /// The method or a header field cannot be sent.
+        /// The method, a header field or the user agent cannot be sent.
         case invalidRequest
         /// The host's name, or the proxy's, has no address.
         case resolve
@@ -22,7 +24,7 @@ public struct HTTPError: Error, Sendable, Hashable {
         case timedOut(Timeout)
         /// ``HTTPTransfer/cancel()``, or the end of a task that waited for the transfer.
         case cancelled
-        /// The body is larger than the memory that was allowed for it.
+        /// The body is larger than the memory that was allowed for it, or than what is kept of a body that is decoded.
         case bodyTooLarge(limit: Int)
         /// A file was not downloaded because of the response's status.
         case status(Int)
@@ -34,10 +36,14 @@ public struct HTTPError: Error, Sendable, Hashable {
         case invalidResponse
         /// There were more redirects than allowed.
         case tooManyRedirects
+        /// A redirect led from `https` to `http`.
+        case insecureRedirect
         /// The server wants the body again, which came from a stream and is gone.
         case bodyNotRepeatable
         /// The body of the request could not be read.
         case read(IOError)
+        /// The body of the request has only `count` of the `length` bytes that have been announced to the server.
+        case bodyTooShort(count: Int, length: Int)
         /// The body of the response could not be written.
         case write(IOError)
         /// The session was invalidated, or its loop's thread has ended.
@@ -58,26 +64,38 @@ public struct HTTPError: Error, Sendable, Hashable {
 
     /// What has failed.
     public let kind: Kind
-    /// The request's method and URL.
+    /// The request's method and URL, without a user and a password.
     public let subject: String
     /// The reason, in words.
     public let reason: String
     /// The error of the system call that failed; nil if there was none.
     public let errno: Errno?
+    /// The head of the response; nil if none had been received.
+    public let response: HTTPResponse?
 
-    init(_ kind: Kind, _ request: HTTPRequest, reason: String? = nil, errno: Errno? = nil) {
+    init(
+        _ kind: Kind, _ request: HTTPRequest, response: HTTPResponse? = nil, reason: String? = nil,
+        errno: Errno? = nil
+    ) {
         self.kind = kind
-        subject = "\(request.method) \(request.url)"
-        self.reason = reason ?? kind.reason
+        subject = "\(request.method) \(Self.withoutUser(request.url))"
+        // libcurl's words for a failed connection repeat the host and leave out the reason.
+        self.reason = (kind == .connect ? errno.map { "\($0)" } : nil) ?? reason ?? kind.reason
         self.errno = errno
+        self.response = response
+    }
+
+    private static func withoutUser(_ url: String) -> String {
+        let start = url.firstRange(of: "://")?.upperBound ?? url.startIndex
+        let end = url[start...].firstIndex { "/?#".contains($0) } ?? url.endIndex
+        guard let mark = url[start..<end].lastIndex(of: "@") else { return url }
+        return String(url[..<start] + url[url.index(after: mark)...])
     }
 
     /// The host of an `http` or `https` URL.
     public var host: String {
         guard let start = subject.firstRange(of: "://")?.upperBound else { return "" }
-        let authority = subject[start...].prefix { !"/?#".contains($0) }
-        let address =
-            authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+        let address = subject[start...].prefix { !"/?#".contains($0) }
         if address.hasPrefix("[") { return String(address.dropFirst().prefix { $0 != "]" }) }
         return String(address.prefix { $0 != ":" })
     }
@@ -98,11 +116,11 @@ extension HTTPError.Kind {
         case .tls: "tls"
         case .timedOut(let timeout): "time-out (\(timeout.rawValue))"
         case .cancelled, .sessionEnded: "ended"
-        case .read: "read"
+        case .read, .bodyTooShort: "read"
         case .write: "write"
         case .bodyTooLarge, .status, .truncated, .connectionLost, .invalidResponse, .tooManyRedirects:
             "response"
-        case .bodyNotRepeatable: "redirect"
+        case .bodyNotRepeatable, .insecureRedirect: "redirect"
         case .libcurl(let code): "libcurl error \(code)"
         }
     }
@@ -110,7 +128,8 @@ extension HTTPError.Kind {
     fileprivate var reason: String {
         switch self {
         case .invalidURL: "the URL is malformed"
-        case .invalidRequest: "the method or a header field cannot be sent"
+        case .invalidRequest: "the method, a header field or the user agent cannot be sent"
+        case .bodyTooShort(let count, let length): "the body has only \(count) of \(length) bytes"
         case .timedOut: "it took too long"
         case .cancelled: "the transfer was cancelled"
         case .sessionEnded: "the session, or its run loop's thread, has ended"
@@ -120,6 +139,7 @@ extension HTTPError.Kind {
         case .connectionLost: "the connection was lost"
         case .invalidResponse: "the response is malformed"
         case .tooManyRedirects: "there were too many redirects"
+        case .insecureRedirect: "from https to http"
         case .bodyNotRepeatable: "the body came from a stream and cannot be sent again"
         case .read(let error), .write(let error): "\(error)"
         case .resolve, .connect, .tls, .libcurl: "failed"

@@ -43,13 +43,17 @@ public struct HTTPFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
         fields.append(Field(name: name, value: value))
     }
 
-    /// Whether the fields can be sent: names are tokens, and values have no line breaks and no null bytes.
-    var areValid: Bool {
-        fields.allSatisfy { field in
-            !field.name.isEmpty && field.name.utf8.allSatisfy(Self.isTokenByte)
-                && !field.value.utf8.contains { $0 == 10 || $0 == 13 || $0 == 0 }
-        }
+    /// Adds to the value of the last field, which a further line continues.
+    mutating func continueLast(_ text: String) {
+        guard let last = fields.popLast() else { return }
+        append(last.name, last.value.isEmpty || text.isEmpty ? last.value + text : "\(last.value) \(text)")
     }
+
+    /// Whether the fields can be sent.
+    var areValid: Bool { fields.allSatisfy { Self.isToken($0.name) && Self.isValue($0.value) } }
+
+    /// Whether a value has no line breaks and no null bytes.
+    static func isValue(_ text: String) -> Bool { !text.utf8.contains { $0 == 10 || $0 == 13 || $0 == 0 } }
 
     /// A method is a token, as a field's name is.
     static func isToken(_ text: String) -> Bool { !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }
@@ -61,7 +65,7 @@ public struct HTTPFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
         }
     }
 
-    private static func matches(_ left: String, _ right: String) -> Bool {
+    static func matches(_ left: String, _ right: String) -> Bool {
         left.utf8.count == right.utf8.count
             && zip(left.utf8, right.utf8).allSatisfy { lowercased($0) == lowercased($1) }
     }

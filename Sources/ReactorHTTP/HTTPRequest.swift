@@ -10,7 +10,8 @@ public import Reactor
 public struct HTTPRequest: Sendable {
     /// The method, in the case in which it is sent.
     public var method: String
-    /// An absolute URL with the scheme `http` or `https`. Characters that a URL must not have are to be percent-encoded.
+    /// An absolute URL with the scheme `http` or `https`, such as `https://example.org/`. Characters that a URL must not
+    /// have are to be percent-encoded.
     public var url: String
     /// The header fields to send, in addition to those that libcurl makes itself (`Host`, `Accept`, `Content-Length`).
     /// A field with an empty value suppresses the one that libcurl would make.
@@ -39,7 +40,8 @@ public struct HTTPRequest: Sendable {
         /// A body in memory.
         public static func bytes(_ bytes: [UInt8]) -> Body { Body(source: .bytes(bytes)) }
 
-        /// The regular file at `path`, which is read while it is sent.
+        /// The regular file at `path`, which is read while it is sent. As many bytes are sent as it has at the beginning:
+        /// not those that are appended meanwhile, and it is an error if bytes are removed.
         public static func file(_ path: FilePath) -> Body { Body(source: .file(path)) }
 
         /// A stream, which is read while it is sent. It can be sent once: a redirect that repeats the body fails, and the
@@ -48,9 +50,15 @@ public struct HTTPRequest: Sendable {
         /// The session opens the stream, is its delegate, and closes it.
         /// - Parameters:
         ///   - stream: A stream that the caller uses no more.
-        ///   - length: The number of bytes, if it is known; otherwise HTTP/1.1 sends the body in chunks.
+        ///   - length: The number of bytes, if it is known; otherwise HTTP/1.1 sends the body in chunks. No more bytes are
+        ///     sent, and it is an error if the stream has fewer.
         public static func stream(_ stream: sending InputStream, length: Int? = nil) -> Body {
             Body(source: .stream(Transferred(stream), length: length))
+        }
+
+        /// Closes the stream of a transfer that does not begin, or that has failed before the stream was used.
+        func close() {
+            if case .stream(let stream, _) = source { stream.take()?.close() }
         }
 
         /// Whether the body can be sent again.
@@ -58,6 +66,16 @@ public struct HTTPRequest: Sendable {
             if case .stream = source { return false }
             return true
         }
+    }
+
+    /// Whether the URL has its scheme and a host, and no character that ends a URL early.
+    var hasValidURL: Bool {
+        let scheme = url.utf8.prefix { $0 != UInt8(ascii: ":") }
+        let rest = url.utf8[scheme.endIndex...]
+        return ["http", "https"].contains(String(url[..<scheme.endIndex]).lowercased())
+            && rest.starts(with: "://".utf8)
+            && rest.dropFirst(3).first.map { $0 != UInt8(ascii: "/") } == true
+            && url.utf8.allSatisfy { $0 > 32 && $0 != 127 }
     }
 
     /// The URL up to its path.

@@ -34,26 +34,48 @@ public struct HTTPResponse: Sendable, Hashable {
 extension HTTPResponse {
     /// Collects the lines of response heads. Pure: knows nothing of connections.
     struct HeadParser {
+        enum Line {
+            case status
+            case field
+            /// The empty line that ends the head of a final response, which neither an interim one (1xx) nor a trailer has.
+            case end
+        }
+
         private(set) var status = 0
         private(set) var version = HTTPResponse.Version.http11
         private(set) var fields = HTTPFields()
+        /// Whether a line names another location. libcurl ignores one in the continuation of a line.
+        private var hasLocation = false
         private var isInHead = false
 
-        /// Takes one line of a head. True for the empty line that ends the head of a final response, which neither an
-        /// interim one (1xx) nor a trailer has.
-        mutating func take(_ line: [UInt8]) -> Bool {
+        /// Whether the status is one that sends a request elsewhere (RFC 9110, 15.4).
+        var isRedirect: Bool { [301, 302, 303, 307, 308].contains(status) }
+        /// Whether libcurl follows the response if it follows redirects.
+        var redirects: Bool { isRedirect && hasLocation }
+
+        /// Takes one line of a head.
+        mutating func take(_ line: [UInt8]) -> Line {
             let text = Self.trimmed(line[...])
-            if line.starts(with: Array("HTTP/".utf8)) {
+            // A field may have any name. An interim response's head has ended before the next one begins.
+            if !isInHead, line.starts(with: Array("HTTP/".utf8)) {
                 begin(String(decoding: text, as: UTF8.self))
-            } else if text.isEmpty {
-                defer { isInHead = false }
-                return isInHead && status >= 200
-            } else if isInHead, let colon = text.firstIndex(of: UInt8(ascii: ":")) {
-                fields.append(
-                    String(decoding: text[..<colon], as: UTF8.self),
-                    String(decoding: Self.trimmed(text[(colon + 1)...]), as: UTF8.self))
+                return .status
+            } else if isInHead, text.isEmpty {
+                isInHead = false
+                return status >= 200 ? .end : .field
+            } else if isInHead {
+                takeField(text, continues: line.first == 32 || line.first == 9)
             }
-            return false
+            return .field
+        }
+
+        private mutating func takeField(_ text: ArraySlice<UInt8>, continues: Bool) {
+            if continues { return fields.continueLast(String(decoding: text, as: UTF8.self)) }
+            guard let colon = text.firstIndex(of: UInt8(ascii: ":")) else { return }
+            let name = String(decoding: text[..<colon], as: UTF8.self)
+            let value = String(decoding: Self.trimmed(text[(colon + 1)...]), as: UTF8.self)
+            fields.append(name, value)
+            if !value.isEmpty, HTTPFields.matches(name, "Location") { hasLocation = true }
         }
 
         private mutating func begin(_ statusLine: String) {

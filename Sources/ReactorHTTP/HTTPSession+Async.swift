@@ -1,5 +1,7 @@
 public import Reactor
 
+import struct Synchronization.Atomic
+
 // The tasks take the events themselves, from the outbox of the transfer: there is no thread and no loop between.
 
 extension HTTPSession {
@@ -15,7 +17,7 @@ extension HTTPSession {
     nonisolated(nonsending) public func response(
         for request: HTTPRequest
     ) async throws(HTTPError) -> (response: HTTPResponse, body: HTTPBody) {
-        let body = HTTPBody(startPulled(request, HTTPDestination(kind: .pulled)))
+        let body = HTTPBody(startPulled(request, .handler { _ in }))
         while true {
             switch await body.transfer.takeEvent() {
             case .event(.response(let response)): return (response, body)
@@ -101,7 +103,14 @@ public struct HTTPBody: AsyncSequence, Sendable {
     public var transfer: HTTPTransfer { owner.transfer }
 
     /// Begins the iteration.
-    public func makeAsyncIterator() -> Iterator { Iterator(owner: owner) }
+    ///
+    /// - Precondition: The iteration has not begun before.
+    public func makeAsyncIterator() -> Iterator {
+        require(
+            owner.beginIteration(),
+            "An HTTPBody is iterated once: its pieces are not kept for a second iteration.")
+        return Iterator(owner: owner)
+    }
 
     /// Takes one piece after the other.
     public struct Iterator: AsyncIteratorProtocol {
@@ -130,9 +139,13 @@ public struct HTTPBody: AsyncSequence, Sendable {
 
     fileprivate final class Owner: Sendable {
         let transfer: HTTPTransfer
+        private let isIterated = Atomic(false)
 
         init(_ transfer: HTTPTransfer) { self.transfer = transfer }
 
         deinit { transfer.cancel() }
+
+        /// False if an iteration has begun before.
+        func beginIteration() -> Bool { !isIterated.exchange(true, ordering: .relaxed) }
     }
 }

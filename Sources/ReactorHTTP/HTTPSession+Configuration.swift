@@ -3,31 +3,37 @@ public import Reactor
 extension HTTPSession {
     /// The settings of a session.
     public struct Configuration: Sendable {
-        /// The most connections at the same time; nil for no limit. Further transfers wait.
+        /// The most connections at the same time, at least 1; nil for no limit. Further transfers wait.
         public var maxConnections: Int?
-        /// The most connections to one host and port; nil for no limit.
+        /// The most connections to one host and port, at least 1; nil for no limit.
         public var maxConnectionsPerHost: Int? = 6
 
         /// How long resolving the name, connecting and the TLS handshake may take; nil for no limit.
         ///
         /// Time-outs count only time in which the loop runs in the session's modes: a loop that tracks, or that a callback
-        /// keeps busy, lets no transfer time out.
+        /// or an observer keeps busy, lets no transfer time out.
         public var connectTimeout: Duration? = .seconds(60)
-        /// How long a transfer may neither send nor receive a byte once it is connected; nil for no limit. A transfer that
-        /// is suspended, or waits for a slow consumer, does not time out.
+        /// How long a transfer may neither send nor receive a byte once it is connected; nil for no limit. Bytes count as
+        /// sent when the kernel has taken them. A transfer that is suspended, or waits for a slow consumer, does not time
+        /// out.
         public var idleTimeout: Duration? = .seconds(60)
         /// How long a transfer may take, from its start and with its retries; nil for no limit.
         public var totalTimeout: Duration?
 
-        /// How often a failed request is sent again. Only idempotent requests are, whose errors may be transient, and only
+        /// How often a failed request is sent again, at least 0. Only idempotent requests are, whose errors may be transient, and only
         /// if nothing of the body has been delivered. A download to a file goes on where it ended, and is tried again too if
         /// the server is busy (408, 429, 500, 502 to 504).
         public var retries = 0
-        /// The time before the first retry; it doubles with each further one.
+        /// The time before the first retry; it doubles with each further one, until it is an hour.
         public var retryDelay: Duration = .milliseconds(500)
 
-        /// The most redirects that are followed; with 0, a redirect is a response like any other.
+        /// The most redirects that are followed, at least 0; with 0, a redirect is a response like any other.
+        ///
+        /// 301, 302, 303, 307 and 308 are followed. After 303, and for POST after 301 and 302, the method is GET, or stays
+        /// HEAD. Other hosts, ports and schemes receive no `Authorization` and no `Cookie`.
         public var maxRedirects = 20
+        /// Whether a redirect from `https` to `http` is followed; otherwise it is an error.
+        public var followsInsecureRedirects = false
         /// The versions of HTTP to offer.
         public var versions = Versions.automatic
         /// A file of certificates, in PEM, that replaces the system's trust roots; nil for those.
@@ -39,13 +45,29 @@ extension HTTPSession {
         /// Whether to accept compressed bodies, which are then decoded. Files are always downloaded as they are, so that
         /// their lengths are known and they can be resumed.
         public var acceptsCompressedBodies = true
-        /// How many bytes of a body may wait for their consumer before the transfer pauses.
+        /// How many bytes of a body may wait for their consumer before the transfer pauses; at least 1.
+        ///
+        /// libcurl decodes what it has read as a whole, so a compressed body may exceed this by two reads: by 122 MiB at most
+        /// with gzip. If a read decodes to more than 64 MiB, as with other encodings it may, the transfer fails with
+        /// ``HTTPError/Kind/bodyTooLarge(limit:)``.
         public var bytesInFlight = 1 << 20
 
         /// The default settings.
         public init() {}
 
         var hasTimeouts: Bool { connectTimeout != nil || idleTimeout != nil || totalTimeout != nil }
+
+        func requireValid() {
+            func require(_ name: String, _ value: Int?, isAtLeast least: Int) {
+                guard let value, value < least else { return }
+                fatalError("HTTPSession.Configuration.\(name) must be at least \(least) (it is \(value)).")
+            }
+            require("maxConnections", maxConnections, isAtLeast: 1)
+            require("maxConnectionsPerHost", maxConnectionsPerHost, isAtLeast: 1)
+            require("retries", retries, isAtLeast: 0)
+            require("maxRedirects", maxRedirects, isAtLeast: 0)
+            require("bytesInFlight", bytesInFlight, isAtLeast: 1)
+        }
     }
 
     /// Versions of HTTP to offer.

@@ -32,12 +32,13 @@ public final class HTTPSession: Sendable {
     ///   - configuration: Its settings.
     ///   - runLoop: The loop that drives its transfers; the caller makes sure that it runs.
     ///   - modes: The modes of the loop in which they go on.
-    /// - Precondition: `modes` is not empty.
+    /// - Precondition: `modes` is not empty, and the numbers in `configuration` are as it says.
     public init(
         _ configuration: Configuration = Configuration(), on runLoop: RunLoop,
         modes: [RunLoop.Mode] = [.common]
     ) {
         require(!modes.isEmpty, "An HTTPSession must have at least one run loop mode.")
+        configuration.requireValid()
         core = SessionCore(configuration, on: runLoop, modes)
     }
 
@@ -60,7 +61,8 @@ public final class HTTPSession: Sendable {
     ///   - delivery: Where the callbacks are called.
     ///   - group: A group that the transfer is in until its completion has returned.
     ///   - progress: Called when bytes have been sent or received, at most once for each delivery of them.
-    ///   - completion: Called once, as the last callback, never before this returns.
+    ///   - completion: Called once, as the last callback, never inside this call. On another thread it may be called before
+    ///     this returns.
     /// - Returns: The transfer, to cancel it, to suspend it, and to ask how far it has come.
     @discardableResult
     public func start(
@@ -83,7 +85,7 @@ public final class HTTPSession: Sendable {
     ///
     /// - Parameters:
     ///   - request: What to send.
-    ///   - bufferSize: The most bytes between the session and the reader.
+    ///   - bufferSize: The most bytes between the session and the reader; positive.
     ///   - delivery: Where `completion` is called.
     ///   - completion: Called once, when the whole body is in the stream's buffer.
     /// - Returns: The stream, which the caller opens, and the transfer.
@@ -91,6 +93,8 @@ public final class HTTPSession: Sendable {
         _ request: HTTPRequest, bufferSize: Int = 262_144, delivery: HTTPDelivery = .session,
         completion: @escaping @Sendable (Result<HTTPResponse, HTTPError>) -> Void = { _ in }
     ) -> (stream: InputStream, transfer: HTTPTransfer) {
+        require(
+            bufferSize > 0, "HTTPSession.startReading needs a positive buffer size (it is \(bufferSize)).")
         let buffer = BoundBuffer(capacity: bufferSize)
         let destination = HTTPDestination(
             kind: .pair(buffer, Transferred(OutputStream(writing: buffer))))
@@ -113,8 +117,7 @@ final class SessionCore: Sendable {
     enum Command: Sendable {
         case start(HTTPTransfer, HTTPDestination)
         case cancel(UInt64)
-        case suspend(UInt64, Bool)
-        /// A consumer has room again.
+        /// The client resumes a transfer, or a consumer has room again.
         case resume(UInt64)
         case cancelAll
     }
@@ -165,11 +168,12 @@ final class SessionCore: Sendable {
             state.commands.append(.start(transfer, destination))
             guard state.source == nil else { return (true, nil) }
             state.sourceNumber += 1
-            state.source = makeSource(state.sourceNumber)
-            return (true, state.source)
+            let source = makeSource(state.sourceNumber)
+            state.source = source
+            return (true, source)
         }
         guard isAccepted else {
-            transfer.outbox.complete(.failure(HTTPError(.sessionEnded, request)))
+            refuse(transfer, destination)
             return transfer
         }
         if let newSource { add(newSource) }
@@ -208,8 +212,17 @@ final class SessionCore: Sendable {
 
     private func add(_ source: RunLoop.Source) {
         for mode in modes { runLoop.add(source, forMode: mode) }
-        // A loop whose thread has ended accepts nothing.
-        if !modes.contains(where: { runLoop.contains(source, forMode: $0) }) { end() }
+        // A loop whose thread has ended accepts nothing. Nor does it if the transfers have ended meanwhile, which
+        // invalidates the source: the session goes on then.
+        if !modes.contains(where: { runLoop.contains(source, forMode: $0) }), source.isValid { end() }
+    }
+
+    /// Ends a transfer that does not begin.
+    private func refuse(_ transfer: HTTPTransfer, _ destination: HTTPDestination) {
+        let error = HTTPError(.sessionEnded, transfer.request)
+        destination.close(with: error)
+        transfer.request.body?.close()
+        transfer.outbox.complete(.failure(error))
     }
 
     // MARK: The end
@@ -221,14 +234,16 @@ final class SessionCore: Sendable {
 
     /// Ends all transfers because the loop's thread has ended.
     private func end() {
-        let (transfers, source) = state.withLock { state in
+        let (transfers, commands, source) = state.withLock { state in
             state.isInvalidated = true
-            state.commands = []
-            defer { state.transfers = [:] }
-            return (state.transfers.values.sorted { $0.number < $1.number }, state.source.take())
+            defer { (state.transfers, state.commands) = ([:], []) }
+            return (
+                state.transfers.values.sorted { $0.number < $1.number }, state.commands, state.source.take()
+            )
         }
         source?.invalidate()
         closeConnections()
+        for case .start(let transfer, let destination) in commands { refuse(transfer, destination) }
         for transfer in transfers {
             transfer.outbox.complete(.failure(HTTPError(.sessionEnded, transfer.request)))
         }

@@ -1,16 +1,20 @@
 import Dispatch
 public import Reactor
 
+import struct Synchronization.Atomic
+
 /// A transfer that a session has started. All methods may be called from any thread, at any moment.
 ///
 /// Releasing it does not end the transfer.
 public final class HTTPTransfer: Sendable {
     /// How far a transfer has come.
     public struct Progress: Sendable, Hashable {
-        /// The bytes of the request's body that have been sent.
+        /// The bytes of the request's body that have been sent. A redirect or a retry that sends it again counts from 0.
         public internal(set) var bytesSent = 0
-        /// The bytes of the response's body, decoded, and with those that an earlier download has kept.
+        /// The bytes of the response's body, decoded, and with those of ``bytesResumed``.
         public internal(set) var bytesReceived = 0
+        /// How many of the received bytes an earlier attempt or download had kept.
+        public internal(set) var bytesResumed = 0
         /// How many bytes of the response's body there will be; nil if that is not known, or if it is compressed.
         public internal(set) var bytesExpected: Int?
     }
@@ -30,6 +34,7 @@ public final class HTTPTransfer: Sendable {
     let number: UInt64
     let outbox: Outbox
     private let session: SessionCore
+    private let suspension = Atomic(false)
 
     init(
         _ request: HTTPRequest, number: UInt64, in session: SessionCore, delivery: HTTPDelivery,
@@ -47,18 +52,24 @@ public final class HTTPTransfer: Sendable {
 
     /// Ends the transfer with ``HTTPError/Kind/cancelled``, unless it has ended already.
     ///
-    /// Events that have not been delivered are dropped. Called where the transfer's callbacks are called, only the
-    /// completion follows.
+    /// Events that have not been delivered are dropped, and a transfer whose head or bytes are dropped does not succeed.
+    /// Called where the transfer's callbacks are called, only the completion follows.
     public func cancel() {
-        outbox.dropEvents()
+        outbox.dropEvents(HTTPError(.cancelled, request))
         session.post(.cancel(number))
     }
 
-    /// Stops sending and receiving until ``resume()``. The connection stays open, and the idle time-out does not count.
-    public func suspend() { session.post(.suspend(number, true)) }
+    /// Stops sending and receiving until ``resume()``. A transfer that has not begun does not begin. The connection stays
+    /// open, and the idle time-out does not count.
+    public func suspend() { suspension.store(true, ordering: .relaxed) }
 
     /// Continues after ``suspend()``.
-    public func resume() { session.post(.suspend(number, false)) }
+    public func resume() {
+        suspension.store(false, ordering: .relaxed)
+        session.post(.resume(number))
+    }
+
+    var isSuspended: Bool { suspension.load(ordering: .relaxed) }
 }
 
 /// The events of one transfer on their way from the session's loop to the callbacks.
@@ -81,7 +92,10 @@ final class Outbox: Sendable {
         var spares: [[UInt8]] = []
         /// Whether a job that delivers events is scheduled or under way.
         var isDelivering = false
-        var isDropping = false
+        /// The error of a transfer whose events are dropped because it has been cancelled.
+        var cancellation: HTTPError?
+        /// Whether the head or bytes have been dropped.
+        var hasDropped = false
         var isCompleted = false
         var hasProgress = false
         /// Whether the transfer has paused until there is room.
@@ -92,6 +106,11 @@ final class Outbox: Sendable {
         /// A task that waits for the next event.
         var waiter: CheckedContinuation<Event?, Never>?
     }
+
+    /// How many bytes, and how many events, one job delivers: about a millisecond's work, after which the loop or the
+    /// queue serves what else is due.
+    private static let byteLimit = 1 << 20
+    private static let eventLimit = 256
 
     private let state: Mutex<State>
     private let delivery: HTTPDelivery
@@ -134,7 +153,7 @@ final class Outbox: Sendable {
     /// Adds pieces of the body with `count` bytes. Returns how many bytes wait, and memory for further pieces.
     func put(_ pieces: [[UInt8]], _ count: Int) -> (waiting: Int, spares: [[UInt8]]) {
         change { state in
-            if !state.isDropping, !state.isCompleted {
+            if state.accepts() {
                 state.byteCount += count
                 for piece in pieces { state.events.append(.event(.bytes(piece))) }
             }
@@ -161,22 +180,30 @@ final class Outbox: Sendable {
             guard !state.isCompleted else { return }
             state.isCompleted = true
             state.consumed = nil
-            state.events.append(.completion(result))
+            state.events.append(.completion(state.result(result)))
         }
     }
 
     private func put(_ event: Event) {
-        change { if !$0.isDropping, !$0.isCompleted { $0.events.append(event) } }
+        change { state in
+            if case .progress = event, state.cancellation != nil { return }
+            if state.accepts() { state.events.append(event) }
+        }
     }
 
     /// From any thread: drops the events that have not been delivered, and those that follow, but the completion.
-    func dropEvents() {
+    func dropEvents(_ error: HTTPError) {
         let dropped = state.withLock { state -> [Event] in
-            state.isDropping = true
+            state.cancellation = error
             let dropped = state.events
-            state.events = dropped.filter { if case .completion = $0 { true } else { false } }
-            state.first = 0
-            state.byteCount = 0
+            (state.events, state.first, state.byteCount) = ([], 0, 0)
+            for event in dropped {
+                switch event {
+                case .event: state.hasDropped = true
+                case .completion(let result): state.events.append(.completion(state.result(result)))
+                case .progress: break
+                }
+            }
             return dropped
         }
         withExtendedLifetime(dropped) {}
@@ -204,15 +231,20 @@ final class Outbox: Sendable {
         }
     }
 
-    /// A loop whose thread ends drops the block: the events are then delivered by the thread that drops it.
     private func post(to runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
         let job = DeliveryJob(self)
         runLoop.perform(inModes: modes) { job.run() }
     }
 
-    /// Delivers all events, those that come meanwhile included.
+    /// Delivers events, those that come meanwhile included, up to the limits of a job.
     fileprivate func deliver() {
-        while let event = next() { call(event) }
+        var (byteCount, eventCount) = (0, 0)
+        while let event = next() {
+            if case .event(.bytes(let bytes)) = event { byteCount += bytes.count }
+            eventCount += 1
+            call(event)
+            if byteCount >= Self.byteLimit || eventCount >= Self.eventLimit { return schedule() }
+        }
     }
 
     private func next() -> Event? {
@@ -297,6 +329,18 @@ final class Outbox: Sendable {
 }
 
 extension Outbox.State {
+    /// Whether the head or bytes are delivered.
+    fileprivate mutating func accepts() -> Bool {
+        if cancellation != nil { hasDropped = true }
+        return cancellation == nil && !isCompleted
+    }
+
+    /// How the transfer has ended: not with success if what belongs to the success has been dropped.
+    fileprivate func result(_ result: Result<HTTPResponse, HTTPError>) -> Result<HTTPResponse, HTTPError> {
+        guard let cancellation, hasDropped, case .success = result else { return result }
+        return .failure(cancellation)
+    }
+
     fileprivate mutating func takeFirst() -> Outbox.Event {
         let event = events[first]
         events[first] = .progress  // releases the bytes
@@ -314,13 +358,19 @@ extension Outbox.State {
     }
 }
 
-/// A block that delivers events when it is run, or when it is dropped without having run.
+/// A block that delivers events when it is run.
+///
+/// A loop whose thread ends drops its blocks. A global queue then delivers the events, and not the thread that drops the
+/// block: that may be inside libcurl, or hold the client's locks.
 private final class DeliveryJob: Sendable {
     private let outbox: Mutex<Outbox?>
 
     init(_ outbox: Outbox) { self.outbox = Mutex(outbox) }
 
-    deinit { run() }
+    deinit {
+        guard let outbox = outbox.withLock({ $0.take() }) else { return }
+        DispatchQueue.global().async { outbox.deliver() }
+    }
 
     func run() { outbox.withLock { $0.take() }?.deliver() }
 }

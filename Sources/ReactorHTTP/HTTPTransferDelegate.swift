@@ -30,7 +30,8 @@ extension HTTPSession {
     ///
     /// - Parameters:
     ///   - request: What to send.
-    ///   - destination: Where the body of the response goes; nil for the delegate.
+    ///   - destination: Where the body of the response goes; nil for the delegate. The closure of a
+    ///     ``HTTPDestination/handler(_:)`` is called in place of the delegate.
     ///   - delivery: Where the delegate is called.
     ///   - group: A group that the transfer is in until the delegate's last method has returned.
     ///   - delegate: Is retained until its last method has returned.
@@ -40,8 +41,7 @@ extension HTTPSession {
         _ request: HTTPRequest, to destination: HTTPDestination? = nil, delivery: HTTPDelivery = .session,
         group: DispatchGroup? = nil, delegate: any HTTPTransferDelegate
     ) -> HTTPTransfer {
-        let destination = destination ?? .handler { _ in }
-        return core.start(request, destination, delivery, group) { transfer in
+        core.start(request, destination ?? .handler { _ in }, delivery, group) { transfer in
             var callbacks = HTTPTransfer.Callbacks(
                 progress: { delegate.transfer(transfer, didReach: $0) },
                 completion: { delegate.transfer(transfer, didCompleteWith: $0) })
@@ -51,6 +51,7 @@ extension HTTPSession {
                 case .bytes(let bytes): delegate.transfer(transfer, didReceive: bytes)
                 }
             }
+            if case .handler(let handler)? = destination?.kind { callbacks.event = handler }
             return callbacks
         }
     }

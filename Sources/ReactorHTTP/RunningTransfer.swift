@@ -4,26 +4,31 @@ import Reactor
 
 /// A transfer while libcurl drives it: what libcurl's callbacks record, and what follows. Confined to the session's loop.
 final class RunningTransfer {
-    private enum Phase {
-        /// For a connection of its own.
-        case waiting
+    enum State {
+        /// Waits until libcurl has few enough transfers of its host.
+        case queued
+        /// Was suspended before it began.
+        case held
+        /// libcurl has it, and looks for a connection.
+        case admitted
         /// Since a served time, in nanoseconds.
         case connecting(since: Int64)
-        case connected
+        case transferring
+        /// Waits for its next attempt.
+        case delayed(Timer)
+        /// libcurl has finished, and the sink may have bytes left to write.
+        case finishing
     }
 
-    /// What remains of the nearest time-out.
-    enum Remaining {
-        case expired(HTTPError.Timeout)
-        case after(Duration)
-        case never
-    }
+    /// The delay of retries does not grow further.
+    private static let mostRetryDelay = Duration.seconds(3600)
 
     let transfer: HTTPTransfer
-    /// Nil between attempts, and once libcurl has finished.
-    var easy: EasyHandle?
-    var isSuspended = false
-    var retryTimer: Timer?
+    var state = State.queued {
+        willSet { if case .delayed(let timer) = state { timer.invalidate() } }
+    }
+    /// From the beginning of an attempt until libcurl has finished with it.
+    private var easy: EasyHandle?
     private let multi: MultiHandle
     private let sink: any BodySink
     private var upload: (any BodySource)?
@@ -31,17 +36,24 @@ final class RunningTransfer {
     private var response: HTTPResponse?
     /// Why a callback has ended the transfer.
     private var refusal: HTTPError.Kind?
+    /// Why no socket could be made.
+    var socketFault: Errno?
     /// Why the transfer has failed whose sink still writes what it has received.
     private var failure: HTTPError?
     private(set) var restartsAtOnce = false
     /// Whether libcurl holds bytes until it is told to continue.
     private var isReceivingPaused = false
     private var isSendingPaused = false
+    /// Whether the bytes that libcurl has held are taken, though there is less room: it would copy what is left each time.
+    private var takesAll = false
+    /// Whether the body is not what the sink wants.
+    private var isBodyIgnored = false
+    /// Whether libcurl decompresses the body.
+    private var isDecoding = false
     private var isTouched = false
     private var attempts = 0
     /// Received bytes that are not in the progress yet.
     private var unreportedCount = 0
-    private var phase = Phase.waiting
     private let beginning: Int64
     private var lastActivity: Int64 = 0
 
@@ -57,51 +69,87 @@ final class RunningTransfer {
     var number: UInt64 { transfer.number }
     /// The scheme, the host and the port, as the request's URL has them.
     private(set) lazy var host = transfer.request.host
+    var isSuspended: Bool { transfer.isSuspended }
+    /// What libcurl names the attempt by; nil between attempts.
+    var identity: UInt? { easy?.identity }
     private var configuration: HTTPSession.Configuration { multi.configuration }
+
+    func error(_ kind: HTTPError.Kind, reason: String? = nil, errno: Errno? = nil) -> HTTPError {
+        HTTPError(kind, transfer.request, response: response, reason: reason, errno: errno)
+    }
 
     // MARK: Attempts
 
     /// Makes a handle for the next attempt; returns why that is impossible.
     func prepare(closingWith sockets: SocketTable) -> HTTPError.Kind? {
+        require(easy == nil, "A transfer has begun twice.")
         attempts += 1
-        (parser, response, refusal) = (HTTPResponse.HeadParser(), nil, nil)
-        (isReceivingPaused, isSendingPaused, restartsAtOnce, phase) = (false, false, false, .waiting)
-        guard HTTPFields.isToken(transfer.request.method), transfer.request.fields.areValid else {
-            return .invalidRequest
-        }
+        (parser, response, refusal, socketFault) = (HTTPResponse.HeadParser(), nil, nil, nil)
+        (isReceivingPaused, isSendingPaused, restartsAtOnce) = (false, false, false)
+        (isBodyIgnored, isDecoding) = (false, false)
+        touch()
+        if let kind = invalidity { return kind }
         var request = transfer.request
         sink.prepare(&request)
         do throws(IOError) { try prepareUpload(request) } catch { return .read(error) }
-        guard var handle = EasyHandle() else { return .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)) }
+        guard var handle = EasyHandle(number) else { return .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)) }
         handle.configure(request, configuration, decodes: sink.decodes, bodyLength: upload.map(\.length))
         handle.setCallbacks(to: self, closingWith: sockets)
         if handle.failure != CURLE_OK { return .libcurl(Int(handle.failure.rawValue)) }
         easy = consume handle
+        state = .admitted
         return nil
+    }
+
+    /// Why the request cannot be sent.
+    private var invalidity: HTTPError.Kind? {
+        let request = transfer.request
+        guard request.hasValidURL else { return .invalidURL }
+        let isValid =
+            HTTPFields.isToken(request.method) && request.fields.areValid
+            && configuration.userAgent.map(HTTPFields.isValue) != false
+        return isValid ? nil : .invalidRequest
     }
 
     private func prepareUpload(_ request: HTTPRequest) throws(IOError) {
         if upload == nil {
             upload = try request.body.map { (body) throws(IOError) in try makeSource(body, multi) }
             upload?.owner = self
-        } else if upload?.rewind() != true {
-            refusal = .bodyNotRepeatable
+        } else {
+            _ = rewindUpload()
         }
+    }
+
+    /// Called when libcurl no longer has the handle of an attempt.
+    func libcurlHasEnded() {
+        easy = nil
+        state = .finishing
     }
 
     /// The error of an attempt that libcurl has ended with `code`; nil if it has succeeded.
     func error(_ code: CURLcode) -> HTTPError? {
         reportProgress()
-        if let refusal { return HTTPError(refusal, transfer.request) }
+        if let refusal { return error(refusal) }
         guard code != CURLE_OK else { return nil }
-        // An answer that is not HTTP's, or a redirect to another protocol.
-        if code == CURLE_UNSUPPORTED_PROTOCOL, case .connected = phase {
-            return HTTPError(.invalidResponse, transfer.request, reason: easy?.reason(code))
-        }
         let number = easy?.number(CURLINFO_OS_ERRNO) ?? 0
-        return HTTPError(
-            HTTPError.Kind(code), transfer.request, reason: easy?.reason(code),
-            errno: number == 0 ? nil : Errno(rawValue: CInt(number)))
+        return error(
+            kind(of: code), reason: easy?.reason(code),
+            errno: socketFault ?? (number == 0 ? nil : Errno(rawValue: CInt(number))))
+    }
+
+    private func kind(of code: CURLcode) -> HTTPError.Kind {
+        if code == CURLE_OUT_OF_MEMORY, isDecoding, isReceivingPaused {
+            return .bodyTooLarge(limit: EasyHandle.pausedLimit)
+        }
+        guard code == CURLE_UNSUPPORTED_PROTOCOL, case .transferring = state else {
+            return HTTPError.Kind(code)
+        }
+        // A redirect to another protocol, or an answer that is not HTTP's.
+        return isRedirectedToPlainHTTP ? .insecureRedirect : .invalidResponse
+    }
+
+    private var isRedirectedToPlainHTTP: Bool {
+        parser.redirects && parser.fields["Location"]?.lowercased().hasPrefix("http:") == true
     }
 
     /// How long to wait before the next attempt after `error`; nil if there is none.
@@ -109,20 +157,20 @@ final class RunningTransfer {
         guard attempts <= configuration.retries, transfer.request.isIdempotent, error.kind.isTransient,
             sink.restart()
         else { return nil }
-        return configuration.retryDelay * (1 << min(attempts - 1, 16))
+        var delay = configuration.retryDelay
+        for _ in 1..<attempts where delay < Self.mostRetryDelay { delay *= 2 }
+        return delay
     }
 
     func finish() -> Result<HTTPResponse?, HTTPError> {
-        guard let response else {
-            return .failure(HTTPError(.invalidResponse, transfer.request))
-        }
+        guard let response else { return .failure(error(.invalidResponse)) }
         switch sink.finish() {
         case .finished(let body):
             var response = response
             response.body = body
             return .success(response)
         case .later: return .success(nil)
-        case .failed(let kind): return .failure(HTTPError(kind, transfer.request))
+        case .failed(let kind): return .failure(error(kind))
         }
     }
 
@@ -130,9 +178,10 @@ final class RunningTransfer {
 
     /// Releases what the transfer has, and ends the cycles of references.
     func end() {
-        retryTimer.take()?.invalidate()
+        state = .finishing
         upload?.end()
         upload?.owner = nil
+        transfer.request.body?.close()
         sink.owner = nil
     }
 
@@ -151,8 +200,7 @@ final class RunningTransfer {
     func sinkHasFinished(_ kind: HTTPError.Kind?) {
         if let failure { return multi.sinkHasFinished(self, .failure(failure)) }
         guard let response else { return }
-        multi.sinkHasFinished(
-            self, kind.map { .failure(HTTPError($0, transfer.request)) } ?? .success(response))
+        multi.sinkHasFinished(self, kind.map { .failure(error($0)) } ?? .success(response))
     }
 
     /// Called by the sink, outside libcurl, when it can write nothing more.
@@ -164,12 +212,15 @@ final class RunningTransfer {
 
     /// Continues what has paused; nil if nothing can.
     func resume() -> CURLcode? {
+        // What has been received meanwhile is passed on, and the idle time-out begins anew.
+        touch()
         let receives = isReceivingPaused && canReceive
         let sends = isSendingPaused && !isSuspended && upload?.isReady == true
         guard easy != nil, receives || sends else { return nil }
-        lastActivity = multi.timeouts.now
         // libcurl pauses again what cannot continue.
         (isReceivingPaused, isSendingPaused) = (false, false)
+        takesAll = receives
+        defer { takesAll = false }
         return easy?.unpause()
     }
 
@@ -203,21 +254,21 @@ final class RunningTransfer {
 
     // MARK: Time-outs
 
-    func nextTimeout(at now: Int64) -> Remaining {
+    func nextTimeout(at now: Int64) -> RemainingTime {
         var nearest: (Int64, HTTPError.Timeout)?
         func note(_ limit: Duration?, since start: Int64, _ timeout: HTTPError.Timeout) {
             guard let limit else { return }
-            let rest = start + limit.wholeNanoseconds - now
+            let rest = limit.wholeNanoseconds - (now - start)
             if rest < nearest?.0 ?? .max { nearest = (rest, timeout) }
         }
         note(configuration.totalTimeout, since: beginning, .total)
-        switch phase {
+        switch state {
         case .connecting(let start): note(configuration.connectTimeout, since: start, .connect)
-        case .connected where easy != nil && !isStandingStill:
+        case .transferring where !isStandingStill:
             note(configuration.idleTimeout, since: lastActivity, .idle)
         // Checked again later: a consumer may let the transfer go on at any time.
-        case .connected where easy != nil: note(configuration.idleTimeout, since: now, .idle)
-        default: break
+        case .transferring: note(configuration.idleTimeout, since: now, .idle)
+        case .queued, .held, .admitted, .delayed, .finishing: break
         }
         guard let nearest else { return .never }
         return nearest.0 <= 0 ? .expired(nearest.1) : .after(.nanoseconds(nearest.0))
@@ -226,14 +277,12 @@ final class RunningTransfer {
     /// Whether the transfer waits for the client, not for the server.
     private var isStandingStill: Bool { isSuspended || isReceivingPaused || isSendingPaused }
 
-    private func enter(_ phase: Phase) {
-        self.phase = phase
-        lastActivity = multi.timeouts.now
-        switch phase {
-        case .connecting: multi.timeouts.expect(configuration.connectTimeout)
-        case .connected: multi.timeouts.expect(configuration.idleTimeout)
-        case .waiting: break
-        }
+    /// Called when the transfer's socket is ready. Not every byte of a head or of a compressed body comes with a callback;
+    /// but a connection of HTTP/2 may carry the bytes of other transfers.
+    func socketIsReady() {
+        let isShared =
+            response.map { $0.version == .http2 || $0.version == .http3 } ?? multi.multiplexes(host)
+        if !isShared { lastActivity = multi.timeouts.now }
     }
 }
 
@@ -242,17 +291,32 @@ final class RunningTransfer {
 extension RunningTransfer {
     func takeHeadLine(_ line: [UInt8]) -> Bool {
         lastActivity = multi.timeouts.now
-        guard parser.take(line), !isRedirected else { return true }
+        switch parser.take(line) {
+        case .status:
+            // libcurl would follow a 304, too.
+            if (300..<400).contains(parser.status), !parser.isRedirect { easy?.followsNoRedirects() }
+        case .field: break
+        case .end: return takeHead()
+        }
+        return true
+    }
+
+    private func takeHead() -> Bool {
+        touch()
+        if configuration.maxRedirects > 0, parser.redirects {
+            if parser.status == 303 { easy?.sendsNoOtherMethod() }
+            return true
+        }
         let response = HTTPResponse(
             status: parser.status, fields: parser.fields,
             url: easy?.text(CURLINFO_EFFECTIVE_URL) ?? transfer.request.url, version: parser.version)
         self.response = response
+        isDecoding = easy?.decodes == true && response.fields["Content-Encoding"] != nil
         switch sink.begin(response) {
-        case .accepts(let expected, let offset):
-            transfer.outbox.update {
-                ($0.bytesExpected, $0.bytesReceived) = (expected, offset)
-            }
-            return true
+        case .accepts(let expected, let offset): noteLength(expected, resumedAt: offset)
+        case .ignores(let offset):
+            isBodyIgnored = true
+            noteLength(offset, resumedAt: offset)
         case .refuses(let kind):
             refusal = kind
             return false
@@ -260,19 +324,21 @@ extension RunningTransfer {
             (refusal, restartsAtOnce) = (.truncated, true)
             return false
         }
+        return true
     }
 
-    /// Whether libcurl follows the response whose head has been received.
-    private var isRedirected: Bool {
-        configuration.maxRedirects > 0 && [301, 302, 303, 307, 308].contains(parser.status)
-            && parser.fields["Location"] != nil
+    private func noteLength(_ expected: Int?, resumedAt offset: Int) {
+        transfer.outbox.update {
+            ($0.bytesExpected, $0.bytesReceived, $0.bytesResumed) = (expected, offset, offset)
+        }
     }
 
     /// The number of bytes that were accepted, or that the transfer pauses.
     func takeBody(_ bytes: RawSpan) -> Int {
         let count = bytes.byteCount
         touch()
-        guard canReceive, multi.receiveBudget > 0 else {
+        if isBodyIgnored { return count }
+        guard takesAll || canReceive && multi.receiveBudget > 0 else {
             isReceivingPaused = true
             return Int(CURL_WRITEFUNC_PAUSE)
         }
@@ -294,8 +360,8 @@ extension RunningTransfer {
             case .bytes(let count):
                 transfer.outbox.update { $0.bytesSent += count }
                 return count
-            case .failed(let error):
-                refusal = .read(error)
+            case .failed(let kind):
+                refusal = kind
                 return Int(CURL_READFUNC_ABORT)
             case .waiting: break
             }
@@ -305,6 +371,7 @@ extension RunningTransfer {
     }
 
     func rewindUpload() -> Bool {
+        transfer.outbox.update { $0.bytesSent = 0 }
         guard upload?.rewind() == true else {
             refusal = .bodyNotRepeatable
             return false
@@ -313,9 +380,14 @@ extension RunningTransfer {
     }
 
     func beginConnecting() {
-        if case .connecting = phase { return }
-        enter(.connecting(since: multi.timeouts.now))
+        if case .connecting = state { return }
+        state = .connecting(since: multi.timeouts.now)
+        multi.timeouts.expect(configuration.connectTimeout)
     }
 
-    func hasConnected() { enter(.connected) }
+    func hasConnected() {
+        state = .transferring
+        lastActivity = multi.timeouts.now
+        multi.timeouts.expect(configuration.idleTimeout)
+    }
 }

@@ -2,7 +2,7 @@ import Reactor
 
 /// Measures the time for which a loop serves the session's modes. Pure: is told of the loop's activities, with the time.
 ///
-/// A sleep counts fully. What lies between two other activities counts up to a limit, because a callback, or a nested run
+/// A sleep counts fully: from the last observer before it to the first one after it. What lies between two other activities counts up to a limit, because a callback, or a nested run
 /// in another mode, may have taken it.
 struct ServedTime {
     /// A pass that takes longer does not serve the sockets meanwhile.
@@ -24,12 +24,19 @@ struct ServedTime {
     private func since(_ time: Int64) -> Int64 { min(max(time - (last ?? time), 0), Self.most) }
 }
 
+/// What remains of the nearest time-out of a transfer.
+enum RemainingTime {
+    case expired(HTTPError.Timeout)
+    case after(Duration)
+    case never
+}
+
 /// The clock of a session's time-outs, and the timer that checks them. In the loop only while it is needed.
 final class TimeoutWatch {
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
     private var served = ServedTime()
-    private var observer: RunLoop.Observer?
+    private var observers: [RunLoop.Observer] = []
     private var timer: Timer?
     /// Served time, in nanoseconds, when the current callback began.
     private(set) var now: Int64 = 0
@@ -43,7 +50,7 @@ final class TimeoutWatch {
     }
 
     func noteTime() {
-        if observer != nil { now = served.elapsed(at: Deadline.now.uptimeNanoseconds) }
+        if timer != nil { now = served.elapsed(at: Deadline.now.uptimeNanoseconds) }
     }
 
     /// Has time-outs checked after `duration`, which is at the earliest when they can have passed.
@@ -55,25 +62,30 @@ final class TimeoutWatch {
 
     /// Begins to measure, unless it does.
     func start() {
-        guard observer == nil else { return }
-        let observer = RunLoop.Observer(for: [.entry, .beforeTimers, .beforeWaiting, .afterWaiting]) {
-            [weak self] _, activity in
-            self?.served.note(activity, at: Deadline.now.uptimeNanoseconds)
-        }
+        guard timer == nil else { return }
+        observers = [observe(.beforeWaiting, .max), observe([.entry, .beforeTimers, .afterWaiting], .min)]
         let timer = Timer.scheduled(every: .seconds(1 << 31), forMode: modes[0]) { [weak self] timer in
             timer.fireDate = .distantFuture
             self?.check?()
         }
         timer.fireDate = .distantFuture
-        for mode in modes { runLoop.add(observer, forMode: mode) }
         for mode in modes.dropFirst() { runLoop.add(timer, forMode: mode) }
         served.note(.beforeTimers, at: Deadline.now.uptimeNanoseconds)
-        (self.observer, self.timer) = (observer, timer)
+        self.timer = timer
         noteTime()
     }
 
+    private func observe(_ activities: RunLoop.Activities, _ order: Int) -> RunLoop.Observer {
+        let observer = RunLoop.Observer(for: activities, order: order) { [weak self] _, activity in
+            self?.served.note(activity, at: Deadline.now.uptimeNanoseconds)
+        }
+        for mode in modes { runLoop.add(observer, forMode: mode) }
+        return observer
+    }
+
     func stop() {
-        observer.take()?.invalidate()
+        for observer in observers { observer.invalidate() }
+        observers = []
         timer.take()?.invalidate()
     }
 }

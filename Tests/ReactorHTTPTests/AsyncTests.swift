@@ -115,6 +115,31 @@ import Testing
         }
     }
 
+    @Test func `a body that is cancelled does not end without an error`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        try await withSession { session in
+            let (_, body) = try await session.response(for: HTTPRequest(server.url))
+            // The loop has done all for the first transfer when it has completed a later one.
+            for _ in 0..<2 { _ = try await session.load(HTTPRequest(server.url)) }
+            body.transfer.cancel()
+            let error = await #expect(throws: HTTPError.self) { for try await _ in body {} }
+            #expect(error?.kind == .cancelled)
+        }
+    }
+
+    @Test func `a body is iterated once`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let server = try TestServer.responding { _, _ in response(body: "hello") }
+            try await withRunLoopThread(name: "network") { thread in
+                let session = HTTPSession(on: thread.runLoop)
+                let (_, body) = try await session.response(for: HTTPRequest(server.url))
+                for try await _ in body {}
+                for try await _ in body {}
+            }
+        }
+        #expect(result.message.contains("An HTTPBody is iterated once"))
+    }
+
     @Test func `a body's stream is a sequence of chunks`() async throws {
         let server = try TestServer.responding { _, _ in
             response(body: String(repeating: "x", count: 300_000))

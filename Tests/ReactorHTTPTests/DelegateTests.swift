@@ -49,6 +49,21 @@ import Testing
         #expect(recorder.events.all.contains("a progress"))
     }
 
+    @Test func `a handler receives the body in place of a delegate`() async throws {
+        let server = try Self.server()
+        let recorder = Recorder { event, _, _ in if event == "success" { RunLoop.current.stop() } }
+        let count = Shared(0)
+        try await onItsOwnThread {
+            let handler = HTTPDestination.handler { event in
+                if case .bytes(let bytes) = event { count.update { $0 += bytes.count } }
+            }
+            HTTPSession().start(HTTPRequest(server.url + "/a"), to: handler, delegate: recorder)
+            RunLoop.current.run { recorder.events.all.last != "a success" }
+        }
+        #expect(count.value == 100_000)
+        #expect(Set(recorder.events.all) == ["a progress", "a success"])
+    }
+
     @Test func `a delegate of a download receives progress and the end on its queue`() async throws {
         let (server, folder) = (try Self.server(), TemporaryFolder())
         let (network, group) = (try RunLoopThread(name: "network"), DispatchGroup())

@@ -131,6 +131,56 @@ import Testing
         #expect(!heads.all[1].contains("Range:"))
     }
 
+    @Test(arguments: [
+        HTTPRequest("", fields: ["Range": "bytes=2-3"]), HTTPRequest("", method: "POST"),
+        HTTPRequest("", body: .bytes([1])),
+    ])
+    func `a request with a range of its own, a body or another method is not resumed`(
+        request: HTTPRequest
+    ) async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let heads = Trace()
+        let server = try TestServer { peer, _ in
+            guard let head = peer.readHead() else { return }
+            heads(head)
+            peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\nETag: \"1\"\r\n\r\nabc")
+            peer.shutDown()
+            peer.waitForEnd()
+        }
+        var request = request
+        request.url = server.url
+        let sent = request
+        let outcome = try await onItsOwnThread { [path] in
+            HTTPSession().run(sent, to: .file(path, resumes: true))
+        }
+        #expect(outcome.kind == .truncated)
+        #expect(heads.all.count == 1)
+        #expect(!heads.all[0].contains("If-Range"))
+        #expect(heads.all[0].contains("Range: bytes=2-3\r\n") == (request.fields["Range"] != nil))
+        #expect(!heads.all[0].contains("Range: bytes=5-"))
+        #expect(folder.names == [])
+    }
+
+    @Test func `a response that has no more of the file does not count`() async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let server = try TestServer.responding { _, _ in
+            response("416 Range Not Satisfiable", ["Content-Range: bytes */5"], body: "no such range")
+        }
+        try await onItsOwnThread { [path] in
+            let (loop, isDone) = (RunLoop.current, Shared(false))
+            let session = HTTPSession()
+            let transfer = session.start(HTTPRequest(server.url), to: .file(path, resumes: true)) { outcome in
+                #expect(outcome.kind == nil)
+                isDone.value = true
+                loop.stop()
+            }
+            loop.run { !isDone.value }
+            #expect(transfer.progress.bytesReceived == 5)
+        }
+    }
+
     @Test func `a length that no file has is an error`() async throws {
         _ = try folder.file("hello".utf8, name: "file.part")
         _ = try folder.file("\"1\"".utf8, name: "file.part.validator")

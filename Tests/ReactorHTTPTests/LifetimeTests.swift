@@ -1,4 +1,5 @@
 import Dispatch
+import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
@@ -50,6 +51,108 @@ import Testing
             #expect(loop.run(in: .default) == .finished)
         }
         #expect(trace.all == ["cancelled", "cancelled"])
+    }
+
+    @Test func `a transfer that is cancelled with bytes undelivered does not succeed`() async throws {
+        let text = String(repeating: "x", count: 500_000)
+        let server = try TestServer.responding { _, _ in response(body: text) }
+        let thread = try RunLoopThread(name: "network")
+        let session = HTTPSession(on: thread.runLoop)
+        let (began, gate, outcome, received) = (Answer<Bool>(), Answer<Bool>(), Answer<Outcome>(), Shared(0))
+        let handler = HTTPDestination.handler { event in
+            if case .bytes(let bytes) = event { received.update { $0 += bytes.count } }
+            began.give(true)
+            _ = gate.wait()
+        }
+        let queue = DispatchQueue(label: "slow")
+        let transfer = session.start(HTTPRequest(server.url), to: handler, delivery: .queue(queue)) {
+            outcome.give($0)
+        }
+        try await onItsOwnThread {
+            _ = began.wait()
+            waitUntil { transfer.progress.bytesReceived == text.utf8.count }
+            // The loop has done all for the first transfer when it has completed a later one.
+            let other = Answer<Outcome>()
+            session.start(HTTPRequest(server.url)) { other.give($0) }
+            _ = other.wait()
+            transfer.cancel()
+            gate.give(true)
+            #expect(outcome.wait().kind == .cancelled)
+            thread.stop()
+        }
+        #expect(received.value < text.utf8.count)
+    }
+
+    @Test func `transfers may be started by several threads at once`() async throws {
+        let thread = try RunLoopThread(name: "network")
+        try await onItsOwnThread {
+            for _ in 0..<300 {
+                let (session, group) = (HTTPSession(on: thread.runLoop), DispatchGroup())
+                onThreads(3) { _ in
+                    for _ in 0..<3 { session.start(HTTPRequest("nonsense"), group: group) { _ in } }
+                }
+                group.wait()
+                let outcome = Answer<Outcome>()
+                session.start(HTTPRequest("nonsense")) { outcome.give($0) }
+                #expect(outcome.wait().kind == .invalidURL)
+            }
+            thread.stop()
+        }
+    }
+
+    @Test func `a transfer that cannot begin completes, but not inside start`() async throws {
+        let thread = try RunLoopThread(name: "network")
+        let session = HTTPSession(on: thread.runLoop)
+        try await onItsOwnThread {
+            thread.stop()
+            let caller = pthread_self()
+            for _ in 0..<2 {
+                let outcome = Answer<(HTTPError.Kind?, Bool)>()
+                session.start(HTTPRequest("http://127.0.0.1:1/")) { result in
+                    outcome.give((result.kind, pthread_equal(pthread_self(), caller) != 0))
+                }
+                let (kind, isInside) = outcome.wait()
+                #expect(kind == .sessionEnded)
+                #expect(!isInside)
+            }
+        }
+    }
+
+    /// A stream of the client's that notes its end.
+    private final class Uploaded: InputStream {
+        var closed: Answer<Bool>?
+        override func close() {
+            super.close()
+            closed?.give(true)
+        }
+    }
+
+    @Test func `the streams of a transfer that cannot begin are closed`() async throws {
+        let closed = Answer<Bool>()
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            session.invalidateAndCancel()
+            let (stream, _) = session.startReading(HTTPRequest("http://127.0.0.1:1/"))
+            stream.open()
+            #expect(stream.read(upTo: 10).isEmpty)
+            #expect((stream.streamError as? HTTPError)?.kind == .sessionEnded)
+
+            let body = Uploaded(data: [1])
+            body.closed = closed
+            session.start(HTTPRequest("http://127.0.0.1:1/", method: "PUT", body: .stream(body))) { _ in }
+            #expect(closed.wait())
+        }
+    }
+
+    @Test func `a stream that cannot be sent is closed`() async throws {
+        let closed = Answer<Bool>()
+        try await onItsOwnThread {
+            let body = Uploaded(data: [1])
+            body.closed = closed
+            let request = HTTPRequest("nonsense", method: "PUT", body: .stream(body))
+            #expect(HTTPSession().run(request).kind == .invalidURL)
+            #expect(closed.wait())
+        }
     }
 
     @Test func `transfers may be cancelled at any moment by any thread`() async throws {

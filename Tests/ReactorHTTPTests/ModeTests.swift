@@ -1,3 +1,4 @@
+import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
@@ -121,7 +122,11 @@ import Testing
     }
 
     @Test func `a transfer that waits for a connection does not time out`() async throws {
-        let server = try TestServer.responding { _, number in response(body: "\(number)") }
+        let server = try TestServer { peer, number in
+            _ = peer.readHead()
+            peer.send(number == 0 ? "HTTP/1.1 200 OK\r\n\r\na" : response(body: "\(number)"))
+            if number == 0 { peer.waitForEnd() }
+        }
         let trace = Trace()
         try await onItsOwnThread {
             let session = HTTPSession {
@@ -130,7 +135,9 @@ import Testing
                 $0.idleTimeout = .seconds(1)
             }
             let loop = RunLoop.current
-            let first = session.start(HTTPRequest(server.url)) { trace("\($0.kind!)") }
+            let handler = HTTPDestination.handler { event in if case .bytes = event { loop.stop() } }
+            let first = session.start(HTTPRequest(server.url), to: handler) { trace("\($0.kind!)") }
+            _ = loop.run(in: .default)
             first.suspend()
             session.start(HTTPRequest(server.url)) { outcome in
                 trace(outcome.body ?? "\(outcome.kind!)")
@@ -161,6 +168,169 @@ import Testing
             loop.run { trace.all.count < 2 }
         }
         #expect(trace.all == ["resumed", "hello"])
+    }
+
+    @Test func `a transfer that is suspended at once sends nothing until it is resumed`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        let trace = Trace()
+        try await onItsOwnThread {
+            let (session, loop) = (HTTPSession(), RunLoop.current)
+            let handler = HTTPDestination.handler { _ in trace("event") }
+            let transfer = session.start(HTTPRequest(server.url), to: handler) { outcome in
+                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
+                loop.stop()
+            }
+            transfer.suspend()
+            #expect(session.run(server.url).body == "hello")
+            #expect(server.requests.all.count == 1)
+            #expect(trace.all.isEmpty)
+            transfer.resume()
+            loop.run { trace.all.last != "whole" }
+        }
+        #expect(trace.all == ["event", "event", "whole"])
+    }
+
+    @Test func `the head of a suspended transfer waits until it is resumed`() async throws {
+        let (requested, gate, trace) = (Answer<Bool>(), Answer<Bool>(), Trace())
+        let server = try TestServer { peer, number in
+            _ = peer.readHead()
+            if number == 0 {
+                requested.give(true)
+                _ = gate.wait()
+            }
+            peer.send(response(body: "hello"))
+            peer.waitForEnd()
+        }
+        let thread = try RunLoopThread(name: "network")
+        try await onItsOwnThread {
+            let session = HTTPSession(on: thread.runLoop)
+            let (outcome, other) = (Answer<Outcome>(), Answer<Outcome>())
+            let handler = HTTPDestination.handler { _ in trace("event") }
+            let transfer = session.start(HTTPRequest(server.url), to: handler) { outcome.give($0) }
+            _ = requested.wait()
+            transfer.suspend()
+            gate.give(true)
+            // The bytes of the head have arrived when the answer to a later request has.
+            session.start(HTTPRequest(server.url)) { other.give($0) }
+            #expect(other.wait().body == "hello")
+            #expect(trace.all.isEmpty)
+            transfer.resume()
+            #expect(outcome.wait().kind == nil)
+            thread.stop()
+        }
+        #expect(trace.all == ["event", "event"])
+    }
+
+    @Test func `the idle time-out begins anew when a transfer is resumed`() async throws {
+        let (gate, trace) = (Answer<Bool>(), Trace())
+        let server = try Self.halting(gate)
+        try await onItsOwnThread {
+            let session = HTTPSession { $0.idleTimeout = .seconds(1) }
+            let (loop, transfer) = (RunLoop.current, Shared<HTTPTransfer?>(nil))
+            let handler = HTTPDestination.handler { event in
+                guard case .bytes = event, trace.all.isEmpty else { return }
+                trace("a")
+                transfer.value?.suspend()
+                loop.stop()
+            }
+            transfer.value = session.start(HTTPRequest(server.url), to: handler) { outcome in
+                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
+                loop.stop()
+            }
+            loop.run { trace.all.isEmpty }
+            Timer.scheduled(after: .milliseconds(1900)) { _ in transfer.value?.resume() }
+            Timer.scheduled(after: .milliseconds(2200)) { _ in gate.give(true) }
+            loop.run { trace.all.count < 2 }
+        }
+        #expect(trace.all == ["a", "whole"])
+    }
+
+    @Test func `an observer that takes long before a wait lets no time-out pass`() async throws {
+        let (gate, trace) = (Answer<Bool>(), Trace())
+        let server = try Self.halting(gate)
+        try await onItsOwnThread {
+            let session = HTTPSession { $0.idleTimeout = .seconds(1) }
+            let loop = RunLoop.current
+            let handler = HTTPDestination.handler { event in if case .bytes = event { trace("bytes") } }
+            session.start(HTTPRequest(server.url), to: handler) { outcome in
+                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
+                loop.stop()
+            }
+            let observer = RunLoop.Observer(for: .beforeWaiting, order: 10) { observer, _ in
+                guard trace.all == ["bytes"] else { return }
+                observer.invalidate()
+                usleep(1_500_000)
+                Timer.scheduled(after: .milliseconds(200)) { _ in gate.give(true) }
+            }
+            loop.add(observer, forMode: .default)
+            loop.run { trace.all.count < 3 }
+        }
+        #expect(trace.all == ["bytes", "bytes", "whole"])
+    }
+
+    @Test func `a head that arrives byte by byte is no idle transfer`() async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ")
+            for _ in 0..<15 {
+                peer.send("a")
+                usleep(100_000)
+            }
+            peer.send("\r\n\r\nok")
+        }
+        let outcome = try await onItsOwnThread {
+            HTTPSession { $0.idleTimeout = .seconds(1) }.run(server.url)
+        }
+        #expect(outcome.body == "ok")
+    }
+
+    @Test func `time-outs without an end never pass`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        try await onItsOwnThread {
+            let session = HTTPSession {
+                $0.connectTimeout = .seconds(Int64.max)
+                $0.idleTimeout = .seconds(Int64.max)
+                $0.totalTimeout = .seconds(Int64.max)
+            }
+            let other = session.start(HTTPRequest(server.url)) { _ in }
+            other.suspend()
+            for _ in 0..<3 { #expect(session.run(server.url).body == "hello") }
+            other.cancel()
+        }
+    }
+
+    @Test func `the connect time-out does not count the delay of a retry`() async throws {
+        let (listener, count, gate) = (try SocketPeer(family: AF_INET), Shared(0), Answer<Bool>())
+        try listener.bind(to: .ipv4Loopback(port: 0))
+        let url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)"
+        let outcome = try await onItsOwnThread {
+            let session = HTTPSession {
+                $0.connectTimeout = .milliseconds(50)
+                ($0.retries, $0.retryDelay) = (20, .milliseconds(300))
+            }
+            // The connection is refused until then.
+            Timer.scheduled(after: .milliseconds(150)) { _ in
+                try? listener.listen()
+                _ = try? ReactorTestSupport.JoinableThread(name: "server") {
+                    while let peer = try? listener.accept() {
+                        count.update { $0 += 1 }
+                        _ = try? ReactorTestSupport.JoinableThread(name: "connection") {
+                            _ = peer.readHead()
+                            _ = gate.wait()
+                            if !peer.receiveNow(upTo: 1).isEmpty { count.update { $0 += 1 } }
+                            peer.send(response(body: "hello"))
+                        }
+                    }
+                }
+            }
+            // A second attempt would have begun by then.
+            Timer.scheduled(after: .milliseconds(900)) { _ in gate.give(true) }
+            let outcome = session.run(url)
+            shutdown(listener.number, CInt(SHUT_RDWR))
+            return outcome
+        }
+        #expect(outcome.body == "hello")
+        #expect(count.value == 1)
     }
 
     @Test func `a failed request is retried if that is safe`() async throws {

@@ -193,6 +193,11 @@ import Testing
             super.close()
         }
 
+        override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
+            super.schedule(in: aRunLoop, forMode: mode)
+            RunLoop.current.run(until: .now)
+        }
+
         override var hasSpaceAvailable: Bool { true }
 
         override func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
@@ -212,10 +217,71 @@ import Testing
         }
     }
 
+    @Test func `a stream may run the loop in each of its methods while other transfers go on`() async throws {
+        let server = try TestServer { peer, number in
+            _ = peer.readHead()
+            if number == 0 {
+                peer.send("HTTP/1.1 200 OK\r\n\r\n")
+                while peer.send([UInt8](repeating: 97, count: 65_536)) {}
+            } else {
+                peer.send(response(body: String(decoding: peer.receive(20_000), as: UTF8.self)))
+            }
+        }
+        try await onItsOwnThread {
+            let (session, loop, isDone) = (HTTPSession(), RunLoop.current, Shared(false))
+            let handler = HTTPDestination.handler { event in if case .bytes = event { loop.stop() } }
+            let endless = session.start(HTTPRequest(server.url), to: handler) { _ in
+                isDone.value = true
+                loop.stop()
+            }
+            _ = loop.run(in: .default)
+            let sent = [UInt8](repeating: 98, count: 20_000)
+            let request = HTTPRequest(
+                server.url, method: "PUT", body: .stream(Source(data: sent), length: 20_000))
+            let output = Subclass()
+            let bytes = output.bytes
+            #expect(session.run(request, to: .stream(output)).kind == nil)
+            #expect(bytes.value == sent)
+            endless.cancel()
+            loop.run { !isDone.value }
+        }
+    }
+
+    /// A stream of the client's that delivers no events.
+    private final class Silent: OutputStream {
+        let bytes = Shared<[UInt8]>([])
+        private var status = Status.notOpen
+
+        override func open() { status = .open }
+        override func close() { status = .closed }
+        override var streamStatus: Status { status }
+        override var hasSpaceAvailable: Bool { true }
+        override func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int {
+            bytes.update { $0 += UnsafeBufferPointer(start: buffer, count: min(len, 1000)) }
+            return min(len, 1000)
+        }
+    }
+
+    @Test func `a subclass that accepts a part of each piece needs no events while it has room`() async throws
+    {
+        let server = try Self.server()
+        try await onItsOwnThread {
+            let output = Silent()
+            let bytes = output.bytes
+            #expect(HTTPSession().run(HTTPRequest(server.url), to: .stream(output)).kind == nil)
+            #expect(bytes.value == Self.body)
+        }
+    }
+
     /// A stream of the client's, which runs the loop in each method.
     private final class Source: InputStream {
         override func open() {
             super.open()
+            RunLoop.current.run(until: .now)
+        }
+
+        override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
+            super.schedule(in: aRunLoop, forMode: mode)
             RunLoop.current.run(until: .now)
         }
 
@@ -250,6 +316,59 @@ import Testing
             }
         }
         if status != "close" { #expect(received.value == Self.body.count) }
+    }
+
+    /// Answers uploads of `count` bytes. Returns the next head on the connection.
+    private static func receiving(
+        _ count: Int, _ next: Answer<String?>, begin: @escaping @Sendable () -> Void = {}
+    ) throws -> TestServer {
+        try TestServer { peer, _ in
+            _ = peer.readHead()
+            begin()
+            #expect(peer.receive(count).count == count)
+            peer.send(response())
+            next.give(peer.readHead())
+            peer.send(response())
+        }
+    }
+
+    @Test(arguments: ["POST", "PUT"])
+    func `no more bytes of a stream are sent than were announced`(method: String) async throws {
+        let next = Answer<String?>()
+        let server = try Self.receiving(5, next)
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            let body = HTTPRequest.Body.stream(InputStream(data: Array("helloSMUGGLED".utf8)), length: 5)
+            #expect(session.run(HTTPRequest(server.url, method: method, body: body)).kind == nil)
+            #expect(session.run(server.url).kind == nil)
+            #expect(next.wait()?.hasPrefix("GET / HTTP/1.1\r\n") == true)
+        }
+    }
+
+    @Test func `bytes that are appended to a file while it is sent are not sent`() async throws {
+        let (folder, next, size) = (TemporaryFolder(), Answer<String?>(), 16_778_000)
+        let path = try folder.file([UInt8](repeating: 97, count: size))
+        let server = try Self.receiving(size, next) {
+            let file = try? FileDescriptor.open(path, .writeOnly, options: .append)
+            _ = try? file?.writeAll([UInt8](repeating: 98, count: 1 << 20))
+            try? file?.close()
+        }
+        try await onItsOwnThread {
+            let session = HTTPSession()
+            #expect(session.run(HTTPRequest(server.url, method: "PUT", body: .file(path))).kind == nil)
+            #expect(session.run(server.url).kind == nil)
+            #expect(next.wait()?.hasPrefix("GET / HTTP/1.1\r\n") == true)
+        }
+    }
+
+    @Test func `a stream that has been sent cannot be sent again`() async throws {
+        let server = try TestServer.responding { _, _ in response() }
+        try await onItsOwnThread {
+            let body = HTTPRequest.Body.stream(InputStream(data: []))
+            let request = HTTPRequest(server.url, method: "PUT", body: body)
+            _ = HTTPSession().run(request)
+            #expect(HTTPSession().run(request).kind == .bodyNotRepeatable)
+        }
     }
 
     @Test func `a subclass may run the loop while its transfer fails`() async throws {

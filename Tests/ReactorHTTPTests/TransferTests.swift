@@ -117,7 +117,11 @@ import Testing
         #expect(received.all[1] == "hello")
     }
 
-    @Test(arguments: ["gopher://host/", "http://", "file:///etc/passwd", "nonsense://"])
+    @Test(arguments: [
+        "gopher://host/", "http://", "file:///etc/passwd", "nonsense://", "127.0.0.1:1/", "localhost/",
+        "http:/127.0.0.1:1/", "http:///127.0.0.1:1/", "http://127.0.0.1:1/a\0b", "http://127.0.0.1:1/a\nb",
+        "",
+    ])
     func `a URL that is not HTTP's is an error`(url: String) async throws {
         let outcome = try await onItsOwnThread { HTTPSession().run(url) }
         #expect(outcome.kind == .invalidURL)
@@ -129,6 +133,22 @@ import Testing
         #expect(outcome.kind == .invalidRequest)
     }
 
+    @Test func `a user agent that would break the request is refused`() async throws {
+        let outcome = try await onItsOwnThread {
+            HTTPSession { $0.userAgent = "a\r\nX-B: c" }.run("http://127.0.0.1:1/")
+        }
+        #expect(outcome.kind == .invalidRequest)
+    }
+
+    @Test func `an error does not show a password`() async throws {
+        let server = try TestServer { peer, _ in _ = peer.readHead() }
+        let url = server.url.replacing("http://", with: "http://user:secret@") + "/a@b"
+        let outcome = try await onItsOwnThread { HTTPSession().run(url) }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.subject == "GET \(server.url)/a@b")
+        #expect(error.host == "127.0.0.1")
+    }
+
     @Test func `a refused connection is an error with its errno`() async throws {
         let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
         let url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)/path"
@@ -138,7 +158,7 @@ import Testing
         #expect(error.kind == .connect)
         #expect(error.errno == .connectionRefused)
         #expect(error.host == "127.0.0.1")
-        #expect("\(error)".hasPrefix("GET \(url): connect: "))
+        #expect("\(error)" == "GET \(url): connect: Connection refused")
     }
 
     @Test func `a body that is too large for memory is an error`() async throws {
@@ -168,6 +188,84 @@ import Testing
     @Test func `a connection that is closed without a response is an error`() async throws {
         let server = try TestServer { peer, _ in _ = peer.readHead() }
         #expect(try await onItsOwnThread { HTTPSession().run(server.url) }.kind == .connectionLost)
+    }
+
+    @Test func `a field may go on in further lines`() async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send(
+                "HTTP/1.1 302 Found\r\nX-A: b\r\n  c\r\n\td\r\nLocation:\r\n /x\r\nContent-Length: 2\r\n\r\nok"
+            )
+        }
+        let answer = try await onItsOwnThread { try HTTPSession().run(server.url).get() }
+        #expect(answer.status == 302)
+        #expect(answer.fields["X-A"] == "b c d")
+        #expect(answer.body == Array("ok".utf8))
+    }
+
+    @Test func `bytes that are sent again after a redirect are counted once`() async throws {
+        let server = try TestServer { peer, _ in
+            while let head = peer.readHead() {
+                _ = peer.receive(5)
+                peer.send(head.contains(" /first ") ? response("307 Moved", ["Location: /"]) : response())
+            }
+        }
+        try await onItsOwnThread {
+            let (loop, isDone) = (RunLoop.current, Shared(false))
+            let request = HTTPRequest(
+                server.url + "/first", method: "PUT", body: .bytes(Array("hello".utf8)))
+            let session = HTTPSession()
+            let transfer = session.start(request) { outcome in
+                #expect(outcome.kind == nil)
+                isDone.value = true
+                loop.stop()
+            }
+            loop.run { !isDone.value }
+            #expect(transfer.progress.bytesSent == 5)
+        }
+    }
+
+    @Test(arguments: [
+        ("DELETE", "GET"), ("POST", "GET"), ("PUT", "GET"), ("GET", "GET"), ("HEAD", "HEAD"),
+    ])
+    func `after a 303 the method is GET, or stays HEAD`(method: String, second: String) async throws {
+        let heads = Trace()
+        let server = try TestServer { peer, _ in
+            while let head = peer.readHead() {
+                heads(String(head.prefix { $0 != " " }))
+                if head.contains("Content-Length: 5") { _ = peer.receive(5) }
+                if head.contains(" /first ") {
+                    peer.send(response("303 See Other", ["Location: /"]))
+                } else {
+                    peer.send("HTTP/1.1 204 No Content\r\n\r\n")
+                }
+            }
+        }
+        try await onItsOwnThread {
+            let hasBody = method == "POST" || method == "PUT"
+            let body = hasBody ? HTTPRequest.Body.bytes(Array("hello".utf8)) : nil
+            let request = HTTPRequest(server.url + "/first", method: method, body: body)
+            let status = try HTTPSession().run(request).get().status
+            #expect(status == 204)
+        }
+        #expect(heads.all == [method, second])
+    }
+
+    @Test(arguments: [300, 304, 305, 306, 399])
+    func `a status that is no redirect is a response, also with a location`(status: Int) async throws {
+        let server = try TestServer.responding { head, _ in
+            head.contains("/first") ? response("\(status) X", ["Location: /"]) : response(body: "other")
+        }
+        let trace = Trace()
+        try await onItsOwnThread {
+            let handler = HTTPDestination.handler { event in
+                if case .response(let head) = event { trace("\(head.status)") }
+            }
+            let request = HTTPRequest(server.url + "/first")
+            let received = try HTTPSession().run(request, to: handler).get().status
+            #expect(received == status)
+        }
+        #expect(trace.all == ["\(status)"])
     }
 
     @Test func `callbacks are called on the queue, and the group waits for them`() async throws {

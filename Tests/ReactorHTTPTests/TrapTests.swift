@@ -1,3 +1,4 @@
+import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
@@ -82,6 +83,132 @@ import Testing
         }
         #expect(count.value == 50_000_000)
         #expect(largest.value <= 131_072)
+    }
+
+    @Test func `a body of which one read decodes to more than the consumer has room for arrives whole`()
+        async throws
+    {
+        let (folder, size) = (TemporaryFolder(), 200_000_000)
+        let gzip = try Child("/bin/sh", ["-c", "head -c \(size) /dev/zero | gzip > \(folder.path("bomb"))"])
+        _ = gzip.wait()
+        let bomb = try #require(content(of: folder.path("bomb")))
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(bomb.count)\r\n\r\n")
+            peer.send(bomb)
+            peer.waitForEnd()
+        }
+        let count = Shared(0)
+        let handler = HTTPDestination.handler { event in
+            if case .bytes(let bytes) = event { count.update { $0 += bytes.count } }
+        }
+        let outcome = try await onItsOwnThread {
+            HTTPSession { $0.bytesInFlight = 65_536 }.run(HTTPRequest(server.url), to: handler)
+        }
+        #expect(outcome.kind == nil)
+        #expect(count.value == size)
+    }
+
+    @Test func `a loop that receives events serves its timers meanwhile`() async throws {
+        let size = 64 << 20
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n")
+            let piece = [UInt8](repeating: 97, count: 1 << 20)
+            for _ in 0..<size >> 20 { peer.send(piece) }
+        }
+        let network = try RunLoopThread(name: "network")
+        var configuration = HTTPSession.Configuration()
+        configuration.bytesInFlight = size
+        let session = HTTPSession(configuration, on: network.runLoop)
+        let (inPass, most) = (Shared(0), Shared(0))
+        try await onItsOwnThread {
+            let (loop, isDone) = (RunLoop.current, Shared(false))
+            let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in inPass.value = 0 }
+            loop.add(observer, forMode: .default)
+            let handler = HTTPDestination.handler { event in
+                guard case .bytes(let bytes) = event else { return }
+                // Slower than the server.
+                usleep(1000)
+                let count = inPass.update { count in
+                    count += bytes.count
+                    return count
+                }
+                most.update { $0 = max($0, count) }
+            }
+            session.start(
+                HTTPRequest(server.url), to: handler, delivery: .runLoop(loop, modes: [.default])
+            ) { outcome in
+                #expect(outcome.kind == nil)
+                isDone.value = true
+                loop.stop()
+            }
+            let timer = Timer.scheduled(every: .seconds(1000)) { _ in }
+            loop.run { !isDone.value }
+            timer.invalidate()
+            observer.invalidate()
+            network.stop()
+        }
+        #expect(most.value <= 4 << 20)
+    }
+
+    @Test func `callbacks are never called inside libcurl, also if their loop has ended`() async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            _ = peer.receive(300_000)
+            peer.send(response(body: "hello"))
+        }
+        let (network, client) = (try RunLoopThread(name: "network"), try RunLoopThread(name: "client"))
+        let (outcome, wrong) = (Answer<Outcome>(), Shared(0))
+        try await onItsOwnThread {
+            client.stop()
+            let session = HTTPSession(on: network.runLoop)
+            @Sendable func note() { if network.runLoop.isCurrent { wrong.update { $0 += 1 } } }
+            let body = HTTPRequest.Body.bytes([UInt8](repeating: 97, count: 300_000))
+            session.start(
+                HTTPRequest(server.url, method: "PUT", body: body), to: .handler { _ in note() },
+                delivery: .runLoop(client.runLoop), progress: { _ in note() }
+            ) { result in
+                note()
+                outcome.give(result)
+            }
+            #expect(outcome.wait().kind == nil)
+            network.stop()
+        }
+        #expect(wrong.value == 0)
+    }
+
+    @Test func `running out of descriptors is an error with its errno`() async {
+        await #expect(processExitsWith: .success) {
+            let server = try TestServer.responding { _, _ in response(body: "hello") }
+            try await onItsOwnThread {
+                let session = HTTPSession()
+                precondition(session.run(server.url).body == "hello")
+                var limit = rlimit()
+                getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                let next = dup(0)
+                close(next)
+                limit.rlim_cur = rlim_t(next)
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                guard case .failure(let error) = session.run("http://127.0.0.1:1/") else { fatalError() }
+                precondition(error.kind == .connect)
+                precondition(error.errno == .tooManyOpenFiles)
+            }
+        }
+    }
+
+    @Test func `a session without a connection for a host traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = HTTPSession { $0.maxConnectionsPerHost = 0 }
+        }
+        #expect(result.message.contains("maxConnectionsPerHost must be at least 1 (it is 0)."))
+    }
+
+    @Test func `reading without a buffer traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = HTTPSession().startReading(HTTPRequest("http://127.0.0.1:1/"), bufferSize: 0)
+        }
+        #expect(result.message.contains("startReading needs a positive buffer size (it is 0)."))
     }
 
     @Test func `callbacks are called on another loop`() async throws {

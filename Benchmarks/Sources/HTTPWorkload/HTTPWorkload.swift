@@ -99,28 +99,33 @@ public struct HTTPWorkload {
         return server
     }
 
-    /// Stops the server and prints the columns. The processor time is this process's, or that of `child`, which it has
-    /// waited for.
-    public func end(_ columns: [String] = [], child: Bool = false) -> Never {
+    /// What a process has used.
+    public struct Usage {
+        /// In nanoseconds.
+        let processorTime: Int64
+        /// The most memory that was resident.
+        let peakKibibytes: Int
+
+        /// What a child has used that did the work.
+        public init(processorTime: Int64, peakKibibytes: Int) {
+            (self.processorTime, self.peakKibibytes) = (processorTime, peakKibibytes)
+        }
+    }
+
+    /// Stops the server and prints the columns for what this process has used, or the child that has done the work.
+    public func end(_ columns: [String] = [], child: Usage? = nil) -> Never {
         let wall = Double(now() - begin.wall)
         var usage = rusage()
-        let processor: Double
-        if child {
-            getrusage(__rusage_who_t(RUSAGE_CHILDREN.rawValue), &usage)
-            processor = Double(usage.ru_utime.nanoseconds + usage.ru_stime.nanoseconds)
-        } else {
-            getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
-            processor = Double(processorTime() - begin.processor)
-        }
+        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        let used =
+            child
+            ?? Usage(processorTime: processorTime() - begin.processor, peakKibibytes: usage.ru_maxrss)
+        let processor = Double(used.processorTime)
         server.terminate()
         server.waitUntilExit()
         try? FileManager.default.removeItem(at: folder)
         let cost = isSmall ? processor / 1000 / Double(count) : processor / Double(byteCount)
         let rate = isSmall ? Double(count) * 1e9 / wall : Double(byteCount) / wall
-        report([fixed(cost, 3), fixed(rate, isSmall ? 0 : 2), "\(usage.ru_maxrss)"] + columns)
+        report([fixed(cost, 3), fixed(rate, isSmall ? 0 : 2), "\(used.peakKibibytes)"] + columns)
     }
-}
-
-extension timeval {
-    fileprivate var nanoseconds: Int { tv_sec * 1_000_000_000 + Int(tv_usec) * 1000 }
 }

@@ -15,21 +15,23 @@ import SystemPackage
 
 let workload = try HTTPWorkload()
 if CommandLine.arguments.last == "curl" {
-    let curl = Process()
-    curl.executableURL = URL(fileURLWithPath: "/usr/bin/curl")
     let urls = (0..<(workload.isSmall ? workload.count : 1)).map {
         "url=\"\(workload.url)?\($0)\"\noutput=/dev/null\n"
     }
     let configuration = NSTemporaryDirectory() + "/curl-\(getpid())"
     try urls.joined().write(toFile: configuration, atomically: false, encoding: .utf8)
-    curl.arguments =
+    let arguments =
         ["-s", "--config", configuration] + (workload.isSmall ? ["-Z", "--parallel-max", "8"] : [])
-    curl.arguments! += workload.certificate.map { ["--cacert", $0] } ?? []
-    curl.standardError = FileHandle.nullDevice
-    try curl.run()
-    curl.waitUntilExit()
+        + (workload.certificate.map { ["--cacert", $0] } ?? [])
+    let curl = try ChildProcess.spawn(.init("/usr/bin/curl", arguments, standardError: .null)).process
+    // Not those of all children: openssl has made the certificate.
+    guard let ended = curl.wait(), ended.reason == .exited(status: 0) else { fatalError("curl has failed") }
+    let used = ended.resourceUse
     try? FileManager.default.removeItem(atPath: configuration)
-    workload.end(child: true)
+    workload.end(
+        child: HTTPWorkload.Usage(
+            processorTime: Int64((used.userTime + used.systemTime) / .nanoseconds(1)),
+            peakKibibytes: used.maximumResidentSize >> 10))
 }
 
 /// What the transfers' callbacks count.

@@ -141,6 +141,14 @@ extension OutputStream {
         self.init(StreamEngine(file, subject: "\(path)"))
     }
 
+    /// Whether the kernel has taken all accepted bytes, or the stream has failed.
+    package var isFlushed: Bool { (try? engine.isFlushed()) ?? true }
+
+    /// Calls `callback` on any thread when the kernel has taken all accepted bytes, or the stream has failed.
+    package func whenFlushed(_ callback: @escaping @Sendable () -> Void) {
+        engine.backend.whenFlushed(Callback(callback))
+    }
+
     /// Writes all of `text` as UTF-8, like ``write(_:)-([UInt8])``.
     ///
     /// - Returns: The number of accepted bytes, not of characters: a stream that accepts fewer than

@@ -12,13 +12,16 @@ struct EasyHandle: ~Copyable {
     private var headerList: UnsafeMutablePointer<curl_slist>?
     /// The first setting that libcurl has refused.
     private(set) var failure = CURLE_OK
+    /// Whether libcurl decompresses bodies.
+    private(set) var decodes = false
 
-    /// Nil if there is no memory.
-    init?() {
+    /// Nil if there is no memory. `number` is the transfer's.
+    init?(_ number: UInt64) {
         guard Libcurl.isReady, let pointer = unsafe curl_easy_init() else { return nil }
         unsafe self.pointer = unsafe pointer
         unsafe reasonBuffer.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         unsafe reactor_curl_set_buffer(pointer, CURLOPT_ERRORBUFFER, reasonBuffer)
+        unsafe reactor_curl_set_number(pointer, number)
     }
 
     deinit { unsafe Self.free(pointer, headerList, reasonBuffer) }
@@ -62,7 +65,10 @@ struct EasyHandle: ~Copyable {
         note(unsafe reactor_curl_set_list(pointer, CURLOPT_HTTPHEADER, headerList))
     }
 
-    mutating func limitProtocols() { note(unsafe reactor_curl_set_protocols(pointer)) }
+    /// Whether redirects may lead to `http`.
+    mutating func limitProtocols(allowsPlainRedirects: Bool) {
+        note(unsafe reactor_curl_set_protocols(pointer, allowsPlainRedirects))
+    }
 
     /// `transfer` is called until this handle ends, and must be retained so long.
     func setCallbacks(to transfer: RunningTransfer, closingWith sockets: SocketTable) {
@@ -80,6 +86,14 @@ struct EasyHandle: ~Copyable {
 
     /// Continues in both directions. Calls the callbacks for bytes that were held.
     func unpause() -> CURLcode { unsafe curl_easy_pause(pointer, 0) }
+
+    // In a callback, which may be inside `unpause()`: these are not mutating.
+
+    /// Makes the response under way the last one.
+    func followsNoRedirects() { unsafe reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
+
+    /// Leaves the method of the next request to libcurl: GET, or still HEAD.
+    func sendsNoOtherMethod() { unsafe reactor_curl_set_string(pointer, CURLOPT_CUSTOMREQUEST, nil) }
 
     func number(_ information: CURLINFO) -> Int {
         var value = 0
@@ -105,6 +119,12 @@ extension EasyHandle {
     /// 128 KiB on malloc(3) maps memory for each transfer.
     private static let bufferSize = 102_400
 
+    /// How much libcurl keeps of a body that has paused: the rest of what it decodes. It fails if that is more.
+    static let pausedLimit = 64 << 20
+
+    /// The buffer of a body that may be decoded. What gzip makes of it, 1032 times as much at most, is below the limit.
+    private static let decodedBufferSize = 61_440
+
     /// Longer than any transfer: the session has time-outs of its own, and libcurl's default is five minutes.
     private static let noTimeout = Int(Int32.max)
 
@@ -114,10 +134,10 @@ extension EasyHandle {
     mutating func configure(
         _ request: HTTPRequest, _ configuration: HTTPSession.Configuration, decodes: Bool, bodyLength: Int??
     ) {
-        limitProtocols()
+        let isSecure = request.url.lowercased().hasPrefix("https:")
+        limitProtocols(allowsPlainRedirects: !isSecure || configuration.followsInsecureRedirects)
         set(CURLOPT_NOSIGNAL, 1)
         set(CURLOPT_NOPROGRESS, 1)
-        set(CURLOPT_BUFFERSIZE, Self.bufferSize)
         set(CURLOPT_UPLOAD_BUFFERSIZE, Self.bufferSize)
         set(CURLOPT_CONNECTTIMEOUT_MS, Self.noTimeout)
         set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
@@ -125,9 +145,10 @@ extension EasyHandle {
         set(CURLOPT_FOLLOWLOCATION, configuration.maxRedirects > 0 ? 1 : 0)
         set(CURLOPT_MAXREDIRS, configuration.maxRedirects)
         set(CURLOPT_USERAGENT, configuration.userAgent)
-        if configuration.acceptsCompressedBodies, decodes, request.fields["Accept-Encoding"] == nil {
-            set(CURLOPT_ACCEPT_ENCODING, "")
-        }
+        self.decodes =
+            configuration.acceptsCompressedBodies && decodes && request.fields["Accept-Encoding"] == nil
+        if self.decodes { set(CURLOPT_ACCEPT_ENCODING, "") }
+        set(CURLOPT_BUFFERSIZE, self.decodes ? Self.decodedBufferSize : Self.bufferSize)
         if case .http1 = configuration.versions { set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1) }
         setTrust(configuration)
         setMethod(request.method, bodyLength: bodyLength)

@@ -42,11 +42,10 @@ struct MultiPointer: ~Copyable {
         unsafe curl_multi_remove_handle(pointer, UnsafeMutableRawPointer(bitPattern: easy))
     }
 
-    /// The next transfer that has ended.
-    func nextEnded() -> (identity: UInt, code: CURLcode)? {
-        var code = CURLE_OK
-        guard let easy = unsafe reactor_curl_multi_next_ended(pointer, &code) else { return nil }
-        return (UInt(bitPattern: easy), code)
+    /// The number of the next transfer that has ended.
+    func nextEnded() -> (number: UInt64, code: CURLcode)? {
+        var (number, code) = (UInt64(0), CURLE_OK)
+        return unsafe reactor_curl_multi_next_ended(pointer, &number, &code) ? (number, code) : nil
     }
 }
 
@@ -78,7 +77,6 @@ final class MultiHandle {
     private var multi: MultiPointer?
     private var running: [UInt64: RunningTransfer] = [:]
     private var hosts: [Substring: Host] = [:]
-    private var numbers: [UInt: UInt64] = [:]
     /// Those that have paused because a callback has received enough, in order.
     private var stopped: [UInt64] = []
     /// Those that a callback of libcurl has changed.
@@ -110,9 +108,9 @@ final class MultiHandle {
     /// Releases the running transfers, because the session or its loop has ended. They retain the handle.
     func end() {
         hosts = [:]
+        Libcurl.call { for transfer in running.values { release(transfer) } }
         for transfer in running.values {
-            release(transfer)
-            transfer.abandon(HTTPError(.sessionEnded, transfer.transfer.request))
+            transfer.abandon(transfer.error(.sessionEnded))
             transfer.end()
         }
         running = [:]
@@ -126,8 +124,10 @@ final class MultiHandle {
         isCallingLibcurl = true
         receiveBudget = Self.receiveLimit / max(sockets.count, 1)
         timeouts.noteTime()
-        Libcurl.call(body)
-        endFinishedTransfers()
+        Libcurl.call {
+            body()
+            endFinishedTransfers()
+        }
         isCallingLibcurl = false
         for transfer in touched.take() { transfer.libcurlHasReturned() }
         for (transfer, result) in ended.take() { conclude(transfer, result) }
@@ -143,7 +143,10 @@ final class MultiHandle {
 
     private func act(_ socket: CInt, _ bits: CInt) {
         withExtendedLifetime(self) {
-            callLibcurl { _ = multi?.act(socket, bits) }
+            callLibcurl {
+                sockets.transfer(of: socket).flatMap { running[$0] }?.socketIsReady()
+                _ = multi?.act(socket, bits)
+            }
         }
     }
 
@@ -164,9 +167,6 @@ final class MultiHandle {
             timeouts.expect(configuration.totalTimeout)
             admit(transfer)
         case .cancel(let number): running[number].map { fail($0, .cancelled) }
-        case .suspend(let number, let isSuspended):
-            running[number]?.isSuspended = isSuspended
-            running[number].map(resume)
         case .resume(let number): running[number].map(resume)
         case .cancelAll:
             for transfer in running.values.sorted(by: { $0.number < $1.number }) {
@@ -179,6 +179,7 @@ final class MultiHandle {
 
     /// Begins a transfer, or a further attempt, once libcurl has few enough others of its host.
     private func admit(_ transfer: RunningTransfer) {
+        transfer.state = .queued
         hosts[transfer.host, default: Host()].waiting.append(transfer)
         beginWaiting(of: transfer.host)
     }
@@ -187,8 +188,12 @@ final class MultiHandle {
     /// searches all of them, and one call may carry all of them out.
     private func handleLimit(of host: Substring) -> Int {
         guard let connections = configuration.maxConnectionsPerHost else { return .max }
-        let isMultiplexed = configuration.versions != .http1 && host.lowercased().hasPrefix("https")
-        return isMultiplexed ? max(connections, Self.streamLimit) : connections
+        return multiplexes(host) ? max(connections, Self.streamLimit) : connections
+    }
+
+    /// Whether a connection to a host may carry several transfers.
+    func multiplexes(_ host: Substring) -> Bool {
+        configuration.versions != .http1 && host.prefix(6).lowercased() == "https:"
     }
 
     private func beginWaiting(of host: Substring) {
@@ -202,16 +207,21 @@ final class MultiHandle {
     }
 
     private func begin(_ transfer: RunningTransfer) {
+        if transfer.isSuspended {
+            transfer.state = .held
+            return
+        }
         if let kind = transfer.prepare(closingWith: sockets) { return fail(transfer, kind) }
-        guard let identity = transfer.easy?.identity, multi?.add(identity) == CURLM_OK else {
+        hosts[transfer.host]?.activeCount += 1
+        guard let identity = transfer.identity, multi?.add(identity) == CURLM_OK else {
             return fail(transfer, .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)))
         }
-        numbers[identity] = transfer.number
-        hosts[transfer.host]?.activeCount += 1
     }
 
-    /// Continues a transfer that has paused, unless it has to go on waiting. Callbacks of libcurl are called meanwhile.
+    /// Begins a transfer that was held, or continues one that has paused, unless it has to go on waiting. Callbacks of
+    /// libcurl are called meanwhile.
     private func resume(_ transfer: RunningTransfer) {
+        if case .held = transfer.state { return admit(transfer) }
         guard let code = transfer.resume() else { return }
         if code != CURLE_OK { end(transfer, code) }
     }
@@ -229,11 +239,11 @@ final class MultiHandle {
     func continueLater(_ transfer: RunningTransfer) { stopped.append(transfer.number) }
 
     private func endFinishedTransfers() {
-        while let (identity, code) = multi?.nextEnded() {
-            if let transfer = numbers[identity].flatMap({ running[$0] }) { end(transfer, code) }
+        while let (number, code) = multi?.nextEnded() {
+            if let transfer = running[number] { end(transfer, code) }
         }
-        if let fault = sockets.takeFault() {
-            for transfer in running.values { fail(transfer, .connect, errno: fault) }
+        for (number, errno) in sockets.takeFaults() {
+            if let transfer = running[number] { fail(transfer, transfer.error(.connect, errno: errno)) }
         }
     }
 
@@ -256,12 +266,10 @@ final class MultiHandle {
             callLibcurl { admit(transfer) }
         }
         for mode in modes.dropFirst() { runLoop.add(timer, forMode: mode) }
-        transfer.retryTimer = timer
+        transfer.state = .delayed(timer)
     }
 
-    func fail(_ transfer: RunningTransfer, _ kind: HTTPError.Kind, errno: Errno? = nil) {
-        fail(transfer, HTTPError(kind, transfer.transfer.request, errno: errno))
-    }
+    func fail(_ transfer: RunningTransfer, _ kind: HTTPError.Kind) { fail(transfer, transfer.error(kind)) }
 
     private func fail(_ transfer: RunningTransfer, _ error: HTTPError) {
         release(transfer)
@@ -270,10 +278,9 @@ final class MultiHandle {
 
     /// Removes a transfer from libcurl. Its connection stays for others, if it is idle.
     private func release(_ transfer: RunningTransfer) {
-        guard let identity = transfer.easy?.identity else { return }
+        guard let identity = transfer.identity else { return }
         multi?.remove(identity)
-        transfer.easy = nil
-        guard numbers.removeValue(forKey: identity) != nil else { return }
+        transfer.libcurlHasEnded()
         hosts[transfer.host]?.activeCount -= 1
         beginWaiting(of: transfer.host)
     }
@@ -318,7 +325,7 @@ final class MultiHandle {
     }
 
     private func expire(_ transfer: RunningTransfer, _ timeout: HTTPError.Timeout) {
-        let error = HTTPError(.timedOut(timeout), transfer.transfer.request)
+        let error = transfer.error(.timedOut(timeout))
         release(transfer)
         if timeout == .total { fail(transfer, error) } else { retry(transfer, error) }
     }

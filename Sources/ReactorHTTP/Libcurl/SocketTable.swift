@@ -9,6 +9,8 @@ final class SocketTable {
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
     private var sources: [CInt: DescriptorSource] = [:]
+    /// The transfers that the sockets belong to; of a connection that several share, the last one that libcurl has named.
+    private var transfers: [CInt: UInt64] = [:]
     private var timer: Timer?
     private var date = Deadline.distantFuture
 
@@ -16,8 +18,8 @@ final class SocketTable {
     var socketIsReady: ((CInt, CInt) -> Void)?
     /// Called when the timer's date has come.
     var timerHasFired: (() -> Void)?
-    /// Whether a socket could not be watched: transfers that wait for it can only fail.
-    private(set) var fault: Errno?
+    /// The transfers whose sockets could not be watched: they can only fail.
+    private var faults: [(transfer: UInt64, errno: Errno)] = []
 
     init(_ runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
         self.runLoop = runLoop
@@ -27,26 +29,33 @@ final class SocketTable {
     /// Ends all registrations.
     func cancelAll() {
         for source in sources.values { source.cancel() }
-        sources = [:]
+        (sources, transfers) = ([:], [:])
         stopTimer()
     }
 
     /// How many sockets libcurl waits for.
     var count: Int { sources.count }
 
-    func takeFault() -> Errno? { fault.take() }
+    func transfer(of socket: CInt) -> UInt64? { transfers[socket] }
+
+    func takeFaults() -> [(transfer: UInt64, errno: Errno)] {
+        if faults.isEmpty { return [] }
+        defer { faults = [] }
+        return faults
+    }
 
     // MARK: Sockets
 
-    fileprivate func watch(_ descriptor: CInt, for what: CInt) {
+    fileprivate func watch(_ descriptor: CInt, for what: CInt, _ transfer: UInt64) {
         var interest: Readiness = []
         if what & CURL_POLL_IN != 0 { interest.insert(.readable) }
         if what & CURL_POLL_OUT != 0 { interest.insert(.writable) }
         guard what != CURL_POLL_REMOVE else { return unwatch(descriptor) }
+        transfers[descriptor] = transfer
         do throws(Errno) {
             if let known = sources[descriptor] { return try known.setInterest(interest) }
             try add(makeSource(descriptor, interest))
-        } catch { fault = error }
+        } catch { faults.append((transfer, error)) }
     }
 
     private func makeSource(_ descriptor: CInt, _ interest: Readiness) -> DescriptorSource {
@@ -64,7 +73,10 @@ final class SocketTable {
     }
 
     /// Called when libcurl no longer waits for a socket, and before it closes one, whichever comes first.
-    fileprivate func unwatch(_ descriptor: CInt) { sources.removeValue(forKey: descriptor)?.cancel() }
+    fileprivate func unwatch(_ descriptor: CInt) {
+        transfers[descriptor] = nil
+        sources.removeValue(forKey: descriptor)?.cancel()
+    }
 
     // MARK: The timer
 
@@ -110,8 +122,8 @@ extension SocketTable {
         unsafe Unmanaged<SocketTable>.fromOpaque(context!).takeUnretainedValue()
     }
 
-    static let socketCallback: curl_socket_callback = { _, descriptor, what, context, _ in
-        unsafe table(context).watch(descriptor, for: what)
+    static let socketCallback: curl_socket_callback = { easy, descriptor, what, context, _ in
+        unsafe table(context).watch(descriptor, for: what, reactor_curl_get_number(easy))
         return 0
     }
 

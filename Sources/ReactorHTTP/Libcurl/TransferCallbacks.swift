@@ -1,5 +1,6 @@
 import CReactorLibcurl
 import Glibc
+import Reactor
 
 // libcurl's callbacks of one transfer. Their context is the ``RunningTransfer``, which owns the handle.
 
@@ -20,8 +21,11 @@ extension RunningTransfer {
                 return 0
             },
             open: { context, _, address in
-                unsafe runningTransfer(context).beginConnecting()
-                return unsafe reactor_curl_open(address)
+                let transfer = unsafe runningTransfer(context)
+                transfer.beginConnecting()
+                let socket = unsafe reactor_curl_open(address)
+                if socket < 0 { transfer.socketFault = Errno(rawValue: errno) }
+                return socket
             },
             connected: { context, _, _, _, _ in
                 unsafe runningTransfer(context).hasConnected()

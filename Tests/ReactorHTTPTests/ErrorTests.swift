@@ -1,0 +1,69 @@
+import Reactor
+import ReactorHTTP
+import ReactorTestSupport
+import Testing
+
+/// What errors say.
+@Suite struct ErrorTests {
+    @Test func `an error has the response that had been received`() async throws {
+        let folder = TemporaryFolder()
+        let server = try TestServer.responding { _, _ in
+            response("503 Busy", ["Retry-After: 7"], body: "later")
+        }
+        let outcome = try await onItsOwnThread {
+            HTTPSession().run(HTTPRequest(server.url), to: .file(folder.path.appending("file")))
+        }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.kind == .status(503))
+        #expect(error.response?.fields["Retry-After"] == "7")
+        #expect(try await onItsOwnThread { HTTPSession().run("nonsense") }.response == nil)
+    }
+
+    @Test(arguments: ["POST", "PUT"])
+    func `a stream with fewer bytes than announced is an error`(method: String) async throws {
+        let server = try TestServer { peer, _ in peer.waitForEnd() }
+        let outcome = try await onItsOwnThread {
+            let body = HTTPRequest.Body.stream(InputStream(data: Array("hello".utf8)), length: 7)
+            return HTTPSession().run(HTTPRequest(server.url, method: method, body: body))
+        }
+        #expect(outcome.kind == .bodyTooShort(count: 5, length: 7))
+    }
+
+    @Test(.enabled(if: Nginx.isAvailable), arguments: [false, true])
+    func `a redirect from https to http is followed only if that is wanted`(isWanted: Bool) async throws {
+        let server = try Nginx.shared.get()
+        let outcome = try await onItsOwnThread {
+            HTTPSession {
+                $0.trustRoots = server.certificate
+                $0.followsInsecureRedirects = isWanted
+            }.run(server.secure + "/insecure")
+        }
+        if isWanted { #expect(outcome.body == "hello\n") } else { #expect(outcome.kind == .insecureRedirect) }
+    }
+
+    @Test func `progress says how much an earlier download had received`() async throws {
+        let folder = TemporaryFolder()
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let server = try TestServer.responding { _, _ in
+            response("206 Partial Content", ["Content-Range: bytes 5-10/11", "ETag: \"1\""], body: " world")
+        }
+        let last = Shared<HTTPTransfer.Progress?>(nil)
+        try await onItsOwnThread {
+            let file = HTTPDestination.file(folder.path.appending("file"), resumes: true)
+            let outcome = HTTPSession().run(HTTPRequest(server.url), to: file) { last.value = $0 }
+            #expect(outcome.kind == nil)
+        }
+        #expect(last.value?.bytesResumed == 5)
+        #expect(last.value?.bytesReceived == 11)
+    }
+}
+
+extension Outcome {
+    fileprivate var response: HTTPResponse? {
+        switch self {
+        case .success(let response): response
+        case .failure(let error): error.response
+        }
+    }
+}
