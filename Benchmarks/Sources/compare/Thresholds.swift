@@ -24,9 +24,9 @@ struct Thresholds {
     /// The kinds to check. The limits of instructions are for x86_64.
     private static var kinds: [Counter.Kind] {
         #if arch(x86_64)
-            [.allocations, .instructions].filter(\.isAvailable)
+        [.allocations, .instructions].filter(\.isAvailable)
         #else
-            [.allocations]
+        [.allocations]
         #endif
     }
 

@@ -8,7 +8,7 @@ extension InputStream {
     /// A chunk has the bytes that are there. While none is awaited the stream is not read, so its peer has to
     /// wait. An iteration that is left early, or that throws because its task was cancelled, loses nothing: the
     /// next iteration, another read, or a delegate that is set afterwards gets the bytes after the last
-    /// element.
+    /// element. The delegate is also told of an end, or an error, that the iteration has reached.
     ///
     /// The iteration opens the stream if it is not open. A stream on no loop is put on the loop that the task
     /// belongs to: by an actor's executor, by the task's preference, or the main loop for the main actor. A
