@@ -264,7 +264,11 @@ final class StreamSink: BodySink, StreamDelegate {
 
     /// Whether the stream's close would not wait for a disk. If it would, ``writeOut()`` is called again when it would not.
     private func isFlushed() -> Bool {
-        guard batchSize > 0, failure == nil, !stream.isFlushed else { return true }
+        guard batchSize > 0, failure == nil else { return true }
+        if stream.isFlushed {
+            noteFailure()
+            return true
+        }
         let sink = LoopOwned(self, on: runLoop)
         stream.whenFlushed { [runLoop, modes] in
             runLoop.perform(inModes: modes) { sink.value.writeOut() }

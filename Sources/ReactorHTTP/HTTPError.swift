@@ -6,7 +6,7 @@ public import Reactor
 /// print(error)  // GET https://example.org/: connect: Connection refused
 /// ```
 ///
-/// As an ``IOError`` has, it has a ``subject`` and, if a system call has failed, an ``errno``.
+/// As an `IOError` has, it has a ``subject`` and, if a system call has failed, an ``errno``.
 public struct HTTPError: Error, Sendable, Hashable {
     /// What has failed.
     public enum Kind: Sendable, Hashable {
