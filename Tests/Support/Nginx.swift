@@ -72,7 +72,8 @@ package final class Nginx: Sendable {
             ]
             let child = try Child("/usr/bin/setpriv", arguments)
             while !child.hasEnded {
-                if (try? SocketPeer(connectedTo: .ipv4Loopback(port: UInt16(ports.1)))) != nil {
+                // Written when the server has bound its ports: another program may answer at them.
+                if access(folder.appending("nginx.pid").string, F_OK) == 0 {
                     _ = Unmanaged.passRetained(child)
                     return ports
                 }
