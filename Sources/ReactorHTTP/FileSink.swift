@@ -21,12 +21,7 @@ final class FileSink: BodySink {
     private var stream: StreamSink?
     /// Whether there is a partial file, which this download or an earlier one has made.
     private var hasPart = false
-    /// What the server calls the version that the partial file is a part of.
-    private var validator: String?
-    /// Where the attempt under way goes on; 0 if it begins anew.
-    private var offset = 0
-    /// Whether a part of the response's body can be asked for.
-    private var isResumable = true
+    private var resumption: Resumption
     /// Whether the server has said that the partial file is all there is.
     private var isComplete = false
 
@@ -35,8 +30,8 @@ final class FileSink: BodySink {
         self.resumes = resumes
         (self.runLoop, self.modes) = (runLoop, modes)
         part = path.string + ".part"
-        if resumes { validator = Self.text(of: validatorPath) }
-        hasPart = validator != nil
+        resumption = Resumption(validator: resumes ? Self.text(of: part + ".validator") : nil)
+        hasPart = resumption.validator != nil
     }
 
     private var validatorPath: String { part + ".validator" }
@@ -48,73 +43,45 @@ final class FileSink: BodySink {
     // MARK: An attempt
 
     func prepare(_ request: inout HTTPRequest) {
-        // Ranges are defined for GET, and a request that may be sent twice. The client's own range is another resource.
-        isResumable = request.method == "GET" && request.body == nil && request.fields["Range"] == nil
-        if !isResumable { validator = nil }
-        offset = validator == nil ? 0 : Self.size(of: part)
-        guard offset > 0, let validator else { return }
-        request.fields["Range"] = "bytes=\(offset)-"
-        request.fields["If-Range"] = validator
+        resumption.prepare(&request) { Self.size(of: part) }
     }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
-        let isPartial = offset > 0 && response.status == 206
-        isComplete = response.status == 416 && completes(response)
-        if isComplete { return .ignores(offset: offset) }
-        if offset > 0, response.status == 416 || isPartial && !continues(response) {
-            validator = nil
+        isComplete = false
+        switch resumption.meaning(of: response) {
+        case .rest(let total): return open(expecting: total)
+        case .nothing:
+            isComplete = true
+            return .ignores(offset: resumption.offset)
+        case .useless:
+            resumption.forget()
             return .restarts
+        case .other:
+            guard response.isSuccess else { return .refuses(.status(response.status)) }
+            resumption.begin(with: response)
+            let answer = open(expecting: response.contentLength)
+            if resumes { keepValidator() }
+            return answer
         }
-        guard response.isSuccess else { return .refuses(.status(response.status)) }
-        if !isPartial { offset = 0 }
+    }
+
+    private func open(expecting total: Int?) -> SinkAnswer {
         let stream = StreamSink(
-            OutputStream(path: FilePath(part), append: isPartial, writeBehindLimit: Self.writeBehindLimit),
-            on: runLoop, modes, path: part,
-            batchSize: Self.batchSize)
+            OutputStream(
+                path: FilePath(part), append: resumption.offset > 0, writeBehindLimit: Self.writeBehindLimit),
+            on: runLoop, modes, path: part, batchSize: Self.batchSize)
         hasPart = true
         stream.open()
         stream.owner = owner
         stream.ended = { [weak self] in self?.streamHasEnded($0) }
         self.stream = stream
-        if !isPartial { note(isResumable ? Validator.of(response) : nil) }
-        if let failure = stream.failure { return .refuses(failure) }
-        let total = isPartial ? totalLength(response) : response.contentLength
-        return .accepts(expected: total, offset: offset)
+        return stream.failure.map(SinkAnswer.refuses) ?? .accepts(expected: total, offset: resumption.offset)
     }
 
-    /// Whether a partial response is the whole rest of the file, of the same version.
-    private func continues(_ response: HTTPResponse) -> Bool {
-        totalLength(response) != nil && isSameVersion(response)
-    }
-
-    /// The length of a file whose rest a partial response is; nil if it is another part, or the length is not known
-    /// (RFC 9110, 14.4).
-    private func totalLength(_ response: HTTPResponse) -> Int? {
-        guard let range = response.fields["Content-Range"], range.hasPrefix("bytes \(offset)-") else {
-            return nil
-        }
-        let numbers = range.dropFirst("bytes \(offset)-".count).split(separator: "/", maxSplits: 1)
-        guard numbers.count == 2, let last = Int(numbers[0]), let total = Int(numbers[1]) else { return nil }
-        return last >= offset && last == total - 1 ? total : nil
-    }
-
-    /// Whether the server has nothing after the end of the file, because the file is whole.
-    private func completes(_ response: HTTPResponse) -> Bool {
-        offset > 0 && response.fields["Content-Range"] == "bytes */\(offset)" && isSameVersion(response)
-    }
-
-    private func isSameVersion(_ response: HTTPResponse) -> Bool {
-        let isTag = validator?.hasPrefix("\"") == true
-        guard let version = response.fields[isTag ? "ETag" : "Last-Modified"] else { return true }
-        return version == validator
-    }
-
-    /// Keeps the validator with the partial file.
-    private func note(_ validator: String?) {
-        self.validator = validator
-        guard resumes else { return }
-        guard let validator else { return remove(validatorPath) }
-        do throws(Errno) { try Self.write(validator, to: validatorPath) } catch { self.validator = nil }
+    /// Writes the validator beside the partial file.
+    private func keepValidator() {
+        guard let validator = resumption.validator else { return remove(validatorPath) }
+        do throws(Errno) { try Self.write(validator, to: validatorPath) } catch { resumption.forget() }
     }
 
     func receive(_ bytes: RawSpan) { stream?.receive(bytes) }
@@ -150,19 +117,9 @@ final class FileSink: BodySink {
 
     func abandon(_ error: HTTPError) {
         stream.take()?.abandon()
-        guard !resumes || validator == nil else { return }
+        guard !resumes || resumption.validator == nil else { return }
         if hasPart { remove(part) }
         if resumes { remove(validatorPath) }
-    }
-}
-
-/// What identifies a version of a resource, for `If-Range` (RFC 9110, 13.1.5).
-private enum Validator {
-    static func of(_ response: HTTPResponse) -> String? {
-        if let tag = response.fields["ETag"] { return tag.hasPrefix("\"") ? tag : nil }
-        // In the second in which a resource was modified, it may be modified again.
-        let date = response.fields["Last-Modified"]
-        return date == response.fields["Date"] ? nil : date
     }
 }
 

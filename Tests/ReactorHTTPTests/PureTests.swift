@@ -19,6 +19,28 @@ import Testing
         #expect(time.elapsed(at: 70 * second) == 10 * second + 1000 + second / 10)
     }
 
+    @Test(arguments: [
+        (206, "bytes 5-10/11", Resumption.Meaning.rest(total: 11)), (206, "bytes 5-9/11", .useless),
+        (206, "bytes 4-10/11", .useless), (206, "bytes 5-10/*", .useless), (416, "bytes */5", .nothing),
+        (416, "bytes */6", .useless), (200, "", .other), (404, "", .other),
+    ])
+    func `a partial file is continued only by all of its rest`(
+        status: Int, range: String, meaning: Resumption.Meaning
+    ) {
+        var resumption = Resumption(validator: "\"1\"")
+        var request = HTTPRequest("http://127.0.0.1/")
+        resumption.prepare(&request) { 5 }
+        #expect(request.fields["Range"] == "bytes=5-")
+        #expect(resumption.meaning(of: response(status, range, tag: "\"1\"")) == meaning)
+        let isPart = status == 206 || status == 416
+        #expect(resumption.meaning(of: response(status, range, tag: "\"2\"")) == (isPart ? .useless : .other))
+    }
+
+    private func response(_ status: Int, _ range: String, tag: String) -> HTTPResponse {
+        HTTPResponse(
+            status: status, fields: ["Content-Range": range, "ETag": tag], url: "", version: .http11)
+    }
+
     @Test func `fields are found in any case and keep their order`() {
         var fields: HTTPFields = ["Accept": "a", "X": "1"]
         fields.append("ACCEPT", "b")
