@@ -44,7 +44,7 @@ final class RunningTransfer {
     /// Whether libcurl holds bytes until it is told to continue.
     private var isReceivingPaused = false
     private var isSendingPaused = false
-    /// Whether the bytes that libcurl has held are taken, though there is less room: it would copy what is left each time.
+    /// Whether bytes that libcurl has held are taken without room: it would copy what is left each time.
     private var takesAll = false
     /// Whether the body is not what the sink wants.
     private var isBodyIgnored = false
@@ -56,6 +56,8 @@ final class RunningTransfer {
     private var unreportedCount = 0
     private let beginning: Int64
     private var lastActivity: Int64 = 0
+    /// Where the time-out began that passes unless the pass of the loop that is under way brings bytes.
+    private var overdueStart: Int64?
 
     init(_ transfer: HTTPTransfer, _ destination: HTTPDestination, _ multi: MultiHandle) {
         self.transfer = transfer
@@ -255,11 +257,11 @@ final class RunningTransfer {
     // MARK: Time-outs
 
     func nextTimeout(at now: Int64) -> RemainingTime {
-        var nearest: (Int64, HTTPError.Timeout)?
+        var nearest: (rest: Int64, timeout: HTTPError.Timeout, start: Int64)?
         func note(_ limit: Duration?, since start: Int64, _ timeout: HTTPError.Timeout) {
             guard let limit else { return }
             let rest = limit.wholeNanoseconds - (now - start)
-            if rest < nearest?.0 ?? .max { nearest = (rest, timeout) }
+            if rest < nearest?.rest ?? .max { nearest = (rest, timeout, start) }
         }
         note(configuration.totalTimeout, since: beginning, .total)
         switch state {
@@ -270,8 +272,14 @@ final class RunningTransfer {
         case .transferring: note(configuration.idleTimeout, since: now, .idle)
         case .queued, .held, .admitted, .delayed, .finishing: break
         }
-        guard let nearest else { return .never }
-        return nearest.0 <= 0 ? .expired(nearest.1) : .after(.nanoseconds(nearest.0))
+        guard let (rest, timeout, start) = nearest else { return .never }
+        if rest > 0 { return .after(.nanoseconds(rest)) }
+        // If the process had no processor, what has arrived meanwhile is received after the pass's timers.
+        if timeout != .total, overdueStart != start {
+            overdueStart = start
+            return .after(.zero)
+        }
+        return .expired(timeout)
     }
 
     /// Whether the transfer waits for the client, not for the server.

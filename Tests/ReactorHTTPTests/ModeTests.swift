@@ -132,7 +132,6 @@ import Testing
             let session = HTTPSession {
                 $0.maxConnections = 1
                 $0.connectTimeout = .seconds(1)
-                $0.idleTimeout = .seconds(1)
             }
             let loop = RunLoop.current
             let handler = HTTPDestination.handler { event in if case .bytes = event { loop.stop() } }
@@ -272,14 +271,14 @@ import Testing
         let server = try TestServer { peer, _ in
             _ = peer.readHead()
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ")
-            for _ in 0..<15 {
+            for _ in 0..<13 {
                 peer.send("a")
-                usleep(100_000)
+                usleep(200_000)
             }
             peer.send("\r\n\r\nok")
         }
         let outcome = try await onItsOwnThread {
-            HTTPSession { $0.idleTimeout = .seconds(1) }.run(server.url)
+            HTTPSession { $0.idleTimeout = .seconds(2) }.run(server.url)
         }
         #expect(outcome.body == "ok")
     }
