@@ -48,7 +48,8 @@ struct ScrollerCommand: ParsableCommand {
         try Workers.prepare(descriptorCount: 1)
         let code: CInt
         do throws(Errno) { code = try show(on: terminal) } catch {
-            throw fail("\(file ?? "signals"): \(error)", 1)
+            let reason = error == .illegalSeek ? "Not a regular file" : "\(error)"
+            throw fail("\(file ?? "signals"): \(reason)", 1)
         }
         if code != 0 { throw ExitCode(code) }
     }

@@ -255,7 +255,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("nofile", "No such file or directory"), ("/tmp", "Is a directory"), ("/dev/null", "Illegal seek"),
+        ("nofile", "No such file or directory"), ("/tmp", "Is a directory"), ("/dev/null", "Not a regular file"),
     ])
     func `a file that cannot be read is named`(file: String, message: String) async throws {
         try await onTerminal(file) { terminal in
