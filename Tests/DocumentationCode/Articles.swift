@@ -227,10 +227,3 @@ private func printLoop() {
 private func awaitSignals() async throws {
     for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { break }
 }
-
-private func list() async throws {
-    let child = try ChildProcess.spawn(.init("ls", ["-l"], standardOutput: .stream))
-    for try await line in child.standardOutput!.lines { print(line) }
-    let termination = try await RunLoop.main.termination(of: child.process)
-    _ = termination
-}

@@ -19,6 +19,12 @@ private func count() async throws {
     }
 }
 
+private func tick() async {
+    for await date in RunLoop.main.ticks(every: .seconds(1), inModes: [.default]) {
+        print("not while the loop tracks: \(date)")
+    }
+}
+
 nonisolated func serve(_ connections: Listener.Connections) async throws {
     try await withThrowingDiscardingTaskGroup { group in
         for try await connection in connections { group.addTask { try? await echo(connection) } }

@@ -191,7 +191,7 @@ extension UInt8 {
 extension RawSpan {
     fileprivate subscript(offset: Int) -> UInt8 { unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self) }
 
-    fileprivate func firstOffset(of byte: UInt8, from start: Int) -> Int? {
+    func firstOffset(of byte: UInt8, from start: Int) -> Int? {
         unsafe withUnsafeBytes { bytes in
             guard let base = bytes.baseAddress,
                 let found = unsafe memchr(base + start, CInt(byte), bytes.count - start)

@@ -56,7 +56,7 @@ struct CSVRecord: Sendable {
         guard fault == nil else { return }
         if (try? UTF8Span(validating: bytes.span)) == nil {
             fault = .invalidText
-        } else if bytes.contains(0) {
+        } else if unsafe bytes.span.bytes.firstOffset(of: 0, from: 0) != nil {
             fault = .nullCharacter
         }
     }

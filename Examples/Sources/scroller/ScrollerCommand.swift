@@ -35,7 +35,7 @@ struct ScrollerCommand: ParsableCommand {
         guard (0...1_000_000_000_000).contains(rows) else {
             throw ValidationError("--rows must be between 0 and 1000000000000.")
         }
-        guard delay <= 60_000 else { throw ValidationError("--delay must be at most 60000.") }
+        guard delay <= 3_600_000 else { throw ValidationError("--delay must be at most 3600000.") }
         guard (1...3_600_000).contains(hold) else {
             throw ValidationError("--hold must be between 1 and 3600000.")
         }
@@ -48,7 +48,8 @@ struct ScrollerCommand: ParsableCommand {
         try Workers.prepare(descriptorCount: 1)
         let code: CInt
         do throws(Errno) { code = try show(on: terminal) } catch {
-            throw fail("\(file ?? "signals"): \(error)", 1)
+            let reason = error == .illegalSeek ? "Not a regular file" : "\(error)"
+            throw fail("\(file ?? "signals"): \(reason)", 1)
         }
         if code != 0 { throw ExitCode(code) }
     }

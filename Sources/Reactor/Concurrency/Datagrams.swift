@@ -125,7 +125,7 @@ extension DatagramSocket {
             }
         }
 
-        /// Sends a text in UTF-8; otherwise as ``send(_:to:timeout:)-([UInt8],_,_)``.
+        /// Sends a text in UTF-8; otherwise as the method that takes bytes.
         nonisolated(nonsending) public func send(
             _ text: String, to address: SocketAddress? = nil, timeout: Duration? = nil
         ) async throws {
