@@ -52,6 +52,7 @@ import Testing
         settings["kCFStreamSSLLevel"] = StreamSocketSecurityLevel.negotiatedSSL
         let pair = try Self.open(settings, server: TestCertificates.expired)
         #expect(pair.client.input.streamStatus == .open)
+        waitUntil { pair.server.input.streamStatus != .opening }
         #expect(pair.server.input.tlsSession?.serverName == "elsewhere")
         let trust = pair.client.input.property(forKey: .sslPeerTrustKey) as? TLSSession
         #expect(trust?.peerCertificates.count == 1 && trust == pair.client.output.tlsSession)
