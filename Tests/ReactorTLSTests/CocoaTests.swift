@@ -61,6 +61,19 @@ import Testing
         Self.close(pair)
     }
 
+    @Test func `errors have the domain and the codes of Secure Transport`() throws {
+        let settings: [String: Any] = ["kCFStreamSSLPeerName": "localhost"]
+        let pair = try Self.open(settings, server: TestCertificates.selfSigned)
+        waitUntil { pair.server.input.streamStatus != .opening }
+        _ = pair.server.input.readToEnd()
+        // errSSLXCertChainInvalid, or errSSLUnknownRootCert; errSSLPeerUnknownCA.
+        for (end, codes) in [(pair.client, [-9807, -9812]), (pair.server, [-9831])] {
+            let error = try #require(end.output.streamError as NSError?)
+            #expect(error.domain == NSOSStatusErrorDomain && codes.contains(error.code), "\(error)")
+        }
+        Self.close(pair)
+    }
+
     @Test func `numbers, nulls and strings of Foundation count`() throws {
         let named = try Self.open(["kCFStreamSSLPeerName": NSNull()], server: TestCertificates.selfSigned)
         #expect([.selfSigned, .unknownIssuer].contains(named.client.error?.reason))
