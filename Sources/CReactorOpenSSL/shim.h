@@ -43,6 +43,16 @@ static inline void reactor_tls_forbid_sessions(SSL_CTX *context, int is_server) 
     SSL_CTX_set_num_tickets(context, 0);
 }
 
+static inline int reactor_tls_accept_name(SSL *ssl, int *alert, void *argument) {
+    (void)ssl, (void)alert, (void)argument;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+/// Otherwise a server's resumed session has no name.
+static inline void reactor_tls_accept_names(SSL_CTX *context) {
+    SSL_CTX_set_tlsext_servername_callback(context, reactor_tls_accept_name);
+}
+
 static inline int reactor_tls_set_server_name(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, (char *)name);
 }

@@ -44,7 +44,8 @@ struct TLSSecurity: SocketSecurity {
 
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
         let name = context.settings.peerName ?? host
-        return try TLSTransport(context, name: name.map(Self.withoutDot), peer: peer)
+        return try TLSTransport(
+            context, name: name.map(Self.withoutDot), peer: peer, resumes: host != nil)
     }
 
     /// A final dot makes a name absolute; certificates have none.

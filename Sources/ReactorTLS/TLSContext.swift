@@ -62,6 +62,7 @@ final class TLSContext: Sendable {
         let context = unsafe object.pointer
         unsafe reactor_tls_set_context_data(context, Unmanaged.passUnretained(self).toOpaque())
         unsafe reactor_tls_set_modes(context)
+        if settings.role == .server { unsafe reactor_tls_accept_names(context) }
         unsafe try setVersions(context)
         unsafe try setProtocols(context)
         unsafe try setIdentities(context)

@@ -46,14 +46,15 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
         var isDrained: Bool
     }
 
-    init(_ context: TLSContext, name: String?, peer: String) throws(TLSError) {
+    /// - Parameter resumes: Whether `peer` names the peer. A descriptor's number does not.
+    init(_ context: TLSContext, name: String?, peer: String, resumes: Bool) throws(TLSError) {
         let ssl = unsafe SSL_new(context.object.pointer)
         guard let ssl = unsafe ssl else { throw .settings("OpenSSL has no memory") }
         self.context = context
         self.peer = peer
         (unsafe self.ssl, peerName) = unsafe (ssl, name)
         let isClient = context.settings.role == .client
-        sessionKey = isClient && context.settings.resumesSessions ? "\(peer) \(name ?? "")" : nil
+        sessionKey = isClient && resumes && context.settings.resumesSessions ? "\(peer) \(name ?? "")" : nil
         let pointer = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe reactor_tls_set_data(ssl, pointer)
         let bio = unsafe BIO_new(Self.method)

@@ -167,7 +167,9 @@ import Testing
                 for stream in end.streams { stream.open() }
                 end.output.writeAll([1])
                 #expect(input.read(exactly: 1) == [1])
-                results.append(try #require(end.input.tlsSession).isResumed)
+                let session = try #require(end.input.tlsSession)
+                results.append(session.isResumed)
+                #expect(session.serverName == "localhost")
                 for stream in [input, output] as [Stream] { stream.close() }
                 end.close()
             }

@@ -9,6 +9,7 @@ final class Certificate: @unchecked Sendable {
     /// PEM.
     let certificateText: [UInt8]
     let keyText: [UInt8]
+    private let identityResult: Result<TLSIdentity, any Error>
 
     /// - Parameters:
     ///   - issuer: Nil for a self-signed one.
@@ -36,6 +37,9 @@ final class Certificate: @unchecked Sendable {
         X509_sign(x509, issuer?.key ?? key, EVP_sha256())
         certificateText = Self.text { PEM_write_bio_X509($0, x509) }
         keyText = Self.text { PEM_write_bio_PrivateKey($0, key, nil, nil, 0, nil, nil) }
+        identityResult = Result { [certificateText, keyText] in
+            try TLSIdentity(certificate: certificateText, key: keyText)
+        }
     }
 
     deinit {
@@ -43,9 +47,8 @@ final class Certificate: @unchecked Sendable {
         EVP_PKEY_free(key)
     }
 
-    var identity: TLSIdentity {
-        get throws { try TLSIdentity(certificate: certificateText, key: keyText) }
-    }
+    /// The same one each time, so that equal settings have equal contexts.
+    var identity: TLSIdentity { get throws { try identityResult.get() } }
 
     /// A list that revokes certificates of this issuer, as PEM.
     func revocationList(of certificates: [Certificate]) -> [UInt8] {
