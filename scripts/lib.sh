@@ -86,14 +86,14 @@ unpack_packages() {
 # unpacked in .build/servers, where the tests look for it too.
 want_servers() {
     local folder=$package/.build/servers name missing=()
-    for name in redis-server mosquitto nginx; do
+    for name in redis-server mosquitto nginx microsocks tinyproxy danted; do
         PATH=$PATH:/usr/sbin:/usr/local/sbin:$folder/bin type -P "$name" >/dev/null || missing+=("$name")
     done
     ((${#missing[@]})) || return 0
 
     say "Downloading servers for the tests to $folder: ${missing[*]}"
     rm -rf "$folder/archives"
-    if ! unpack_packages "$folder" "${missing[@]}"; then
+    if ! unpack_packages "$folder" "${missing[@]/#danted/dante-server}"; then
         say "The download failed. The tests that need these servers are skipped: ${missing[*]}"
         return 0
     fi

@@ -43,6 +43,16 @@ static inline void reactor_tls_forbid_sessions(SSL_CTX *context, int is_server) 
     SSL_CTX_set_num_tickets(context, 0);
 }
 
+static inline int reactor_tls_accept_name(SSL *ssl, int *alert, void *argument) {
+    (void)ssl, (void)alert, (void)argument;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+/// Otherwise a server's resumed session has no name.
+static inline void reactor_tls_accept_names(SSL_CTX *context) {
+    SSL_CTX_set_tlsext_servername_callback(context, reactor_tls_accept_name);
+}
+
 static inline int reactor_tls_set_server_name(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, (char *)name);
 }
@@ -87,8 +97,14 @@ static inline int reactor_x509_info_count(const STACK_OF(X509_INFO) *items) { re
 static inline void reactor_x509_info_free(STACK_OF(X509_INFO) *items) { sk_X509_INFO_pop_free(items, X509_INFO_free); }
 
 /// Trusts a certificate of a PEM text, or applies a revocation list; the number of certificates that are trusted by that.
-static inline int reactor_x509_info_trust(const STACK_OF(X509_INFO) *items, int index, X509_STORE *store) {
+/// A server may announce them to its clients as the issuers that it trusts.
+static inline int reactor_x509_info_trust(
+    const STACK_OF(X509_INFO) *items, int index, SSL_CTX *context, int is_announced
+) {
     X509_INFO *item = sk_X509_INFO_value(items, index);
+    X509_STORE *store = SSL_CTX_get_cert_store(context);
     if (item->crl && X509_STORE_add_crl(store, item->crl)) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
-    return item->x509 && X509_STORE_add_cert(store, item->x509);
+    if (!item->x509 || !X509_STORE_add_cert(store, item->x509)) return 0;
+    if (is_announced) SSL_CTX_add_client_CA(context, item->x509);
+    return 1;
 }

@@ -35,20 +35,17 @@ extension Stream.PropertyKey {
 
 /// Makes transports for settings.
 struct TLSSecurity: SocketSecurity {
-    let settings: TLSSettings
+    private let context: TLSContext
 
     /// Throws if the settings cannot be used.
-    init(_ settings: TLSSettings) throws(TLSError) {
-        _ = try TLSContext.context(for: settings)
-        self.settings = settings
-    }
+    init(_ settings: TLSSettings) throws(TLSError) { context = try TLSContext.context(for: settings) }
 
-    var isServer: Bool { settings.role == .server }
+    var isServer: Bool { context.settings.role == .server }
 
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
-        let name = settings.peerName ?? host
+        let name = context.settings.peerName ?? host
         return try TLSTransport(
-            TLSContext.context(for: settings), name: name.map(Self.withoutDot), peer: peer)
+            context, name: name.map(Self.withoutDot), peer: peer, resumes: host != nil)
     }
 
     /// A final dot makes a name absolute; certificates have none.

@@ -10,6 +10,8 @@ final class TLSContext: Sendable {
     private static let contextLimit = 128
     /// The longest chain of certificates, without the peer's own and the trusted one.
     private static let longestChain: CInt = 8
+    /// The most issuers that a server names to its clients: a few kilobytes in each handshake.
+    private static let announcedLimit = 32
 
     let settings: TLSSettings
     let object: OpenSSLObject
@@ -27,12 +29,15 @@ final class TLSContext: Sendable {
     static func context(for settings: TLSSettings) throws(TLSError) -> TLSContext {
         if let context = use({ $0[settings]?.context }) { return context }
         let new = try TLSContext(settings)
+        // Released when the lock is free: a program's objects may be released with it.
+        var evicted: TLSContext?
+        defer { withExtendedLifetime(evicted) {} }
         return use { known in
             if let other = known[settings] { return other.context }
             if known.count >= contextLimit,
                 let oldest = known.min(by: { $0.value.lastUse < $1.value.lastUse })
             {
-                known[oldest.key] = nil
+                evicted = known.removeValue(forKey: oldest.key)?.context
             }
             known[settings] = Known(context: new, lastUse: 0)
             return new
@@ -50,12 +55,14 @@ final class TLSContext: Sendable {
     }
 
     private init(_ settings: TLSSettings) throws(TLSError) {
+        startOpenSSL()
         let object = unsafe OpenSSLObject(SSL_CTX_new(TLS_method())) { unsafe SSL_CTX_free($0) }
         guard let object else { throw .settings("OpenSSL has no memory") }
         (self.settings, self.object) = (settings, object)
         let context = unsafe object.pointer
         unsafe reactor_tls_set_context_data(context, Unmanaged.passUnretained(self).toOpaque())
         unsafe reactor_tls_set_modes(context)
+        if settings.role == .server { unsafe reactor_tls_accept_names(context) }
         unsafe try setVersions(context)
         unsafe try setProtocols(context)
         unsafe try setIdentities(context)
@@ -118,7 +125,7 @@ final class TLSContext: Sendable {
         let isSet: Bool
         switch settings.trust {
         case .system: isSet = unsafe trustSystem(context)
-        case .file(let path): isSet = unsafe SSL_CTX_load_verify_file(context, path) == 1
+        case .file(let path): isSet = unsafe try trust(readFile(path), in: context)
         case .directory(let path): isSet = unsafe SSL_CTX_load_verify_dir(context, path) == 1
         case .certificates(let text): isSet = unsafe trust(text, in: context)
         }
@@ -128,7 +135,9 @@ final class TLSContext: Sendable {
 
     private var verificationMode: CInt {
         switch (settings.role, settings.clientCertificates) {
-        case (.client, _): settings.verification == .disabled ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
+        case (.client, _):
+            settings.verification == .disabled && settings.decision == nil
+                ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
         case (.server, .ignored): SSL_VERIFY_NONE
         case (.server, .requested): SSL_VERIFY_PEER
         case (.server, .required): SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
@@ -163,14 +172,14 @@ final class TLSContext: Sendable {
     }
 
     private func trust(_ text: [UInt8], in context: OpaquePointer) -> Bool {
-        guard let store = unsafe SSL_CTX_get_cert_store(context) else { return false }
         let count = unsafe text.withMemoryBIO { bio -> Int? in
             var count = 0
             guard let items = unsafe PEM_X509_INFO_read_bio(bio, nil, nil, nil) else { return nil }
             defer { unsafe reactor_x509_info_free(items) }
             let itemCount = unsafe reactor_x509_info_count(items)
+            let isAnnounced: CInt = settings.role == .server && itemCount <= Self.announcedLimit ? 1 : 0
             for index in 0..<itemCount {
-                count += Int(unsafe reactor_x509_info_trust(items, index, store))
+                count += Int(unsafe reactor_x509_info_trust(items, index, context, isAnnounced))
             }
             return count
         }
@@ -257,6 +266,8 @@ private func selectIdentity(_ ssl: OpaquePointer?, _: UnsafeMutableRawPointer?) 
     let (certificate, key, chain) = unsafe (
         identity.certificate.pointer, identity.key.pointer, identity.chain.pointer
     )
+    // Otherwise the first identity stays, and is chosen if the client prefers its kind of key.
+    unsafe SSL_certs_clear(ssl)
     return unsafe SSL_use_cert_and_key(ssl, certificate, key, chain, 1)
 }
 
@@ -264,14 +275,16 @@ private func verify(_ verification: OpaquePointer?, _: UnsafeMutableRawPointer?)
     let isValid = unsafe X509_verify_cert(verification) == 1
     let transport = unsafe TLSTransport.of(reactor_tls_verified(verification))
     guard let decision = transport.context.settings.decision else { return isValid ? 1 : 0 }
-    let code = unsafe X509_STORE_CTX_get_error(verification)
     let chain = unsafe certificates(of: X509_STORE_CTX_get0_untrusted(verification))
-    let evidence = TLSDecision.Evidence(
-        chain: chain, name: transport.peerName,
-        failure: isValid ? nil : TLSError.Reason(verification: code, name: transport.peerName ?? ""))
-    let isAccepted = decision.accepts(evidence)
-    let result = isAccepted ? X509_V_OK : isValid ? X509_V_ERR_APPLICATION_VERIFICATION : code
-    unsafe X509_STORE_CTX_set_error(verification, result)
+    let code = unsafe isValid ? X509_V_OK : X509_STORE_CTX_get_error(verification)
+    // The program may use other connections.
+    transport.leaveThreadMemory()
+    let isAccepted = decision.accepts(
+        TLSDecision.Evidence(chain, name: transport.peerName, verification: code))
+    // Else the result stays, also if it is accepted: it is kept with the session.
+    if isValid, !isAccepted {
+        unsafe X509_STORE_CTX_set_error(verification, X509_V_ERR_APPLICATION_VERIFICATION)
+    }
     return isAccepted ? 1 : 0
 }
 

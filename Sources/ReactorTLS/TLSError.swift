@@ -148,3 +148,37 @@ extension TLSError {
         return TLSError(.invalidSettings(error == 0 ? what : "\(what): \(words(for: error))"))
     }
 }
+
+// MARK: - Cocoa's codes
+
+extension TLSError {
+    /// `NSOSStatusErrorDomain`, which streams have on a Mac, as the domain of a Foundation `NSError`.
+    public var _domain: String { "NSOSStatusErrorDomain" }
+
+    /// One of the codes of Secure Transport, such as `errSSLXCertChainInvalid`, as the code of a Foundation
+    /// `NSError`.
+    public var _code: Int {
+        switch reason {
+        case .protocolViolation, .notTLS: -9800  // errSSLProtocol
+        case .noCommonVersion: -9801  // errSSLNegotiation
+        case .closedInHandshake: -9806  // errSSLClosedAbort
+        case .selfSigned, .chainTooLong, .noName, .invalidChain, .rejected: -9807  // errSSLXCertChainInvalid
+        case .revoked: -9808  // errSSLBadCert
+        case .unknownIssuer: -9812  // errSSLUnknownRootCert
+        case .expired: -9814  // errSSLCertExpired
+        case .notYetValid: -9815  // errSSLCertNotYetValid
+        case .truncated: -9816  // errSSLClosedNoNotify
+        case .noCertificate: -9825  // errSSLPeerBadCert
+        case .wrongName: -9843  // errSSLHostNameMismatch
+        case .invalidSettings: -9848  // errSSLBadConfiguration
+        case .alert(let code, _): Self.alertCodes[code] ?? -9824  // errSSLPeerHandshakeFail
+        }
+    }
+
+    /// The codes of alerts (RFC 8446, section 6.2), which Secure Transport has in this order.
+    private static let alertCodes: [UInt8: Int] = [
+        10: -9819, 20: -9820, 22: -9822, 40: -9824, 42: -9825, 43: -9826, 44: -9827, 45: -9828, 46: -9829,
+        47: -9830, 48: -9831, 49: -9832, 50: -9833, 51: -9834, 70: -9836, 71: -9837, 80: -9838, 90: -9839,
+        100: -9840,
+    ]
+}

@@ -78,6 +78,12 @@ public final class TLSIdentity: Hashable, Sendable {
 
 // MARK: - OpenSSL's objects
 
+/// Prepares OpenSSL, before it does so by itself: then exit(3) would release its memory, which other threads
+/// may be using.
+func startOpenSSL() { _ = isOpenSSLStarted }
+
+private let isOpenSSLStarted = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil) == 1
+
 /// An object of OpenSSL, which is freed with the last reference to this.
 ///
 /// `@unchecked Sendable` is right: objects are changed only where they are made, and OpenSSL synchronizes
@@ -116,7 +122,8 @@ final class OpenSSLObject: @unchecked Sendable {
 extension [UInt8] {
     /// Calls `body` with a BIO that reads the bytes.
     func withMemoryBIO<Result>(_ body: (OpaquePointer) -> Result?) -> Result? {
-        withBytes { bytes in
+        startOpenSSL()
+        return withBytes { bytes in
             bytes.withAddress { start, count in
                 guard let bio = unsafe BIO_new_mem_buf(start, CInt(count)) else { return nil }
                 defer { unsafe BIO_free(bio) }
@@ -133,10 +140,11 @@ private func readCertificates(_ text: [UInt8]) -> OpenSSLObject? {
         while let certificate = unsafe PEM_read_bio_X509(bio, nil, nil, nil) {
             unsafe reactor_x509_push(chain.pointer, certificate)
         }
-        return chain
+        // The end of the text counts as an error, too.
+        let isAtEnd = reactor_error_reason(ERR_peek_last_error()) == PEM_R_NO_START_LINE
+        return isAtEnd ? chain : nil
     }
-    // The end of the text counts as an error.
-    ERR_clear_error()
+    if chain != nil { ERR_clear_error() }
     return chain
 }
 
@@ -150,7 +158,7 @@ private func readKey(_ text: [UInt8], _ password: String) -> OpenSSLObject? {
     }
 }
 
-private func readFile(_ path: String) throws(TLSError) -> [UInt8] {
+func readFile(_ path: String) throws(TLSError) -> [UInt8] {
     do {
         let descriptor = try FileDescriptor.open(FilePath(path), .readOnly)
         return try descriptor.closeAfter {

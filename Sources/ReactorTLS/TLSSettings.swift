@@ -21,7 +21,8 @@ public struct TLSSettings: Hashable, Sendable {
 
     /// What is checked of the peer's certificates.
     public enum Verification: Hashable, Sendable {
-        /// The chain; and on a client, that it is for ``TLSSettings/peerName``.
+        /// The chain; and on a client, that one of the certificate's alternative names is
+        /// ``TLSSettings/peerName``.
         case full
         /// The chain, and not whom it is for: any holder of any trusted certificate is accepted.
         case chainWithoutName
@@ -72,7 +73,8 @@ public struct TLSSettings: Hashable, Sendable {
     public var clientCertificates = ClientCertificates.ignored
     /// Whether sessions are resumed, which spares later handshakes most of their cost.
     public var resumesSessions = true
-    /// Decides on the peer's chain in the place of the verification; nil to follow that.
+    /// Decides on the peer's chain in the place of the verification, whose result it gets; nil to follow
+    /// that.
     public var decision: TLSDecision?
 
     /// The settings of a client.
@@ -94,7 +96,8 @@ public struct TLSSettings: Hashable, Sendable {
 public enum TLSTrust: Hashable, Sendable {
     /// The system's: OpenSSL's directory, or `SSL_CERT_DIR` and `SSL_CERT_FILE`.
     case system
-    /// The certificates in this file (PEM).
+    /// The certificates in this file (PEM), which is read once. Revocation lists among them are checked for
+    /// the end of the chain.
     case file(String)
     /// The certificates in this directory, named as by openssl-rehash(1).
     case directory(String)
@@ -103,6 +106,11 @@ public enum TLSTrust: Hashable, Sendable {
 }
 
 /// A program's decision on the peer's chain of certificates.
+///
+/// It is made in each handshake in which the peer has presented certificates, whatever
+/// ``TLSSettings/verification`` says. When a session is resumed it is made on what the first handshake has
+/// found; a server then knows only the client's own certificate. Make one object for all connections that
+/// decide in the same way: they share what OpenSSL makes of their settings.
 public final class TLSDecision: Hashable, Sendable {
     /// The peer's certificates, and what the verification has found.
     public struct Evidence: Sendable {
@@ -112,6 +120,12 @@ public final class TLSDecision: Hashable, Sendable {
         public let name: String?
         /// Why the verification fails; nil if it succeeds.
         public let failure: TLSError.Reason?
+
+        /// - Parameter code: OpenSSL's result of the verification.
+        init(_ chain: [[UInt8]], name: String?, verification code: CInt) {
+            (self.chain, self.name) = (chain, name)
+            failure = code == 0 ? nil : TLSError.Reason(verification: code, name: name ?? "")
+        }
     }
 
     let accepts: @Sendable (Evidence) -> Bool

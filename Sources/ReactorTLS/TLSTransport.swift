@@ -35,25 +35,26 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     /// What OpenSSL uses during one call.
     private struct Call {
         let memory: ThreadMemory
-        let wire: SocketWire?
+        let wire: SocketWire
         /// How many bytes to receive from the socket at once.
         var receiveSize: Int
         /// The bytes in the memory that OpenSSL has not read.
         var input = 0..<0
         /// The number of bytes in the memory that OpenSSL has written.
         var outputCount = 0
-        /// Whether the socket has nothing left, as far as is known.
-        var isDrained = false
+        /// Whether the socket has nothing left, as far as is known, or is not asked.
+        var isDrained: Bool
     }
 
-    init(_ context: TLSContext, name: String?, peer: String) throws(TLSError) {
+    /// - Parameter resumes: Whether `peer` names the peer. A descriptor's number does not.
+    init(_ context: TLSContext, name: String?, peer: String, resumes: Bool) throws(TLSError) {
         let ssl = unsafe SSL_new(context.object.pointer)
         guard let ssl = unsafe ssl else { throw .settings("OpenSSL has no memory") }
         self.context = context
         self.peer = peer
         (unsafe self.ssl, peerName) = unsafe (ssl, name)
         let isClient = context.settings.role == .client
-        sessionKey = isClient && context.settings.resumesSessions ? "\(peer) \(name ?? "")" : nil
+        sessionKey = isClient && resumes && context.settings.resumesSessions ? "\(peer) \(name ?? "")" : nil
         let pointer = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe reactor_tls_set_data(ssl, pointer)
         let bio = unsafe BIO_new(Self.method)
@@ -92,8 +93,13 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
             if verification != .full { unsafe X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), nil, 0) }
             return
         }
+        // As on a Mac: the common name counts for nothing, and a wildcard stands for a whole label.
+        let flags = X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
+        unsafe SSL_set_hostflags(ssl, CUnsignedInt(flags))
+        // OpenSSL would take a leading dot for all subdomains, and end the name at a null byte.
+        let isName = !name.hasPrefix(".") && !name.utf8.contains(0)
         let isChecked = unsafe verification != .full || SSL_set1_host(ssl, name) == 1
-        guard unsafe isChecked && reactor_tls_set_server_name(ssl, name) == 1 else {
+        guard unsafe isName && isChecked && reactor_tls_set_server_name(ssl, name) == 1 else {
             throw TLSError(.invalidSettings("\(name) is not a host's name"), peer: peer)
         }
     }
@@ -105,11 +111,23 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     // MARK: The handshake
 
     func continueHandshake(over wire: SocketWire) throws -> Bool {
+        if failure == nil, perform(over: wire, { unsafe SSL_do_handshake(ssl) }).code == 1 {
+            isEstablished = true
+            decideOnResumption()
+        }
         if let failure { throw failure }
-        let (code, error) = perform(over: wire) { unsafe SSL_do_handshake(ssl) }
-        isEstablished = code == 1
-        if isEstablished || error == SSL_ERROR_WANT_READ { return isEstablished }
-        throw fail(error)
+        return isEstablished
+    }
+
+    /// Has the program decide on the peer of a resumed session, which OpenSSL does not verify again.
+    private func decideOnResumption() {
+        guard let decision = context.settings.decision, unsafe SSL_session_reused(ssl) == 1 else { return }
+        let (chain, code) = unsafe (TLSSession(of: ssl).peerCertificates, SSL_get_verify_result(ssl))
+        // A server may have accepted a client without.
+        guard !chain.isEmpty else { return }
+        let evidence = TLSDecision.Evidence(chain, name: peerName, verification: CInt(code))
+        guard !decision.accepts(evidence) else { return }
+        failure = TLSError(evidence.failure ?? .rejected, peer: peer)
     }
 
     // MARK: Receiving
@@ -128,48 +146,43 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
                 }
                 return 1
             }
-            let end = ending(after: error)
             if count > 0 { return .success(count) }
-            return end
+            if let failure { return .failure(failure) }
+            return .success(error == SSL_ERROR_ZERO_RETURN ? 0 : nil)
         }.get()
     }
 
-    /// What a read that finds no more bytes returns or throws.
-    private func ending(after error: CInt) -> Result<Int?, any Error> {
-        switch error {
-        case SSL_ERROR_NONE, SSL_ERROR_WANT_READ: .success(nil)
-        case SSL_ERROR_ZERO_RETURN: .success(0)
-        default: .failure(fail(error))
-        }
-    }
-
-    func canReceive(over wire: SocketWire?) -> Bool {
+    func canReceive(over wire: SocketWire, receives: Bool) -> Bool {
         if failure != nil { return true }
         if unsafe SSL_pending(ssl) > 0 { return true }
-        if wire == nil, received.isEmpty { return false }
+        if !receives, received.isEmpty { return false }
         var byte: UInt8 = 0
-        let (code, error) = perform(over: wire) { unsafe SSL_peek(ssl, &byte, 1) }
-        if code > 0 || error == SSL_ERROR_ZERO_RETURN { return true }
-        if error == SSL_ERROR_WANT_READ { return false }
-        _ = fail(error)
-        return true
+        let outcome = perform(over: wire, receives: receives) { unsafe SSL_peek(ssl, &byte, 1) }
+        return outcome.error != SSL_ERROR_WANT_READ
     }
 
     // MARK: Sending
 
     func send(_ bytes: RawSpan, over wire: SocketWire) throws {
         if let failure { throw failure }
-        let (code, error) = perform(over: wire) {
+        let outcome = perform(over: wire) {
             bytes.withAddress { start, count in unsafe SSL_write(ssl, start, CInt(count)) }
         }
         if let sendError { throw sendError }
-        guard code > 0 else { throw fail(error) }
+        if let failure { throw failure }
+        guard outcome.code > 0 else {
+            // OpenSSL waits for the rest of a ticket that the peer has sent in pieces.
+            let error = TLSError(.protocolViolation("a message is incomplete"), peer: peer)
+            failure = error
+            throw error
+        }
     }
 
     func end(over wire: SocketWire) {
         guard isEstablished, !hasEnded, failure == nil else { return }
         hasEnded = true
-        _ = perform(over: wire) { unsafe SSL_shutdown(ssl) }
+        // SSL_shutdown(3) returns 0, which counts as an error, while the peer has not ended its own output.
+        _ = perform(over: wire) { unsafe max(SSL_shutdown(ssl), 1) }
     }
 
     // MARK: Calls of OpenSSL
@@ -177,23 +190,36 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     /// What is received at once where nothing else is known: a record with its head and its end.
     private static let recordSize = 16_384 + 256
 
-    /// Calls `body`, which calls OpenSSL, and sends what that writes.
+    /// Calls `body`, which calls OpenSSL, sends what that writes, and records why it fails.
     ///
-    /// - Parameter size: How many clear bytes are wanted.
+    /// - Parameters:
+    ///   - receives: Whether to receive from the socket.
+    ///   - size: How many clear bytes are wanted.
     /// - Returns: The result, and OpenSSL's code for a result that is not positive.
     private func perform(
-        over wire: SocketWire?, receiving size: Int = 0, _ body: () -> CInt
+        over wire: SocketWire, receives: Bool = true, receiving size: Int = 0, _ body: () -> CInt
     ) -> (code: CInt, error: CInt) {
         ERR_clear_error()
         // The overhead of a record is 22 bytes, or 29 in TLS 1.2.
         let receiveSize = min(max(size + size / 512 + 64, Self.recordSize), ThreadMemory.inputSize)
-        call = Call(memory: .current, wire: wire, receiveSize: receiveSize)
+        call = Call(memory: .current, wire: wire, receiveSize: receiveSize, isDrained: !receives)
         let code = body()
         let error = unsafe code > 0 ? SSL_ERROR_NONE : SSL_get_error(ssl, code)
-        flush()
-        if let call, !call.input.isEmpty { received = call.memory.input(call.input)[...] }
+        switch error {
+        case SSL_ERROR_NONE, SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN: break
+        default: recordFailure()
+        }
+        leaveThreadMemory()
         call = nil
         return (code, error)
+    }
+
+    /// Leaves the memory of the thread to other connections.
+    func leaveThreadMemory() {
+        flush()
+        if call!.input.isEmpty { return }
+        received = call!.memory.input(call!.input)[...]
+        call!.input = 0..<0
     }
 
     /// OpenSSL wants up to `count` bytes of the socket. Returns 0 if there are none.
@@ -216,11 +242,11 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
 
     /// Receives bytes from the socket.
     private func fill() {
-        guard let wire = call!.wire, !call!.isDrained, !isSocketAtEnd, receiveError == nil else { return }
+        guard !call!.isDrained, !isSocketAtEnd, receiveError == nil else { return }
         let size = call!.receiveSize
         var memory = unsafe UnsafeMutableRawBufferPointer(start: call!.memory.start, count: size).mutableBytes
         do throws(Errno) {
-            let count = try wire.receive(into: &memory)
+            let count = try call!.wire.receive(into: &memory)
             isSocketAtEnd = count == 0
             call!.input = 0..<(count ?? 0)
             // With less than asked for the socket is empty; the kernel reports what comes later.
@@ -239,23 +265,21 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     }
 
     private func flush() {
-        guard let wire = call!.wire, call!.outputCount > 0 else { return }
+        guard call!.outputCount > 0 else { return }
         let start = unsafe call!.memory.start + ThreadMemory.inputSize
         let bytes = unsafe UnsafeRawBufferPointer(start: start, count: call!.outputCount)
-        do throws(Errno) { unsafe try wire.send(bytes.bytes) } catch { sendError = error }
+        do throws(Errno) { unsafe try call!.wire.send(bytes.bytes) } catch { sendError = error }
         call!.outputCount = 0
     }
 
-    /// Records why TLS has failed.
-    private func fail(_ error: CInt) -> any Error {
-        if let failure { return failure }
-        let new = reason(for: error)
-        failure = new
-        return new
+    /// Records why OpenSSL has failed, and empties its queue of errors, which it would take for another
+    /// connection's.
+    private func recordFailure() {
+        if failure == nil { failure = reason(for: ERR_get_error()) }
+        ERR_clear_error()
     }
 
-    private func reason(for error: CInt) -> any Error {
-        let queued = ERR_get_error()
+    private func reason(for queued: UInt) -> any Error {
         if let receiveError { return receiveError }
         if isSocketAtEnd { return TLSError(isEstablished ? .truncated : .closedInHandshake, peer: peer) }
         if reactor_ssl_library(queued) != 0, reactor_error_reason(queued) == SSL_R_CERTIFICATE_VERIFY_FAILED {

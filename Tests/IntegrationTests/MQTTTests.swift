@@ -2,7 +2,7 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-@Suite(.enabled(if: Server.path("mosquitto") != nil, "mosquitto is not installed"))
+@Suite(.enabled(if: ServerProgram.isAvailable("mosquitto"), "mosquitto is not installed"))
 struct MQTTTests {
     /// Starts a server and calls `body` with it on a new thread.
     private func withMosquitto(_ body: @escaping @Sendable (Server) throws -> Void) async throws {

@@ -2,7 +2,7 @@ import ReactorFoundation
 import ReactorTestSupport
 import Testing
 
-@Suite(.enabled(if: Server.path("redis-server") != nil, "redis-server is not installed"))
+@Suite(.enabled(if: ServerProgram.isAvailable("redis-server"), "redis-server is not installed"))
 struct RedisTests {
     /// Starts a server and calls `body` with it on a new thread.
     private func withRedis(_ body: @escaping @Sendable (Server) throws -> Void) async throws {

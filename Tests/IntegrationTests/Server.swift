@@ -18,21 +18,6 @@ final class Server {
         _ = child.wait()
     }
 
-    // MARK: Executables
-
-    /// The path of a server's executable, installed or unpacked by `scripts/test`; nil if there is none.
-    static func path(_ name: String) -> String? {
-        let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
-            "../..")
-        let unpacked = package.appendingPathComponent(".build/servers/bin").standardized.path
-        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(
-            String.init)
-        return (folders + ["/usr/sbin", "/usr/local/sbin", unpacked]).map { "\($0)/\(name)" }
-            .first { FileManager.default.isExecutableFile(atPath: $0) }
-    }
-
-    // MARK: Starting
-
     /// Starts Redis and waits until it accepts connections.
     static func redis() throws -> Server {
         try start("redis-server") { port in
@@ -65,7 +50,7 @@ final class Server {
     private static func start(
         _ name: String, arguments: (Int) throws -> [String], isReady: (Child) -> Bool
     ) throws -> Server {
-        guard let path = path(name) else { throw Missing(name: name) }
+        guard let path = ServerProgram.path(of: name) else { throw Missing(name: name) }
         for _ in 0..<10 {
             let port = freePort()
             // The kernel kills the server when the thread that started it ends.

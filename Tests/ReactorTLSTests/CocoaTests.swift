@@ -52,11 +52,25 @@ import Testing
         settings["kCFStreamSSLLevel"] = StreamSocketSecurityLevel.negotiatedSSL
         let pair = try Self.open(settings, server: TestCertificates.expired)
         #expect(pair.client.input.streamStatus == .open)
+        waitUntil { pair.server.input.streamStatus != .opening }
         #expect(pair.server.input.tlsSession?.serverName == "elsewhere")
         let trust = pair.client.input.property(forKey: .sslPeerTrustKey) as? TLSSession
         #expect(trust?.peerCertificates.count == 1 && trust == pair.client.output.tlsSession)
         let certificates = pair.client.output.property(forKey: .sslPeerCertificatesKey) as? [[UInt8]]
         #expect(certificates == trust?.peerCertificates)
+        Self.close(pair)
+    }
+
+    @Test func `errors have the domain and the codes of Secure Transport`() throws {
+        let settings: [String: Any] = ["kCFStreamSSLPeerName": "localhost"]
+        let pair = try Self.open(settings, server: TestCertificates.selfSigned)
+        waitUntil { pair.server.input.streamStatus != .opening }
+        _ = pair.server.input.readToEnd()
+        // errSSLXCertChainInvalid, or errSSLUnknownRootCert; errSSLPeerUnknownCA.
+        for (end, codes) in [(pair.client, [-9807, -9812]), (pair.server, [-9831])] {
+            let error = try #require(end.output.streamError as NSError?)
+            #expect(error.domain == NSOSStatusErrorDomain && codes.contains(error.code), "\(error)")
+        }
         Self.close(pair)
     }
 

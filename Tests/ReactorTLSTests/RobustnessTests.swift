@@ -7,45 +7,154 @@ import Testing
 
 /// Peers that are cut off, silent, many or hostile.
 @Suite struct RobustnessTests {
-    /// Passes up to `limit` bytes of each direction on, then ends both connections.
-    private static func cut(after limit: Int, fromServer: Bool) throws -> (
-        client: TLSPair.End, server: TLSPair.End
-    ) {
-        let (first, left) = try connectedSockets()
-        let (second, right) = try connectedSockets()
-        let (client, server) = (TLSPair.end(first), TLSPair.end(second))
-        try client.input.startTLS(.testClient())
-        try server.input.startTLS(.testServer())
-        let peers = (SocketPeer(left), SocketPeer(right))
-        let threads = [(peers.1, peers.0, fromServer), (peers.0, peers.1, !fromServer)].map {
-            from, to, isLimited in
-            try? JoinableThread {
-                var rest = isLimited ? limit : .max
-                while rest > 0, let bytes = from.receive(upTo: min(rest, 65_536)), !bytes.isEmpty {
-                    guard to.send(bytes) else { break }
-                    rest -= bytes.count
-                }
-                for peer in [from, to] { Glibc.shutdown(peer.number, CInt(SHUT_RDWR)) }
-            }
+    typealias Version = TLSSettings.Version
+
+    /// A client that makes a whole handshake each time.
+    private static func client(_ version: Version) -> TLSSettings {
+        .testClient {
+            $0.maximumVersion = version
+            $0.resumesSessions = false
         }
-        for stream in client.streams + server.streams { stream.open() }
-        server.output.writeAll([1, 2, 3])
-        _ = (client.input.readToEnd(), server.input.readToEnd())
-        for thread in threads { thread?.join() }
-        return (client, server)
     }
 
-    /// A handshake of both directions has about 1,400 bytes.
-    @Test(arguments: [true, false])
-    func `a connection that is cut at any byte fails, and never ends as if it were complete`(fromServer: Bool)
-        throws
+    /// Sends 64 bytes in both directions of each pair, unless its handshake fails.
+    private static func exchange(_ relayed: RelayedPairs) throws -> JoinableThread {
+        let ends = Carrier(relayed.pairs.flatMap { [$0.server, $0.client] })
+        return try JoinableThread { for end in ends.value { end.output.writeAll(pattern(64)) } }
+    }
+
+    /// The number of bytes that one side sends up to the end of its 64 bytes, or a few less: the sizes of
+    /// signatures differ.
+    private static func byteCount(_ client: TLSSettings, _ server: TLSSettings, ofServer: Bool) throws -> Int
     {
-        for limit in stride(from: 0, to: fromServer ? 1000 : 400, by: 41) {
-            let (client, server) = try Self.cut(after: limit, fromServer: fromServer)
-            for end in [client, server] {
-                #expect(end.input.streamStatus == .error, "after \(limit) bytes")
+        let relayed = try RelayedPairs(client, server, limits: [.max], ofServer: ofServer)
+        let writing = try exchange(relayed)
+        let ends = Carrier([relayed.pairs[0].client, relayed.pairs[0].server])
+        let closing = try JoinableThread {
+            writing.join()
+            for end in ends.value { #expect(end.input.read(exactly: 64) == pattern(64)) }
+            for end in ends.value { end.close() }
+        }
+        relayed.run()
+        closing.join()
+        let announcedEnd = 31
+        return (ofServer ? relayed.counts.servers : relayed.counts.clients) - announcedEnd - 8
+    }
+
+    @Test(arguments: [(Version.tls12, 5), (.tls13, 1)], [true, false])
+    func `a connection that is cut at any byte fails, and never ends as if it were complete`(
+        versionAndStep: (Version, Int), ofServer: Bool
+    ) throws {
+        let (client, server) = (Self.client(versionAndStep.0), try TLSSettings.testServer())
+        let count = try Self.byteCount(client, server, ofServer: ofServer)
+        #expect(count > 300)
+        let limits = Array(stride(from: 0, to: count, by: versionAndStep.1))
+        for start in stride(from: 0, to: limits.count, by: 50) {
+            let some = limits[start..<min(start + 50, limits.count)]
+            let relayed = try RelayedPairs(client, server, limits: some, ofServer: ofServer)
+            let writing = try Self.exchange(relayed)
+            relayed.run()
+            writing.join()
+            for (limit, pair) in zip(some, relayed.pairs) {
+                for end in [pair.client, pair.server] {
+                    _ = end.input.readToEnd()
+                    #expect(end.input.streamStatus == .error, "after \(limit) bytes")
+                    end.close()
+                }
+            }
+        }
+    }
+
+    @Test(arguments: [Version.tls12, .tls13], [true, false])
+    func `a peer that stalls in any flight of the handshake times out`(
+        version: Version, ofServer: Bool
+    ) throws {
+        let (client, server) = (Self.client(version), try TLSSettings.testServer())
+        let count = try Self.byteCount(client, server, ofServer: ofServer)
+        // The last one is in Finished. A server of TLS 1.3 sends tickets after it, which nothing waits for.
+        let limits = [0, 3, count / 4, count / 2] + (ofServer && version == .tls13 ? [] : [count - 105])
+        let relayed = try RelayedPairs(client, server, limits: limits, ofServer: ofServer, .stall) {
+            $0.connectTimeout = .milliseconds(50)
+        }
+        relayed.run {
+            relayed.pairs.allSatisfy { pair in
+                [pair.client, pair.server].allSatisfy { $0.input.streamStatus != .opening }
+            }
+        }
+        for (limit, pair) in zip(limits, relayed.pairs) {
+            let ends = [pair.client, pair.server]
+            #expect(ends.contains { $0.input.streamErrno == .timedOut }, "after \(limit) bytes")
+            for end in ends {
+                #expect(end.input.streamStatus == .open || end.input.streamErrno == .timedOut)
                 end.close()
             }
+        }
+    }
+
+    @Test func `a hello with any byte changed fails or is answered`() throws {
+        let (settings, hello) = (try TLSSettings.testServer(), OpenSSLClient.hello)
+        #expect(hello.count > 100)
+        let servers = try hello.indices.map { index in
+            let (number, other) = try socketPair()
+            let (server, peer) = (TLSPair.end(number), SocketPeer(other))
+            try server.input.startTLS(settings)
+            for stream in server.streams { stream.open() }
+            var bytes = hello
+            bytes[index] ^= index % 2 == 0 ? 0x01 : 0xFF
+            peer.send(bytes)
+            peer.shutDown()
+            return server
+        }
+        for server in servers {
+            #expect(server.input.readToEnd().isEmpty)
+            #expect(server.input.streamError is TLSError)
+            server.close()
+        }
+    }
+
+    @Test func `a flood of handshakes that go no further leaves room for a client`() async throws {
+        try await onItsOwnThread {
+            var connections: [ObjectIdentifier: Listener.Connection] = [:]
+            let recorder = Recorder()
+            recorder.onEvent = { stream, event in
+                if event == .hasSpaceAvailable { (stream as! OutputStream).writeAll([7]) }
+                guard event == .hasSpaceAvailable || event == .errorOccurred,
+                    let connection = connections.removeValue(forKey: ObjectIdentifier(stream))
+                else { return }
+                for stream in [connection.input, connection.output] as [Stream] { stream.close() }
+            }
+            let listener = try Listener(.ipv4Loopback(port: 0), tls: try! .testServer()) { _, connection in
+                connections[ObjectIdentifier(connection.output)] = connection
+                connection.output.delegate = recorder
+                connection.output.schedule(in: .current, forMode: .default)
+                for stream in [connection.input, connection.output] as [Stream] { stream.open() }
+            } faults: {
+                Issue.record($1)
+            }
+            try RunLoop.current.add(listener, forMode: .default)
+            let (address, answer) = (listener.localAddress, Shared<[UInt8]>([]))
+            let clients = try JoinableThread {
+                let hello = OpenSSLClient.hello
+                for round in 0..<300 {
+                    guard let peer = try? SocketPeer(connectedTo: address) else { continue }
+                    peer.send(round % 3 == 0 ? Array(hello.dropLast()) : hello)
+                    if round % 2 == 0 { peer.reset() }
+                }
+                let (input, output) = Stream.connection(to: address)
+                guard (try? input.startTLS(.testClient())) != nil else { return }
+                for stream in [input, output] as [Stream] { stream.open() }
+                answer.value = input.readToEnd()
+                for stream in [input, output] as [Stream] { stream.close() }
+            }
+            while answer.value.isEmpty {
+                _ = RunLoop.current.run(in: .default, until: .now.advanced(by: .milliseconds(5)))
+            }
+            #expect(answer.value == [7])
+            clients.join()
+            for connection in connections.values {
+                for stream in [connection.input, connection.output] as [Stream] { stream.close() }
+            }
+            listener.close()
         }
     }
 
@@ -84,14 +193,20 @@ import Testing
         }
     }
 
-    @Test func `a hundred handshakes are made at once`() throws {
+    @Test func `a thousand connections are open at once`() throws {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        limit.rlim_cur = max(limit.rlim_cur, min(limit.rlim_max, 8192))
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         let (client, server) = (TLSSettings.testClient(), try TLSSettings.testServer())
-        let pairs = try (0..<100).map { _ in try TLSPair(client: client, server: server) }
-        for (index, pair) in pairs.enumerated() { pair.client.output.writeAll([UInt8(index)]) }
+        let pairs = try (0..<1000).map { _ in try TLSPair(client: client, server: server) }
         for (index, pair) in pairs.enumerated() {
-            #expect(pair.server.input.read(exactly: 1) == [UInt8(index)])
-            pair.close()
+            pair.client.output.writeAll([UInt8(truncatingIfNeeded: index)])
         }
+        for (index, pair) in pairs.enumerated() {
+            #expect(pair.server.input.read(exactly: 1) == [UInt8(truncatingIfNeeded: index)])
+        }
+        for pair in pairs { pair.close() }
     }
 
     @Test func `a certificate is replaced while a listener runs`() async throws {

@@ -73,6 +73,41 @@ import Testing
         }
     }
 
+    @Test func `both directions carry 256 megabytes at once, unchanged`() throws {
+        let pair = try TLSPair(client: .testClient(), server: .testServer(), isTCP: true).opened()
+        let size = 256 << 20
+        let ends = Carrier([pair.client, pair.server])
+        let intact = Shared([false, false])
+        let threads = try (0..<4).map { number in
+            try JoinableThread {
+                let end = ends.value[number / 2]
+                if number % 2 == 0 { return end.output.write(pattern: size) }
+                let isIntact = end.input.read(pattern: size)
+                intact.update { $0[number / 2] = isIntact }
+            }
+        }
+        for thread in threads { thread.join() }
+        #expect(intact.value == [true, true])
+        pair.close()
+    }
+
+    @Test func `a peer that does not read makes the writer wait, and not the memory grow`() throws {
+        let pair = try TLSPair(client: .testClient(), server: .testServer(), isTCP: true).opened()
+        let (output, piece) = (pair.client.output, pattern(65_536))
+        var count = 0
+        // The kernel's own buffers take some megabytes.
+        while output.hasSpaceAvailable, count < 64 << 20 {
+            count += max(0, output.write(piece, maxLength: piece.count))
+        }
+        #expect(count < 32 << 20)
+        let (server, answer) = (Carrier(pair.server), Answer<Int>())
+        let reader = try JoinableThread { answer.give(server.value.input.readToEnd().count) }
+        pair.client.close()
+        reader.join()
+        #expect(answer.wait() == count)
+        pair.close()
+    }
+
     @Test func `a connection that ends without close_notify is truncated`() throws {
         let (ownNumber, other) = try connectedSockets()
         let server = TLSPair.end(ownNumber)
@@ -132,7 +167,9 @@ import Testing
                 for stream in end.streams { stream.open() }
                 end.output.writeAll([1])
                 #expect(input.read(exactly: 1) == [1])
-                results.append(try #require(end.input.tlsSession).isResumed)
+                let session = try #require(end.input.tlsSession)
+                results.append(session.isResumed)
+                #expect(session.serverName == "localhost")
                 for stream in [input, output] as [Stream] { stream.close() }
                 end.close()
             }

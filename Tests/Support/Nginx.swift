@@ -11,17 +11,9 @@ package final class Nginx: Sendable {
     /// What is served.
     package let folder: FilePath
 
-    /// The executable; nil if it is neither installed nor unpacked by `scripts/test`.
-    private static let path: String? = {
-        // The folder of this file may be a symbolic link.
-        let folder = FilePath(#filePath).removingLastComponent().string
-        let folders = [
-            "/usr/sbin", "/usr/bin", "/usr/local/sbin", folder + "/../../.build/servers/bin",
-        ]
-        return folders.map { $0 + "/nginx" }.first { access($0, X_OK) == 0 }
-    }()
-
-    package static var isAvailable: Bool { path != nil && access("/usr/bin/openssl", X_OK) == 0 }
+    package static var isAvailable: Bool {
+        ServerProgram.isAvailable("nginx") && access("/usr/bin/openssl", X_OK) == 0
+    }
 
     package static let shared = Result { try Nginx() }
 
@@ -38,7 +30,7 @@ package final class Nginx: Sendable {
         _ = try temporary.file(Self.bytes, name: "bytes.bin")
         _ = try temporary.file([UInt8](repeating: 0, count: 50_000_000), name: "zeros")
         try Self.makeCertificate(in: folder)
-        let (path, answer) = (Self.path ?? "", Answer<Result<(Int, Int), any Error>>())
+        let (path, answer) = (ServerProgram.path(of: "nginx") ?? "", Answer<Result<(Int, Int), any Error>>())
         // The kernel kills the server when this thread ends: with the process.
         _ = try JoinableThread(name: "nginx") { [folder] in
             answer.give(Result { try Self.start(path, in: folder) })

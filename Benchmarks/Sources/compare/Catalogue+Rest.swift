@@ -92,6 +92,42 @@ extension Workload {
         return peer == "curl" ? ["@http-reactor"] + arguments + ["curl"] : ["@http-\(peer)"] + arguments
     }
 
+    static let tls = Workload(
+        name: "tls",
+        work: """
+            A client of a TLS server on loopback, both with OpenSSL 3: receive and send, make handshakes \
+            one after another, and keep connections that are idle. The baseline is `SSL_set_fd` and \
+            `poll`. `context` is what the first connection costs that trusts the system's certificates.
+            """,
+        experiments: [
+            Experiment(
+                name: "get", unit: "MiB", columns: ["cpu-s/GB*", "GB/s"], peers: ["openssl", "reactor"],
+                sizes: [.few(64), .both(256), .all(1024)], command: { tls($0, "get", $1) }),
+            Experiment(
+                name: "put", unit: "MiB", columns: ["cpu-s/GB*", "GB/s"], peers: ["openssl", "reactor"],
+                sizes: [.few(64), .both(256), .all(1024)], command: { tls($0, "put", $1) }),
+            Experiment(
+                name: "full handshakes", unit: "connections",
+                columns: ["cpu-us/handshake*", "handshakes/s"], peers: ["openssl", "reactor"],
+                sizes: [.few(100), .both(300), .all(1000)], command: { tls($0, "full", $1) }),
+            Experiment(
+                name: "resumed handshakes", unit: "connections",
+                columns: ["cpu-us/handshake*", "handshakes/s"], peers: ["openssl", "reactor"],
+                sizes: [.few(100), .both(300), .all(1000)], command: { tls($0, "resumed", $1) }),
+            Experiment(
+                name: "idle connections", unit: "connections", columns: ["KiB/connection*"],
+                peers: ["openssl", "reactor"], sizes: [.few(100), .both(300), .all(1000)],
+                command: { tls($0, "idle", $1) }),
+            Experiment(
+                name: "context", unit: "contexts", columns: ["cpu-ms*"], peers: ["openssl", "reactor"],
+                sizes: [.both(1)], command: { tls($0, "context", $1) }),
+        ]
+    )
+
+    private static func tls(_ peer: String, _ kind: String, _ count: Int) -> [String] {
+        ["@tls-server", "@tls-\(peer)", kind, "\(count)"]
+    }
+
     static let modes = Workload(
         name: "modes",
         work: """

@@ -70,7 +70,7 @@ struct Column: ExpressibleByStringLiteral {
 /// Which peers and sizes to run, and for how many rounds.
 struct Plan {
     /// The peers whose growth is shown: the baselines, libevent and this library.
-    static let growing: Set = ["raw", "libevent", "reactor", "readLine"]
+    static let growing: Set = ["raw", "libevent", "openssl", "reactor", "readLine"]
 
     var isQuick = false
     var rounds = 0

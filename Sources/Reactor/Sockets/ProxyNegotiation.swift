@@ -186,9 +186,12 @@ struct ProxyNegotiation {
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
             throw error(.notAProxy)
         }
+        // An interim response: the final one follows.
+        if (100..<200).contains(status), status != 101 { return expect(.httpHead, 4) }
         let phrase = words.count > 2 ? String(words[2]) : ""
         guard (200..<300).contains(status) else {
-            let isRefusal = status == 407
+            // tinyproxy says 401 to a wrong password.
+            let isRefusal = status == 407 || status == 401
             let refusal =
                 proxy.user == nil ? StreamProxyError.Reason.authenticationRequired : .authenticationFailed
             throw error(isRefusal ? refusal : .status(status, phrase))

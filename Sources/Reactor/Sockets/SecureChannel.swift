@@ -20,7 +20,8 @@ final class SecureChannel: Sendable {
     private let security: any SocketSecurity
     /// Locked during every call of the transport.
     private let state = Mutex(State())
-    /// Whether the handshake is complete. Until then no other thread locks the state, and so none waits for its steps.
+    /// Whether the handshake is complete. Until then no other thread locks the state, and so none waits for
+    /// its steps.
     private let hasHandshake = Atomic(false)
     /// Announced when the handshake has ended, and when a half is closed.
     let changed = Condition()
@@ -74,7 +75,10 @@ final class SecureChannel: Sendable {
     }
 
     /// Whether clear bytes, the end or a failure have been received already.
-    var hasReceived: Bool { withTransport { transport, _ in transport.canReceive(over: nil) } ?? false }
+    func hasReceived(for connection: SocketConnection) -> Bool {
+        let wire = connection.wire
+        return withTransport { transport, _ in transport.canReceive(over: wire, receives: false) } ?? false
+    }
 
     /// Whether there are clear bytes, the end or a failure, in the socket too.
     ///
@@ -82,15 +86,18 @@ final class SecureChannel: Sendable {
     func canReceive(for connection: SocketConnection) -> Bool {
         let wire = connection.wire
         return withTransport { transport, state in
-            state.readerCount == 0 && transport.canReceive(over: wire)
+            state.readerCount == 0 && transport.canReceive(over: wire, receives: true)
         } ?? false
     }
 
     /// Calls `wait` unless there are clear bytes.
-    func whileReading(_ wait: () throws(Errno) -> Void) throws(Errno) {
+    func whileReading(
+        for connection: SocketConnection, _ wait: () throws(Errno) -> Void
+    ) throws(Errno) {
+        let wire = connection.wire
         let hasReceived = state.withLock { state in
             state.readerCount += 1
-            return state.transport?.canReceive(over: nil) ?? false
+            return state.transport?.canReceive(over: wire, receives: false) ?? false
         }
         defer { state.withLock { $0.readerCount -= 1 } }
         if !hasReceived { try wait() }
@@ -165,17 +172,20 @@ final class SecureInput: InputBackend {
     /// A fault is reported after the bytes that arrived before it.
     var fault: Errno? {
         guard let fault = connection.faultForReading else { return nil }
-        return channel.hasReceived || connection.shared.hasUnreadBytes ? nil : fault
+        return channel.hasReceived(for: connection) || connection.shared.hasUnreadBytes ? nil : fault
     }
 
     /// The kernel reports bytes, unless they have been received already.
-    func prepare() -> Availability { fault.map { .failed($0) } ?? (channel.hasReceived ? .ready : .waiting) }
+    func prepare() -> Availability {
+        fault.map { .failed($0) } ?? (channel.hasReceived(for: connection) ? .ready : .waiting)
+    }
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
             if let transfer = try readIfReady(into: &buffer) { return transfer }
             if channel.isEstablished {
-                try channel.whileReading { () throws(Errno) in try connection.wait(for: CInt(POLLIN), .input)
+                try channel.whileReading(for: connection) { () throws(Errno) in
+                    try connection.wait(for: CInt(POLLIN), .input)
                 }
             } else {
                 try connection.waitForHandshake(.input)

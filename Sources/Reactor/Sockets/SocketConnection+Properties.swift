@@ -381,7 +381,7 @@ extension SocketConnection {
 }
 
 extension SocketConnection.Origin {
-    fileprivate var isDescriptor: Bool { if case .descriptor = self { true } else { false } }
+    var isDescriptor: Bool { if case .descriptor = self { true } else { false } }
 
     fileprivate var address: SocketAddress? {
         switch self {

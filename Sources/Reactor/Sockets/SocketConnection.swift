@@ -102,32 +102,31 @@ final class SocketConnection: Sendable {
                 bufferSlot.open(for: engine) { bufferTransport }
             }
             guard case .waiting = state.progress, state.details.opening == nil else { return nil }
-            let opening = makeOpening(for: engine, state)
-            state.details.opening = opening
-            return opening
+            return makeOpening(&state)
         }
         if let opening { opening.start() } else { startTimeouts() }
     }
 
-    private func makeOpening(for engine: StreamEngine, _ state: State) -> SocketOpening {
-        let details = state.details
-        let deadline = Deadline.now.advanced(by: details.options.connectTimeout)
-        if case .descriptor = origin, let channel = details.channel {
-            bufferSlot.requireBuffer(for: engine) { bufferTransport }
-            return .handshake(SocketHandshake(self, channel, until: deadline))
+    private func makeOpening(_ state: inout State) -> SocketOpening? {
+        let deadline = Deadline.now.advanced(by: state.details.options.connectTimeout)
+        // An existing socket, or one that was connected for a half that was closed before the handshake.
+        if shared.number >= 0 || origin.isDescriptor {
+            return makeHandshake(&state, until: deadline).map { .handshake($0) }
         }
-        let proxy = details.requirements.proxy
-        return .connecting(
-            SocketConnector(to: proxy.map { .host($0.host, port: $0.port) } ?? origin, until: deadline) {
-                [weak self] outcome in
-                self?.finishConnecting(outcome, until: deadline)
-            })
+        let proxy = state.details.requirements.proxy
+        let connector = SocketConnector(
+            to: proxy.map { .host($0.host, port: $0.port) } ?? origin, until: deadline
+        ) { [weak self] outcome in
+            self?.finishConnecting(outcome, until: deadline)
+        }
+        state.details.opening = .connecting(connector)
+        return .connecting(connector)
     }
 
     var progress: Availability { state.withLock { $0.progress } }
 
     private func finishConnecting(_ result: Result<ConnectedSocket, any Error>, until deadline: Deadline) {
-        let mustNegotiate = state.withLock { state -> Bool in
+        let handshake = state.withLock { state -> SocketHandshake? in
             state.details.opening = nil
             let proxy = state.details.requirements.proxy
             switch result {
@@ -139,12 +138,14 @@ final class SocketConnection: Sendable {
                 shared.adopt(number)
                 state.details.options.apply(to: FileDescriptor(rawValue: number))
                 state.details.peer = connected.peer
-                if proxy != nil || state.details.channel != nil { return true }
+                if proxy != nil || state.details.channel != nil {
+                    return makeHandshake(&state, until: deadline)
+                }
                 state.connecting = .ready
             }
-            return false
+            return nil
         }
-        if mustNegotiate, let handshake = beginHandshake(until: deadline) { return handshake.start() }
+        if let handshake { return handshake.start() }
         announce()
         startTimeouts()
         notify(.input)

@@ -30,17 +30,13 @@ final class SocketHandshake: Sendable {
     }
 
     private let connection: SocketConnection
-    private let channel: SecureChannel?
     private let deadline: Deadline
     /// Whether the socket was used before, unprotected.
     private let isUpgrade: Bool
     private let state = Mutex(State())
 
-    init(
-        _ connection: SocketConnection, _ channel: SecureChannel?, until deadline: Deadline,
-        isUpgrade: Bool = false
-    ) {
-        (self.connection, self.channel) = (connection, channel)
+    init(_ connection: SocketConnection, until deadline: Deadline, isUpgrade: Bool) {
+        self.connection = connection
         (self.deadline, self.isUpgrade) = (deadline, isUpgrade)
     }
 
@@ -63,24 +59,33 @@ final class SocketHandshake: Sendable {
     }
 
     private func begin(on loop: RunLoop) {
-        // Bytes before the first answer of a server were not written by the peer that is about to prove who
-        // it is.
-        if isUpgrade, channel?.isServer == false, connection.shared.hasUnreadBytes {
-            return end(SocketSecurityError.unprotectedBytes(peer: connection.subject))
-        }
         let steps: HandshakeSteps
         do {
             let negotiation = try isUpgrade ? nil : connection.makeNegotiation()
             steps = HandshakeSteps(self, negotiation, until: deadline)
         } catch {
-            return end(error)
+            end(error)
+            return
         }
         let owned = LoopOwned(steps, on: loop)
         let isCancelled = state.withLock { state in
             if !state.isCancelled { state.steps = owned }
             return state.isCancelled
         }
-        if isCancelled { steps.end() } else { steps.begin(on: connection.shared) }
+        if isCancelled { return steps.end() }
+        guard isUpgrade, let buffer = connection.bufferSlot.buffer else { return begin(steps) }
+        // What was written before the connection was protected is sent first.
+        buffer.whenFlushed(Callback { [self] in owned.perform { self.begin($0) } })
+    }
+
+    private func begin(_ steps: HandshakeSteps) {
+        // Bytes before the first answer of a server were not written by the peer that is about to prove who
+        // it is.
+        if isUpgrade, connection.channel?.isServer == false, connection.shared.hasUnreadBytes {
+            end(SocketSecurityError.unprotectedBytes(peer: connection.subject))
+        } else {
+            steps.begin(on: connection.shared)
+        }
     }
 
     /// Makes what steps the received bytes allow.
@@ -88,16 +93,21 @@ final class SocketHandshake: Sendable {
         do {
             guard try negotiation?.proceed(over: connection.wire) ?? true else { return }
             negotiation = nil
-            if try channel?.continueHandshake(of: connection) ?? true { end(nil) }
+            while try connection.channel?.continueHandshake(of: connection) ?? true { if end(nil) { return } }
         } catch {
             end(error)
         }
     }
 
-    fileprivate func end(_ error: (any Error)?) {
+    /// Ends the steps.
+    ///
+    /// - Returns: False if another thread has protected the connection meanwhile, so that they go on.
+    @discardableResult
+    fileprivate func end(_ error: (any Error)?) -> Bool {
         let isCancelled = state.withLock { $0.isCancelled }
+        guard isCancelled || connection.finishHandshake(error) else { return false }
         takeSteps()?.value.end()
-        if !isCancelled { connection.finishHandshake(error) }
+        return true
     }
 }
 
@@ -114,7 +124,9 @@ private final class HandshakeSteps {
         }
     }
 
+    /// Does nothing after ``end()``.
     func begin(on socket: SharedDescriptor) {
+        guard source.isValid else { return }
         source.adopt(socket)
         do throws(Errno) {
             try source.setInterest(.readable)
@@ -204,40 +216,43 @@ extension SocketConnection {
             finishHandshake(SocketSecurityError.unprotectedBytes(peer: subject))
             return true
         }
-        let handshake = beginHandshake(until: .now.advanced(by: upgrade.timeout), isUpgrade: true)
-        guard let handshake else { return true }
-        let start = Callback { handshake.start() }
-        if let buffer = bufferSlot.buffer { buffer.whenFlushed(start) } else { start() }
+        let deadline = Deadline.now.advanced(by: upgrade.timeout)
+        state.withLock { makeHandshake(&$0, until: deadline, isUpgrade: true) }?.start()
         return true
     }
 
-    /// Makes the handshake that the connection waits for next; nil if nothing waits for it any more.
-    func beginHandshake(
-        until deadline: Deadline, isUpgrade: Bool = false
+    /// Makes the handshake that the connection waits for next; nil if no half waits for it.
+    func makeHandshake(
+        _ state: inout State, until deadline: Deadline, isUpgrade: Bool = false
     ) -> SocketHandshake? {
-        let handshake = SocketHandshake(self, channel, until: deadline, isUpgrade: isUpgrade)
-        return state.withLock { state in
-            guard !state.hasEnded, let engine = state.output ?? state.input else { return nil }
-            bufferSlot.requireBuffer(for: engine) { bufferTransport }
-            state.details.opening = .handshake(handshake)
-            return handshake
-        }
+        guard !state.hasEnded, let engine = state.output ?? state.input else { return nil }
+        bufferSlot.requireBuffer(for: engine) { bufferTransport }
+        let handshake = SocketHandshake(self, until: deadline, isUpgrade: isUpgrade)
+        state.details.opening = .handshake(handshake)
+        return handshake
     }
 
     /// The handshake has ended.
-    func finishHandshake(_ error: (any Error)?) {
-        let engines = state.withLock { state -> [StreamEngine?]? in
+    ///
+    /// - Returns: False, and nothing has happened, if there is another one to make, because the connection
+    ///   was protected while its proxy connected.
+    @discardableResult
+    func finishHandshake(_ error: (any Error)?) -> Bool {
+        let (isLast, engines) = state.withLock { state -> (Bool, [StreamEngine?]?) in
+            if error == nil, state.details.channel?.isEstablished == false { return (false, nil) }
             state.details.opening = nil
-            guard !state.hasEnded else { return nil }
+            guard !state.hasEnded else { return (true, nil) }
             state.connecting = error.map { .failed($0) } ?? .ready
-            return [state.input, state.output]
+            return (true, [state.input, state.output])
         }
+        guard isLast else { return false }
         if let error { fail(errno(for: error), on: nil) }
         announce()
-        guard let engines, error == nil else { return }
+        guard let engines, error == nil else { return true }
         startTimeouts()
         if channel?.isEnding == true { try? shutDownSocket() }
         for engine in engines { engine?.updateReadinessSource() }
+        return true
     }
 
     /// Waits until the handshake has succeeded; throws what a read or a write of the half throws if it has

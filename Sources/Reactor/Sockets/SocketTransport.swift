@@ -14,8 +14,8 @@ package protocol SocketTransport: AnyObject, Sendable {
     func receive(into buffer: inout MutableRawSpan, over wire: SocketWire) throws -> Int?
     /// Whether ``receive(into:over:)`` would not return nil.
     ///
-    /// - Parameter wire: Nil to look only at what was received before.
-    func canReceive(over wire: SocketWire?) -> Bool
+    /// - Parameter receives: Whether to receive from the socket, or to look only at what was received before.
+    func canReceive(over wire: SocketWire, receives: Bool) -> Bool
     /// Sends all of `bytes`.
     func send(_ bytes: RawSpan, over wire: SocketWire) throws
     /// Announces the end of the output to the peer.

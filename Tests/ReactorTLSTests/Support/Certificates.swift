@@ -9,17 +9,19 @@ final class Certificate: @unchecked Sendable {
     /// PEM.
     let certificateText: [UInt8]
     let keyText: [UInt8]
+    private let identityResult: Result<TLSIdentity, any Error>
 
     /// - Parameters:
     ///   - issuer: Nil for a self-signed one.
     ///   - names: The subject alternative names, such as `DNS:localhost`.
     ///   - validity: When it is valid, in seconds from now.
+    ///   - isRSA: Whether the key is for RSA instead of elliptic curves.
     init(
         _ commonName: String, names: [String] = [], isAuthority: Bool = false,
         issuedBy issuer: Certificate? = nil,
-        validity: ClosedRange<Int> = -3600...86_400, serial: Int = 1
+        validity: ClosedRange<Int> = -3600...86_400, serial: Int = 1, isRSA: Bool = false
     ) {
-        let (x509, key) = (X509_new()!, Self.makeKey())
+        let (x509, key) = (X509_new()!, Self.makeKey(isRSA: isRSA))
         (self.x509, self.key) = (x509, key)
         X509_set_version(x509, 2)
         ASN1_INTEGER_set(X509_get_serialNumber(x509), serial)
@@ -35,6 +37,9 @@ final class Certificate: @unchecked Sendable {
         X509_sign(x509, issuer?.key ?? key, EVP_sha256())
         certificateText = Self.text { PEM_write_bio_X509($0, x509) }
         keyText = Self.text { PEM_write_bio_PrivateKey($0, key, nil, nil, 0, nil, nil) }
+        identityResult = Result { [certificateText, keyText] in
+            try TLSIdentity(certificate: certificateText, key: keyText)
+        }
     }
 
     deinit {
@@ -42,9 +47,8 @@ final class Certificate: @unchecked Sendable {
         EVP_PKEY_free(key)
     }
 
-    var identity: TLSIdentity {
-        get throws { try TLSIdentity(certificate: certificateText, key: keyText) }
-    }
+    /// The same one each time, so that equal settings have equal contexts.
+    var identity: TLSIdentity { get throws { try identityResult.get() } }
 
     /// A list that revokes certificates of this issuer, as PEM.
     func revocationList(of certificates: [Certificate]) -> [UInt8] {
@@ -81,11 +85,15 @@ final class Certificate: @unchecked Sendable {
         return Self.text { i2d_PKCS12_bio($0, archive) }
     }
 
-    private static func makeKey() -> OpaquePointer {
-        let context = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, nil)
+    private static func makeKey(isRSA: Bool) -> OpaquePointer {
+        let context = EVP_PKEY_CTX_new_id(isRSA ? EVP_PKEY_RSA : EVP_PKEY_EC, nil)
         defer { EVP_PKEY_CTX_free(context) }
         EVP_PKEY_keygen_init(context)
-        EVP_PKEY_CTX_set_ec_paramgen_curve_nid(context, NID_X9_62_prime256v1)
+        if isRSA {
+            EVP_PKEY_CTX_set_rsa_keygen_bits(context, 2048)
+        } else {
+            EVP_PKEY_CTX_set_ec_paramgen_curve_nid(context, NID_X9_62_prime256v1)
+        }
         var key: OpaquePointer?
         EVP_PKEY_keygen(context, &key)
         return key!

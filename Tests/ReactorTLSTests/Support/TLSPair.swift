@@ -140,12 +140,45 @@ extension OutputStream {
     }
 }
 
+extension OutputStream {
+    /// Writes `count` bytes of the pattern, and ends the output.
+    func write(pattern count: Int) {
+        var written = 0
+        while written < count {
+            let offset = written % patternPeriod
+            let size = min(100_000, count - written)
+            let result = longPattern.withUnsafeBufferPointer {
+                write($0.baseAddress! + offset, maxLength: size)
+            }
+            guard result > 0 else { return }
+            written += result
+        }
+        try? shutDown()
+    }
+}
+
+extension InputStream {
+    /// Reads to the end; whether that is `count` bytes of the pattern.
+    func read(pattern count: Int) -> Bool {
+        var (buffer, received) = ([UInt8](repeating: 0, count: 65_536), 0)
+        while case let more = read(&buffer, maxLength: buffer.count), more > 0 {
+            let offset = received % patternPeriod
+            guard longPattern.withUnsafeBufferPointer({ memcmp($0.baseAddress! + offset, buffer, more) }) == 0
+            else { return false }
+            received += more
+        }
+        return received == count && streamStatus == .atEnd
+    }
+}
+
+private let patternPeriod = 251
+
 /// Bytes that show when a piece of them is missing, repeated or misplaced.
 func pattern(_ count: Int) -> [UInt8] { Array(longPattern.prefix(count)) }
 
 private let longPattern: [UInt8] = {
     // A prime number of bytes, doubled: no record has a multiple of its period.
-    var bytes = Array(UInt8(0)..<251)
+    var bytes = Array(UInt8(0)..<UInt8(patternPeriod))
     while bytes.count < 4_000_000 { bytes += bytes }
     return bytes
 }()

@@ -123,9 +123,9 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
         return count
     }
 
-    func canReceive(over wire: SocketWire?) -> Bool {
+    func canReceive(over wire: SocketWire, receives: Bool) -> Bool {
         while clear.isEmpty, !isAtEnd, failure == nil {
-            guard let wire, (try? fill(from: wire)) ?? true else { return false }
+            guard receives, (try? fill(from: wire)) ?? true else { return false }
         }
         return true
     }

@@ -109,6 +109,7 @@ import Testing
         let heads = [
             "HTTP/1.1 200 Connection established\r\n\r\n", "HTTP/1.0 200\r\nVia: x\r\n\r\n",
             "HTTP/1.1 200 OK\r\nA: \r\n\n\r\r\nB: c\r\n\r\n",
+            "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
         ]
         for head in heads {
             let (sent, rest) = try Self.run(
@@ -129,6 +130,7 @@ import Testing
         #expect(text.hasSuffix("\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"))
         func reason(_ reply: String) -> Reason? { Self.failure(Self.proxy(.http), [Array(reply.utf8)]) }
         #expect(reason("HTTP/1.1 407 Who?\r\n\r\n") == .authenticationRequired)
+        #expect(Self.failure(proxy, [Array("HTTP/1.0 401 No\r\n\r\n".utf8)]) == .authenticationFailed)
         #expect(reason("HTTP/1.1 403 Not today\r\n\r\n") == .status(403, "Not today"))
         #expect(reason("SSH-2.0-OpenSSH_9.2\r\n") == .notAProxy)
         #expect(reason("HTTP/1.1 OK\r\n\r\n") == .notAProxy)

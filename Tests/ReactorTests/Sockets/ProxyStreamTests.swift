@@ -57,6 +57,27 @@ import Testing
         }
     }
 
+    @Test func `a connection can be protected while the proxy connects`() async throws {
+        try await onItsOwnThread {
+            let server = try SocketServer()
+            let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
+            input.proxy = StreamProxy(.socks5, host: "127.0.0.1", port: server.port)
+            for stream in [input, output] as [Stream] { stream.open() }
+            let proxy = try server.accept()
+            #expect(proxy.receive(3) == [5, 1, 0])
+            #expect(input.protect(by: MaskingSecurity()))
+            #expect(!output.protect(by: MaskingSecurity()))
+            proxy.send([5, 0])
+            #expect(proxy.receive(22).count == 22)
+            #expect(input.streamStatus == .opening)
+            proxy.send(Self.granted)
+            proxy.answerHello()
+            #expect(output.write([4]) == 1)
+            #expect(proxy.receiveRecord()?.bytes == [4])
+            for stream in [input, output] as [Stream] { stream.close() }
+        }
+    }
+
     @Test func `an error names the host, the proxy and the reason`() async throws {
         try await onItsOwnThread {
             let server = try SocketServer()

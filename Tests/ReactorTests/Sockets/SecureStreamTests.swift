@@ -125,6 +125,23 @@ import Testing
         }
     }
 
+    @Test func `a half that is opened after the other was closed uses the same connection`() throws {
+        for _ in 0..<50 {
+            let server = try SocketServer()
+            let (input, output) = Stream.connection(toHost: "127.0.0.1", port: server.port)
+            #expect(input.protect(by: MaskingSecurity()))
+            input.open()
+            let peer = try server.accept()
+            // The streams thread may know by now that the socket is connected, or not.
+            input.close()
+            output.open()
+            peer.answerHello()
+            #expect(output.write([4]) == 1)
+            #expect(peer.receiveRecord()?.bytes == [4])
+            output.close()
+        }
+    }
+
     @Test func `protection belongs to a socket that is not closed and not protected yet`() throws {
         let fixture = try Self.open()
         #expect(!fixture.input.protect(by: MaskingSecurity()))

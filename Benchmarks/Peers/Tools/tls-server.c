@@ -1,0 +1,118 @@
+// tls-server PROGRAM KIND COUNT  Runs PROGRAM KIND COUNT PORT CERTIFICATE with a server on that port of loopback, which has
+//                                a certificate of its own for localhost. A client sends the first letter of the kind and
+//                                a number of 64 bits:
+//
+// get      the server sends as many bytes, and ends
+// put      the server reads as many bytes, sends one, and ends
+// h        (full, resumed) the server sends a byte, and ends
+// idle     the server sends a byte, and waits for the end
+
+#define _GNU_SOURCE // memfd_create(2)
+
+#include <arpa/inet.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+enum { block_size = 65536 };
+
+static SSL_CTX *context;
+
+static void add(X509 *certificate, int kind, const char *value) {
+    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, NULL, kind, (char *)value);
+    X509_add_ext(certificate, extension, -1);
+    X509_EXTENSION_free(extension);
+}
+
+// Makes the certificate, which is its own root, and returns a descriptor of its text.
+static int make_certificate(void) {
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *certificate = X509_new();
+    X509_set_version(certificate, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
+    X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate), 86400);
+    X509_set_pubkey(certificate, key);
+    X509_NAME *name = X509_get_subject_name(certificate);
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"localhost", -1, -1, 0);
+    X509_set_issuer_name(certificate, name);
+    add(certificate, NID_basic_constraints, "critical,CA:TRUE");
+    add(certificate, NID_subject_alt_name, "DNS:localhost");
+    X509_sign(certificate, key, EVP_sha256());
+    SSL_CTX_use_certificate(context, certificate);
+    SSL_CTX_use_PrivateKey(context, key);
+    int file = memfd_create("certificate", 0);
+    BIO *text = BIO_new_fd(file, BIO_NOCLOSE);
+    PEM_write_bio_X509(text, certificate);
+    BIO_free(text);
+    return file;
+}
+
+static int send_all(SSL *ssl, uint64_t count) {
+    static char block[block_size];
+    while (count > 0) {
+        int size = count < block_size ? (int)count : block_size;
+        if (SSL_write(ssl, block, size) <= 0) return 0;
+        count -= (uint64_t)size;
+    }
+    return 1;
+}
+
+static void receive(SSL *ssl, uint64_t count) {
+    char *block = malloc(block_size);
+    for (int size; count > 0 && (size = SSL_read(ssl, block, block_size)) > 0;) count -= (uint64_t)size;
+    free(block);
+}
+
+static void *serve(void *argument) {
+    int descriptor = (int)(intptr_t)argument;
+    SSL *ssl = SSL_new(context);
+    SSL_set_fd(ssl, descriptor);
+    char request[9];
+    uint64_t count;
+    if (SSL_accept(ssl) == 1 && SSL_read(ssl, request, sizeof request) == sizeof request) {
+        memcpy(&count, request + 1, sizeof count);
+        if (*request == 'p') receive(ssl, count);
+        send_all(ssl, *request == 'g' ? count : 1);
+        if (*request == 'i') receive(ssl, 1);
+        SSL_shutdown(ssl);
+    }
+    SSL_free(ssl);
+    close(descriptor);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 4) return 2;
+    context = SSL_CTX_new(TLS_server_method());
+    int certificate = make_certificate(), listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 1024)) return 1;
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    if (fork()) {
+        char port[8], file[32];
+        snprintf(port, sizeof port, "%d", ntohs(address.sin_port));
+        snprintf(file, sizeof file, "/proc/self/fd/%d", certificate);
+        execlp(argv[1], argv[1], argv[2], argv[3], port, file, NULL);
+        return 1;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, 1 << 18);
+    for (int descriptor; (descriptor = accept(listener, NULL, NULL)) >= 0;) {
+        pthread_t thread;
+        if (pthread_create(&thread, &attributes, serve, (void *)(intptr_t)descriptor)) close(descriptor);
+    }
+}
