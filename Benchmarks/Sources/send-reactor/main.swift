@@ -6,6 +6,7 @@
 import Glibc
 import Measuring
 import Reactor
+import Synchronization
 import SystemPackage
 
 let kind = CommandLine.arguments[1]
@@ -14,13 +15,16 @@ let byteCount = numbers(from: 2).0 << 20
 /// The bytes of the file, which is sent again and again.
 let fileSize = 64 << 20
 let file = try FileDescriptor.open(
-    "/tmp/send-reactor-\(getpid())", .readWrite, options: [.create, .exclusiveCreate], permissions: .ownerReadWrite)
+    "/tmp/send-reactor-\(getpid())", .readWrite, options: [.create, .exclusiveCreate],
+    permissions: .ownerReadWrite)
 unlink("/tmp/send-reactor-\(getpid())")
 let block = [UInt8](repeating: 120, count: 1 << 20)
 for _ in 0..<fileSize / block.count { try file.writeAll(block) }
 
 func connectedPair() throws -> (sender: FileDescriptor, receiver: FileDescriptor) {
-    let numbers = (socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0), socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0))
+    let numbers = (
+        socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0), socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+    )
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
@@ -38,18 +42,20 @@ func connectedPair() throws -> (sender: FileDescriptor, receiver: FileDescriptor
 
 let (sender, receiver) = try connectedPair()
 let begin = (wall: now(), processor: processorTime())
-var calls = 0
+let calls = Atomic(0)
 
 /// Discards all bytes, and ends the program after the last.
 func receive() {
     var rest = byteCount
-    while rest > 0, case let count = recv(receiver.rawValue, nil, min(rest, 1 << 20), CInt(MSG_TRUNC)), count > 0 {
+    while rest > 0, case let count = recv(receiver.rawValue, nil, min(rest, 1 << 20), CInt(MSG_TRUNC)),
+        count > 0
+    {
         rest -= count
     }
     let (wall, processor) = (now() - begin.wall, processorTime() - begin.processor)
     report([
         fixed(Double(processor) * 1000 / Double(byteCount)), fixed(Double(byteCount) * 1000 / Double(wall)),
-        "\(calls)",
+        "\(calls.load(ordering: .relaxed))",
     ])
 }
 
@@ -64,8 +70,10 @@ final class Sender: StreamDelegate {
     private let buffer = UnsafeMutablePointer<UInt8>.allocate(capacity: 65_536)
 
     func stream(_ stream: Stream, handle event: Stream.Event) {
-        guard event == .hasSpaceAvailable, sent < byteCount, let output = stream as? OutputStream else { return }
-        calls += 1
+        guard event == .hasSpaceAvailable, sent < byteCount, let output = stream as? OutputStream else {
+            return
+        }
+        calls.add(1, ordering: .relaxed)
         let range = range(at: sent)
         if kind == "file" {
             sent += try! output.write(contentsOf: file, range: range)
@@ -77,17 +85,19 @@ final class Sender: StreamDelegate {
 }
 
 var thread = pthread_t()
-pthread_create(&thread, nil, { _ in
-    receive()
-    return nil
-}, nil)
+pthread_create(
+    &thread, nil,
+    { _ in
+        receive()
+        return nil
+    }, nil)
 if kind == "raw" {
     var sent = 0
     while sent < byteCount {
         let range = range(at: sent)
         var offset = off_t(range.lowerBound)
         sent += sendfile(sender.rawValue, file.rawValue, &offset, min(range.count, 1 << 20))
-        calls += 1
+        calls.add(1, ordering: .relaxed)
     }
     pthread_join(thread, nil)
 }
