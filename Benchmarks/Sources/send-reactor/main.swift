@@ -6,6 +6,7 @@
 import Glibc
 import Measuring
 import Reactor
+import Synchronization
 import SystemPackage
 
 let kind = CommandLine.arguments[1]
@@ -41,7 +42,7 @@ func connectedPair() throws -> (sender: FileDescriptor, receiver: FileDescriptor
 
 let (sender, receiver) = try connectedPair()
 let begin = (wall: now(), processor: processorTime())
-var calls = 0
+let calls = Atomic(0)
 
 /// Discards all bytes, and ends the program after the last.
 func receive() {
@@ -54,7 +55,7 @@ func receive() {
     let (wall, processor) = (now() - begin.wall, processorTime() - begin.processor)
     report([
         fixed(Double(processor) * 1000 / Double(byteCount)), fixed(Double(byteCount) * 1000 / Double(wall)),
-        "\(calls)",
+        "\(calls.load(ordering: .relaxed))",
     ])
 }
 
@@ -72,7 +73,7 @@ final class Sender: StreamDelegate {
         guard event == .hasSpaceAvailable, sent < byteCount, let output = stream as? OutputStream else {
             return
         }
-        calls += 1
+        calls.add(1, ordering: .relaxed)
         let range = range(at: sent)
         if kind == "file" {
             sent += try! output.write(contentsOf: file, range: range)
@@ -96,7 +97,7 @@ if kind == "raw" {
         let range = range(at: sent)
         var offset = off_t(range.lowerBound)
         sent += sendfile(sender.rawValue, file.rawValue, &offset, min(range.count, 1 << 20))
-        calls += 1
+        calls.add(1, ordering: .relaxed)
     }
     pthread_join(thread, nil)
 }

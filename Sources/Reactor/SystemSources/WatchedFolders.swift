@@ -252,7 +252,9 @@ struct WatchedFolders: ~Copyable {
 
     private mutating func remove(_ move: Move) {
         events.append(.removed(move.path))
-        if move.isFolder { leaveTree(moved: move.path) }
+        guard move.isFolder else { return }
+        vanish(below: move.path)
+        leaveTree(moved: move.path)
     }
 
     private mutating func leaveTree(moved path: FilePath) {
@@ -306,11 +308,19 @@ struct WatchedFolders: ~Copyable {
         let path = folder.path.entry(name)
         events.append(.moved(from: move.path, to: path))
         guard change.isOfFolder else { return }
+        vanish(below: move.path)
         if numbers[move.path] != nil, folder.isInTree {
             rename(move.path, to: path)
         } else {
             leaveTree(moved: move.path)
             if folder.isInTree { try? join(path, isReported: true) }
+        }
+    }
+
+    /// A folder has been moved, and with it what was given below: the kernel tells that of the folder alone.
+    private mutating func vanish(below path: FilePath) {
+        for (number, folder) in folders where folder.path != path && folder.path.starts(with: path) {
+            vanish(number, folder)
         }
     }
 

@@ -179,6 +179,28 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `paths vanish with a folder above them that is moved`(isWithinTree: Bool) async throws {
+        try await onItsOwnThread {
+            let (watch, other) = (try Watch(), TemporaryTree())
+            let tree = watch.tree
+            for folder in ["a", "a/b", "a/b/c"] { tree.makeFolder(folder) }
+            try watch.watcher.watch(tree.path, recursively: true)
+            for path in ["a/b/c", "a/b/c/file"] { try watch.watcher.watch(tree(path)) }
+            rename(tree("a").string, (isWithinTree ? tree("z") : other("z")).string)
+            let move =
+                isWithinTree ? FileWatcher.Event.moved(from: tree("a"), to: tree("z")) : .removed(tree("a"))
+            let vanished = [tree("a/b/c"), tree("a/b/c/file")].map { FileWatcher.Event.vanished($0) }
+            #expect(try Set(watch.take()) == Set(vanished + [move]))
+            #expect(watch.watcher.paths == [tree.path])
+            try (isWithinTree ? tree : other).write("z/b/c/file")
+            let file = tree("z/b/c/file")
+            #expect(try watch.take() == (isWithinTree ? [.created(file), .closedAfterWriting(file)] : []))
+            watch.watcher.unwatch(tree.path)
+            #expect("\(watch.watcher!)" == "file watcher: 0 paths, 0 folders")
+        }
+    }
+
     @Test func `names that are not UTF-8 are reported and followed`() async throws {
         try await onItsOwnThread {
             let watch = try Watch()
