@@ -299,14 +299,10 @@ final class RunningTransfer {
 extension RunningTransfer {
     func takeHeadLine(_ line: [UInt8]) -> Bool {
         lastActivity = multi.timeouts.now
-        switch parser.take(line) {
-        case .status:
-            // libcurl would follow a 304, too.
-            if (300..<400).contains(parser.status), !parser.isRedirect { easy?.followsNoRedirects() }
-        case .field: break
-        case .end: return takeHead()
-        }
-        return true
+        let kind = parser.take(line)
+        // libcurl would follow a 304, too.
+        if kind == .status, 300..<400 ~= parser.status, !parser.isRedirect { easy?.followsNoRedirects() }
+        return kind == .end ? takeHead() : true
     }
 
     private func takeHead() -> Bool {

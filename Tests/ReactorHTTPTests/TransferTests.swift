@@ -251,6 +251,15 @@ import Testing
         #expect(heads.all == [method, second])
     }
 
+    @Test func `a redirect is followed after an interim response`() async throws {
+        let server = try TestServer.responding { head, _ in
+            head.contains("/first")
+                ? "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + response("302 Found", ["Location: /"])
+                : response(body: "other")
+        }
+        #expect(try await onItsOwnThread { HTTPSession().run(server.url + "/first") }.body == "other")
+    }
+
     @Test(arguments: [300, 304, 305, 306, 399])
     func `a status that is no redirect is a response, also with a location`(status: Int) async throws {
         let server = try TestServer.responding { head, _ in
