@@ -45,7 +45,7 @@ let begin = (wall: now(), processor: processorTime())
 let calls = Atomic(0)
 
 /// Discards all bytes, and ends the program after the last.
-func receive() {
+func receive(_: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     var rest = byteCount
     while rest > 0, case let count = recv(receiver.rawValue, nil, min(rest, 1 << 20), CInt(MSG_TRUNC)),
         count > 0
@@ -85,12 +85,7 @@ final class Sender: StreamDelegate {
 }
 
 var thread = pthread_t()
-pthread_create(
-    &thread, nil,
-    { _ in
-        receive()
-        return nil
-    }, nil)
+pthread_create(&thread, nil, receive, nil)
 if kind == "raw" {
     var sent = 0
     while sent < byteCount {

@@ -20,9 +20,12 @@ final class TemporaryTree: Sendable {
 
     func makeFolder(_ name: String) { mkdir(self(name).string, 0o755) }
 
+    /// Makes a FIFO, which is one event: a file's last closing is delayed by a child process that inherits it.
+    func makeFIFO(_ name: String) { mkfifo(self(name).string, 0o600) }
+
     func write(_ name: String, _ text: String = "") throws {
         let file = try FileDescriptor.open(
-            self(name), .writeOnly, options: [.create, .append], permissions: .ownerReadWrite)
+            self(name), .writeOnly, options: [.create, .append, .closeOnExec], permissions: .ownerReadWrite)
         try file.closeAfter { _ = try file.writeAll(text.utf8) }
     }
 
