@@ -102,24 +102,43 @@ import Testing
             try await onItsOwnThread {
                 let loop = RunLoop.current
                 let kernelThread = KernelThread.current
-                loop.hold(.default)
-                Timer.scheduled(after: .milliseconds(1), label: "alarm") { _ in
+                let pipe = try TestPipe()
+                let bell = DescriptorSource(pipe.readEnd, for: .readable, label: "bell") { source, _ in
                     spin()
+                    pipe.get()
                     loop.stop()
                 }
-                loop.run(in: .default)
-                let waker = try JoinableThread(name: "waker") {
-                    waitUntil { loop.isWaiting && kernelThread.isAsleep }
-                    loop.stop()
+                try loop.add(bell, forMode: .default)
+                let wakes: [@Sendable () -> Void] = [{ pipe.put() }, { loop.perform { loop.stop() } }]
+                for wake in wakes {
+                    let waker = try JoinableThread(name: "waker") {
+                        waitUntil { loop.isWaiting && kernelThread.isAsleep }
+                        wake()
+                    }
+                    loop.run(in: .default)
+                    waker.join()
                 }
-                loop.run(in: .default)
-                waker.join()
                 let ledger = loop.statistics.ledger
-                let alarm = ledger.first { $0.name == "timer 'alarm'" }
-                #expect(alarm?.wakeUps == 1 && alarm?.callbacks == 1, "\(ledger)")
-                #expect(alarm!.time >= .milliseconds(2) && alarm!.longest == alarm!.time)
+                let item = ledger.first { $0.name.hasSuffix("'bell'") }
+                #expect(item?.wakeUps == 1 && item?.callbacks == 1, "\(ledger)")
+                #expect(item!.time >= .milliseconds(2) && item!.longest == item!.time)
                 #expect(ledger.first { $0.name == "thread 'waker'" }?.wakeUps == 1, "\(ledger)")
-                #expect(loop.statistics.callbackTime >= alarm!.time)
+                #expect(loop.statistics.callbackTime >= item!.time)
+            }
+        }
+    }
+
+    @Test func `the lateness of timers adds up`() async {
+        await #expect(processExitsWith: .success) {
+            LoopDiagnostics.measuresCallbacks = true
+            try await onItsOwnThread {
+                let loop = RunLoop.current
+                for _ in 0..<2 { Timer.scheduled(after: .zero) { _ in } }
+                spin()
+                loop.poll()
+                #expect(loop.statistics.callbacks.timers == 2)
+                #expect(loop.statistics.greatestTimerLateness >= .milliseconds(2))
+                #expect(loop.statistics.timerLateness >= .milliseconds(4))
             }
         }
     }

@@ -58,10 +58,14 @@ import Testing
             let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
             try loop.add(source, forMode: .default)
             let byDescriptor = try count { pipe.put() }
-            Timer.scheduled(after: .milliseconds(1)) { _ in RunLoop.current.stop() }
-            let before = loop.statistics.wakeUps.byTime
-            loop.run(in: .default)
-            return [byThread, byDescriptor, [loop.statistics.wakeUps.byTime - before]]
+            // A busy machine may be late for one of them, and the loop then does not sleep.
+            let before = loop.statistics.wakeUps
+            while loop.statistics.wakeUps.byTime == before.byTime {
+                Timer.scheduled(after: .milliseconds(1)) { _ in RunLoop.current.stop() }
+                loop.run(in: .default)
+            }
+            let after = loop.statistics.wakeUps
+            return [byThread, byDescriptor, [after.total - before.total]]
         }
         #expect(wakeUps == [[0, 0, 1], [0, 1, 0], [1]])
     }
@@ -99,20 +103,6 @@ import Testing
             #expect(thread.runLoop.statistics.callbacks.jobs > before)
             #expect(thread.runLoop.statistics.pending.jobs == 0)
         }
-    }
-
-    @Test func `the lateness of timers adds up`() async throws {
-        let statistics = try await onItsOwnThread { () -> RunLoop.Statistics in
-            let loop = RunLoop.current
-            let timers = (0..<2).map { _ in Timer.scheduled(after: .zero) { _ in } }
-            let deadline = Deadline.now.advanced(by: .milliseconds(2))
-            waitUntil { deadline < .now }
-            loop.poll()
-            #expect(!timers[0].isValid)
-            return loop.statistics
-        }
-        #expect(statistics.greatestTimerLateness >= .milliseconds(2))
-        #expect(statistics.timerLateness >= .milliseconds(4))
     }
 
     @Test func `what waits for the loop is counted by kind`() async throws {
