@@ -70,14 +70,15 @@ final class LoopMeter: Sendable {
 
     // MARK: Callbacks
 
-    /// Begins a callback, and returns whether it is measured.
+    /// Begins a callback if callbacks are measured, and returns whether they are.
     ///
-    /// - Parameter due: When it was due, for a timer.
+    /// - Parameter begin: Calls ``push(_:due:)``. A function that is not inlined, so that a callback which is not measured
+    ///   costs one test.
     @inline(__always)
-    func begin(due: @autoclosure () -> Int64? = nil, _ name: () -> String) -> Bool {
-        guard LoopDiagnostics.isMeasuring else { return false }
-        push(name(), due: due())
-        return true
+    func begin(_ begin: () -> Void) -> Bool {
+        let isMeasuring = LoopDiagnostics.isMeasuring
+        if isMeasuring { begin() }
+        return isMeasuring
     }
 
     /// Ends a callback.
@@ -89,8 +90,10 @@ final class LoopMeter: Sendable {
     }
 
     /// The first callback after a sleep is what has ended it, unless another thread has.
+    ///
+    /// - Parameter due: When it was due, for a timer.
     @inline(never)
-    private func push(_ name: String, due: Int64?) {
+    func push(_ name: String, due: Int64? = nil) {
         let now = reactor_monotonic_nanoseconds()
         let wakeUps = wakeUps
         measured.withLock { measured in

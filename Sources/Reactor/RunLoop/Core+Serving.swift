@@ -49,7 +49,7 @@ extension RunLoop.Core {
         for index in batch.indices {
             guard let block = batch[index].body.take() else { continue }
             meter.blocks.add()
-            let call = meter.begin { "posted block" }
+            let call = meter.begin { meter.push("posted block") }
             block()
             meter.end(call)
             handled = handled || batch[index].isSource
@@ -136,7 +136,7 @@ extension RunLoop.Core {
     private func fire(_ timer: Timer, from registration: ModeRegistration, at now: Int64) {
         guard let handler = begin(timer, from: registration, at: now) else { return }
         meter.timers.add()
-        let call = meter.begin(due: timer.state.withLock { $0.due }) { timer.title }
+        let call = meter.begin { meter.push(timer) }
         handler(timer)
         meter.end(call)
         finish(timer)
@@ -196,7 +196,7 @@ extension RunLoop.Core {
         var handled = false
         while let watch = ready.takeFirst(before: round) {
             if ready.isLate(watch) { watch.confirm() }
-            let call = meter.begin { watch.title }
+            let call = meter.begin { watch.push(to: meter) }
             let isHandled = watch.serve()
             meter.end(call, hasCalled: isHandled)
             guard isHandled else { continue }

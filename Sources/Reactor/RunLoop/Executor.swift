@@ -189,12 +189,15 @@ extension RunLoop {
                 queued.set(waiting.jobs.count)
                 if waiting.jobs.isEmpty { core.removeWaiting(self) }
                 core.meter.jobs.add()
-                let call = core.meter.begin { "job of \(title)" }
+                let call = core.meter.begin { pushJob(to: core.meter) }
                 job.run(on: self)
                 core.meter.end(call)
             }
             if !waiting.jobs.isEmpty { inbox.requestPass() }
         }
+
+        @inline(never)
+        private func pushJob(to meter: LoopMeter) { meter.push("job of \(title)") }
 
         /// So many that a chain of calls between actors of the loop takes few system calls, and so few that
         /// jobs that enqueue each other do not keep timers and descriptors waiting.

@@ -88,15 +88,18 @@ final class Inbox: Sendable {
     @inline(__always)
     var belongsToParent: Bool { !process.isCurrent }
 
-    /// The same block, which tells the meter where it was posted.
+    /// Posts a block that tells the meter where it was posted.
     @inline(never)
-    func naming(
-        _ block: @escaping @Sendable () -> Void, _ file: StaticString, _ line: UInt
-    ) -> @Sendable () -> Void {
-        { [meter, name = ItemName.make(nil, file, line), thread = currentThreadName] in
-            meter.rename("\(name.naming("block posted by \(thread)"))")
-            block()
-        }
+    func post(
+        _ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool, _ file: StaticString,
+        _ line: UInt
+    ) {
+        let name = ItemName.make(nil, file, line).naming("block posted by \(currentThreadName)")
+        post(
+            PostedBlock(modes: modes, isSource: isSource) { [meter] in
+                meter.rename(name)
+                block()
+            })
     }
 
     /// Posts a block; releases it if the loop's thread has ended.
@@ -190,11 +193,14 @@ final class Inbox: Sendable {
         pendingWrites.add(1, ordering: .sequentiallyConsistent)
         let counter = sleepingOn.exchange(-1, ordering: .sequentiallyConsistent)
         if counter >= 0 {
-            if LoopDiagnostics.isMeasuring { meter.noteWaker(currentThreadName) }
+            if LoopDiagnostics.isMeasuring { noteWaker() }
             addOne(toEventCounter: counter)
         }
         pendingWrites.subtract(1, ordering: .releasing)
     }
+
+    @inline(never)
+    private func noteWaker() { meter.noteWaker(currentThreadName) }
 
     // MARK: From the loop's thread
 

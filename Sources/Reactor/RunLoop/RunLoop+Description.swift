@@ -82,6 +82,11 @@ extension Timer: CustomStringConvertible {
     }
 }
 
+extension LoopMeter {
+    @inline(never)
+    func push(_ timer: Timer) { push(timer.title, due: timer.state.withLock { $0.due }) }
+}
+
 extension Timer {
     /// What the timer is, with its label.
     var title: String { state.withLock { $0.name }.naming("timer") }

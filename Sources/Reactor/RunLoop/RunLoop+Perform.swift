@@ -78,8 +78,9 @@ extension RunLoop {
     ) -> Timer {
         requireCurrent("RunLoop.perform(after:inModes:_:) must be called")
         let timer = Timer.scheduled(
-            delay: delay.wholeNanoseconds, period: 0, modes.first, .zero, .make(nil, file, line)
+            delay: delay.wholeNanoseconds, period: 0, modes.first, .zero
         ) { _ in block() }
+        if LoopDiagnostics.isReporting { timer.setName(nil, file, line) }
         for mode in modes.dropFirst() { add(timer, forMode: mode) }
         return timer
     }
@@ -125,8 +126,8 @@ extension RunLoop {
     ) {
         requireNotOfParent()
         guard !modes.isEmpty else { return }
-        let body = LoopDiagnostics.isReporting ? inbox.naming(block, file, line) : block
-        inbox.post(PostedBlock(modes: modes, isSource: isSource, body: body))
+        if LoopDiagnostics.isReporting { return inbox.post(block, modes, isSource: isSource, file, line) }
+        inbox.post(PostedBlock(modes: modes, isSource: isSource, body: block))
     }
 }
 

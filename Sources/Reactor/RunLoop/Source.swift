@@ -170,7 +170,7 @@ extension RunLoop.Source {
         }
         guard let callbacks else { return false }
         core.meter.sources.add()
-        let call = core.meter.begin { title }
+        let call = core.meter.begin { core.meter.push(title) }
         callbacks.perform()
         core.meter.end(call)
         update(in: core) { $0.isPerforming = false }

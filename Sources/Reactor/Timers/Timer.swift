@@ -223,8 +223,9 @@ extension Timer {
         label: String? = nil, file: StaticString = #fileID, line: UInt = #line,
         handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
-        scheduled(
-            delay: delay.wholeNanoseconds, period: 0, mode, tolerance, .make(label, file, line), handler)
+        let timer = scheduled(delay: delay.wholeNanoseconds, period: 0, mode, tolerance, handler)
+        if label != nil || LoopDiagnostics.isReporting { timer.setName(label, file, line) }
+        return timer
     }
 
     /// Makes a timer that fires every `interval`, first one interval from now, and adds it to the calling
@@ -249,19 +250,25 @@ extension Timer {
         handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
         let period = period(interval)
-        return scheduled(
-            delay: period, period: period, mode, tolerance, .make(label, file, line), handler)
+        let timer = scheduled(delay: period, period: period, mode, tolerance, handler)
+        if label != nil || LoopDiagnostics.isReporting { timer.setName(label, file, line) }
+        return timer
+    }
+
+    @inline(never)
+    func setName(_ label: String?, _ file: StaticString, _ line: UInt) {
+        state.withLock { $0.name = .make(label, file, line) }
     }
 
     /// Makes a timer whose closure belongs to this thread, and adds it to a mode of this thread's loop, unless the thread is
     /// ending.
     static func scheduled(
-        delay: Int64, period: Int64, _ mode: RunLoop.Mode?, _ tolerance: Duration, _ name: ItemName?,
+        delay: Int64, period: Int64, _ mode: RunLoop.Mode?, _ tolerance: Duration,
         _ handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
         let due = date(after: delay)
         let state = State(
-            due: due, date: due, tolerance: clamp(tolerance, period: period), name: name,
+            due: due, date: due, tolerance: clamp(tolerance, period: period), name: nil,
             handler: .confined(handler), isConfined: true)
         let timer = Timer(period: period, state)
         RunLoop.withCurrent { $0.adopt(timer, forMode: mode) }
