@@ -88,7 +88,7 @@ let package = Package(
         .systemLibrary(
             name: "CReactorGLib",
             pkgConfig: "glib-2.0",
-            providers: [.apt(["libglib2.0-dev"])]
+            providers: [.apt(["libglib2.0-dev"]), .yum(["glib2-devel"])]
         ),
         // Run loops inside GLib's, and the reverse.
         .target(
