@@ -7,13 +7,15 @@ import Reactor
 final class LoopMetrics {
     private typealias Number = KeyPath<RunLoop.Statistics, Int>
 
-    private static let counted: [(String, Number)] = [
-        ("passes", \.passes), ("sleeps", \.sleeps), ("wake_ups", \.wakeUps.total),
-        ("callbacks", \.callbacks.total),
-    ]
-    private static let measured: [(String, Number)] = [
-        ("pending_blocks", \.pending.blocks), ("pending_jobs", \.pending.jobs),
-    ]
+    private static var counted: [(String, Number)] {
+        [
+            ("passes", \.passes), ("sleeps", \.sleeps), ("wake_ups", \.wakeUps.total),
+            ("callbacks", \.callbacks.total),
+        ]
+    }
+    private static var measured: [(String, Number)] {
+        [("pending_blocks", \.pending.blocks), ("pending_jobs", \.pending.jobs)]
+    }
 
     private let timer: Reactor.Timer
 
