@@ -29,7 +29,7 @@ let package = Package(
         .systemLibrary(
             name: "CReactorLibevent",
             pkgConfig: "libevent_core",
-            providers: [.apt(["libevent-dev"])]
+            providers: [.apt(["libevent-dev"]), .yum(["libevent-devel"])]
         ),
         .target(name: "CReactorLinux"),
         .target(
@@ -60,7 +60,7 @@ let package = Package(
         .systemLibrary(
             name: "CReactorOpenSSL",
             pkgConfig: "openssl",
-            providers: [.apt(["libssl-dev"])]
+            providers: [.apt(["libssl-dev"]), .yum(["openssl-devel"])]
         ),
         // TLS through OpenSSL.
         .target(
@@ -71,7 +71,7 @@ let package = Package(
         .systemLibrary(
             name: "CReactorLibcurl",
             pkgConfig: "libcurl",
-            providers: [.apt(["libcurl4-openssl-dev"])]
+            providers: [.apt(["libcurl4-openssl-dev"]), .yum(["libcurl-devel"])]
         ),
         // HTTP through libcurl.
         .target(
@@ -88,7 +88,7 @@ let package = Package(
         .systemLibrary(
             name: "CReactorGLib",
             pkgConfig: "glib-2.0",
-            providers: [.apt(["libglib2.0-dev"])]
+            providers: [.apt(["libglib2.0-dev"]), .yum(["glib2-devel"])]
         ),
         // Run loops inside GLib's, and the reverse.
         .target(
@@ -204,3 +204,10 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+#if !os(Linux)
+// Not tested: on Apple's platforms there is only ReactorFoundation, and it is Foundation.
+package.products = [.library(name: "ReactorFoundation", targets: ["ReactorFoundation"])]
+package.dependencies = []
+package.targets = [.target(name: "ReactorFoundation", path: "Sources/AppleFoundation")]
+#endif

@@ -2,9 +2,19 @@
 #include "CReactorLinux.h"
 #include "fork.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+uint32_t reactor_diagnostics;
+
+// A constructor, because an item that is made before the first loop knows its place, too.
+__attribute__((constructor)) static void read_environment(void) {
+    const char *value = getenv("REACTOR_DEBUG");
+    if (value && strcmp(value, "1") == 0) reactor_set_diagnostics(3);
+}
 
 static _Thread_local uint64_t current_loop;
 static _Thread_local void *current_loop_object;

@@ -227,3 +227,95 @@ private func printLoop() {
 private func awaitSignals() async throws {
     for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { break }
 }
+
+// MARK: - Why is my callback silent?, Debug mode and statistics
+
+private func label(_ listener: Listener, _ input: InputStream, reload: @escaping () -> Void) {
+    let refresh = Timer.scheduled(every: .seconds(30), label: "refresh") { _ in reload() }
+    listener.label = "admin"
+    input.label = "orders"
+    print(refresh)
+}
+
+private struct Logger {
+    func warning(_ text: String) {}
+}
+
+private func debug(_ logger: Logger) {
+    LoopDiagnostics.isDebugging = true
+    LoopDiagnostics.slowCallback = .milliseconds(20)
+    LoopDiagnostics.setReportHandler { report in logger.warning("\(report)") }
+}
+
+private func compare(_ loop: RunLoop, waitForAMinute: () -> Void) {
+    let before = loop.statistics
+    waitForAMinute()
+    let after = loop.statistics
+    print("wake-ups:", after.wakeUps.total - before.wakeUps.total)
+    print("passes:", after.passes - before.passes)
+}
+
+private func printLedger(runForAWhile: () -> Void) {
+    LoopDiagnostics.measuresCallbacks = true
+    runForAWhile()
+    for entry in RunLoop.main.statistics.ledger.prefix(10) {
+        print(entry.wakeUps, entry.callbacks, entry.time, entry.longest, entry.name)
+    }
+}
+
+// MARK: - Examples of types
+
+private final class Log {
+    func flush() {}
+    func draw() {}
+}
+
+extension RunLoop.Mode {
+    fileprivate static let dialog = RunLoop.Mode("dialog")
+}
+
+private func useLoops() {
+    let loop = RunLoop.current
+    Timer.scheduled(after: .seconds(1)) { _ in loop.stop() }
+    DispatchQueue.global().async {
+        loop.perform { print("on the loop's thread") }
+    }
+    loop.run(in: .default)
+
+    RunLoop.main.addCommonMode(.dialog)
+    RunLoop.main.run(in: .dialog)
+}
+
+private func useItems(_ log: Log, isDone: Bool) {
+    let redraw = RunLoop.Source { print("draw") }
+    RunLoop.main.add(redraw, forMode: .common)
+    redraw.signal()
+    RunLoop.main.wakeUp()
+
+    let flush = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, _ in log.flush() }
+    RunLoop.current.add(flush, forMode: .common)
+
+    let clock = Timer.scheduled(every: .seconds(1), forMode: .common, tolerance: .milliseconds(100)) { _ in
+        print("tick")
+    }
+    clock.invalidate()
+
+    let deadline = Deadline.now.advanced(by: .seconds(5))
+    while !isDone, Deadline.now < deadline { RunLoop.current.run(mode: .default, before: deadline) }
+}
+
+private func useStreams(_ delegate: any StreamDelegate) {
+    let input = InputStream(path: "/etc/services")
+    input.delegate = delegate
+    input.schedule(in: .current, forMode: .default)
+    input.open()
+
+    let output = OutputStream(path: "report.txt")
+    output.open()
+    output.write("done\n")
+    output.close()
+
+    let budget = ByteBudget(limit: 8_388_608)
+    let limits = HandoffLimits(chunkSize: 65_536, bytesInFlight: 262_144, budget: budget)
+    print(limits.chunkSize)
+}

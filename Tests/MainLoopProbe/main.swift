@@ -1,5 +1,6 @@
 // Scenarios that need a program's main thread. Each prints what happens, and a test compares the output.
 @preconcurrency import Glibc
+import Reactor
 
 let scenarios: [String: () throws -> Void] = [
     "a drain ends an activation": drainEndsActivation,
@@ -50,6 +51,7 @@ let scenarios: [String: () throws -> Void] = [
     "asynchronous work and a nested run": endsOnlyItsActivation,
     "cancelled by a signal": cancelledBySignal,
     "few watches": fewWatches,
+    "left at exit": { Timer.scheduled(after: .seconds(100), label: "forgotten") { _ in } },
 ]
 
 setvbuf(stdout, nil, _IONBF, 0)

@@ -90,6 +90,17 @@ bool reactor_is_main_thread(void);
 bool reactor_captures_messages(void);
 void reactor_capture_messages(bool handles);
 
+// MARK: Diagnostics
+
+/// What loops record of their callbacks: bit 0, times and names; bit 1, mistakes are reported.
+extern uint32_t reactor_diagnostics;
+static inline uint32_t reactor_diagnostics_switches(void) {
+    return __atomic_load_n(&reactor_diagnostics, __ATOMIC_RELAXED);
+}
+static inline void reactor_set_diagnostics(uint32_t switches) {
+    __atomic_store_n(&reactor_diagnostics, switches, __ATOMIC_RELAXED);
+}
+
 // MARK: fork(2)
 
 /// The number of forks between the process that loaded the library and this one: see reactor_fork_count. A

@@ -46,17 +46,19 @@ public final class DescriptorSource: EventSource {
     /// - Parameters:
     ///   - descriptor: An open descriptor, which must stay open until the source is cancelled.
     ///   - interest: What to watch for; empty for nothing yet.
+    ///   - label: See ``EventSource/label``.
     ///   - handler: Called with the source and what the descriptor is ready for. An error or a hang-up counts as both.
     /// - Precondition: `descriptor` is not negative.
     public init(
-        _ descriptor: FileDescriptor, for interest: Readiness,
+        _ descriptor: FileDescriptor, for interest: Readiness, label: String? = nil,
+        file: StaticString = #fileID, line: UInt = #line,
         handler: @escaping (DescriptorSource, Readiness) -> Void
     ) {
         require(
             descriptor.rawValue >= 0, "DescriptorSource needs an open descriptor, not \(descriptor.rawValue)."
         )
         unsafe self.handler = .closure(handler)
-        super.init(descriptor.rawValue, for: interest)
+        super.init(descriptor.rawValue, for: interest, name: .make(label, file, line))
     }
 
     /// The descriptor that is watched.

@@ -36,11 +36,13 @@ public class EventSource: CustomStringConvertible {
     final private(set) var loop: RunLoop?
     /// The source itself, if its loop may release it before its callback returns.
     final private var keptAlive: EventSource?
+    final private(set) var name: ItemName?
 
     /// - Parameter number: The descriptor; -1 for a source that has none yet.
-    init(_ number: CInt, for interest: Readiness) {
+    init(_ number: CInt, for interest: Readiness, name: ItemName? = nil) {
         self.number = number
         watchedInterest = interest
+        self.name = name
     }
 
     deinit { for watch in watches { watch.end() } }
@@ -66,6 +68,12 @@ public class EventSource: CustomStringConvertible {
     /// What the source is, for ``explain()``.
     var noun: String { "source of descriptor \(number)" }
 
+    /// The noun with the label.
+    var title: String { name.naming(noun) }
+
+    /// What a dump of the loop says of the source.
+    var dumpLine: String { name.naming(description) }
+
     /// Why the source has nothing to report, as a clause.
     var silence: String {
         watchedInterest.isEmpty ? "it is watched for nothing" : "the descriptor is not \(watchedInterest)"
@@ -75,6 +83,15 @@ public class EventSource: CustomStringConvertible {
     var confirmsLateReadiness: Bool { true }
 
     // MARK: Its state
+
+    /// What dumps, ``LoopDiagnostics`` and explanations call the source; nil for none.
+    public final var label: String? {
+        get { name?.label }
+        set {
+            requireLoopThread()
+            name = .relabel(name, newValue)
+        }
+    }
 
     /// What the source waits for.
     public var description: String {

@@ -14,7 +14,8 @@ extension RunLoop.Core {
         lacksMainQueue = true
         let number = reactor_main_queue_handle()
         guard number >= 0 else { return }
-        let source = DescriptorSource(FileDescriptor(rawValue: number), for: .readable) { _, _ in
+        let source = DescriptorSource(FileDescriptor(rawValue: number), for: .readable, label: "main queue") {
+            _, _ in
             // A counter: unread, it would stay readable.
             _ = takeCount(ofEventCounter: number)
             _dispatch_main_queue_callback_4CF(nil)

@@ -150,6 +150,10 @@ final class ReadyQueue {
 
         func confirm() { unsafe watch.confirm() }
 
+        /// The watch has recorded something, so that its source is alive: see ``Watch/source``.
+        @inline(never)
+        func push(to meter: LoopMeter) { meter.push(unsafe watch.source.takeUnretainedValue().title) }
+
         /// Has the source serve what was recorded. Returns whether that has handled a source. The watch may end meanwhile.
         @inline(__always)
         func serve() -> Bool {

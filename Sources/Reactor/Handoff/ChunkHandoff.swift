@@ -58,9 +58,18 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// The processor's progress. From any thread.
     public var progress: HandoffProgress { worker.progress }
 
+    /// What explanations call the hand-off; nil for none. From any thread.
+    public var label: String? {
+        get { worker.label }
+        set { worker.label = newValue }
+    }
+
+    /// How many bytes have been read and wait for the processor. From any thread.
+    public var waitingByteCount: Int { worker.waitingByteCount }
+
     /// Says in a sentence what the hand-off waits for; for a person, so the wording may change. From any thread.
     public func explain() -> String {
-        if stream.withLock({ $0 != nil }) { return "The hand-off has not been started." }
+        if stream.withLock({ $0 != nil }) { return "The \(worker.title) has not been started." }
         return "\(worker.explanation) \(loop.explain())"
     }
 

@@ -46,6 +46,11 @@ public struct StopProcessing: Error, Sendable {
 }
 
 /// The bounds of a hand-off's memory.
+///
+/// ```swift
+/// let budget = ByteBudget(limit: 8_388_608)
+/// let limits = HandoffLimits(chunkSize: 65_536, bytesInFlight: 262_144, budget: budget)
+/// ```
 public struct HandoffLimits: Sendable {
     /// The most bytes of one read, and of one call of the processor.
     public var chunkSize: Int

@@ -58,6 +58,18 @@ final class ChunkWorker: Sendable {
     /// From any thread.
     var explanation: String { flow.withLock { $0.explanation } }
 
+    /// From any thread.
+    var title: String { flow.withLock { $0.title } }
+
+    /// From any thread.
+    var label: String? {
+        get { flow.withLock { $0.label } }
+        set { flow.withLock { $0.label = newValue } }
+    }
+
+    /// From any thread.
+    var waitingByteCount: Int { flow.withLock { $0.waitingByteCount } }
+
     func takeUpdate() -> HandoffFlow.Update { flow.withLock { $0.takeUpdate() } }
 
     // MARK: From the reader

@@ -76,6 +76,7 @@ struct HandoffFlow: Sendable {
     private(set) var isCancelled = false
     private var fault: (any Error)?
 
+    var label: String?
     private var tracker = ProgressTracker()
     private var conclusion: Conclusion?
 
@@ -94,20 +95,25 @@ struct HandoffFlow: Sendable {
 }
 
 extension HandoffFlow {
+    /// The bytes that have been read and wait for the processor.
+    var waitingByteCount: Int { full.reduce(0) { $0 + $1.byteCount } }
+
+    var title: String { "hand-off\(label.map { " '\($0)'" } ?? "")" }
+
     /// What the hand-off waits for, as a sentence.
     var explanation: String {
         switch worker {
-        case .over: return "The hand-off has ended, or its completion waits for the loop."
+        case .over: return "The \(title) has ended, or its completion waits for the loop."
         case .processing: return "The processor is being called, or the hand-off is about to end."
         case .reading: return "A file is being read."
-        case _ where isSuspended: return "The hand-off is suspended: call resume()."
-        case .called: return "The hand-off waits for its queue, which is busy or suspended."
+        case _ where isSuspended: return "The \(title) is suspended: call resume()."
+        case .called: return "The \(title) waits for its queue, which is busy or suspended."
         case .idle: break
         }
         guard request != nil, let budget = limits.budget else {
-            return "The hand-off waits for bytes of its stream."
+            return "The \(title) waits for bytes of its stream."
         }
-        return "The hand-off waits for its budget: \(budget.inUse) of \(budget.limit) bytes are in use."
+        return "The \(title) waits for its budget: \(budget.inUse) of \(budget.limit) bytes are in use."
     }
 }
 

@@ -154,6 +154,15 @@ public final class LineReader<Value: Sendable>: Sendable {
     /// The reader's progress. From any thread.
     public var progress: HandoffProgress { handoff.progress }
 
+    /// What explanations call the reader; nil for none. From any thread.
+    public var label: String? {
+        get { handoff.label }
+        set { handoff.label = newValue }
+    }
+
+    /// How many bytes have been read and wait for the closure. From any thread.
+    public var waitingByteCount: Int { handoff.waitingByteCount }
+
     /// Says in a sentence what the reader waits for; for a person, so the wording may change. From any thread.
     public func explain() -> String { handoff.explain() }
 

@@ -17,7 +17,7 @@ extension RunLoop.Core {
             observers.sort { $0.precedes($1) }
         }
         for entry in observers where entry.observer.activities.contains(activity) {
-            entry.observer.call(activity)
+            entry.observer.call(activity, meter)
         }
     }
 
@@ -48,7 +48,10 @@ extension RunLoop.Core {
         var handled = false
         for index in batch.indices {
             guard let block = batch[index].body.take() else { continue }
+            meter.blocks.add()
+            let call = meter.begin { meter.push("posted block") }
             block()
+            meter.end(call)
             handled = handled || batch[index].isSource
         }
         return handled
@@ -132,7 +135,10 @@ extension RunLoop.Core {
 
     private func fire(_ timer: Timer, from registration: ModeRegistration, at now: Int64) {
         guard let handler = begin(timer, from: registration, at: now) else { return }
+        meter.timers.add()
+        let call = meter.begin { meter.push(timer) }
         handler(timer)
+        meter.end(call)
         finish(timer)
     }
 
@@ -190,7 +196,11 @@ extension RunLoop.Core {
         var handled = false
         while let watch = ready.takeFirst(before: round) {
             if ready.isLate(watch) { watch.confirm() }
-            guard watch.serve() else { continue }
+            let call = meter.begin { watch.push(to: meter) }
+            let isHandled = watch.serve()
+            meter.end(call, hasCalled: isHandled)
+            guard isHandled else { continue }
+            meter.events.add()
             handled = true
             if onlyFirst { break }
         }

@@ -7,6 +7,7 @@ extension RunLoop {
     final class Core {
         let identity: LoopIdentity
         let inbox: Inbox
+        let meter: LoopMeter
         /// The loop, which owns this. Set when its thread first asks for it.
         private(set) unowned var loop: RunLoop!
         /// By the modes' numbers.
@@ -50,7 +51,7 @@ extension RunLoop {
 
         init(identity: LoopIdentity, inbox: Inbox) {
             self.identity = identity
-            self.inbox = inbox
+            (self.inbox, meter) = (inbox, inbox.meter)
             ownedCommonItems = OwnedModeState(.common, shared: ownedNoItems.state)
         }
 
@@ -194,6 +195,7 @@ extension RunLoop {
             inbox.close()
             drainInbox()
             checkJobsFinished()
+            if LoopDiagnostics.isReporting { reportLeftovers() }
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) { release(timer) }
             for source in states.flatMap({ $0.sources.members }) {

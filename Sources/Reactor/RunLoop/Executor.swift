@@ -58,11 +58,13 @@ extension RunLoop {
         let modes: ModeSet
         private let identity: LoopIdentity
         let isMain: Bool
-        private let inbox: Inbox
+        let inbox: Inbox
         private let incoming = JobStack()
         private let waiting: LoopBound<Waiting>
         /// How many tasks wait for something that only the loop ends.
         private let suspended = Atomic(0)
+        /// How many jobs the loop's thread has taken in and not run.
+        private let queued = LoopMeter.Counter()
 
         /// What only the loop's thread touches.
         private final class Waiting {
@@ -104,7 +106,7 @@ extension RunLoop {
 
         // MARK: Queueing
 
-        private var isCurrent: Bool { identity.isCurrent || (isMain && RunLoop.main.isCurrent) }
+        var isCurrent: Bool { identity.isCurrent || (isMain && RunLoop.main.isCurrent) }
 
         private func queue(_ job: QueuedJob) {
             if isCurrent { return RunLoop.withCurrent { $0.useCore { queue(job, in: $0) } } }
@@ -123,6 +125,7 @@ extension RunLoop {
             let waiting = waiting.value
             let wasEmpty = waiting.jobs.isEmpty
             waiting.jobs.append(job)
+            queued.set(waiting.jobs.count)
             if wasEmpty { core.addWaiting(self) }
             // The sweep that runs this executor's jobs comes to it.
             if waiting.activation != inbox.activationCount || waiting.activation == 0 { inbox.requestPass() }
@@ -149,6 +152,15 @@ extension RunLoop {
 
         func endWaiting() { suspended.subtract(1, ordering: .relaxed) }
 
+        // MARK: For explanations, from any thread
+
+        /// Without those of other threads that the loop has not taken in, which only ``hasJobs`` knows.
+        var queuedCount: Int { queued.value + (incoming.isEmpty ? 0 : 1) }
+
+        var hasJobs: Bool { queuedCount > 0 }
+
+        var suspendedCount: Int { suspended.load(ordering: .relaxed) }
+
         // MARK: On the loop's thread
 
         /// Takes in the jobs that other threads have pushed.
@@ -156,6 +168,7 @@ extension RunLoop {
             let waiting = waiting.value
             let wasEmpty = waiting.jobs.isEmpty
             waiting.jobs.append(incoming)
+            queued.set(waiting.jobs.count)
             if wasEmpty, !waiting.jobs.isEmpty { core.addWaiting(self) }
         }
 
@@ -173,11 +186,18 @@ extension RunLoop {
             defer { waiting.activation = outer }
             for _ in 0..<Self.jobsPerSweep {
                 guard let job = waiting.jobs.popFirst() else { break }
+                queued.set(waiting.jobs.count)
                 if waiting.jobs.isEmpty { core.removeWaiting(self) }
+                core.meter.jobs.add()
+                let call = core.meter.begin { pushJob(to: core.meter) }
                 job.run(on: self)
+                core.meter.end(call)
             }
             if !waiting.jobs.isEmpty { inbox.requestPass() }
         }
+
+        @inline(never)
+        private func pushJob(to meter: LoopMeter) { meter.push("job of \(title)") }
 
         /// So many that a chain of calls between actors of the loop takes few system calls, and so few that
         /// jobs that enqueue each other do not keep timers and descriptors waiting.

@@ -20,7 +20,7 @@ extension RunLoop {
         if isWaiting {
             return "The \(name) is waiting in \(place).\(inbox.isHosted ? blocks : "")\(blocksOfOtherModes)"
         }
-        return "The \(name) is busy in \(place).\(blocks)\(blocksOfOtherModes)"
+        return "The \(name) is busy in \(place)\(inbox.callUnderWay).\(blocks)\(blocksOfOtherModes)"
     }
 
     private func waitingBlocks(for what: String) -> String {
@@ -42,20 +42,34 @@ extension RunLoop {
     }
 
     /// Whether the loop runs in one of the modes of `membership`.
-    func runs(in membership: Membership) -> Bool {
-        currentMode.map { membership.contains($0, common: commonModes) } ?? false
-    }
+    func runs(in membership: Membership) -> Bool { inbox.runs(in: membership) }
 
     /// Why an item in the modes of `membership` that has something to be called for has not been served yet, as a clause.
     func reasonForDelay(of item: String, in membership: Membership) -> String {
-        guard !inbox.isClosed else { return "the \(name) has ended with its thread" }
-        guard let mode = currentMode else { return "the \(name) is not running" }
+        inbox.reasonForDelay(of: item, in: membership, isCurrent: isCurrent)
+    }
+}
+
+extension Inbox {
+    fileprivate func runs(in membership: Membership) -> Bool {
+        currentMode.map { membership.contains($0, common: commonModes) } ?? false
+    }
+
+    fileprivate func reasonForDelay(of item: String, in membership: Membership, isCurrent: Bool) -> String {
+        guard !isClosed else { return "the \(loopName) has ended with its thread" }
+        guard let mode = currentMode else { return "the \(loopName) is not running" }
         guard runs(in: membership) else {
-            return "the \(name) runs in \(mode.shortName), and \(item) is only in \(membership.shortNames)"
+            return
+                "the \(loopName) runs in \(mode.shortName), and \(item) is only in \(membership.shortNames)"
         }
-        if inbox.isHosted, isWaiting { return "the \(name) serves it when its host calls dispatch()" }
-        if isCurrent { return "the \(name) serves it in its next pass" }
-        return "the \(name) is \(isWaiting ? "about to serve it" : "busy")"
+        if isHosted, isWaiting { return "the \(loopName) serves it when its host calls dispatch()" }
+        if isCurrent { return "the \(loopName) serves it in its next pass" }
+        return "the \(loopName) is \(isWaiting ? "about to serve it" : "busy\(callUnderWay)")"
+    }
+
+    /// The callback that keeps the loop busy, if callbacks are measured.
+    fileprivate var callUnderWay: String {
+        meter.current.map { ": the \($0.name) has been running for \($0.time.rounded)" } ?? ""
     }
 }
 
@@ -82,14 +96,6 @@ extension Membership {
 
 private func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
-extension Duration {
-    /// In seconds, to the millisecond.
-    fileprivate var rounded: String {
-        let milliseconds = components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
-        return "\(Double(milliseconds) / 1000) s"
-    }
-}
-
 // MARK: - Items
 
 extension Timer {
@@ -105,19 +111,19 @@ extension Timer {
             (state.isValid, state.isFiring, state.due, state.tolerance, state.loop, state.membership)
         }
         guard isValid else {
-            return "The timer is invalid: it was invalidated, or it has fired and does not repeat."
+            return "The \(title) is invalid: it was invalidated, or it has fired and does not repeat."
         }
-        if isFiring { return "The timer's closure is being called." }
-        guard let loop else { return "The timer is in no run loop: add it with RunLoop.add(_:forMode:)." }
+        if isFiring { return "The \(title)'s closure is being called." }
+        guard let loop else { return "The \(title) is in no run loop: add it with RunLoop.add(_:forMode:)." }
         let reason = loop.reasonForDelay(of: "the timer", in: membership)
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
         if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.runs(in: membership) {
-            return "The timer has been due for \(overdue.rounded), and may be late by its tolerance of "
+            return "The \(title) has been due for \(overdue.rounded), and may be late by its tolerance of "
                 + "\(Duration.nanoseconds(tolerance).rounded)."
         }
-        if overdue > .zero { return "The timer has been due for \(overdue.rounded): \(reason)." }
+        if overdue > .zero { return "The \(title) has been due for \(overdue.rounded): \(reason)." }
         return
-            "The timer is due in \((.zero - overdue).rounded)\(loop.runs(in: membership) ? "" : ", but \(reason)")."
+            "The \(title) is due in \((.zero - overdue).rounded)\(loop.runs(in: membership) ? "" : ", but \(reason)")."
     }
 }
 
@@ -127,18 +133,18 @@ extension RunLoop.Source {
     /// May be called from any thread.
     public func explain() -> String {
         let loops = memberships
-        guard isValid else { return "The source has been invalidated." }
+        guard isValid else { return "The \(title) has been invalidated." }
         guard !loops.isEmpty else {
-            return "The source is in no run loop: add it with RunLoop.add(_:forMode:)."
+            return "The \(title) is in no run loop: add it with RunLoop.add(_:forMode:)."
         }
-        guard isSignalled else { return "The source has not been signalled since it was last performed." }
+        guard isSignalled else { return "The \(title) has not been signalled since it was last performed." }
         let reasons = loops.map { loop, membership in
             guard loop.isWaiting, loop.runs(in: membership) else {
                 return loop.reasonForDelay(of: "the source", in: membership)
             }
             return "a signal does not wake the \(loop.name): call wakeUp() too"
         }
-        return "The source is signalled: \(reasons.joined(separator: "; "))."
+        return "The \(title) is signalled: \(reasons.joined(separator: "; "))."
     }
 }
 
@@ -148,16 +154,39 @@ extension EventSource {
     /// - Precondition: Called on the thread of the source's loop.
     public final func explain() -> String {
         requireLoopThread()
-        if isEnded { return "The \(noun) has been cancelled or closed." }
-        if isInCallback { return "The \(noun)'s handler is being called." }
+        if isEnded { return "The \(title) has been cancelled or closed." }
+        if isInCallback { return "The \(title)'s handler is being called." }
         guard let loop, !membership.isEmpty else {
-            return "The \(noun) is in no run loop: add it with RunLoop.add(_:forMode:)."
+            return "The \(title) is in no run loop: add it with RunLoop.add(_:forMode:)."
         }
         let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
         let reason = loop.reasonForDelay(of: "it", in: membership)
-        if isMarkedReady || isReady { return "The \(noun) has something to report: \(reason)." }
+        if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
         return
-            "The \(noun) has nothing to report: \(silence)\(loop.runs(in: membership) ? "" : ", and \(reason)")."
+            "The \(title) has nothing to report: \(silence)\(loop.runs(in: membership) ? "" : ", and \(reason)")."
+    }
+}
+
+extension RunLoop.Executor {
+    /// Says in a sentence why jobs are not being run; for a person, so the wording may change.
+    ///
+    /// May be called from any thread.
+    ///
+    /// ```swift
+    /// print(loop.executor().explain())  // The executor of the main run loop in the common modes has no jobs.
+    /// ```
+    public func explain() -> String {
+        let tasks =
+            suspendedCount == 0 ? "" : " \(counted(suspendedCount, "task")) wait for the loop's events."
+        guard hasJobs else { return "The \(title) has no jobs.\(tasks)" }
+        var membership = Membership()
+        for mode in modes.members { membership.add(mode, common: ModeSet()) }
+        let reason = inbox.reasonForDelay(of: "it", in: membership, isCurrent: isCurrent)
+        return "The \(title) has \(counted(queuedCount, "job")) queued: \(reason).\(tasks)"
+    }
+
+    var title: String {
+        "executor of the \(inbox.loopName) in \(modes.members.map(\.shortName).joined(separator: ", "))"
     }
 }

@@ -272,6 +272,8 @@ extension RunLoop.Core {
         require(
             mode != .common, "A run loop cannot run in RunLoop.Mode.common: name one of the common modes.")
         try poller(for: state(of: mode)).nest(in: epoll)
-        return running(mode)
+        let running = running(mode)
+        running.own.hasRun = true
+        return running
     }
 }

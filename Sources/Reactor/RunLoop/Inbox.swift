@@ -52,10 +52,12 @@ final class Inbox: Sendable {
     private let hostedActivation = Atomic(0)
     private let blockCounts = Mutex<[(mode: RunLoop.Mode, count: Int)]>([])
     private let process = ProcessIdentity.current
+    private let common = Mutex(RunLoop.firstCommonModes)
     /// The loop's name, for messages.
     let loopName: String
+    let meter: LoopMeter
 
-    init(loopName: String) { self.loopName = loopName }
+    init(loopName: String) { (self.loopName, meter) = (loopName, LoopMeter(loopName: loopName)) }
 
     // MARK: From any thread
 
@@ -75,10 +77,30 @@ final class Inbox: Sendable {
     /// How many blocks and executors waited for each mode when the loop last went to sleep or ended an activation.
     var publishedBlockCounts: [(mode: RunLoop.Mode, count: Int)] { blockCounts.withLock { $0 } }
 
+    /// The loop's common set: what ``RunLoop/Mode/common`` stands for.
+    var commonModes: ModeSet { common.withLock { $0 } }
+
+    /// False if `mode` is a common one already.
+    func insertCommonMode(_ mode: RunLoop.Mode) -> Bool { common.withLock { $0.insert(mode) } }
+
     /// Whether this process is a child of fork(2) and its parent made the inbox. The thread that would collect from it does
     /// not exist in the child, and its lock may be held for good.
     @inline(__always)
     var belongsToParent: Bool { !process.isCurrent }
+
+    /// Posts a block that tells the meter where it was posted.
+    @inline(never)
+    func post(
+        _ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool, _ file: StaticString,
+        _ line: UInt
+    ) {
+        let name = ItemName.make(nil, file, line).naming("block posted by \(currentThreadName)")
+        post(
+            PostedBlock(modes: modes, isSource: isSource) { [meter] in
+                meter.rename(name)
+                block()
+            })
+    }
 
     /// Posts a block; releases it if the loop's thread has ended.
     func post(_ block: PostedBlock) {
@@ -170,9 +192,15 @@ final class Inbox: Sendable {
         guard sleepingOn.load(ordering: .sequentiallyConsistent) >= 0 else { return }
         pendingWrites.add(1, ordering: .sequentiallyConsistent)
         let counter = sleepingOn.exchange(-1, ordering: .sequentiallyConsistent)
-        if counter >= 0 { addOne(toEventCounter: counter) }
+        if counter >= 0 {
+            if LoopDiagnostics.isMeasuring { noteWaker() }
+            addOne(toEventCounter: counter)
+        }
         pendingWrites.subtract(1, ordering: .releasing)
     }
+
+    @inline(never)
+    private func noteWaker() { meter.noteWaker(currentThreadName) }
 
     // MARK: From the loop's thread
 
@@ -265,6 +293,9 @@ final class Inbox: Sendable {
     }
 
     func endSleep() { sleepingOn.store(-1, ordering: .relaxed) }
+
+    /// Whether another thread has written the counter that the loop slept on, or is about to.
+    var isWokenByThread: Bool { sleepingOn.load(ordering: .relaxed) < 0 }
 
     /// Refuses further posts, and waits for the threads that are writing to a counter that is about to be closed.
     func close() {

@@ -103,5 +103,7 @@ struct JobStack: ~Copyable, Sendable {
         }
     }
 
+    var isEmpty: Bool { newest.load(ordering: .relaxed) == 0 }
+
     fileprivate func takeAll() -> UInt { newest.exchange(0, ordering: .acquiring) }
 }

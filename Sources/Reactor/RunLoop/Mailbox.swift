@@ -58,7 +58,8 @@ public final class Mailbox<Message: Sendable>: Sendable {
         loop = .current
         contents = Mutex(Contents(handler: LoopOwned(handler, on: loop)))
         let source = RunLoop.Source(
-            cancelled: { [weak self] _, _ in self?.close() }, perform: { [weak self] in self?.deliver() })
+            label: "mailbox", cancelled: { [weak self] _, _ in self?.close() },
+            perform: { [weak self] in self?.deliver() })
         contents.withLock { $0.source = source }
         for mode in modes { loop.add(source, forMode: mode) }
         if loop.inbox.isClosed { close() }

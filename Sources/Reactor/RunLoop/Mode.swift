@@ -7,6 +7,14 @@ extension RunLoop {
     /// are the same mode. Names are kept for the life of the process, so make modes from a fixed set of names, not from
     /// data.
     ///
+    /// ```swift
+    /// extension RunLoop.Mode {
+    ///     static let dialog = RunLoop.Mode("dialog")
+    /// }
+    /// RunLoop.main.addCommonMode(.dialog)
+    /// RunLoop.main.run(in: .dialog)
+    /// ```
+    ///
     /// The raw values are Cocoa's, so that archived names and other libraries' constants mean the same here.
     public struct Mode: RawRepresentable, Hashable, Sendable {
         let index: Int32

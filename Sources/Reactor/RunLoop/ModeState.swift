@@ -16,6 +16,8 @@ struct ModeState {
         var poller: Poller?
         /// Whether the mode has run, or has a poller: its sources record what they are ready for.
         var isStarted = false
+        /// Whether the loop has run in the mode.
+        var hasRun = false
         /// Whether the kernel has refused to watch a descriptor of the mode.
         var needsRetry = false
         /// How many blocks a pass may run for this mode, including ordered ones and executors with jobs.

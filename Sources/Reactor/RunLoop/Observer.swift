@@ -29,6 +29,11 @@ extension RunLoop {
     /// Observers of one activity are called in ascending ``order``, those of equal order as they were added. They do not
     /// keep a loop running. An observer belongs to one loop, in any of its modes, and to that loop's thread; it is not
     /// called again while its callback is under way.
+    ///
+    /// ```swift
+    /// let flush = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, _ in log.flush() }
+    /// RunLoop.current.add(flush, forMode: .common)
+    /// ```
     public final class Observer {
         /// The activities that the observer is called for.
         public let activities: Activities
@@ -50,6 +55,7 @@ extension RunLoop {
         /// Whether the observer is an ordered block, for which its modes start an activation.
         var isBlock = false
         var loop: RunLoop?
+        var name: ItemName?
         private var handler: ((Observer, Activities) -> Void)?
         private var isCalling = false
 
@@ -59,11 +65,14 @@ extension RunLoop {
         ///   - activities: The activities to be called for.
         ///   - repeats: If false, the first call is the last.
         ///   - order: The place among the observers of an activity.
+        ///   - label: What dumps, ``LoopDiagnostics`` and explanations call the observer.
         ///   - handler: Called on the loop's thread with the observer and the activity that has been reached.
         public init(
-            for activities: Activities = .all, repeats: Bool = true, order: Int = 0,
+            for activities: Activities = .all, repeats: Bool = true, order: Int = 0, label: String? = nil,
+            file: StaticString = #fileID, line: UInt = #line,
             handler: @escaping (Observer, Activities) -> Void
         ) {
+            name = .make(label, file, line)
             self.activities = activities
             self.repeats = repeats
             self.order = order
@@ -82,13 +91,16 @@ extension RunLoop {
         /// Traps on another thread than the loop's, if the observer is in a loop.
         func requireLoopThread() { loop?.requireCurrent("An Observer must be used") }
 
-        func call(_ activity: Activities) {
+        func call(_ activity: Activities, _ meter: LoopMeter) {
             guard let handler, !isCalling else { return }
             isCalling = true
             defer { isCalling = false }
             // A block that runs is not pending: it does not keep a mode that it runs in turn from being empty.
             if isBlock { invalidate() }
+            meter.observers.add()
+            let call = meter.begin { meter.push(title) }
             handler(self, activity)
+            meter.end(call)
             if !repeats { invalidate() }
         }
     }

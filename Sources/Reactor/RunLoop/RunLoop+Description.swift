@@ -41,7 +41,7 @@ extension RunLoop.Core {
         let items =
             state.timers.elements.map { $0.description(at: now) }.sorted()
             + state.sources.members.map(\.description).sorted()
-            + state.eventSources.members.map(\.description).sorted()
+            + state.eventSources.members.map(\.dumpLine).sorted()
             + state.observers.inOrder().map(\.observer.description)
         return ["  mode \(state.mode.shortName): \(state.blockCount) blocks\(ready)"]
             + items.map { "    \($0)" }
@@ -70,30 +70,45 @@ extension Timer: CustomStringConvertible {
 
     func description(at now: Deadline) -> String {
         state.withLock { state in
-            guard state.isValid else { return "timer (invalid)" }
+            let title = state.name.naming("timer")
+            guard state.isValid else { return "\(title) (invalid)" }
             let due = now.duration(to: Deadline(uptimeNanoseconds: state.date))
             let interval = period > 0 ? ", every \(Duration.nanoseconds(period))" : ""
             let tolerance = state.tolerance > 0 ? ", tolerance \(Duration.nanoseconds(state.tolerance))" : ""
             let firing = state.isFiring ? ", being called" : ""
-            let date = due < .zero ? "due since \(.zero - due)" : "in \(due)"
-            return "timer: \(date)\(interval)\(tolerance)\(firing)"
+            let date = due < .zero ? "overdue by \(.zero - due)" : "in \(due)"
+            return "\(title): \(date)\(interval)\(tolerance)\(firing)"
         }
     }
 }
 
+extension LoopMeter {
+    @inline(never)
+    func push(_ timer: Timer) { push(timer.title, due: timer.state.withLock { $0.due }) }
+}
+
+extension Timer {
+    /// What the timer is, with its label.
+    var title: String { state.withLock { $0.name }.naming("timer") }
+}
+
 extension RunLoop.Source: CustomStringConvertible {
+    var title: String { name.naming("source") }
+
     /// The source's order, and whether it is signalled.
     public var description: String {
-        guard isValid else { return "source (invalid)" }
-        return "source: order \(order)\(isSignalled ? ", signalled" : "")"
+        guard isValid else { return "\(title) (invalid)" }
+        return "\(title): order \(order)\(isSignalled ? ", signalled" : "")"
     }
 }
 
 extension RunLoop.Observer: CustomStringConvertible {
+    var title: String { name.naming("observer") }
+
     /// The observer's activities, and its order.
     public var description: String {
-        guard isValid else { return "observer (invalid)" }
-        return "observer: \(activities), order \(order)\(repeats ? "" : ", once")"
+        guard isValid else { return "\(title) (invalid)" }
+        return "\(title): \(activities), order \(order)\(repeats ? "" : ", once")"
     }
 }
 

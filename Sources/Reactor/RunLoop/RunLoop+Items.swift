@@ -9,8 +9,8 @@ extension RunLoop {
     /// A timer belongs to one loop, and has one date in all modes of it. Adding an invalid timer, one that is in another
     /// loop, or one that is in the mode already does nothing.
     ///
-    /// - Precondition: A timer made by ``Timer/scheduled(after:forMode:tolerance:handler:)`` or
-    ///   ``Timer/scheduled(every:forMode:tolerance:handler:)`` is added to the loop of the thread that made it.
+    /// - Precondition: A timer made by ``Timer/scheduled(after:forMode:tolerance:label:file:line:handler:)`` or
+    ///   ``Timer/scheduled(every:forMode:tolerance:label:file:line:handler:)`` is added to the loop of the thread that made it.
     public func add(_ timer: Timer, forMode mode: Mode) {
         requireNotOfParent()
         guard !inbox.isClosed else { return }

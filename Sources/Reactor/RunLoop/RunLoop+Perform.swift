@@ -11,11 +11,14 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - modes: The modes to run in; ``Mode/common`` stands for all common modes. If empty, the block is dropped. As in
-    ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAsSource(inModes:_:)`` and
-    ///     ``performAndWait(inModes:_:)``, whose caller waits or has the loop return.
+    ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAsSource(inModes:file:line:_:)`` and
+    ///     ``performAndWait(inModes:file:line:_:)``, whose caller waits or has the loop return.
     ///   - block: Runs once; released without having run if the loop's thread ends before.
-    public func perform(inModes modes: [Mode] = [.default], _ block: @escaping @Sendable () -> Void) {
-        post(block, ModeSet(modes), isSource: false)
+    public func perform(
+        inModes modes: [Mode] = [.default], file: StaticString = #fileID, line: UInt = #line,
+        _ block: @escaping @Sendable () -> Void
+    ) {
+        post(block, ModeSet(modes), isSource: false, file, line)
     }
 
     /// Runs `block` on this loop's thread as a source: it makes `run(mode:before:)` return. May be called from any thread.
@@ -24,8 +27,11 @@ extension RunLoop {
     /// - Parameters:
     ///   - modes: The modes to run in. If empty, the block is dropped.
     ///   - block: Runs once, in the order of posting, never inside this call.
-    public func performAsSource(inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () -> Void) {
-        post(block, ModeSet(modes), isSource: true)
+    public func performAsSource(
+        inModes modes: [Mode] = [.common], file: StaticString = #fileID, line: UInt = #line,
+        _ block: @escaping @Sendable () -> Void
+    ) {
+        post(block, ModeSet(modes), isSource: true, file, line)
     }
 
     /// Runs `block` on this loop's thread as a source, and waits until it has run.
@@ -36,7 +42,8 @@ extension RunLoop {
     /// - Throws: What `block` throws.
     /// - Precondition: There is at least one mode. The loop's thread does not end before the block has run.
     public func performAndWait<Result: Sendable, Failure: Error>(
-        inModes modes: [Mode] = [.common], _ block: @escaping @Sendable () throws(Failure) -> Result
+        inModes modes: [Mode] = [.common], file: StaticString = #fileID, line: UInt = #line,
+        _ block: @escaping @Sendable () throws(Failure) -> Result
     ) throws(Failure) -> Result {
         if isCurrent { return try block() }
         require(
@@ -44,7 +51,7 @@ extension RunLoop {
             "RunLoop.performAndWait needs a mode: a block in no mode never runs, and the call would wait forever."
         )
         let result = Promise<Swift.Result<Result, Failure>?>()
-        post(AwaitedBlock(block, result).call, ModeSet(modes), isSource: true)
+        post(AwaitedBlock(block, result).call, ModeSet(modes), isSource: true, file, line)
         guard let result = result.wait() else {
             fatalError(
                 "RunLoop.performAndWait: the loop's thread has ended without running the block: \(name)."
@@ -66,19 +73,21 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     @discardableResult
     public func perform(
-        after delay: Duration, inModes modes: [Mode] = [.default], _ block: @escaping () -> Void
+        after delay: Duration, inModes modes: [Mode] = [.default], file: StaticString = #fileID,
+        line: UInt = #line, _ block: @escaping () -> Void
     ) -> Timer {
         requireCurrent("RunLoop.perform(after:inModes:_:) must be called")
         let timer = Timer.scheduled(
             delay: delay.wholeNanoseconds, period: 0, modes.first, .zero
         ) { _ in block() }
+        if LoopDiagnostics.isReporting { timer.setName(nil, file, line) }
         for mode in modes.dropFirst() { add(timer, forMode: mode) }
         return timer
     }
 
     /// Runs `block` at the start of the next pass in one of `modes`, ordered among other such blocks.
     ///
-    /// Blocks of a lower order run first, those of equal order in the order of the calls. As with ``perform(inModes:_:)``, a
+    /// Blocks of a lower order run first, those of equal order in the order of the calls. As with ``perform(inModes:file:line:_:)``, a
     /// block keeps a mode from being empty only until an activation begins. The closure stays on this thread, so it may
     /// capture what is not `Sendable`.
     ///
@@ -91,9 +100,12 @@ extension RunLoop {
     /// - Precondition: Called on the loop's thread.
     @discardableResult
     public func perform(
-        order: Int, inModes modes: [Mode] = [.default], _ block: @escaping () -> Void
+        order: Int, inModes modes: [Mode] = [.default], file: StaticString = #fileID, line: UInt = #line,
+        _ block: @escaping () -> Void
     ) -> Observer {
-        let token = Observer(for: .beforeTimers, repeats: false, order: order) { _, _ in block() }
+        let token = Observer(
+            for: .beforeTimers, repeats: false, order: order, file: file, line: line
+        ) { _, _ in block() }
         token.isBlock = true
         for mode in modes { add(token, forMode: mode) }
         // The caller may be an observer of the wait.
@@ -101,15 +113,20 @@ extension RunLoop {
         return token
     }
 
-    /// Does the same as ``perform(inModes:_:)``; Cocoa's spelling.
+    /// Does the same as ``perform(inModes:file:line:_:)``; Cocoa's spelling.
     @_disfavoredOverload
     public func perform(inModes modes: [Mode], block: @escaping @Sendable () -> Void) {
         perform(inModes: modes, block)
     }
 
-    private func post(_ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool) {
+    @inline(__always)
+    private func post(
+        _ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool, _ file: StaticString,
+        _ line: UInt
+    ) {
         requireNotOfParent()
         guard !modes.isEmpty else { return }
+        if LoopDiagnostics.isReporting { return inbox.post(block, modes, isSource: isSource, file, line) }
         inbox.post(PostedBlock(modes: modes, isSource: isSource, body: block))
     }
 }

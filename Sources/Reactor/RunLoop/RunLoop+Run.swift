@@ -110,9 +110,12 @@ extension RunLoop.Core {
         guard mode != .common, !inbox.isClosed, hasReasonToStart(running) else { return nil }
         hosting?.suspend()
         defer { hosting?.resume() }
+        let start = LoopDiagnostics.isMeasuring ? Deadline.now.uptimeNanoseconds : .max
+        defer { if start != .max { meter.exclude(since: start) } }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 
+        running.own.hasRun = true
         var hasItems = hasReasonToContinue(running)
         notify(.entry, running)
         var result: RunResult? = inbox.isStopRequested ? .stopped : nil
@@ -153,6 +156,7 @@ extension RunLoop.Core {
         // A callback of the last pass may have forked, and returned in the child, too.
         if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
         inbox.beginPass()
+        meter.passes.add()
         notify(.beforeTimers, mode)
         notify(.beforeSources, mode)
         let handled = runBlocks(mode)
@@ -205,9 +209,22 @@ extension RunLoop.Core {
         case .polling: mode.own.poll(until: .min)
         case .until(let time):
             mode.own.poll(until: time)
+            if time != .min { countWakeUp(mode) }
             inbox.endSleep()
             inbox.setWaiting(false)
             notify(.afterWaiting, mode)
+        }
+    }
+
+    /// Counts the end of a sleep by what has ended it.
+    @inline(__always)
+    private func countWakeUp(_ mode: RunLoop.RunningMode) {
+        if !mode.ready.isEmpty {
+            meter.wakeUpsByDescriptor.add()
+        } else if inbox.isWokenByThread {
+            meter.wakeUpsByThread.add()
+        } else {
+            meter.wakeUpsByTime.add()
         }
     }
 

@@ -9,6 +9,15 @@ import Synchronization
 /// lock held, and may call any method, including `run`: activations nest to any depth, and no handler is called again while
 /// it is under way.
 ///
+/// ```swift
+/// let loop = RunLoop.current
+/// Timer.scheduled(after: .seconds(1)) { _ in loop.stop() }
+/// DispatchQueue.global().async {
+///     loop.perform { print("on the loop's thread") }
+/// }
+/// loop.run(in: .default)
+/// ```
+///
 /// Methods may be called from any thread unless their documentation says otherwise; an addition from another thread wakes
 /// the loop. The loop ends with its thread, and releases everything that was added to it.
 ///
@@ -29,7 +38,6 @@ public final class RunLoop: Sendable {
     let identity: LoopIdentity
     let inbox: Inbox
     private let confined: LoopBound<Core>
-    private let common: Mutex<ModeSet>
     /// One for each set of modes that was asked for.
     let executors = Mutex<[Executor]>([])
 
@@ -42,7 +50,6 @@ public final class RunLoop: Sendable {
         identity = LoopIdentity.next()
         inbox = Inbox(
             loopName: isMain ? "main run loop" : "run loop \(identity.number) of \(currentThreadName)")
-        common = Mutex(Self.firstCommonModes)
         confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
     }
 
@@ -81,20 +88,10 @@ public final class RunLoop: Sendable {
         if reactor_had_loop_before_fork() { ProcessIdentity.refuseParentsLoop() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
         loop.requireNotOfParent()
-        if !loop.isMain, Diagnostics.isDebugging { loop.reportPoolThread() }
         ThreadLoop.set(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
+        if LoopDiagnostics.isReporting { loop.beginReporting() }
         return loop
-    }
-
-    /// Reports a loop of a thread that returns to a pool as soon as the code that uses it has returned.
-    ///
-    /// Dispatch names its workers, Swift's included, by their quality of service.
-    private func reportPoolThread() {
-        guard currentThreadName.contains("qos") else { return }
-        Diagnostics.report(
-            "RunLoop.current was used on \(currentThreadName) of Dispatch's or Swift's pool. Its loop serves nothing unless "
-                + "that code runs it: use RunLoop.main, or the loop of a RunLoopThread.")
     }
 
     /// Calls `body` with the calling thread's loop.
@@ -147,7 +144,7 @@ public final class RunLoop: Sendable {
     static let firstCommonModes = ModeSet([.default, .tracking])
 
     /// The loop's common set: what ``Mode/common`` stands for.
-    var commonModes: ModeSet { common.withLock { $0 } }
+    var commonModes: ModeSet { inbox.commonModes }
 
     /// Adds `mode` to this loop's common modes for good: it gets everything that was, or will be, added to them. May be
     /// called from any thread.
@@ -156,7 +153,7 @@ public final class RunLoop: Sendable {
     /// after this has returned stays out of it.
     public func addCommonMode(_ mode: Mode) {
         requireNotOfParent()
-        guard mode != .common, common.withLock({ $0.insert(mode) }) else { return }
+        guard mode != .common, inbox.insertCommonMode(mode) else { return }
         runOnLoopThread { core in core.modeBecameCommon(mode) }
         // Blocks and signals for the common modes may run now, even if the loop is about to sleep.
         wakeUp()

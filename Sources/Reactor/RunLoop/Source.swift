@@ -9,6 +9,13 @@ extension RunLoop {
     /// called within itself, even if it runs the loop and the source is removed and added again meanwhile. A source may be
     /// in several loops: the first one to perform it consumes the signal.
     ///
+    /// ```swift
+    /// let redraw = RunLoop.Source { window.draw() }
+    /// RunLoop.main.add(redraw, forMode: .common)
+    /// redraw.signal()
+    /// RunLoop.main.wakeUp()
+    /// ```
+    ///
     /// All methods may be called from any thread.
     public final class Source: Sendable {
         /// The place among the signalled sources: lower orders are performed first, equal orders as they were signalled.
@@ -29,22 +36,25 @@ extension RunLoop {
         }
 
         fileprivate let state: Mutex<State>
+        let name: ItemName?
 
         /// Makes a source; it does nothing until it is added to a loop.
         ///
         /// - Parameters:
         ///   - order: The place among the signalled sources.
+        ///   - label: What dumps, ``LoopDiagnostics`` and explanations call the source.
         ///   - scheduled: Called with the loop for each mode that the source is added to.
         ///   - cancelled: Called for each mode that the source is removed from, and when it could not be added because the
         ///     loop's thread has ended meanwhile.
         ///   - perform: Called on a loop's thread to serve a signal.
         public init(
-            order: Int = 0,
+            order: Int = 0, label: String? = nil, file: StaticString = #fileID, line: UInt = #line,
             scheduled: (@Sendable (RunLoop, Mode) -> Void)? = nil,
             cancelled: (@Sendable (RunLoop, Mode) -> Void)? = nil,
             perform: @escaping @Sendable () -> Void
         ) {
             self.order = order
+            name = .make(label, file, line)
             let callbacks = Callbacks(scheduled: scheduled, cancelled: cancelled, perform: perform)
             state = Mutex(State(callbacks: callbacks))
         }
@@ -159,7 +169,10 @@ extension RunLoop.Source {
             state.loops[core.identity] = loopState
         }
         guard let callbacks else { return false }
+        core.meter.sources.add()
+        let call = core.meter.begin { core.meter.push(title) }
         callbacks.perform()
+        core.meter.end(call)
         update(in: core) { $0.isPerforming = false }
         return true
     }

@@ -8,6 +8,13 @@ public import SystemPackage
 /// slow disk does not block the loop's thread; ``Stream/close()`` waits for them. When the reader of a pipe
 /// or a socket has closed it, the stream fails with `Errno.brokenPipe`; SIGPIPE is not raised. Closing the
 /// input of a bound pair ends the output (``Stream/boundPair(bufferSize:)``).
+///
+/// ```swift
+/// let output = OutputStream(path: "report.txt")
+/// output.open()
+/// output.write("done\n")
+/// output.close()
+/// ```
 open class OutputStream: Stream {
     // No initializer is a convenience initializer, so that a subclass without its own inherits them all.
 

@@ -61,6 +61,7 @@ enum PendingOutput {
 
     private static func report(_ left: Int) {
         let streams = left == 1 ? "1 stream" : "\(left) streams"
-        Diagnostics.report("the process exits before \(streams) had sent all that was written")
+        LoopDiagnostics.report(
+            .unsentBytes, "the process exits before \(streams) had sent all that was written")
     }
 }

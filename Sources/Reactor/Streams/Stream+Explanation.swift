@@ -7,12 +7,42 @@ extension Stream {
     /// print(stream.explain())  // The input stream of /etc/hosts is scheduled on no run loop.
     /// ```
     public final func explain() -> String {
-        let noun = "The \(self is OutputStream ? "output" : "input") stream of \(engine.subject)"
-        return "\(noun) \(engine.explanation(hasDelegate: delegate != nil || self is any StreamDelegate))."
+        "The \(engine.title) \(engine.explanation(hasDelegate: delegate != nil || self is any StreamDelegate))."
     }
 }
 
 extension StreamEngine {
+    var noun: String {
+        "\(backend.event == .hasSpaceAvailable ? "output" : "input") stream of \(subject)"
+    }
+
+    /// The noun with the label.
+    var title: String { state.withLock { $0.name }.naming(noun) }
+
+    /// The stream's state, for a dump.
+    var summary: String {
+        state.withLock { state in
+            let pending = state.machine.pending
+            return "\(state.machine.status)\(pending.isEmpty ? "" : ", \(pending) pending")"
+        }
+    }
+
+    /// Reports a stream that nothing refers to any more and that has never delivered what it had to.
+    @inline(never)
+    func reportRelease() {
+        guard process.isCurrent else { return }
+        let isSilent = state.withLock { state in
+            let isUnopened = [.notOpen, .opening].contains(state.machine.status)
+            return state.machine.isScheduled && (isUnopened || !state.machine.pending.isEmpty)
+                && state.handoff == nil && state.taskDelegate == nil
+        }
+        guard isSilent else { return }
+        LoopDiagnostics.report(
+            .releasedStream,
+            "The \(title) was released while it was scheduled on a run loop: keep a reference to it, as loops do not."
+        )
+    }
+
     /// What the stream is doing, as a predicate.
     fileprivate func explanation(hasDelegate: Bool) -> String {
         let (machine, isTasks, isHandedOff, isOnQueue) = state.withLock { state in

@@ -3,6 +3,16 @@ import SystemPackage
 
 /// Receives the events of streams, on the thread of a run loop that the stream is scheduled on, or on its
 /// queue.
+///
+/// ```swift
+/// func stream(_ stream: Stream, handle event: Stream.Event) {
+///     switch event {
+///     case .hasBytesAvailable: receive(input.read(upTo: 4096))
+///     case .endEncountered, .errorOccurred: stream.close()
+///     default: break
+///     }
+/// }
+/// ```
 public protocol StreamDelegate: AnyObject {
     /// Called for one event of `aStream`.
     ///
@@ -23,6 +33,13 @@ extension StreamDelegate {
 /// An event for bytes or for space is delivered once, and again only after a read or a write. On a Dispatch
 /// queue a stream delivers the same events there (``setDispatchQueue(_:)``). Without either, a program reads
 /// and writes, which waits.
+///
+/// ```swift
+/// let input = InputStream(path: "/etc/services")
+/// input.delegate = delegate
+/// input.schedule(in: .current, forMode: .default)
+/// input.open()
+/// ```
 ///
 /// Any thread may call every method, one thread at a time for a stream; ``close()``,
 /// ``remove(from:forMode:)`` and the status may be used from any thread at any time. After
@@ -52,6 +69,12 @@ open class Stream {
     open weak var delegate: (any StreamDelegate)? {
         get { engine.delegate }
         set { engine.delegate = newValue }
+    }
+
+    /// What dumps, ``LoopDiagnostics`` and explanations call the stream, besides what it reads or writes; nil for none.
+    public final var label: String? {
+        get { engine.state.withLock { $0.name?.label } }
+        set { engine.state.withLock { $0.name = .relabel($0.name, newValue) } }
     }
 
     /// Opens the stream. Does nothing unless its status is ``Status/notOpen``.

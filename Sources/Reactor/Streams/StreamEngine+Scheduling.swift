@@ -17,6 +17,12 @@ final class StreamSource: EventSource {
 
     override func loopEnded(_ loop: RunLoop) { engine.loopEnded(loop) }
 
+    override var noun: String { engine.noun }
+
+    override var title: String { engine.title }
+
+    override var dumpLine: String { "\(engine.title): \(engine.summary)" }
+
     /// The engine asks the kernel itself.
     override var confirmsLateReadiness: Bool { false }
 }

@@ -21,6 +21,7 @@ final class StreamEngine: Sendable {
         var isScheduledForTask = false
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
+        var name: ItemName?
     }
 
     /// The most that one read(2) or write(2) moves. A longer request is cut.
@@ -35,7 +36,7 @@ final class StreamEngine: Sendable {
     /// The path or descriptor that the stream was created for, as its errors name it; nil where the backend
     /// knows.
     private let givenSubject: String?
-    private let process = ProcessIdentity.current
+    let process = ProcessIdentity.current
 
     init(_ backend: any StreamBackend, subject: String? = nil) {
         givenSubject = subject
@@ -230,6 +231,7 @@ extension StreamEngine {
 
     /// Ends a stream that has been released, opened or not.
     func retire() {
+        if LoopDiagnostics.isReporting { reportRelease() }
         close()
         guard process.isCurrent else { return }
         leaveLoops()

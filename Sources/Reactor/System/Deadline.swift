@@ -8,6 +8,11 @@ import CReactorLinux
 /// up, so that a wait never ends early.
 ///
 /// Where Foundation's run loop takes a `Date`, this library takes a `Deadline`.
+///
+/// ```swift
+/// let deadline = Deadline.now.advanced(by: .seconds(5))
+/// while !isDone, Deadline.now < deadline { RunLoop.current.run(mode: .default, before: deadline) }
+/// ```
 public struct Deadline: InstantProtocol, Sendable {
     /// Nanoseconds since the clock's start; `Int64.max` is ``distantFuture``.
     public let uptimeNanoseconds: Int64

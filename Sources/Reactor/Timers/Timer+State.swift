@@ -42,6 +42,7 @@ extension Timer {
         /// The value of ``Timer/fireDate``, if that is not the date that is served.
         var date: Int64?
         var tolerance: Int64 = 0
+        var name: ItemName?
         var membership = Membership()
         /// Where the timer is registered besides its first place.
         var otherRegistrations: [ModeRegistration] = []
@@ -105,13 +106,15 @@ extension Timer.State {
     ///
     /// - Parameter isConfined: Whether the closure belongs to a thread, whose loop takes the timer next.
     init(
-        due: Int64, date: Int64, tolerance: Int64, handler: consuming Timer.Handler, isConfined: Bool = false
+        due: Int64, date: Int64, tolerance: Int64, name: ItemName?, handler: consuming Timer.Handler,
+        isConfined: Bool = false
     ) {
         self.due = due
         self.handler = consume handler
         self.isConfined = isConfined
         if date != due { change { $0.date = date } }
         if tolerance > 0 { self.tolerance = tolerance }
+        if let name { self.name = name }
     }
 
     var isValid: Bool { handler != nil }
@@ -142,6 +145,11 @@ extension Timer.State {
     var tolerance: Int64 {
         get { details?.value.tolerance ?? 0 }
         set { change { $0.tolerance = newValue } }
+    }
+
+    var name: ItemName? {
+        get { details?.value.name }
+        set { change { $0.name = newValue } }
     }
 
     mutating func setDate(_ date: Int64, due: Int64) {

@@ -7,6 +7,13 @@ import Synchronization
 /// usually 50 µs), and by the time for which the loop is busy or in another mode. A late loop fires the timer once, however
 /// many firings it missed, and the next date keeps the original phase.
 ///
+/// ```swift
+/// let clock = Timer.scheduled(every: .seconds(1), forMode: .common, tolerance: .milliseconds(100)) { _ in
+///     print("tick")
+/// }
+/// clock.invalidate()
+/// ```
+///
 /// Dates are ``Deadline``s on the monotonic clock, so setting the system's date does not move a timer.
 ///
 /// The loop retains its timers. ``invalidate()`` removes a timer from its loop for good and releases its closure; a timer
@@ -30,11 +37,13 @@ public final class Timer: Sendable {
     }
 
     convenience init(
-        date: Int64, due: Int64, period: Int64, tolerance: Duration, handler: consuming Handler
+        date: Int64, due: Int64, period: Int64, tolerance: Duration, name: ItemName?,
+        handler: consuming Handler
     ) {
         let tolerance = Self.clamp(tolerance, period: period)
         self.init(
-            period: period, State(due: due, date: date, tolerance: tolerance, handler: handler))
+            period: period,
+            State(due: due, date: date, tolerance: tolerance, name: name, handler: handler))
     }
 
     /// Makes a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
@@ -44,28 +53,32 @@ public final class Timer: Sendable {
     ///   - interval: The time between firings of a repeating timer, at least 0.1 ms; ignored otherwise.
     ///   - repeats: Whether to fire more than once.
     ///   - tolerance: How late the timer may be to share a wake-up with others; at most half the interval.
+    ///   - label: See ``label``.
     ///   - handler: Called with the timer, on the thread of the loop that it is added to.
     public convenience init(
         fireDate: Deadline, interval: Duration = .zero, repeats: Bool = false, tolerance: Duration = .zero,
+        label: String? = nil, file: StaticString = #fileID, line: UInt = #line,
         handler: @escaping @Sendable (Timer) -> Void
     ) {
         let date = fireDate.uptimeNanoseconds
         self.init(
             date: date, due: Self.effective(date), period: repeats ? Self.period(interval) : 0,
-            tolerance: tolerance,
+            tolerance: tolerance, name: .make(label, file, line),
             handler: .sendable(handler))
     }
 
     /// Makes a timer whose first date is `interval` from now.
     ///
-    /// The parameters are those of ``init(fireDate:interval:repeats:tolerance:handler:)``.
+    /// The parameters are those of ``init(fireDate:interval:repeats:tolerance:label:file:line:handler:)``.
     public convenience init(
-        interval: Duration, repeats: Bool = false, tolerance: Duration = .zero,
-        handler: @escaping @Sendable (Timer) -> Void
+        interval: Duration, repeats: Bool = false, tolerance: Duration = .zero, label: String? = nil,
+        file: StaticString = #fileID, line: UInt = #line, handler: @escaping @Sendable (Timer) -> Void
     ) {
         let period = repeats ? Self.period(interval) : 0
         let due = Self.date(after: repeats ? period : interval.wholeNanoseconds)
-        self.init(date: due, due: due, period: period, tolerance: tolerance, handler: .sendable(handler))
+        self.init(
+            date: due, due: due, period: period, tolerance: tolerance, name: .make(label, file, line),
+            handler: .sendable(handler))
     }
 
     /// Whether the timer can still fire.
@@ -101,6 +114,12 @@ public final class Timer: Sendable {
         }
     }
 
+    /// What dumps, ``LoopDiagnostics`` and explanations call the timer; nil for none.
+    public var label: String? {
+        get { state.withLock { $0.name?.label } }
+        set { state.withLock { $0.name = .relabel($0.name, newValue) } }
+    }
+
     /// ``fireDate``, for ReactorFoundation, whose property of that name hides this one.
     package var deadline: Deadline {
         get { fireDate }
@@ -124,8 +143,8 @@ public final class Timer: Sendable {
     /// A repeating timer keeps its dates; any other is invalidated. Firing an invalid timer does nothing, nor does firing
     /// one whose closure is being called, on this thread or another: it is not re-entered.
     ///
-    /// - Precondition: A timer made by ``scheduled(after:forMode:tolerance:handler:)`` or
-    ///   ``scheduled(every:forMode:tolerance:handler:)`` is fired on the thread that made it.
+    /// - Precondition: A timer made by ``scheduled(after:forMode:tolerance:label:file:line:handler:)`` or
+    ///   ``scheduled(every:forMode:tolerance:label:file:line:handler:)`` is fired on the thread that made it.
     public func fire() {
         guard let handler = state.withLock({ $0.beginFiring() }) else { return }
         handler(self)
@@ -196,13 +215,17 @@ extension Timer {
     ///   - delay: Time from now; zero or less means the next pass of the loop, never before this returns.
     ///   - mode: The mode to fire in.
     ///   - tolerance: How late the timer may be to share a wake-up.
+    ///   - label: See ``label``.
     ///   - handler: Called with the timer on this thread.
     @discardableResult
     public static func scheduled(
         after delay: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
+        label: String? = nil, file: StaticString = #fileID, line: UInt = #line,
         handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
-        scheduled(delay: delay.wholeNanoseconds, period: 0, mode, tolerance, handler)
+        let timer = scheduled(delay: delay.wholeNanoseconds, period: 0, mode, tolerance, handler)
+        if label != nil || LoopDiagnostics.isReporting { timer.setName(label, file, line) }
+        return timer
     }
 
     /// Makes a timer that fires every `interval`, first one interval from now, and adds it to the calling
@@ -218,14 +241,23 @@ extension Timer {
     ///   - interval: The time between firings, at least 0.1 ms.
     ///   - mode: The mode to fire in.
     ///   - tolerance: How late the timer may be to share a wake-up; at most half the interval.
+    ///   - label: See ``label``.
     ///   - handler: Called with the timer on this thread.
     @discardableResult
     public static func scheduled(
         every interval: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
+        label: String? = nil, file: StaticString = #fileID, line: UInt = #line,
         handler: consuming @escaping (Timer) -> Void
     ) -> Timer {
         let period = period(interval)
-        return scheduled(delay: period, period: period, mode, tolerance, handler)
+        let timer = scheduled(delay: period, period: period, mode, tolerance, handler)
+        if label != nil || LoopDiagnostics.isReporting { timer.setName(label, file, line) }
+        return timer
+    }
+
+    @inline(never)
+    func setName(_ label: String?, _ file: StaticString, _ line: UInt) {
+        state.withLock { $0.name = .make(label, file, line) }
     }
 
     /// Makes a timer whose closure belongs to this thread, and adds it to a mode of this thread's loop, unless the thread is
@@ -236,8 +268,8 @@ extension Timer {
     ) -> Timer {
         let due = date(after: delay)
         let state = State(
-            due: due, date: due, tolerance: clamp(tolerance, period: period), handler: .confined(handler),
-            isConfined: true)
+            due: due, date: due, tolerance: clamp(tolerance, period: period), name: nil,
+            handler: .confined(handler), isConfined: true)
         let timer = Timer(period: period, state)
         RunLoop.withCurrent { $0.adopt(timer, forMode: mode) }
         return timer

@@ -84,6 +84,19 @@ import Testing
         #expect(trace[3].hasSuffix(" is busy in 'custom'."))
     }
 
+    @Test func `an executor says why its jobs wait`() async throws {
+        try await withRunLoopThread(name: "explained") { thread in
+            let loop = thread.runLoop
+            let executor = loop.executor(inModes: [.custom])
+            #expect(executor.explain().hasSuffix(" in 'custom' has no jobs."))
+            let task = Task(executorPreference: executor) {}
+            waitUntil { executor.explain().contains("has 1 job queued: ") }
+            #expect(executor.explain().hasSuffix(" runs in default, and it is only in 'custom'."))
+            loop.perform { RunLoop.current.run(in: .custom, until: .distantPast) }
+            await task.value
+        }
+    }
+
     // MARK: Timers
 
     @Test func `a timer says that it is invalid, in no loop, not due, or being called`() async throws {

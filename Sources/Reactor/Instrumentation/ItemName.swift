@@ -1,0 +1,56 @@
+/// What the client calls an item, and, in debug mode, where the item was made.
+final class ItemName: Sendable {
+    /// Where in the client's code.
+    struct Place: Sendable {
+        let file: StaticString
+        let line: UInt
+    }
+
+    let label: String?
+    private let place: Place?
+
+    init(_ label: String?, _ place: Place? = nil) { (self.label, self.place) = (label, place) }
+
+    /// Nil if there is nothing to remember: no label, and no debug mode that shows the place.
+    @inline(__always)
+    static func make(_ label: String?, _ file: StaticString, _ line: UInt) -> ItemName? {
+        guard label != nil || LoopDiagnostics.isReporting else { return nil }
+        return remember(label, file, line)
+    }
+
+    @inline(never)
+    private static func remember(_ label: String?, _ file: StaticString, _ line: UInt) -> ItemName? {
+        let module = "\(file)".prefix { $0 != "/" }
+        let isShown = LoopDiagnostics.isReporting && !ownModules.contains(String(module))
+        return label == nil && !isShown ? nil : ItemName(label, isShown ? Place(file: file, line: line) : nil)
+    }
+
+    /// The modules whose code makes items on behalf of a client, as for Cocoa's spellings: their places tell nothing.
+    private static let ownModules: Set = [
+        "Reactor", "ReactorCoreFoundation", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation",
+        "ReactorTLS",
+    ]
+
+    /// The same place with another label; nil if nothing is left.
+    static func relabel(_ name: ItemName?, _ label: String?) -> ItemName? {
+        label == nil && name?.place == nil ? nil : ItemName(label, name?.place)
+    }
+
+    fileprivate var suffix: String {
+        let quoted = label.map { " '\($0)'" } ?? ""
+        return quoted + (place.map { " (\($0.file):\($0.line))" } ?? "")
+    }
+}
+
+extension ItemName? {
+    /// "timer", or "timer 'heartbeat' (App/main.swift:12)".
+    func naming(_ noun: String) -> String { self.map { noun + $0.suffix } ?? noun }
+}
+
+extension Duration {
+    /// In seconds, to the millisecond.
+    var rounded: String {
+        let milliseconds = components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
+        return "\(Double(milliseconds) / 1000) s"
+    }
+}

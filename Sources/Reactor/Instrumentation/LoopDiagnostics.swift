@@ -1,0 +1,100 @@
+import CReactorLinux
+import Synchronization
+import SystemPackage
+
+/// Reports what looks like a mistake in a program, and switches on what loops measure of their callbacks.
+///
+/// With `REACTOR_DEBUG=1` in the environment, or ``isDebugging`` set, the library reports the mistakes of ``Report/Kind`` on
+/// standard error, each in a sentence. Items are named by their labels and, where the interface is this library's own and
+/// not Cocoa's, by the file and the line that made them.
+///
+/// ```swift
+/// LoopDiagnostics.isDebugging = true
+/// LoopDiagnostics.setReportHandler { report in print("event loop:", report.text) }
+/// ```
+///
+/// Any thread may use all of it. While it is off, a callback costs one test of a flag more.
+public enum LoopDiagnostics {
+    /// What looks like a mistake.
+    public struct Report: Sendable, Hashable, CustomStringConvertible {
+        /// The kinds of mistakes that are reported.
+        public enum Kind: Sendable, Hashable {
+            /// A callback kept its loop from serving anything else for longer than ``LoopDiagnostics/slowCallback``. Runs of
+            /// the loop within the callback do not count.
+            case slowCallback
+            /// The loop of a thread of Dispatch's or Swift's pool was used, which that thread does not run.
+            case poolThread
+            /// The last reference to a scheduled and open stream was released, which has closed it.
+            case releasedStream
+            /// A loop ended that had never run, or had never run in a mode with items, or with work that was left in it.
+            case workLeft
+            /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
+            case unsentBytes
+        }
+
+        /// What kind of mistake it is.
+        public let kind: Kind
+        /// What has happened, and what to do, in a sentence or two. The wording may change.
+        public let text: String
+
+        /// The same as ``text``.
+        public var description: String { text }
+    }
+
+    /// Receives a report, on the thread that has found the mistake.
+    public typealias ReportHandler = @Sendable (Report) -> Void
+
+    private struct Settings {
+        /// Nil for standard error.
+        var handler: ReportHandler?
+        var slowCallback = Duration.milliseconds(100)
+    }
+
+    private static let settings = Mutex(Settings())
+
+    // MARK: The switches
+
+    /// Whether mistakes are reported. Debugging includes measuring.
+    public static var isDebugging: Bool {
+        get { isReporting }
+        set { reactor_set_diagnostics(newValue ? 3 : reactor_diagnostics_switches() & ~2) }
+    }
+
+    /// Whether loops measure their callbacks, for ``RunLoop/Statistics/ledger`` and ``RunLoop/explain()``: two readings of
+    /// the clock for each callback, and its name.
+    public static var measuresCallbacks: Bool {
+        get { isMeasuring }
+        set { reactor_set_diagnostics(newValue ? reactor_diagnostics_switches() | 1 : 0) }
+    }
+
+    /// How long a callback may take before it is reported: 100 ms unless set.
+    public static var slowCallback: Duration {
+        get { settings.withLock { $0.slowCallback } }
+        set { settings.withLock { $0.slowCallback = newValue } }
+    }
+
+    /// Gives the reports to `handler` instead of standard error; with nil, to standard error again.
+    public static func setReportHandler(_ handler: ReportHandler?) {
+        let former = settings.withLock { exchange(&$0.handler, with: handler) }
+        withExtendedLifetime(former) {}
+    }
+
+    // MARK: For the library
+
+    /// As ``isDebugging``.
+    @inline(__always)
+    static var isReporting: Bool { reactor_diagnostics_switches() & 2 != 0 }
+
+    /// As ``measuresCallbacks``.
+    @inline(__always)
+    static var isMeasuring: Bool { reactor_diagnostics_switches() != 0 }
+
+    /// Reports a mistake. Called with nothing locked.
+    static func report(_ kind: Report.Kind, _ text: String) {
+        if let handler = settings.withLock({ $0.handler }) {
+            handler(Report(kind: kind, text: text))
+        } else {
+            _ = try? FileDescriptor.standardError.writeAll("Reactor: \(text)\n".utf8)
+        }
+    }
+}
