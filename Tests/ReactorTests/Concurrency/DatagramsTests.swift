@@ -326,7 +326,7 @@ private func receivesAfterClosing() throws -> Bool {
 
 /// The process's socket that is bound to `address`.
 private func descriptor(boundTo address: SocketAddress) -> FileDescriptor? {
-    (0..<4096).lazy.map { FileDescriptor(rawValue: $0) }.first { (try? .local(of: $0)) == address }
+    (0..<65_536).lazy.map { FileDescriptor(rawValue: $0) }.first { (try? .local(of: $0)) == address }
 }
 
 extension FileDescriptor {
