@@ -19,7 +19,6 @@ final class LoopMeter: Sendable {
 
         @inline(__always)
         func set(_ value: Int) { number.store(value, ordering: .relaxed) }
-
     }
 
     let passes = Counter()
@@ -70,23 +69,28 @@ final class LoopMeter: Sendable {
 
     // MARK: Callbacks
 
-    /// Begins a callback if callbacks are measured, and returns whether they are.
+    /// Makes a callback, and measures it if callbacks are measured.
     ///
-    /// - Parameter begin: Calls ``push(_:due:)``. A function that is not inlined, so that a callback which is not measured
-    ///   costs one test.
+    /// - Parameters:
+    ///   - begin: Calls ``push(_:due:)``, in a function that is not inlined: a callback that is not measured costs one
+    ///     test.
+    ///   - body: Calls the client. Returns whether the client has been called at all.
     @inline(__always)
-    func begin(_ begin: () -> Void) -> Bool {
-        let isMeasuring = LoopDiagnostics.isMeasuring
-        if isMeasuring { begin() }
-        return isMeasuring
+    func measure(_ begin: () -> Void, _ body: () -> Bool) -> Bool {
+        guard LoopDiagnostics.isMeasuring else { return body() }
+        begin()
+        let hasCalled = body()
+        pop(hasCalled)
+        return hasCalled
     }
 
-    /// Ends a callback.
-    ///
-    /// - Parameter hasCalled: Whether the client has been called at all.
+    /// The same for a body that always calls the client.
     @inline(__always)
-    func end(_ isMeasured: Bool, hasCalled: Bool = true) {
-        if isMeasured { pop(hasCalled) }
+    func measure(_ begin: () -> Void, _ body: () -> Void) {
+        guard LoopDiagnostics.isMeasuring else { return body() }
+        begin()
+        body()
+        pop(true)
     }
 
     /// The first callback after a sleep is what has ended it, unless another thread has.

@@ -49,9 +49,7 @@ extension RunLoop.Core {
         for index in batch.indices {
             guard let block = batch[index].body.take() else { continue }
             meter.blocks.add()
-            let call = meter.begin { meter.push("posted block") }
-            block()
-            meter.end(call)
+            meter.measure({ meter.push("posted block") }, { block() })
             handled = handled || batch[index].isSource
         }
         return handled
@@ -136,9 +134,7 @@ extension RunLoop.Core {
     private func fire(_ timer: Timer, from registration: ModeRegistration, at now: Int64) {
         guard let handler = begin(timer, from: registration, at: now) else { return }
         meter.timers.add()
-        let call = meter.begin { meter.push(timer) }
-        handler(timer)
-        meter.end(call)
+        meter.measure({ meter.push(timer) }, { handler(timer) })
         finish(timer)
     }
 
@@ -196,10 +192,7 @@ extension RunLoop.Core {
         var handled = false
         while let watch = ready.takeFirst(before: round) {
             if ready.isLate(watch) { watch.confirm() }
-            let call = meter.begin { watch.push(to: meter) }
-            let isHandled = watch.serve()
-            meter.end(call, hasCalled: isHandled)
-            guard isHandled else { continue }
+            guard meter.measure({ watch.push(to: meter) }, { watch.serve() }) else { continue }
             meter.events.add()
             handled = true
             if onlyFirst { break }

@@ -189,9 +189,7 @@ extension RunLoop {
                 queued.set(waiting.jobs.count)
                 if waiting.jobs.isEmpty { core.removeWaiting(self) }
                 core.meter.jobs.add()
-                let call = core.meter.begin { pushJob(to: core.meter) }
-                job.run(on: self)
-                core.meter.end(call)
+                core.meter.measure({ pushJob(to: core.meter) }, { job.run(on: self) })
             }
             if !waiting.jobs.isEmpty { inbox.requestPass() }
         }

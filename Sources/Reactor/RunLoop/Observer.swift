@@ -98,9 +98,7 @@ extension RunLoop {
             // A block that runs is not pending: it does not keep a mode that it runs in turn from being empty.
             if isBlock { invalidate() }
             meter.observers.add()
-            let call = meter.begin { meter.push(title) }
-            handler(self, activity)
-            meter.end(call)
+            meter.measure({ meter.push(title) }, { handler(self, activity) })
             if !repeats { invalidate() }
         }
     }

@@ -170,9 +170,7 @@ extension RunLoop.Source {
         }
         guard let callbacks else { return false }
         core.meter.sources.add()
-        let call = core.meter.begin { core.meter.push(title) }
-        callbacks.perform()
-        core.meter.end(call)
+        core.meter.measure({ core.meter.push(title) }, { callbacks.perform() })
         update(in: core) { $0.isPerforming = false }
         return true
     }
