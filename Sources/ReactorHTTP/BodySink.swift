@@ -91,15 +91,19 @@ private func closedStream() -> OutputStream {
 
 /// Collects a body in memory.
 private final class MemorySink: BodySink {
+    /// The most memory that is allocated for what a server only announces.
+    private static let reservedLimit = 1 << 20
+
     var owner: RunningTransfer?
     private(set) var failure: HTTPError.Kind?
     private let limit: Int
+    private var expected = 0
     private var bytes: [UInt8] = []
 
     init(limit: Int) { self.limit = limit }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
-        if let length = response.contentLength, length <= limit { bytes.reserveCapacity(length) }
+        expected = min(response.contentLength ?? 0, limit)
         return accept(response)
     }
 
@@ -108,6 +112,7 @@ private final class MemorySink: BodySink {
             failure = .bodyTooLarge(limit: limit)
             return
         }
+        if bytes.isEmpty { bytes.reserveCapacity(min(expected, Self.reservedLimit)) }
         bytes.append(piece)
     }
 

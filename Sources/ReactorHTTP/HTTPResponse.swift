@@ -28,7 +28,9 @@ public struct HTTPResponse: Sendable, Hashable {
 
     /// The length of the body as it is sent, from `Content-Length`; nil if the server has not announced it. A compressed
     /// body is longer once it is decoded.
-    public var contentLength: Int? { fields["Content-Length"].flatMap { Int($0) } }
+    public var contentLength: Int? {
+        fields["Content-Length"].flatMap { Int($0) }.flatMap { $0 < 0 ? nil : $0 }
+    }
 }
 
 extension HTTPResponse {

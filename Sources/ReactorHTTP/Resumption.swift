@@ -55,7 +55,7 @@ struct Resumption {
         guard let range, range.hasPrefix("bytes \(offset)-") else { return nil }
         let numbers = range.dropFirst("bytes \(offset)-".count).split(separator: "/", maxSplits: 1)
         guard numbers.count == 2, let last = Int(numbers[0]), let total = Int(numbers[1]) else { return nil }
-        return last >= offset && last == total - 1 ? total : nil
+        return last >= offset && total > last && last + 1 == total ? total : nil
     }
 
     private func isSameVersion(_ response: HTTPResponse) -> Bool {

@@ -21,7 +21,8 @@ import Testing
 
     @Test(arguments: [
         (206, "bytes 5-10/11", Resumption.Meaning.rest(total: 11)), (206, "bytes 5-9/11", .useless),
-        (206, "bytes 4-10/11", .useless), (206, "bytes 5-10/*", .useless), (416, "bytes */5", .nothing),
+        (206, "bytes 4-10/11", .useless), (206, "bytes 5-10/12", .useless), (206, "bytes 5-10/*", .useless),
+        (416, "bytes */5", .nothing),
         (416, "bytes */6", .useless), (200, "", .other), (404, "", .other),
     ])
     func `a partial file is continued only by all of its rest`(
