@@ -52,8 +52,12 @@ public struct HTTPRequest: Sendable {
         ///   - stream: A stream that the caller uses no more.
         ///   - length: The number of bytes, if it is known; otherwise HTTP/1.1 sends the body in chunks. No more bytes are
         ///     sent, and it is an error if the stream has fewer.
+        /// - Precondition: `length` is not negative.
         public static func stream(_ stream: sending InputStream, length: Int? = nil) -> Body {
-            Body(source: .stream(Transferred(stream), length: length))
+            require(
+                (length ?? 0) >= 0,
+                "HTTPRequest.Body.stream must have a length of at least 0 (it is \(length ?? 0)).")
+            return Body(source: .stream(Transferred(stream), length: length))
         }
 
         /// Closes the stream of a transfer that does not begin, or that has failed before the stream was used.
