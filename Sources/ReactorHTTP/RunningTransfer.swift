@@ -90,9 +90,9 @@ final class RunningTransfer {
         (isReceivingPaused, isSendingPaused, restartsAtOnce) = (false, false, false)
         (isBodyIgnored, isDecoding) = (false, false)
         touch()
-        if let kind = invalidity { return kind }
         var request = transfer.request
         sink.prepare(&request)
+        if let kind = invalidity(of: request) { return kind }
         do throws(IOError) { try prepareUpload(request) } catch { return .read(error) }
         guard var handle = EasyHandle(number) else { return .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)) }
         handle.configure(request, configuration, decodes: sink.decodes, bodyLength: upload.map(\.length))
@@ -104,8 +104,7 @@ final class RunningTransfer {
     }
 
     /// Why the request cannot be sent.
-    private var invalidity: HTTPError.Kind? {
-        let request = transfer.request
+    private func invalidity(of request: HTTPRequest) -> HTTPError.Kind? {
         guard request.hasValidURL else { return .invalidURL }
         let isValid =
             HTTPFields.isToken(request.method) && request.fields.areValid
