@@ -12,7 +12,8 @@ public struct HTTPError: Error, Sendable, Hashable {
     public enum Kind: Sendable, Hashable {
         /// The URL is malformed, or its scheme is not `http` or `https`.
         case invalidURL
-        /// The method, a header field or the user agent cannot be sent.
+        /// The method, a header field or the user agent cannot be sent; or the body cannot, with that method or those
+        /// fields.
         case invalidRequest
         /// The host's name, or the proxy's, has no address.
         case resolve
@@ -128,7 +129,7 @@ extension HTTPError.Kind {
     fileprivate var reason: String {
         switch self {
         case .invalidURL: "the URL is malformed"
-        case .invalidRequest: "the method, a header field or the user agent cannot be sent"
+        case .invalidRequest: "the method, a header field, the user agent or the body cannot be sent"
         case .bodyTooShort(let count, let length): "the body has only \(count) of \(length) bytes"
         case .timedOut: "it took too long"
         case .cancelled: "the transfer was cancelled"

@@ -94,6 +94,7 @@ final class RunningTransfer {
         sink.prepare(&request)
         if let kind = invalidity(of: request) { return kind }
         do throws(IOError) { try prepareUpload(request) } catch { return .read(error) }
+        guard request.framesBody(upload.map(\.length)) else { return .invalidRequest }
         guard var handle = EasyHandle(number) else { return .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)) }
         handle.configure(request, configuration, decodes: sink.decodes, bodyLength: upload.map(\.length))
         handle.setCallbacks(to: self, closingWith: sockets)
@@ -109,6 +110,7 @@ final class RunningTransfer {
         let isValid =
             HTTPFields.isToken(request.method) && request.fields.areValid
             && configuration.userAgent.map(HTTPFields.isValue) != false
+            && (request.method != "HEAD" || request.body == nil)
         return isValid ? nil : .invalidRequest
     }
 

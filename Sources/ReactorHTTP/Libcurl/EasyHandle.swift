@@ -156,6 +156,8 @@ extension EasyHandle {
         var fields = request.fields
         // libcurl would wait a second for servers that do not know the expectation.
         if bodyLength != nil, fields["Expect"] == nil { fields.append("Expect", "") }
+        // libcurl makes them itself, and would send the client's also after a redirect that drops the body.
+        if bodyLength != nil { (fields["Content-Length"], fields["Transfer-Encoding"]) = (nil, nil) }
         setFields(fields)
     }
 
