@@ -134,10 +134,14 @@ final class RunningTransfer {
         reportProgress()
         if let refusal { return error(refusal) }
         guard code != CURLE_OK else { return nil }
+        let kind = kind(of: code)
+        return error(kind, reason: easy?.reason(code), errno: kind == .connect ? connectErrno : nil)
+    }
+
+    /// Why no connection could be made. Of a connection that has been made, it may belong to another address.
+    private var connectErrno: Errno? {
         let number = easy?.number(CURLINFO_OS_ERRNO) ?? 0
-        return error(
-            kind(of: code), reason: easy?.reason(code),
-            errno: socketFault ?? (number == 0 ? nil : Errno(rawValue: CInt(number))))
+        return socketFault ?? (number == 0 ? nil : Errno(rawValue: CInt(number)))
     }
 
     private func kind(of code: CURLcode) -> HTTPError.Kind {
