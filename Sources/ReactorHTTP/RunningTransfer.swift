@@ -132,7 +132,11 @@ final class RunningTransfer {
     /// The error of an attempt that libcurl has ended with `code`; nil if it has succeeded.
     func error(_ code: CURLcode) -> HTTPError? {
         reportProgress()
-        if let refusal { return error(refusal) }
+        if let refusal {
+            let reason =
+                parser.isTooLarge ? "the head has more than \(HTTPResponse.HeadParser.limit) bytes" : nil
+            return error(refusal, reason: reason)
+        }
         guard code != CURLE_OK else { return nil }
         let kind = kind(of: code)
         return error(kind, reason: easy?.reason(code), errno: kind == .connect ? connectErrno : nil)
@@ -307,7 +311,8 @@ extension RunningTransfer {
         let kind = parser.take(line)
         // libcurl would follow a 304, too.
         if kind == .status, 300..<400 ~= parser.status, !parser.isRedirect { easy?.followsNoRedirects() }
-        return kind == .end ? takeHead() : true
+        if kind == .tooLarge { refusal = .invalidResponse }
+        return kind == .end ? takeHead() : kind != .tooLarge
     }
 
     private func takeHead() -> Bool {

@@ -215,6 +215,9 @@ enum Libcurl {
 }
 
 extension HTTPError.Kind {
+    /// CURLE_TOO_LARGE, which older versions of libcurl do not have.
+    private static let tooLarge = CURLcode(100)
+
     /// What libcurl's code means (libcurl-errors(3)).
     init(_ code: CURLcode) {
         switch code {
@@ -228,7 +231,8 @@ extension HTTPError.Kind {
         case CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR: self = .connectionLost
         case CURLE_TOO_MANY_REDIRECTS: self = .tooManyRedirects
         case CURLE_SEND_FAIL_REWIND: self = .bodyNotRepeatable
-        case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING, CURLE_HTTP2, CURLE_HTTP2_STREAM:
+        case CURLE_WEIRD_SERVER_REPLY, Self.tooLarge, CURLE_BAD_CONTENT_ENCODING, CURLE_HTTP2,
+            CURLE_HTTP2_STREAM:
             self = .invalidResponse
         default: self = .libcurl(Int(code.rawValue))
         }
