@@ -160,7 +160,14 @@ final class RunningTransfer {
     }
 
     private var isRedirectedToPlainHTTP: Bool {
-        parser.redirects && parser.fields["Location"]?.lowercased().hasPrefix("http:") == true
+        parser.redirects
+            && parser.fields.values(for: "Location").contains { $0.lowercased().hasPrefix("http:") }
+    }
+
+    /// Whether the response redirects from `https` to `http`, which libcurl knows only of the request's own URL.
+    private var isRedirectedInsecurely: Bool {
+        isRedirectedToPlainHTTP && !configuration.followsInsecureRedirects
+            && easy?.text(CURLINFO_EFFECTIVE_URL)?.lowercased().hasPrefix("https:") == true
     }
 
     /// How long to wait before the next attempt after `error`; nil if there is none.
@@ -318,6 +325,10 @@ extension RunningTransfer {
     private func takeHead() -> Bool {
         touch()
         if configuration.maxRedirects > 0, parser.redirects {
+            if isRedirectedInsecurely {
+                refusal = .insecureRedirect
+                return false
+            }
             if parser.status == 303 { easy?.sendsNoOtherMethod() }
             return true
         }
