@@ -20,9 +20,6 @@ final class RunningTransfer {
         case finishing
     }
 
-    /// The delay of retries does not grow further.
-    private static let mostRetryDelay = Duration.seconds(3600)
-
     let transfer: HTTPTransfer
     var state = State.queued {
         willSet { if case .delayed(let timer) = state { timer.invalidate() } }
@@ -85,7 +82,8 @@ final class RunningTransfer {
     /// Makes a handle for the next attempt; returns why that is impossible.
     func prepare(closingWith sockets: SocketTable) -> HTTPError.Kind? {
         require(easy == nil, "A transfer has begun twice.")
-        attempts += 1
+        // An attempt that repeats the last one without a range is not a retry.
+        if !restartsAtOnce { attempts += 1 }
         (parser, response, refusal, socketFault) = (HTTPResponse.HeadParser(), nil, nil, nil)
         (isReceivingPaused, isSendingPaused, restartsAtOnce) = (false, false, false)
         (isBodyIgnored, isDecoding) = (false, false)
@@ -175,9 +173,7 @@ final class RunningTransfer {
         guard attempts <= configuration.retries, transfer.request.isIdempotent, error.kind.isTransient,
             sink.restart()
         else { return nil }
-        var delay = configuration.retryDelay
-        for _ in 1..<attempts where delay < Self.mostRetryDelay { delay *= 2 }
-        return delay
+        return configuration.delay(ofRetry: attempts)
     }
 
     func finish() -> Result<HTTPResponse?, HTTPError> {

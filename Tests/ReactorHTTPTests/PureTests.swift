@@ -42,6 +42,27 @@ import Testing
             status: status, fields: ["Content-Range": range, "ETag": tag], url: "", version: .http11)
     }
 
+    @Test func `the time before a retry doubles, to an hour at most`() {
+        var configuration = HTTPSession.Configuration()
+        configuration.retryDelay = .seconds(1000)
+        let delays = (1...4).map { configuration.delay(ofRetry: $0) }
+        #expect(delays == [.seconds(1000), .seconds(2000), .seconds(3600), .seconds(3600)])
+        configuration.retryDelay = .seconds(5000)
+        #expect(configuration.delay(ofRetry: 2) == .seconds(5000))
+    }
+
+    @Test func `a head that is too large is noted, and what follows a head does not count`() {
+        var parser = HTTPResponse.HeadParser()
+        let field = Array("X: ".utf8) + [UInt8](repeating: 97, count: 200_000) + [13, 10]
+        #expect(parser.take(Array("HTTP/1.1 200 OK\r\n".utf8)) == .status)
+        #expect(parser.take(field) == .field)
+        #expect(parser.take([13, 10]) == .end)
+        #expect(parser.take(field) == .field)
+        #expect(parser.take(Array("HTTP/1.1 200 OK\r\n".utf8)) == .status)
+        #expect(parser.take(field) == .field)
+        #expect(parser.take(field) == .tooLarge)
+    }
+
     @Test func `fields are found in any case and keep their order`() {
         var fields: HTTPFields = ["Accept": "a", "X": "1"]
         fields.append("ACCEPT", "b")
