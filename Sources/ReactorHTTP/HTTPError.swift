@@ -71,7 +71,7 @@ public struct HTTPError: Error, Sendable, Hashable {
     public let reason: String
     /// The error of the system call that failed; nil if there was none.
     public let errno: Errno?
-    /// The head of the response; nil if none had been received.
+    /// The head of the response, whose URL has no user and no password; nil if none had been received.
     public let response: HTTPResponse?
 
     init(
@@ -83,7 +83,11 @@ public struct HTTPError: Error, Sendable, Hashable {
         // libcurl's words for a failed connection repeat the host and leave out the reason.
         self.reason = (kind == .connect ? errno.map { "\($0)" } : nil) ?? reason ?? kind.reason
         self.errno = errno
-        self.response = response
+        self.response = response.map { response in
+            var response = response
+            response.url = Self.withoutUser(response.url)
+            return response
+        }
     }
 
     private static func withoutUser(_ url: String) -> String {

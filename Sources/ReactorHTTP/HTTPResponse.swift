@@ -17,7 +17,7 @@ public struct HTTPResponse: Sendable, Hashable {
     /// The header fields, in the order in which they were received.
     public let fields: HTTPFields
     /// The URL that was loaded, after redirects.
-    public let url: String
+    public internal(set) var url: String
     /// The version of HTTP.
     public let version: Version
     /// The body, if the request was started with ``HTTPDestination/memory(limit:)``; otherwise empty.

@@ -225,6 +225,17 @@ import Testing
         #expect(error.host == "127.0.0.1")
     }
 
+    @Test func `the response of an error does not show a password`() async throws {
+        let server = try TestServer.responding { _, _ in response("404 Not Found") }
+        let url = server.url.replacing("http://", with: "http://user:secret@") + "/a"
+        let folder = TemporaryFolder()
+        let outcome = try await onItsOwnThread {
+            HTTPSession().run(HTTPRequest(url), to: .file(folder.path.appending("file")))
+        }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.response?.url == server.url + "/a")
+    }
+
     @Test func `a refused connection is an error with its errno`() async throws {
         let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
         let url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)/path"
