@@ -143,6 +143,8 @@ private final class EventSink: BodySink {
     private var waitingCount = 0
     /// Memory of pieces that have been consumed.
     private var spares: [[UInt8]] = []
+    /// Whether the body is complete, and the transfer was suspended when it became so.
+    private var isFinishing = false
 
     init(_ outbox: Outbox) { self.outbox = outbox }
 
@@ -170,7 +172,13 @@ private final class EventSink: BodySink {
         pieces[pieces.count - 1].append(bytes)
     }
 
-    func writeOut() { if owner?.isSuspended != true { deliver() } }
+    func writeOut() {
+        guard owner?.isSuspended != true else { return }
+        deliver()
+        guard isFinishing else { return }
+        isFinishing = false
+        owner?.sinkHasFinished(nil)
+    }
 
     private func deliver() {
         if let head = head.take() { outbox.put(head) }
@@ -183,6 +191,8 @@ private final class EventSink: BodySink {
     func restart() -> Bool { !hasBegun }
 
     func finish() -> SinkEnd {
+        isFinishing = owner?.isSuspended == true
+        if isFinishing { return .later }
         deliver()
         return .finished([])
     }
