@@ -278,10 +278,10 @@ final class RunningTransfer {
         note(configuration.totalTimeout, since: beginning, .total)
         switch state {
         case .connecting(let start): note(configuration.connectTimeout, since: start, .connect)
-        case .transferring where !isStandingStill:
+        case .transferring:
+            // A consumer may let the transfer go on at any time: the time-out begins then.
+            if isStandingStill { lastActivity = now }
             note(configuration.idleTimeout, since: lastActivity, .idle)
-        // Checked again later: a consumer may let the transfer go on at any time.
-        case .transferring: note(configuration.idleTimeout, since: now, .idle)
         case .queued, .held, .admitted, .delayed, .finishing: break
         }
         guard let (rest, timeout, start) = nearest else { return .never }
@@ -300,8 +300,8 @@ final class RunningTransfer {
     /// Called when the transfer's socket is ready. Not every byte of a head or of a compressed body comes with a callback;
     /// but a connection of HTTP/2 may carry the bytes of other transfers.
     func socketIsReady() {
-        let isShared =
-            response.map { $0.version == .http2 || $0.version == .http3 } ?? multi.multiplexes(host)
+        let version = response?.version ?? (parser.isInHead ? parser.version : nil)
+        let isShared = version.map { $0 == .http2 || $0 == .http3 } ?? multi.multiplexes(host)
         if !isShared { lastActivity = multi.timeouts.now }
     }
 }
