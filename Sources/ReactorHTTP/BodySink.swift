@@ -91,15 +91,19 @@ private func closedStream() -> OutputStream {
 
 /// Collects a body in memory.
 private final class MemorySink: BodySink {
+    /// The most memory that is allocated for what a server only announces.
+    private static let reservedLimit = 1 << 20
+
     var owner: RunningTransfer?
     private(set) var failure: HTTPError.Kind?
     private let limit: Int
+    private var expected = 0
     private var bytes: [UInt8] = []
 
     init(limit: Int) { self.limit = limit }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
-        if let length = response.contentLength, length <= limit { bytes.reserveCapacity(length) }
+        expected = min(response.contentLength ?? 0, limit)
         return accept(response)
     }
 
@@ -108,6 +112,7 @@ private final class MemorySink: BodySink {
             failure = .bodyTooLarge(limit: limit)
             return
         }
+        if bytes.isEmpty { bytes.reserveCapacity(min(expected, Self.reservedLimit)) }
         bytes.append(piece)
     }
 
@@ -138,6 +143,8 @@ private final class EventSink: BodySink {
     private var waitingCount = 0
     /// Memory of pieces that have been consumed.
     private var spares: [[UInt8]] = []
+    /// Whether the body is complete, and the transfer was suspended when it became so.
+    private var isFinishing = false
 
     init(_ outbox: Outbox) { self.outbox = outbox }
 
@@ -165,7 +172,13 @@ private final class EventSink: BodySink {
         pieces[pieces.count - 1].append(bytes)
     }
 
-    func writeOut() { if owner?.isSuspended != true { deliver() } }
+    func writeOut() {
+        guard owner?.isSuspended != true else { return }
+        deliver()
+        guard isFinishing else { return }
+        isFinishing = false
+        owner?.sinkHasFinished(nil)
+    }
 
     private func deliver() {
         if let head = head.take() { outbox.put(head) }
@@ -178,6 +191,8 @@ private final class EventSink: BodySink {
     func restart() -> Bool { !hasBegun }
 
     func finish() -> SinkEnd {
+        isFinishing = owner?.isSuspended == true
+        if isFinishing { return .later }
         deliver()
         return .finished([])
     }

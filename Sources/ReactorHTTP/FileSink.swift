@@ -19,7 +19,7 @@ final class FileSink: BodySink {
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
     private var stream: StreamSink?
-    /// Whether there is a partial file, which this download or an earlier one has made.
+    /// Whether this download has opened the partial file, and so replaced what an earlier one has kept.
     private var hasPart = false
     private var resumption: Resumption
     /// Whether the server has said that the partial file is all there is.
@@ -31,7 +31,6 @@ final class FileSink: BodySink {
         (self.runLoop, self.modes) = (runLoop, modes)
         part = path.string + ".part"
         resumption = Resumption(validator: resumes ? Self.text(of: part + ".validator") : nil)
-        hasPart = resumption.validator != nil
     }
 
     private var validatorPath: String { part + ".validator" }
@@ -60,7 +59,7 @@ final class FileSink: BodySink {
             guard response.isSuccess else { return .refuses(.status(response.status)) }
             resumption.begin(with: response)
             let answer = open(expecting: response.contentLength)
-            if resumes { keepValidator() }
+            if hasPart, resumes { keepValidator() }
             return answer
         }
     }
@@ -70,8 +69,8 @@ final class FileSink: BodySink {
             OutputStream(
                 path: FilePath(part), append: resumption.offset > 0, writeBehindLimit: Self.writeBehindLimit),
             on: runLoop, modes, path: part, batchSize: Self.batchSize)
-        hasPart = true
         stream.open()
+        if stream.failure == nil { hasPart = true }
         stream.owner = owner
         stream.ended = { [weak self] in self?.streamHasEnded($0) }
         self.stream = stream
@@ -117,8 +116,8 @@ final class FileSink: BodySink {
 
     func abandon(_ error: HTTPError) {
         stream.take()?.abandon()
-        guard !resumes || resumption.validator == nil else { return }
-        if hasPart { remove(part) }
+        guard hasPart, !resumes || resumption.validator == nil else { return }
+        remove(part)
         if resumes { remove(validatorPath) }
     }
 }

@@ -12,7 +12,8 @@ public struct HTTPError: Error, Sendable, Hashable {
     public enum Kind: Sendable, Hashable {
         /// The URL is malformed, or its scheme is not `http` or `https`.
         case invalidURL
-        /// The method, a header field or the user agent cannot be sent.
+        /// The method, a header field or the user agent cannot be sent; or the body cannot, with that method or those
+        /// fields.
         case invalidRequest
         /// The host's name, or the proxy's, has no address.
         case resolve
@@ -70,7 +71,7 @@ public struct HTTPError: Error, Sendable, Hashable {
     public let reason: String
     /// The error of the system call that failed; nil if there was none.
     public let errno: Errno?
-    /// The head of the response; nil if none had been received.
+    /// The head of the response, whose URL has no user and no password; nil if none had been received.
     public let response: HTTPResponse?
 
     init(
@@ -82,7 +83,11 @@ public struct HTTPError: Error, Sendable, Hashable {
         // libcurl's words for a failed connection repeat the host and leave out the reason.
         self.reason = (kind == .connect ? errno.map { "\($0)" } : nil) ?? reason ?? kind.reason
         self.errno = errno
-        self.response = response
+        self.response = response.map { response in
+            var response = response
+            response.url = Self.withoutUser(response.url)
+            return response
+        }
     }
 
     private static func withoutUser(_ url: String) -> String {
@@ -128,7 +133,7 @@ extension HTTPError.Kind {
     fileprivate var reason: String {
         switch self {
         case .invalidURL: "the URL is malformed"
-        case .invalidRequest: "the method, a header field or the user agent cannot be sent"
+        case .invalidRequest: "the method, a header field, the user agent or the body cannot be sent"
         case .bodyTooShort(let count, let length): "the body has only \(count) of \(length) bytes"
         case .timedOut: "it took too long"
         case .cancelled: "the transfer was cancelled"

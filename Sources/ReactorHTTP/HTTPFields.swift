@@ -10,7 +10,7 @@ public struct HTTPFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
         /// The field's name, as it was given or received.
         public let name: String
         /// The field's value, without white space around it.
-        public let value: String
+        public internal(set) var value: String
     }
 
     /// All fields, in order.
@@ -45,8 +45,9 @@ public struct HTTPFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
 
     /// Adds to the value of the last field, which a further line continues.
     mutating func continueLast(_ text: String) {
-        guard let last = fields.popLast() else { return }
-        append(last.name, last.value.isEmpty || text.isEmpty ? last.value + text : "\(last.value) \(text)")
+        guard let last = fields.indices.last, !text.isEmpty else { return }
+        if !fields[last].value.isEmpty { fields[last].value.append(" ") }
+        fields[last].value.append(text)
     }
 
     /// Whether the fields can be sent.

@@ -15,8 +15,11 @@ public struct HTTPRequest: Sendable {
     public var url: String
     /// The header fields to send, in addition to those that libcurl makes itself (`Host`, `Accept`, `Content-Length`).
     /// A field with an empty value suppresses the one that libcurl would make.
+    ///
+    /// A `Content-Length` that is not the body's length, and a `Transfer-Encoding` that is not how the body is sent, are
+    /// errors.
     public var fields: HTTPFields
-    /// The body; nil for none.
+    /// The body; nil for none. A HEAD request has none.
     public var body: Body?
 
     /// Makes a request.
@@ -52,8 +55,12 @@ public struct HTTPRequest: Sendable {
         ///   - stream: A stream that the caller uses no more.
         ///   - length: The number of bytes, if it is known; otherwise HTTP/1.1 sends the body in chunks. No more bytes are
         ///     sent, and it is an error if the stream has fewer.
+        /// - Precondition: `length` is not negative.
         public static func stream(_ stream: sending InputStream, length: Int? = nil) -> Body {
-            Body(source: .stream(Transferred(stream), length: length))
+            require(
+                (length ?? 0) >= 0,
+                "HTTPRequest.Body.stream must have a length of at least 0 (it is \(length ?? 0)).")
+            return Body(source: .stream(Transferred(stream), length: length))
         }
 
         /// Closes the stream of a transfer that does not begin, or that has failed before the stream was used.
@@ -76,6 +83,20 @@ public struct HTTPRequest: Sendable {
             && rest.starts(with: "://".utf8)
             && rest.dropFirst(3).first.map { $0 != UInt8(ascii: "/") } == true
             && url.utf8.allSatisfy { $0 > 32 && $0 != 127 }
+    }
+
+    /// Whether the fields frame the body as it is sent; otherwise the server would take the end of the body for the
+    /// beginning of the next request, or wait for more.
+    ///
+    /// - Parameter bodyLength: Nil if there is no body; `.some(nil)` if its length is not known.
+    func framesBody(_ bodyLength: Int??) -> Bool {
+        let lengths = fields.values(for: "Content-Length")
+        let codings = fields.values(for: "Transfer-Encoding")
+        return switch bodyLength {
+        case nil: lengths.allSatisfy { $0.isEmpty || $0 == "0" } && codings.allSatisfy(\.isEmpty)
+        case .some(nil): lengths.isEmpty && codings.allSatisfy { HTTPFields.matches($0, "chunked") }
+        case let length??: lengths.allSatisfy { $0 == "\(length)" } && codings.isEmpty
+        }
     }
 
     /// The URL up to its path.

@@ -17,7 +17,7 @@ public struct HTTPResponse: Sendable, Hashable {
     /// The header fields, in the order in which they were received.
     public let fields: HTTPFields
     /// The URL that was loaded, after redirects.
-    public let url: String
+    public internal(set) var url: String
     /// The version of HTTP.
     public let version: Version
     /// The body, if the request was started with ``HTTPDestination/memory(limit:)``; otherwise empty.
@@ -28,7 +28,9 @@ public struct HTTPResponse: Sendable, Hashable {
 
     /// The length of the body as it is sent, from `Content-Length`; nil if the server has not announced it. A compressed
     /// body is longer once it is decoded.
-    public var contentLength: Int? { fields["Content-Length"].flatMap { Int($0) } }
+    public var contentLength: Int? {
+        fields["Content-Length"].flatMap { Int($0) }.flatMap { $0 < 0 ? nil : $0 }
+    }
 }
 
 extension HTTPResponse {
@@ -39,15 +41,23 @@ extension HTTPResponse {
             case field
             /// The empty line that ends the head of a final response, which neither an interim one (1xx) nor a trailer has.
             case end
+            /// The head has more bytes than ``limit``.
+            case tooLarge
         }
+
+        /// The most bytes of a head, which is libcurl's limit from 8.3 on.
+        static let limit = 300 << 10
 
         private(set) var status = 0
         private(set) var version = HTTPResponse.Version.http11
         private(set) var fields = HTTPFields()
         /// Whether a line names another location. libcurl ignores one in the continuation of a line.
         private var hasLocation = false
-        private var isInHead = false
+        private(set) var isInHead = false
+        private var byteCount = 0
 
+        /// Whether the head has more bytes than ``limit``.
+        var isTooLarge: Bool { byteCount > Self.limit }
         /// Whether the status is one that sends a request elsewhere (RFC 9110, 15.4).
         var isRedirect: Bool { [301, 302, 303, 307, 308].contains(status) }
         /// Whether libcurl follows the response if it follows redirects.
@@ -59,13 +69,17 @@ extension HTTPResponse {
             // A field may have any name. An interim response's head has ended before the next one begins.
             if !isInHead, line.starts(with: Array("HTTP/".utf8)) {
                 begin(String(decoding: text, as: UTF8.self))
+                byteCount = line.count
                 return .status
-            } else if isInHead, text.isEmpty {
+            }
+            guard isInHead else { return .field }
+            byteCount += line.count
+            if isTooLarge { return .tooLarge }
+            if text.isEmpty {
                 isInHead = false
                 return status >= 200 ? .end : .field
-            } else if isInHead {
-                takeField(text, continues: line.first == 32 || line.first == 9)
             }
+            takeField(text, continues: line.first == 32 || line.first == 9)
             return .field
         }
 

@@ -24,7 +24,7 @@ extension HTTPSession {
         /// if nothing of the body has been delivered. A download to a file goes on where it ended, and is tried again too if
         /// the server is busy (408, 429, 500, 502 to 504).
         public var retries = 0
-        /// The time before the first retry; it doubles with each further one, until it is an hour.
+        /// The time before the first retry; it doubles with each further one, to an hour at most.
         public var retryDelay: Duration = .milliseconds(500)
 
         /// The most redirects that are followed, at least 0; with 0, a redirect is a response like any other.
@@ -54,6 +54,14 @@ extension HTTPSession {
 
         /// The default settings.
         public init() {}
+
+        /// The time before the retry of this number, from 1 on.
+        func delay(ofRetry number: Int) -> Duration {
+            let most = Duration.seconds(3600)
+            var delay = retryDelay
+            for _ in 1..<number where delay < most { delay = min(delay * 2, most) }
+            return delay
+        }
 
         var hasTimeouts: Bool { connectTimeout != nil || idleTimeout != nil || totalTimeout != nil }
 

@@ -369,7 +369,7 @@ private final class DeliveryJob: Sendable {
 
     deinit {
         guard let outbox = outbox.withLock({ $0.take() }) else { return }
-        DispatchQueue.global().async { outbox.deliver() }
+        DispatchWorkers.run { outbox.deliver() }
     }
 
     func run() { outbox.withLock { $0.take() }?.deliver() }

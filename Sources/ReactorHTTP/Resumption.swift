@@ -17,7 +17,7 @@ struct Resumption {
     private(set) var offset = 0
     private var isPossible = true
 
-    init(validator: String?) { self.validator = validator }
+    init(validator: String?) { self.validator = validator.flatMap(Self.sendable) }
 
     /// Asks for the rest of a partial file of `size` bytes.
     mutating func prepare(_ request: inout HTTPRequest, size: () -> Int) {
@@ -47,7 +47,7 @@ struct Resumption {
     /// Begins anew with a response that has all of the file.
     mutating func begin(with response: HTTPResponse) {
         offset = 0
-        validator = isPossible ? Self.validator(of: response) : nil
+        validator = isPossible ? Self.validator(of: response).flatMap(Self.sendable) : nil
     }
 
     /// The length of a file whose rest a range is; nil if it is another part, or the length is not known.
@@ -55,13 +55,18 @@ struct Resumption {
         guard let range, range.hasPrefix("bytes \(offset)-") else { return nil }
         let numbers = range.dropFirst("bytes \(offset)-".count).split(separator: "/", maxSplits: 1)
         guard numbers.count == 2, let last = Int(numbers[0]), let total = Int(numbers[1]) else { return nil }
-        return last >= offset && last == total - 1 ? total : nil
+        return last >= offset && total > last && last + 1 == total ? total : nil
     }
 
     private func isSameVersion(_ response: HTTPResponse) -> Bool {
         let isTag = validator?.hasPrefix("\"") == true
         guard let version = response.fields[isTag ? "ETag" : "Last-Modified"] else { return true }
         return version == validator
+    }
+
+    /// A validator becomes a field of the next request, so one with control characters is none.
+    private static func sendable(_ validator: String) -> String? {
+        validator.utf8.allSatisfy { $0 >= 32 && $0 != 127 } ? validator : nil
     }
 
     private static func validator(of response: HTTPResponse) -> String? {

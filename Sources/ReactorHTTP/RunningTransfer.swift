@@ -20,9 +20,6 @@ final class RunningTransfer {
         case finishing
     }
 
-    /// The delay of retries does not grow further.
-    private static let mostRetryDelay = Duration.seconds(3600)
-
     let transfer: HTTPTransfer
     var state = State.queued {
         willSet { if case .delayed(let timer) = state { timer.invalidate() } }
@@ -85,15 +82,17 @@ final class RunningTransfer {
     /// Makes a handle for the next attempt; returns why that is impossible.
     func prepare(closingWith sockets: SocketTable) -> HTTPError.Kind? {
         require(easy == nil, "A transfer has begun twice.")
-        attempts += 1
+        // An attempt that repeats the last one without a range is not a retry.
+        if !restartsAtOnce { attempts += 1 }
         (parser, response, refusal, socketFault) = (HTTPResponse.HeadParser(), nil, nil, nil)
         (isReceivingPaused, isSendingPaused, restartsAtOnce) = (false, false, false)
         (isBodyIgnored, isDecoding) = (false, false)
         touch()
-        if let kind = invalidity { return kind }
         var request = transfer.request
         sink.prepare(&request)
+        if let kind = invalidity(of: request) { return kind }
         do throws(IOError) { try prepareUpload(request) } catch { return .read(error) }
+        guard request.framesBody(upload.map(\.length)) else { return .invalidRequest }
         guard var handle = EasyHandle(number) else { return .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)) }
         handle.configure(request, configuration, decodes: sink.decodes, bodyLength: upload.map(\.length))
         handle.setCallbacks(to: self, closingWith: sockets)
@@ -104,12 +103,12 @@ final class RunningTransfer {
     }
 
     /// Why the request cannot be sent.
-    private var invalidity: HTTPError.Kind? {
-        let request = transfer.request
+    private func invalidity(of request: HTTPRequest) -> HTTPError.Kind? {
         guard request.hasValidURL else { return .invalidURL }
         let isValid =
             HTTPFields.isToken(request.method) && request.fields.areValid
             && configuration.userAgent.map(HTTPFields.isValue) != false
+            && (request.method != "HEAD" || request.body == nil)
         return isValid ? nil : .invalidRequest
     }
 
@@ -131,12 +130,20 @@ final class RunningTransfer {
     /// The error of an attempt that libcurl has ended with `code`; nil if it has succeeded.
     func error(_ code: CURLcode) -> HTTPError? {
         reportProgress()
-        if let refusal { return error(refusal) }
+        if let refusal {
+            let reason =
+                parser.isTooLarge ? "the head has more than \(HTTPResponse.HeadParser.limit) bytes" : nil
+            return error(refusal, reason: reason)
+        }
         guard code != CURLE_OK else { return nil }
+        let kind = kind(of: code)
+        return error(kind, reason: easy?.reason(code), errno: kind == .connect ? connectErrno : nil)
+    }
+
+    /// Why no connection could be made. Of a connection that has been made, it may belong to another address.
+    private var connectErrno: Errno? {
         let number = easy?.number(CURLINFO_OS_ERRNO) ?? 0
-        return error(
-            kind(of: code), reason: easy?.reason(code),
-            errno: socketFault ?? (number == 0 ? nil : Errno(rawValue: CInt(number))))
+        return socketFault ?? (number == 0 ? nil : Errno(rawValue: CInt(number)))
     }
 
     private func kind(of code: CURLcode) -> HTTPError.Kind {
@@ -151,7 +158,14 @@ final class RunningTransfer {
     }
 
     private var isRedirectedToPlainHTTP: Bool {
-        parser.redirects && parser.fields["Location"]?.lowercased().hasPrefix("http:") == true
+        parser.redirects
+            && parser.fields.values(for: "Location").contains { $0.lowercased().hasPrefix("http:") }
+    }
+
+    /// Whether the response redirects from `https` to `http`, which libcurl knows only of the request's own URL.
+    private var isRedirectedInsecurely: Bool {
+        isRedirectedToPlainHTTP && !configuration.followsInsecureRedirects
+            && easy?.text(CURLINFO_EFFECTIVE_URL)?.lowercased().hasPrefix("https:") == true
     }
 
     /// How long to wait before the next attempt after `error`; nil if there is none.
@@ -159,9 +173,7 @@ final class RunningTransfer {
         guard attempts <= configuration.retries, transfer.request.isIdempotent, error.kind.isTransient,
             sink.restart()
         else { return nil }
-        var delay = configuration.retryDelay
-        for _ in 1..<attempts where delay < Self.mostRetryDelay { delay *= 2 }
-        return delay
+        return configuration.delay(ofRetry: attempts)
     }
 
     func finish() -> Result<HTTPResponse?, HTTPError> {
@@ -266,10 +278,10 @@ final class RunningTransfer {
         note(configuration.totalTimeout, since: beginning, .total)
         switch state {
         case .connecting(let start): note(configuration.connectTimeout, since: start, .connect)
-        case .transferring where !isStandingStill:
+        case .transferring:
+            // A consumer may let the transfer go on at any time: the time-out begins then.
+            if isStandingStill { lastActivity = now }
             note(configuration.idleTimeout, since: lastActivity, .idle)
-        // Checked again later: a consumer may let the transfer go on at any time.
-        case .transferring: note(configuration.idleTimeout, since: now, .idle)
         case .queued, .held, .admitted, .delayed, .finishing: break
         }
         guard let (rest, timeout, start) = nearest else { return .never }
@@ -288,8 +300,8 @@ final class RunningTransfer {
     /// Called when the transfer's socket is ready. Not every byte of a head or of a compressed body comes with a callback;
     /// but a connection of HTTP/2 may carry the bytes of other transfers.
     func socketIsReady() {
-        let isShared =
-            response.map { $0.version == .http2 || $0.version == .http3 } ?? multi.multiplexes(host)
+        let version = response?.version ?? (parser.isInHead ? parser.version : nil)
+        let isShared = version.map { $0 == .http2 || $0 == .http3 } ?? multi.multiplexes(host)
         if !isShared { lastActivity = multi.timeouts.now }
     }
 }
@@ -302,12 +314,17 @@ extension RunningTransfer {
         let kind = parser.take(line)
         // libcurl would follow a 304, too.
         if kind == .status, 300..<400 ~= parser.status, !parser.isRedirect { easy?.followsNoRedirects() }
-        return kind == .end ? takeHead() : true
+        if kind == .tooLarge { refusal = .invalidResponse }
+        return kind == .end ? takeHead() : kind != .tooLarge
     }
 
     private func takeHead() -> Bool {
         touch()
         if configuration.maxRedirects > 0, parser.redirects {
+            if isRedirectedInsecurely {
+                refusal = .insecureRedirect
+                return false
+            }
             if parser.status == 303 { easy?.sendsNoOtherMethod() }
             return true
         }

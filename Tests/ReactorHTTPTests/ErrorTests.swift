@@ -41,6 +41,21 @@ import Testing
         if isWanted { #expect(outcome.body == "hello\n") } else { #expect(outcome.kind == .insecureRedirect) }
     }
 
+    @Test(.enabled(if: Nginx.isAvailable), arguments: [false, true])
+    func `so is one that follows a redirect from http to https`(isWanted: Bool) async throws {
+        let server = try Nginx.shared.get()
+        let first = try TestServer.responding { [secure = server.secure] _, _ in
+            response("302 Found", ["Location: \(secure)/insecure"])
+        }
+        let outcome = try await onItsOwnThread {
+            HTTPSession {
+                $0.trustRoots = server.certificate
+                $0.followsInsecureRedirects = isWanted
+            }.run(first.url)
+        }
+        if isWanted { #expect(outcome.body == "hello\n") } else { #expect(outcome.kind == .insecureRedirect) }
+    }
+
     @Test func `progress says how much an earlier download had received`() async throws {
         let folder = TemporaryFolder()
         _ = try folder.file("hello".utf8, name: "file.part")

@@ -235,6 +235,50 @@ import Testing
         #expect(server.requests.all.count == (result == "hello" ? 1 : 2))
     }
 
+    @Test func `a validator that would break the request is not sent`() async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"\r\nX-Injected: 1".utf8, name: "file.part.validator")
+        let server = try TestServer.responding { _, _ in response(body: "hello world") }
+        #expect(try await download(server.url, resumes: true).get().status == 200)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(server.requests.all.count == 1)
+        #expect(!server.requests.all[0].contains("X-Injected"))
+        #expect(!server.requests.all[0].contains("Range"))
+    }
+
+    @Test func `a download that begins anew without a range has not been retried`() async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let heads = Trace()
+        let server = try TestServer { peer, number in
+            guard let head = peer.readHead() else { return }
+            heads(head)
+            switch number {
+            case 0: peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: 6\r\n\r\n world")
+            case 1: peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello")
+            default: peer.send(response(body: "hello world"))
+            }
+            peer.shutDown()
+            peer.waitForEnd()
+        }
+        #expect(try await download(server.url, resumes: true, retries: 1).get().status == 200)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(heads.all.count == 3)
+    }
+
+    @Test(arguments: ["GET", "POST"])
+    func `a transfer that receives nothing keeps what an earlier one has`(method: String) async throws {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let server = try TestServer.responding { _, _ in response("404 Not Found") }
+        let outcome = try await onItsOwnThread { [path] in
+            HTTPSession().run(HTTPRequest(server.url, method: method), to: .file(path, resumes: true))
+        }
+        #expect(outcome.kind == .status(404))
+        #expect(folder.names.sorted() == ["file.part", "file.part.validator"])
+        #expect(content(of: path.string + ".part") == Array("hello".utf8))
+    }
+
     @Test func `a download that is cut and then refused leaves nothing`() async throws {
         let server = try TestServer { peer, number in
             _ = peer.readHead()

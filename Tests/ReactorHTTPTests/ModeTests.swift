@@ -189,6 +189,49 @@ import Testing
         #expect(trace.all == ["event", "event", "whole"])
     }
 
+    /// A response with no body ends at once. The second transfer begins when libcurl has ended the first one.
+    @Test(arguments: [("GET", "204 No Content"), ("HEAD", "200 OK"), ("GET", "200 OK")])
+    func `a suspended transfer whose response has no body completes when it is resumed`(
+        method: String, status: String
+    ) async throws {
+        let (asked, gate, trace) = (Answer<Bool>(), Answer<Bool>(), Trace())
+        let server = try TestServer { peer, _ in
+            while let head = peer.readHead() {
+                if head.contains(" /first ") {
+                    asked.give(true)
+                    _ = gate.wait()
+                }
+                peer.send(
+                    status.hasPrefix("204") ? "HTTP/1.1 \(status)\r\n\r\n" : response(status))
+            }
+        }
+        try await onItsOwnThread {
+            let network = try RunLoopThread(name: "network")
+            var configuration = HTTPSession.Configuration()
+            configuration.maxConnectionsPerHost = 1
+            let session = HTTPSession(configuration, on: network.runLoop)
+            let (first, second) = (Answer<Bool>(), Answer<Bool>())
+            let handler = HTTPDestination.handler { _ in trace("head") }
+            let request = HTTPRequest(server.url + "/first", method: method)
+            let transfer = session.start(request, to: handler) { outcome in
+                trace("end")
+                first.give(outcome.kind == nil)
+            }
+            #expect(asked.wait())
+            transfer.suspend()
+            gate.give(true)
+            session.start(HTTPRequest(server.url + "/second", method: method)) { outcome in
+                second.give(outcome.kind == nil)
+            }
+            #expect(second.wait())
+            #expect(trace.all == [])
+            transfer.resume()
+            #expect(first.wait())
+            #expect(trace.all == ["head", "end"])
+            network.stop()
+        }
+    }
+
     @Test func `the head of a suspended transfer waits until it is resumed`() async throws {
         let (requested, gate, trace) = (Answer<Bool>(), Answer<Bool>(), Trace())
         let server = try TestServer { peer, number in

@@ -21,7 +21,8 @@ import Testing
 
     @Test(arguments: [
         (206, "bytes 5-10/11", Resumption.Meaning.rest(total: 11)), (206, "bytes 5-9/11", .useless),
-        (206, "bytes 4-10/11", .useless), (206, "bytes 5-10/*", .useless), (416, "bytes */5", .nothing),
+        (206, "bytes 4-10/11", .useless), (206, "bytes 5-10/12", .useless), (206, "bytes 5-10/*", .useless),
+        (416, "bytes */5", .nothing),
         (416, "bytes */6", .useless), (200, "", .other), (404, "", .other),
     ])
     func `a partial file is continued only by all of its rest`(
@@ -39,6 +40,27 @@ import Testing
     private func response(_ status: Int, _ range: String, tag: String) -> HTTPResponse {
         HTTPResponse(
             status: status, fields: ["Content-Range": range, "ETag": tag], url: "", version: .http11)
+    }
+
+    @Test func `the time before a retry doubles, to an hour at most`() {
+        var configuration = HTTPSession.Configuration()
+        configuration.retryDelay = .seconds(1000)
+        let delays = (1...4).map { configuration.delay(ofRetry: $0) }
+        #expect(delays == [.seconds(1000), .seconds(2000), .seconds(3600), .seconds(3600)])
+        configuration.retryDelay = .seconds(5000)
+        #expect(configuration.delay(ofRetry: 2) == .seconds(5000))
+    }
+
+    @Test func `a head that is too large is noted, and what follows a head does not count`() {
+        var parser = HTTPResponse.HeadParser()
+        let field = Array("X: ".utf8) + [UInt8](repeating: 97, count: 200_000) + [13, 10]
+        #expect(parser.take(Array("HTTP/1.1 200 OK\r\n".utf8)) == .status)
+        #expect(parser.take(field) == .field)
+        #expect(parser.take([13, 10]) == .end)
+        #expect(parser.take(field) == .field)
+        #expect(parser.take(Array("HTTP/1.1 200 OK\r\n".utf8)) == .status)
+        #expect(parser.take(field) == .field)
+        #expect(parser.take(field) == .tooLarge)
     }
 
     @Test func `fields are found in any case and keep their order`() {

@@ -133,6 +133,82 @@ import Testing
         #expect(outcome.kind == .invalidRequest)
     }
 
+    @Test(
+        arguments: [
+            ("PUT", ["Content-Length": "3"], .some(.some(5))),
+            ("POST", ["content-length": "6"], .some(.some(5))),
+            ("PUT", ["Content-Length": ""], .some(.some(5))),
+            ("PUT", ["Content-Length": "05"], .some(.some(5))),
+            ("PUT", ["Transfer-Encoding": "chunked"], .some(.some(5))),
+            ("PUT", ["Content-Length": "5"], .some(nil)), ("POST", ["Transfer-Encoding": "gzip"], .some(nil)),
+            ("GET", ["Content-Length": "5"], nil), ("POST", ["Transfer-Encoding": "chunked"], nil),
+            ("HEAD", [:], .some(.some(5))),
+        ] as [(String, HTTPFields, Int??)])
+    func `a body that would be sent other than the fields or the method say is refused`(
+        method: String, fields: HTTPFields, length: Int??
+    ) async throws {
+        let heads = Trace()
+        let server = try TestServer { peer, _ in
+            if let head = peer.readHead() { heads(head) }
+        }
+        let outcome = try await onItsOwnThread {
+            let body = length.map { length in
+                HTTPRequest.Body.stream(InputStream(data: Array("hello".utf8)), length: length)
+            }
+            return HTTPSession().run(HTTPRequest(server.url, method: method, fields: fields, body: body))
+        }
+        #expect(outcome.kind == .invalidRequest)
+        #expect(heads.all.isEmpty)
+    }
+
+    @Test func `a length that is the body's is sent once, and not with the GET after a redirect`()
+        async throws
+    {
+        let heads = Trace()
+        let server = try TestServer { peer, _ in
+            heads(peer.readHead() ?? "")
+            _ = peer.receive(5)
+            peer.send(response("303 See Other", ["Location: /"]))
+            heads(peer.readHead() ?? "")
+            peer.send(response(body: "ok"))
+        }
+        let outcome = try await onItsOwnThread {
+            let request = HTTPRequest(
+                server.url, method: "POST", fields: ["Content-Length": "5"], body: .bytes(Array("hello".utf8))
+            )
+            return HTTPSession().run(request)
+        }
+        #expect(outcome.body == "ok")
+        #expect(heads.all.map { $0.ranges(of: "Content-Length").count } == [1, 0])
+    }
+
+    @Test(arguments: ["X-A: b\r\n", " b\r\n"])
+    func `a head without an end is an error`(line: String) async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            let lines = String(repeating: line, count: 307_200 / line.utf8.count + 1)
+            peer.send("HTTP/1.1 200 OK\r\nX-A: b\r\n\(lines)")
+            peer.shutDown()
+            peer.waitForEnd()
+        }
+        let outcome = try await onItsOwnThread { HTTPSession().run(server.url) }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.kind == .invalidResponse)
+        #expect(error.reason == "the head has more than 307200 bytes")
+    }
+
+    /// libcurl tries `::1` first, at which the server does not listen.
+    @Test func `an error after a connection was made does not have the errno of another address`()
+        async throws
+    {
+        let server = try TestServer { peer, _ in _ = peer.readHead() }
+        let url = server.url.replacing("127.0.0.1", with: "localhost")
+        let outcome = try await onItsOwnThread { HTTPSession().run(url) }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.kind == .connectionLost)
+        #expect(error.errno == nil)
+    }
+
     @Test func `a user agent that would break the request is refused`() async throws {
         let outcome = try await onItsOwnThread {
             HTTPSession { $0.userAgent = "a\r\nX-B: c" }.run("http://127.0.0.1:1/")
@@ -147,6 +223,17 @@ import Testing
         guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
         #expect(error.subject == "GET \(server.url)/a@b")
         #expect(error.host == "127.0.0.1")
+    }
+
+    @Test func `the response of an error does not show a password`() async throws {
+        let server = try TestServer.responding { _, _ in response("404 Not Found") }
+        let url = server.url.replacing("http://", with: "http://user:secret@") + "/a"
+        let folder = TemporaryFolder()
+        let outcome = try await onItsOwnThread {
+            HTTPSession().run(HTTPRequest(url), to: .file(folder.path.appending("file")))
+        }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.response?.url == server.url + "/a")
     }
 
     @Test func `a refused connection is an error with its errno`() async throws {

@@ -197,6 +197,48 @@ import Testing
         }
     }
 
+    @Test(arguments: ["5-10/-9223372036854775808", "5-9223372036854775807/-9223372036854775808"])
+    func `a range of a file with a negative length is asked for anew`(range: String) async {
+        await #expect(processExitsWith: .success) { [range = range as String] in
+            let folder = TemporaryFolder()
+            _ = try folder.file("hello".utf8, name: "file.part")
+            _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+            let server = try TestServer.responding { head, _ in
+                head.contains("Range:")
+                    ? response("206 Partial Content", ["Content-Range: bytes \(range)"], body: " world")
+                    : response(body: "hello world")
+            }
+            try await onItsOwnThread {
+                let file = HTTPDestination.file(folder.path.appending("file"), resumes: true)
+                precondition(HTTPSession().run(HTTPRequest(server.url), to: file).kind == nil)
+            }
+        }
+    }
+
+    @Test(arguments: ["GET", "HEAD"])
+    func `a length that is announced takes no memory`(method: String) async {
+        await #expect(processExitsWith: .success) { [method = method as String] in
+            let server = try TestServer { peer, _ in
+                _ = peer.readHead()
+                let start = method == "HEAD" ? "" : "hello"
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(1 << 62)\r\n\r\n" + start)
+            }
+            try await onItsOwnThread {
+                let request = HTTPRequest(server.url, method: method)
+                let kind = HTTPSession().run(request, to: .memory(limit: .max)).kind
+                precondition(kind == (method == "HEAD" ? nil : .truncated))
+            }
+        }
+    }
+
+    @Test func `a stream with a negative length traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = HTTPRequest.Body.stream(InputStream(data: []), length: -1)
+        }
+        #expect(
+            result.message.contains("HTTPRequest.Body.stream must have a length of at least 0 (it is -1)."))
+    }
+
     @Test func `a session without a connection for a host traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = HTTPSession { $0.maxConnectionsPerHost = 0 }

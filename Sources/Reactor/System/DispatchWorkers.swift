@@ -1,12 +1,12 @@
 import CReactorLinux
-import Dispatch
+package import Dispatch
 import SystemPackage
 
 /// Ensures that libdispatch can start its worker threads before the library relies on them.
 ///
 /// With its first worker libdispatch makes an epoll, an eventfd and a timerfd, and ends the process if it cannot. If it
 /// cannot make a thread, it blocks the caller until it can.
-enum DispatchWorkers {
+package enum DispatchWorkers {
     private static let arePrepared = Flag()
     private static let preparing = Mutex(())
 
@@ -37,7 +37,7 @@ enum DispatchWorkers {
     }
 
     /// Runs `work` on `queue`; or, if there are no descriptors for that, on a thread of its own, which needs none.
-    static func run(
+    package static func run(
         on queue: DispatchQueue = .global(qos: .userInitiated), _ work: @escaping @Sendable () -> Void
     ) {
         do throws(Errno) { try prepare() } catch {

@@ -156,6 +156,8 @@ extension EasyHandle {
         var fields = request.fields
         // libcurl would wait a second for servers that do not know the expectation.
         if bodyLength != nil, fields["Expect"] == nil { fields.append("Expect", "") }
+        // libcurl makes them itself, and would send the client's also after a redirect that drops the body.
+        if bodyLength != nil { (fields["Content-Length"], fields["Transfer-Encoding"]) = (nil, nil) }
         setFields(fields)
     }
 
@@ -213,6 +215,9 @@ enum Libcurl {
 }
 
 extension HTTPError.Kind {
+    /// CURLE_TOO_LARGE, which older versions of libcurl do not have.
+    private static let tooLarge = CURLcode(100)
+
     /// What libcurl's code means (libcurl-errors(3)).
     init(_ code: CURLcode) {
         switch code {
@@ -226,7 +231,8 @@ extension HTTPError.Kind {
         case CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR: self = .connectionLost
         case CURLE_TOO_MANY_REDIRECTS: self = .tooManyRedirects
         case CURLE_SEND_FAIL_REWIND: self = .bodyNotRepeatable
-        case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING, CURLE_HTTP2, CURLE_HTTP2_STREAM:
+        case CURLE_WEIRD_SERVER_REPLY, Self.tooLarge, CURLE_BAD_CONTENT_ENCODING, CURLE_HTTP2,
+            CURLE_HTTP2_STREAM:
             self = .invalidResponse
         default: self = .libcurl(Int(code.rawValue))
         }

@@ -24,7 +24,7 @@ extension RunningTransfer {
                 let transfer = unsafe runningTransfer(context)
                 transfer.beginConnecting()
                 let socket = unsafe reactor_curl_open(address)
-                if socket < 0 { transfer.socketFault = Errno(rawValue: errno) }
+                transfer.socketFault = socket < 0 ? Errno(rawValue: errno) : nil
                 return socket
             },
             connected: { context, _, _, _, _ in
