@@ -25,6 +25,8 @@ struct Pipe {
 /// The file actions of posix_spawn(3).
 struct SpawnActions: ~Copyable {
     private var actions = posix_spawn_file_actions_t()
+    /// The child has no descriptors from here on: a server would keep the test's pipes open as long as it runs.
+    private var firstClosed: CInt = 3
 
     init() { posix_spawn_file_actions_init(&actions) }
 
@@ -34,6 +36,7 @@ struct SpawnActions: ~Copyable {
     }
 
     mutating func connect(_ number: CInt, to end: Child.End, _ pipeEnd: CInt, _ flags: CInt) {
+        firstClosed = max(firstClosed, number + 1)
         switch end {
         case .pipe: posix_spawn_file_actions_adddup2(&actions, pipeEnd, number)
         case .path(let path): posix_spawn_file_actions_addopen(&actions, number, path, flags, 0)
@@ -53,6 +56,9 @@ struct SpawnActions: ~Copyable {
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
 
+        for number in firstClosed..<16_384 where fcntl(number, F_GETFD) == 0 {
+            posix_spawn_file_actions_addclose(&actions, number)
+        }
         let words = arguments.map { strdup($0) } + [nil]
         defer { for word in words { free(word) } }
         var identifier = pid_t()
