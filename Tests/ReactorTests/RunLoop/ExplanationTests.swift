@@ -88,6 +88,7 @@ import Testing
         try await withRunLoopThread(name: "explained") { thread in
             let loop = thread.runLoop
             let executor = loop.executor(inModes: [.custom])
+            waitUntil { loop.currentMode == .default }
             #expect(executor.explain().hasSuffix(" in 'custom' has no jobs."))
             let task = Task(executorPreference: executor) {}
             waitUntil { executor.explain().contains("has 1 job queued: ") }
