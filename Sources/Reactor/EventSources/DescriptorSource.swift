@@ -48,6 +48,8 @@ public final class DescriptorSource: EventSource {
     ///   - interest: What to watch for; empty for nothing yet.
     ///   - label: See ``EventSource/label``.
     ///   - handler: Called with the source and what the descriptor is ready for. An error or a hang-up counts as both.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     /// - Precondition: `descriptor` is not negative.
     public init(
         _ descriptor: FileDescriptor, for interest: Readiness, label: String? = nil,

@@ -67,6 +67,8 @@ extension RunLoop {
         ///   - order: The place among the observers of an activity.
         ///   - label: What dumps, ``LoopDiagnostics`` and explanations call the observer.
         ///   - handler: Called on the loop's thread with the observer and the activity that has been reached.
+        ///   - file: The file of the call, for reports.
+        ///   - line: Its line.
         public init(
             for activities: Activities = .all, repeats: Bool = true, order: Int = 0, label: String? = nil,
             file: StaticString = #fileID, line: UInt = #line,

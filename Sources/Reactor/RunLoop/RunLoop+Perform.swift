@@ -14,6 +14,8 @@ extension RunLoop {
     ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAsSource(inModes:file:line:_:)`` and
     ///     ``performAndWait(inModes:file:line:_:)``, whose caller waits or has the loop return.
     ///   - block: Runs once; released without having run if the loop's thread ends before.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     public func perform(
         inModes modes: [Mode] = [.default], file: StaticString = #fileID, line: UInt = #line,
         _ block: @escaping @Sendable () -> Void
@@ -27,6 +29,8 @@ extension RunLoop {
     /// - Parameters:
     ///   - modes: The modes to run in. If empty, the block is dropped.
     ///   - block: Runs once, in the order of posting, never inside this call.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     public func performAsSource(
         inModes modes: [Mode] = [.common], file: StaticString = #fileID, line: UInt = #line,
         _ block: @escaping @Sendable () -> Void
@@ -69,6 +73,8 @@ extension RunLoop {
     ///   - delay: Time from now; zero or less means the next pass, never before this returns.
     ///   - modes: The modes to run in. If empty, the block is dropped.
     ///   - block: Runs once, unless the token is invalidated before.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     /// - Returns: The token: ``Timer/invalidate()`` cancels.
     /// - Precondition: Called on the loop's thread.
     @discardableResult
@@ -96,6 +102,8 @@ extension RunLoop {
     ///     ``Activities/beforeTimers``.
     ///   - modes: The modes to run in. If empty, the block is dropped.
     ///   - block: Runs once, unless the token is invalidated before.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     /// - Returns: The token: ``Observer/invalidate()`` cancels.
     /// - Precondition: Called on the loop's thread.
     @discardableResult

@@ -47,6 +47,8 @@ extension RunLoop {
         ///   - cancelled: Called for each mode that the source is removed from, and when it could not be added because the
         ///     loop's thread has ended meanwhile.
         ///   - perform: Called on a loop's thread to serve a signal.
+        ///   - file: The file of the call, for reports.
+        ///   - line: Its line.
         public init(
             order: Int = 0, label: String? = nil, file: StaticString = #fileID, line: UInt = #line,
             scheduled: (@Sendable (RunLoop, Mode) -> Void)? = nil,

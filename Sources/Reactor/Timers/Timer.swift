@@ -55,6 +55,8 @@ public final class Timer: Sendable {
     ///   - tolerance: How late the timer may be to share a wake-up with others; at most half the interval.
     ///   - label: See ``label``.
     ///   - handler: Called with the timer, on the thread of the loop that it is added to.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     public convenience init(
         fireDate: Deadline, interval: Duration = .zero, repeats: Bool = false, tolerance: Duration = .zero,
         label: String? = nil, file: StaticString = #fileID, line: UInt = #line,
@@ -217,6 +219,8 @@ extension Timer {
     ///   - tolerance: How late the timer may be to share a wake-up.
     ///   - label: See ``label``.
     ///   - handler: Called with the timer on this thread.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     @discardableResult
     public static func scheduled(
         after delay: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
@@ -243,6 +247,8 @@ extension Timer {
     ///   - tolerance: How late the timer may be to share a wake-up; at most half the interval.
     ///   - label: See ``label``.
     ///   - handler: Called with the timer on this thread.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     @discardableResult
     public static func scheduled(
         every interval: Duration, forMode mode: RunLoop.Mode = .default, tolerance: Duration = .zero,
