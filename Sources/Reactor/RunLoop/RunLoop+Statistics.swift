@@ -1,8 +1,8 @@
 extension RunLoop {
     /// What a loop has done since it was made, as numbers.
     ///
-    /// Counting is always on: it costs an instruction or two for each callback. ``ledger``, ``callbackTime`` and the lateness
-    /// of timers need a clock and names, and are filled only while ``LoopDiagnostics/measuresCallbacks`` is on.
+    /// Counting is always on: it costs some 30 instructions of a pass with one callback. ``ledger``, ``callbackTime`` and the
+    /// lateness of timers need a clock and names, and are filled only while ``LoopDiagnostics/measuresCallbacks`` is on.
     ///
     /// ```swift
     /// let before = loop.statistics
