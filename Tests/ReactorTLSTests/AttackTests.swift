@@ -43,18 +43,12 @@ import Testing
         let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
         for round in 0..<3 {
             if round == 2 { accepts.value = false }
-            let (input, output) = Stream.connection(to: try listening.localAddress)
-            try input.startTLS(client)
-            for stream in [input, output] as [Stream] { stream.open() }
-            let end = TLSPair.end(try listening.acceptNumber())
-            try end.input.startTLS(server)
-            for stream in end.streams { stream.open() }
-            end.output.writeAll([1])
-            #expect(input.read(exactly: 1) == (round < 2 ? [1] : []))
-            if round == 1 { #expect(input.tlsSession?.isResumed == true) }
-            if round == 2 { #expect((input.streamError as? TLSError)?.reason == .expired) }
-            for stream in [input, output] as [Stream] { stream.close() }
-            end.close()
+            let pair = try TLSPair(client: client, server: server, at: listening)
+            pair.server.output.writeAll([1])
+            #expect(pair.client.input.read(exactly: 1) == (round < 2 ? [1] : []))
+            if round == 1 { #expect(pair.client.input.tlsSession?.isResumed == true) }
+            if round == 2 { #expect(pair.client.error?.reason == .expired) }
+            pair.close()
         }
         #expect(evidence.value.map(\.failure) == [.expired, .expired, .expired])
         #expect(evidence.value.map(\.chain) == Array(repeating: evidence.value[0].chain, count: 3))

@@ -159,19 +159,13 @@ import Testing
             let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
             var results: [Bool] = []
             for _ in 0..<3 {
-                let (input, output) = Stream.connection(to: try listening.localAddress)
-                try input.startTLS(client)
-                for stream in [input, output] as [Stream] { stream.open() }
-                let end = TLSPair.end(try listening.acceptNumber())
-                try end.input.startTLS(server)
-                for stream in end.streams { stream.open() }
-                end.output.writeAll([1])
-                #expect(input.read(exactly: 1) == [1])
-                let session = try #require(end.input.tlsSession)
+                let pair = try TLSPair(client: client, server: server, at: listening)
+                pair.server.output.writeAll([1])
+                #expect(pair.client.input.read(exactly: 1) == [1])
+                let session = try #require(pair.server.input.tlsSession)
                 results.append(session.isResumed)
                 #expect(session.serverName == "localhost")
-                for stream in [input, output] as [Stream] { stream.close() }
-                end.close()
+                pair.close()
             }
             #expect(results == (resumes ? [false, true, true] : [false, false, false]))
         }

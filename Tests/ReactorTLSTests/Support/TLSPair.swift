@@ -56,6 +56,19 @@ final class TLSPair {
         for stream in client.streams + server.streams { stream.open() }
     }
 
+    /// Makes a client that connects to `listening`, under whose address its sessions are kept, and opens both.
+    init(client clientSettings: TLSSettings, server serverSettings: TLSSettings, at listening: SocketPeer)
+        throws
+    {
+        let (input, output) = Stream.connection(to: try listening.localAddress)
+        client = End(input: input, output: output)
+        try input.startTLS(clientSettings)
+        for stream in client.streams { stream.open() }
+        server = Self.end(try listening.acceptNumber())
+        try server.input.startTLS(serverSettings)
+        for stream in server.streams { stream.open() }
+    }
+
     /// Two streams of a socket.
     static func end(_ number: CInt) -> End {
         let (input, output) = Stream.connection(
