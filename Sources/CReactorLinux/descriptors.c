@@ -74,8 +74,7 @@ static int are_free(int count) {
     return result;
 }
 
-// libdispatch opens an epoll, an eventfd and a timerfd.
-int reactor_descriptors_for_dispatch(void) { return are_free(3); }
+int reactor_require_descriptors(int count) { return are_free(count); }
 
 int reactor_main_queue_handle(void) {
     if (are_free(1) < 0) return -1;

@@ -10,11 +10,13 @@ import SystemPackage
 final class ExhaustedDescriptors: @unchecked Sendable {
     private var numbers: [CInt] = []
 
+    var count: Int { numbers.count }
+
     /// - Parameter spare: The number of descriptors that remain available.
     init(sparing spare: Int) {
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        limit.rlim_cur = 64
+        limit.rlim_cur = min(limit.rlim_cur, 64)
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         while case let number = dup(STDIN_FILENO), number >= 0 { numbers.append(number) }
         free(spare)

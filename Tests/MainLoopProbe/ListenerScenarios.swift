@@ -34,6 +34,36 @@ import SystemPackage
     withExtendedLifetime(clients) {}
 }
 
+/// More clients connect than the process has descriptors for. Prints how many connections the listener accepts, and how
+/// many descriptors it leaves; then the same with one descriptor more.
+@MainActor func descriptorsBesideConnections() throws {
+    let loop = RunLoop.main
+    var (connections, expected): ([Listener.Connection], Int) = ([], 6)
+    let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
+        connections.append(connection)
+    } faults: { _, error in
+        print(error.errno == .tooManyOpenFiles)
+    }
+    let observer = RunLoop.Observer(for: .beforeWaiting) { _, _ in
+        if listener.fault != nil, connections.count >= expected { loop.stop() }
+    }
+    loop.add(observer, forMode: .custom)
+    try loop.add(listener, forMode: .custom)
+    loop.run(mode: .custom, before: .distantPast)
+    let clients = try (0..<12).map { _ in try connected(to: listener.localAddress) }
+    let next = try clients[0].duplicate()
+    try next.close()
+    descriptorLimit = rlim_t(next.rawValue + 10)
+    for _ in 0..<2 {
+        loop.run(in: .custom)
+        let spare = ExhaustedDescriptors(sparing: 0)
+        print("accepted", connections.count, "left", spare.count)
+        spare.free()
+        expected += 1
+        descriptorLimit += 1
+    }
+}
+
 /// Removed from its mode, and closed, while it backs off.
 @MainActor func leavingDuringBackoff() throws {
     let loop = RunLoop.main

@@ -24,6 +24,7 @@ let scenarios: [String: () throws -> Void] = [
     "out of descriptors for connections": outOfDescriptorsForConnections,
     "leaving during a back-off": leavingDuringBackoff,
     "a listener that is shut down": shutDownListener,
+    "descriptors beside connections": descriptorsBesideConnections,
     "security without TLS": securityWithoutTLS,
     "many clients": manyClients,
     "loops in a child": loopsInChild,

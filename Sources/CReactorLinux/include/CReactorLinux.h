@@ -160,8 +160,8 @@ bool reactor_epoll_remove(int epoll, int descriptor);
 /// process if it cannot create the pipe. Returns the number that the epoll will get unless another thread
 /// takes it, or -1 with errno.
 int reactor_descriptors_for_poller(void);
-/// Checks that there are descriptors for libdispatch's first worker thread. Returns 0, or -1 with errno.
-int reactor_descriptors_for_dispatch(void);
+/// Checks that `count` more descriptors can be opened. Returns 0, or -1 with errno.
+int reactor_require_descriptors(int count);
 /// Opens the pipe or terminal of `descriptor` again, for writing without blocking. Returns -1 with errno on
 /// failure, and for the master of a pseudoterminal: opening that again would make a new terminal.
 int reactor_reopen_for_writing(int descriptor);

@@ -19,6 +19,8 @@ struct ListeningSocket: ~Copyable {
     private var file: SocketFile?
     /// The limit of pending connections.
     let backlog: Int
+    /// Whether the last connection took the last descriptor that is not reserved.
+    private var isAtReserve = false
 
     /// Listens at `address`.
     init(_ address: SocketAddress, _ options: Listener.Options) throws(Errno) {
@@ -65,21 +67,37 @@ struct ListeningSocket: ~Copyable {
         get throws(Errno) { try SocketAddress.local(of: descriptor) }
     }
 
-    /// Accepts one connection without blocking.
-    func accept() -> Accepted {
+    /// Accepts one connection without blocking, unless only the reserved descriptors are left.
+    mutating func accept() -> Accepted {
         var accepted = reactor_accepted()
         do throws(Errno) {
+            if isAtReserve { try requireUnreserved() }
             try SystemCall.make {
                 accepted = reactor_accept(owned.number)
                 return accepted.descriptor
             }
             let descriptor = FileDescriptor(rawValue: accepted.descriptor)
+            isAtReserve = Int(accepted.descriptor) >= Self.firstReserved() - 1
             return .connection(descriptor, SocketAddress(accepted.peer) ?? .unspecified)
         } catch .resourceTemporarilyUnavailable {
             return .none
         } catch {
             return connectionErrors.contains(error.rawValue) ? .lost : .fault(error)
         }
+    }
+
+    /// Fails if the next descriptor would be a reserved one.
+    private mutating func requireUnreserved() throws(Errno) {
+        let next = OwnedDescriptor(try SystemCall.make { fcntl(owned.number, F_DUPFD_CLOEXEC, 0) })
+        guard Int(next.number) < Self.firstReserved() else { throw .tooManyOpenFiles }
+        isAtReserve = false
+    }
+
+    /// The number from which descriptors are reserved. New descriptors have the lowest free numbers.
+    private static func firstReserved() -> Int {
+        var limit = rlimit()
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return .max }
+        return Int(clamping: limit.rlim_cur) - Int(DispatchWorkers.reservedDescriptors)
     }
 }
 

@@ -9,6 +9,15 @@ import SystemPackage
 package enum DispatchWorkers {
     private static let arePrepared = Flag()
     private static let preparing = Mutex(())
+    /// An epoll, an eventfd and a timerfd.
+    private static let dispatchDescriptors: CInt = 3
+
+    /// The descriptors that the library leaves to the rest of the process: it starts no worker without them, and accepts
+    /// no connection with them.
+    ///
+    /// Once a second, while workers run, libdispatch opens a file of /proc, and ends the process if it cannot. A resolver
+    /// and a log need some as well.
+    static let reservedDescriptors: CInt = 4
 
     /// Makes libdispatch create what its workers need.
     ///
@@ -18,7 +27,7 @@ package enum DispatchWorkers {
         if arePrepared.isRaised { return }
         try preparing.withLock { _ throws(Errno) in
             if arePrepared.isRaised { return }
-            try SystemCall.make { reactor_descriptors_for_dispatch() }
+            try SystemCall.make { reactor_require_descriptors(dispatchDescriptors + reservedDescriptors) }
             try makeThreads()
             awaitTimer()
             arePrepared.raise()

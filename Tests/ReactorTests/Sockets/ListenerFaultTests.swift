@@ -19,6 +19,11 @@ import Testing
         #expect(lines == ["finished true true", "finished 1", "finished false true", "finished 0"])
     }
 
+    @Test func `connections leave some descriptors to the rest of the program`() async throws {
+        let lines = try await probeMainLoop("descriptors beside connections")
+        #expect(lines == ["true", "accepted 6 left 4", "accepted 7 left 4"])
+    }
+
     @Test func `a socket that was shut down is a fault, and the loop does not spin`() async throws {
         #expect(try await probeMainLoop("a listener that is shut down") == ["true", "calm true"])
     }
