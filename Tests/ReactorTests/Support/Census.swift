@@ -1,7 +1,29 @@
+import Dispatch
 import Glibc
 
 /// How many descriptors the process has open. Only of use in a process where no other code opens any.
-func ownDescriptors() -> Int { entries(of: "/proc/self/fd").count }
+///
+/// libdispatch's own are open before the first count. The files of /proc in which it looks at its threads, once a second,
+/// are not counted.
+func ownDescriptors() -> Int {
+    _ = startedDispatch
+    return entries(of: "/proc/self/fd").count { number in
+        var target = [CChar](repeating: 0, count: 256)
+        readlink("/proc/self/fd/\(number)", &target, 255)
+        return strncmp(target, "/proc/", 6) != 0 || strstr(target, "/task/") == nil
+    }
+}
+
+/// A timer's end: its manager has opened all of its descriptors then.
+private let startedDispatch: Void = {
+    let hasFired = DispatchSemaphore(value: 0)
+    let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "census"))
+    timer.setEventHandler { hasFired.signal() }
+    timer.schedule(deadline: .now())
+    timer.activate()
+    hasFired.wait()
+    timer.cancel()
+}()
 
 /// How many threads the process has whose names begin with `prefix`: those of Dispatch come and go.
 func ownThreads(named prefix: String) -> Int {
