@@ -59,7 +59,7 @@ final class FileSink: BodySink {
             guard response.isSuccess else { return .refuses(.status(response.status)) }
             resumption.begin(with: response)
             let answer = open(expecting: response.contentLength)
-            if hasPart, resumes { keepValidator() }
+            if hasPart { keepValidator() }
             return answer
         }
     }
@@ -77,10 +77,15 @@ final class FileSink: BodySink {
         return stream.failure.map(SinkAnswer.refuses) ?? .accepts(expected: total, offset: resumption.offset)
     }
 
-    /// Writes the validator beside the partial file.
+    /// Writes the validator beside the partial file, which is empty still: at no moment may the validator of another version
+    /// be beside new bytes, even if the process is killed.
     private func keepValidator() {
-        guard let validator = resumption.validator else { return remove(validatorPath) }
-        do throws(Errno) { try Self.write(validator, to: validatorPath) } catch { resumption.forget() }
+        remove(validatorPath)
+        guard resumes, let validator = resumption.validator else { return }
+        do throws(Errno) { try Self.write(validator, to: validatorPath) } catch {
+            resumption.forget()
+            remove(validatorPath)
+        }
     }
 
     func receive(_ bytes: RawSpan) { stream?.receive(bytes) }
