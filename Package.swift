@@ -183,8 +183,8 @@ let package = Package(
         .testTarget(
             name: "ReactorHTTPTests",
             dependencies: [
-                "Reactor", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation", "ReactorTestSupport",
-                system,
+                "CReactorTestSupport", "Reactor", "ReactorFoundation", "ReactorHTTP",
+                "ReactorHTTPFoundation", "ReactorTestSupport", system,
             ],
             swiftSettings: testSettings
         ),

@@ -29,7 +29,8 @@ func example(_ name: String, _ dependencies: Target.Dependency...) -> Target {
 func program(_ name: String, _ dependencies: Target.Dependency...) -> Target {
     .executableTarget(
         name: name,
-        dependencies: [.product(name: "Reactor", package: "swift-reactor"), system] + dependencies,
+        dependencies: [.product(name: "Reactor", package: "swift-reactor"), "ExampleSupport", system]
+            + dependencies,
         swiftSettings: settings
     )
 }
@@ -52,7 +53,8 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
-        // Shared by the programs: signals, the process's limits and descriptors, JSON, and the library's mutex.
+        // Shared by the programs: an argument and lines, signals, the process's limits and descriptors, JSON, and the
+        // library's mutex.
         .target(
             name: "ExampleSupport",
             dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],

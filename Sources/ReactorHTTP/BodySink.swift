@@ -270,25 +270,25 @@ final class StreamSink: BodySink, StreamDelegate {
     func writeOut() {
         open()
         if isFinishing || batchSize == 0 || !hasRoom { writeRest() }
-        guard isFinishing, written == rest.count || failure != nil, isFlushed() else { return }
+        guard isFinishing, written == rest.count || failure != nil, !waitsForDisk() else { return }
         isFinishing = false
         // A stream that drains is closed with the error.
         if !isDraining { close() }
         ended?(failure)
     }
 
-    /// Whether the stream's close would not wait for a disk. If it would, ``writeOut()`` is called again when it would not.
-    private func isFlushed() -> Bool {
-        guard batchSize > 0, failure == nil else { return true }
+    /// Whether the stream's close would wait for a disk; ``writeOut()`` is called again when it would not.
+    private func waitsForDisk() -> Bool {
+        guard batchSize > 0, failure == nil else { return false }
         if stream.isFlushed {
             noteFailure()
-            return true
+            return false
         }
         let sink = LoopOwned(self, on: runLoop)
         stream.whenFlushed { [runLoop, modes] in
             runLoop.perform(inModes: modes) { sink.value.writeOut() }
         }
-        return false
+        return true
     }
 
     private func writeRest() {

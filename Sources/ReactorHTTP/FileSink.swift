@@ -59,7 +59,7 @@ final class FileSink: BodySink {
             guard response.isSuccess else { return .refuses(.status(response.status)) }
             resumption.begin(with: response)
             let answer = open(expecting: response.contentLength)
-            if hasPart, resumes { keepValidator() }
+            if hasPart { keepValidator() }
             return answer
         }
     }
@@ -77,10 +77,15 @@ final class FileSink: BodySink {
         return stream.failure.map(SinkAnswer.refuses) ?? .accepts(expected: total, offset: resumption.offset)
     }
 
-    /// Writes the validator beside the partial file.
+    /// Writes the validator beside the partial file, which is empty still: at no moment may the validator of another version
+    /// be beside new bytes, even if the process is killed.
     private func keepValidator() {
-        guard let validator = resumption.validator else { return remove(validatorPath) }
-        do throws(Errno) { try Self.write(validator, to: validatorPath) } catch { resumption.forget() }
+        remove(validatorPath)
+        guard resumes, let validator = resumption.validator else { return }
+        do throws(Errno) { try Self.write(validator, to: validatorPath) } catch {
+            resumption.forget()
+            remove(validatorPath)
+        }
     }
 
     func receive(_ bytes: RawSpan) { stream?.receive(bytes) }
@@ -105,7 +110,9 @@ final class FileSink: BodySink {
 
     private func rename() -> HTTPError.Kind? {
         do throws(Errno) {
-            try SystemCall.make { unsafe Glibc.rename(part, path.string) }
+            try Self.freeingOffLoop(path.string) { () throws(Errno) in
+                try SystemCall.make { unsafe Glibc.rename(part, path.string) }
+            }
         } catch {
             return .write(IOError(.write, path.string, error))
         }
@@ -146,5 +153,25 @@ extension FileSink {
         } catch { throw error as? Errno ?? .ioError }
     }
 
-    private func remove(_ path: String) { _ = unsafe unlink(path) }
+    private func remove(_ path: String) { Self.freeingOffLoop(path) { _ = unsafe unlink(path) } }
+
+    /// O_PATH, which Swift's Glibc module lacks: a descriptor that keeps the file, and never waits for a FIFO's other end.
+    private static let pathOnly = CInt(0o10_000_000)
+
+    /// Calls `body`, which removes the name of a file.
+    ///
+    /// To free what a large file occupies takes the kernel tens of milliseconds. It does that when the file is closed: on a
+    /// worker, not on the loop.
+    private static func freeingOffLoop<Failure: Error>(
+        _ path: String, _ body: () throws(Failure) -> Void
+    ) throws(Failure) {
+        let file =
+            size(of: path) < 16 << 20
+            ? nil
+            : try? FileDescriptor.open(
+                FilePath(path), .readOnly,
+                options: FileDescriptor.OpenOptions(rawValue: pathOnly | O_CLOEXEC | O_NOFOLLOW))
+        defer { if let file { DispatchWorkers.run { try? file.close() } } }
+        try body()
+    }
 }

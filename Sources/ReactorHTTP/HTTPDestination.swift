@@ -14,15 +14,16 @@ public struct HTTPDestination: Sendable {
 
     let kind: Kind
 
-    /// Closes the stream of a transfer that does not begin.
-    func close(with error: HTTPError) {
-        switch kind {
-        case .pair(let buffer, let stream):
-            buffer.fail(error)
-            stream.take()?.close()
-        case .stream(let stream): stream.take()?.close()
-        case .memory, .handler, .file: break
-        }
+    /// Fails the bound pair of a transfer that does not begin.
+    func fail(with error: HTTPError) {
+        guard case .pair(let buffer, let stream) = kind else { return }
+        buffer.fail(error)
+        stream.take()?.close()
+    }
+
+    /// Closes the client's stream of a transfer that does not begin.
+    func close() {
+        if case .stream(let stream) = kind { stream.take()?.close() }
     }
 
     /// Collects the body in ``HTTPResponse/body``. A body of more than `limit` bytes is an error.
@@ -37,9 +38,9 @@ public struct HTTPDestination: Sendable {
 
     /// Writes the body to a stream, at the speed at which the stream accepts it.
     ///
-    /// The session opens the stream, is its delegate, and closes it at the end, also of a transfer that fails or does not
-    /// begin. What was received before a failure is written first, unless the transfer is cancelled or its total time-out
-    /// passes.
+    /// The session opens the stream, is its delegate, and closes it at the end, on its loop, even if the transfer fails.
+    /// What was received before a failure is written first, unless the transfer is cancelled or its total time-out passes.
+    /// If the session has ended and the transfer does not begin, the stream is closed where the completion is called.
     /// - Parameter stream: A stream that the caller uses no more.
     public static func stream(_ stream: sending OutputStream) -> Self {
         Self(kind: .stream(Transferred(stream)))
@@ -47,16 +48,19 @@ public struct HTTPDestination: Sendable {
 
     /// Saves the body of a successful response at `path`, and nothing otherwise.
     ///
-    /// The body is written to `path` with `.part` appended, which is renamed when it is whole. It replaces a file that is
-    /// there. Any status but 200 to 299 is an error.
+    /// The body is written to a partial file, `path` with `.part` appended. When it is whole it is renamed to `path`, and
+    /// replaces a file that is there. Any status but 200 to 299 is an error.
+    ///
+    /// With `resumes`, a transfer that fails keeps its partial file, and a later one continues that file if the server still
+    /// has the same version of the resource. The version is the strong `ETag`, or `Last-Modified`, which is kept in a second
+    /// file, `path` with `.part.validator` appended. If the server has another version, or names none, the download begins
+    /// anew. Only a GET request without a body and without a `Range` field is resumed.
+    ///
+    /// The response of a resumed download has the status 206; or 416 if the partial file had all bytes already.
     ///
     /// - Parameters:
     ///   - path: The file.
-    ///   - resumes: Whether what a failed transfer has received is kept, and whether this transfer goes on with what an
-    ///     earlier one has kept. It does if the server still has the same version of the resource: its strong `ETag` or
-    ///     `Last-Modified`, which is kept beside the file with `.part.validator` appended. Otherwise the download begins
-    ///     anew. The response's status is then 206; or 416 if an earlier download had received all of the file, and only
-    ///     the renaming was missing. Only a GET request without a body and without a `Range` of its own is resumed.
+    ///   - resumes: Whether to keep the partial file of a failed transfer, and to continue one that has been kept.
     public static func file(_ path: FilePath, resumes: Bool = false) -> Self {
         Self(kind: .file(path, resumes: resumes))
     }
@@ -70,7 +74,7 @@ public enum HTTPEvent: Sendable {
     case bytes([UInt8])
 }
 
-/// Where the callbacks of a transfer are called, one after another and in order.
+/// Where a transfer's callbacks are called. They are called in order, one at a time.
 ///
 /// Once the thread of a transfer's loop has ended, they are called on a global queue.
 public struct HTTPDelivery: Sendable {

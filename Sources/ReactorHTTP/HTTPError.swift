@@ -71,7 +71,8 @@ public struct HTTPError: Error, Sendable, Hashable {
     public let reason: String
     /// The error of the system call that failed; nil if there was none.
     public let errno: Errno?
-    /// The head of the response, whose URL has no user and no password; nil if none had been received.
+    /// The head of the response that had been received when the transfer failed; nil if there was none. Its URL has no user
+    /// and no password.
     public let response: HTTPResponse?
 
     init(

@@ -13,11 +13,12 @@ public struct HTTPRequest: Sendable {
     /// An absolute URL with the scheme `http` or `https`, such as `https://example.org/`. Characters that a URL must not
     /// have are to be percent-encoded.
     public var url: String
-    /// The header fields to send, in addition to those that libcurl makes itself (`Host`, `Accept`, `Content-Length`).
-    /// A field with an empty value suppresses the one that libcurl would make.
+    /// The header fields to send. libcurl adds `Host`, `Accept`, `Content-Length` and the like.
     ///
-    /// A `Content-Length` that is not the body's length, and a `Transfer-Encoding` that is not how the body is sent, are
-    /// errors.
+    /// A field replaces the one of that name that libcurl would add. A field with an empty value is not sent: it only
+    /// prevents libcurl's.
+    ///
+    /// It is an error if `Content-Length` is not the body's length, or if `Transfer-Encoding` is not how the body is sent.
     public var fields: HTTPFields
     /// The body; nil for none. A HEAD request has none.
     public var body: Body?

@@ -47,8 +47,8 @@ extension HTTPSession {
     /// - Parameters:
     ///   - request: What to send.
     ///   - path: The file.
-    ///   - resumes: Whether what has been received is kept after a failure, and what was kept is used.
-    ///   - progress: Called in the task when bytes have been received.
+    ///   - resumes: Whether to keep the partial file of a failed transfer, and to continue one that has been kept.
+    ///   - progress: Called in the task after bytes have been sent or received.
     /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
     @discardableResult
     nonisolated(nonsending) public func download(

@@ -20,11 +20,14 @@ extension HTTPSession {
         /// How long a transfer may take, from its start and with its retries; nil for no limit.
         public var totalTimeout: Duration?
 
-        /// How often a failed request is sent again, at least 0. Only idempotent requests are, whose errors may be transient, and only
-        /// if nothing of the body has been delivered. A download to a file goes on where it ended, and is tried again too if
-        /// the server is busy (408, 429, 500, 502 to 504).
+        /// The most times that the session sends a failed request again, at least 0.
+        ///
+        /// It does so only if the method is idempotent (RFC 9110) and the body can be sent again, if the error may be
+        /// transient, such as a lost connection, and if no part of the response has reached a closure, a delegate, a task or
+        /// a stream. A download to a file continues where it ended. It is also retried if the server is busy, with the
+        /// status 408, 429, 500, 502, 503 or 504.
         public var retries = 0
-        /// The time before the first retry; it doubles with each further one, to an hour at most.
+        /// The time before the first retry. Each further retry waits twice as long as the one before, up to an hour.
         public var retryDelay: Duration = .milliseconds(500)
 
         /// The most redirects that are followed, at least 0; with 0, a redirect is a response like any other.

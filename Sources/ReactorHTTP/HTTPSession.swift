@@ -60,7 +60,7 @@ public final class HTTPSession: Sendable {
     ///   - destination: Where the body of the response goes.
     ///   - delivery: Where the callbacks are called.
     ///   - group: A group that the transfer is in until its completion has returned.
-    ///   - progress: Called when bytes have been sent or received, at most once for each delivery of them.
+    ///   - progress: Called after bytes have been sent or received. One call may stand for several changes.
     ///   - completion: Called once, as the last callback, never inside this call. On another thread it may be called before
     ///     this returns.
     /// - Returns: The transfer, to cancel it, to suspend it, and to ask how far it has come.
@@ -190,7 +190,7 @@ final class SessionCore: Sendable {
         if isNeeded { wake() }
     }
 
-    /// Has the commands carried out, and the next pass of the loop continue what the limit of a callback has stopped.
+    /// Wakes the loop to carry out the commands and to resume the transfers that a callback's limit has paused.
     func wake() {
         state.withLock { $0.source }?.signal()
         runLoop.wakeUp()
@@ -219,10 +219,14 @@ final class SessionCore: Sendable {
 
     /// Ends a transfer that does not begin.
     private func refuse(_ transfer: HTTPTransfer, _ destination: HTTPDestination) {
-        let error = HTTPError(.sessionEnded, transfer.request)
-        destination.close(with: error)
-        transfer.request.body?.close()
-        transfer.outbox.complete(.failure(error))
+        let request = transfer.request
+        let error = HTTPError(.sessionEnded, request)
+        destination.fail(with: error)
+        // A stream may be the client's subclass, so it is closed where callbacks are called, and never inside `start`.
+        transfer.outbox.complete(.failure(error)) {
+            destination.close()
+            request.body?.close()
+        }
     }
 
     // MARK: The end

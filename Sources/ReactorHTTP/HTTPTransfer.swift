@@ -52,8 +52,8 @@ public final class HTTPTransfer: Sendable {
 
     /// Ends the transfer with ``HTTPError/Kind/cancelled``, unless it has ended already.
     ///
-    /// Events that have not been delivered are dropped, and a transfer whose head or bytes are dropped does not succeed.
-    /// Called where the transfer's callbacks are called, only the completion follows.
+    /// Events that have not been delivered are dropped, and a transfer whose head or bytes are dropped does not succeed. If
+    /// this is called where the transfer's callbacks are called, no callback but the completion follows.
     public func cancel() {
         outbox.dropEvents(HTTPError(.cancelled, request))
         session.post(.cancel(number))
@@ -102,6 +102,8 @@ final class Outbox: Sendable {
         var isAwaited = false
         var progress = HTTPTransfer.Progress()
         var callbacks: HTTPTransfer.Callbacks?
+        /// Called before the completion.
+        var closing: (@Sendable () -> Void)?
         var consumed: (@Sendable () -> Void)?
         /// A task that waits for the next event.
         var waiter: CheckedContinuation<Event?, Never>?
@@ -175,11 +177,16 @@ final class Outbox: Sendable {
     }
 
     /// Adds the last event. A second completion is ignored.
-    func complete(_ result: Result<HTTPResponse, HTTPError>) {
+    ///
+    /// - Parameter closing: Called before the completion, in the same place.
+    func complete(
+        _ result: Result<HTTPResponse, HTTPError>, closing: (@Sendable () -> Void)? = nil
+    ) {
         change { state in
             guard !state.isCompleted else { return }
             state.isCompleted = true
             state.consumed = nil
+            state.closing = closing
             state.events.append(.completion(state.result(result)))
         }
     }
@@ -226,7 +233,7 @@ final class Outbox: Sendable {
         switch delivery.kind {
         case .session: post(to: runLoop, modes)
         case .runLoop(let runLoop, let modes): post(to: runLoop, modes)
-        case .queue(let queue): queue.async { [self] in deliver() }
+        case .queue(let queue): DispatchWorkers.run(on: queue) { [self] in deliver() }
         case .pulled: resumeWaiter()
         }
     }
@@ -266,12 +273,18 @@ final class Outbox: Sendable {
         case .progress:
             callbacks?.progress?(state.withLock { $0.takeProgress() })
         case .completion(let result):
+            close()
             callbacks?.completion(result)
             // Released before the group is notified, and with nothing locked.
             let released = state.withLock { $0.callbacks.take() }
             withExtendedLifetime(released) {}
             group?.leave()
         }
+    }
+
+    private func close() {
+        let closing = state.withLock { $0.closing.take() }
+        closing?()
     }
 
     private func recycle(_ bytes: consuming [UInt8]) {
@@ -312,6 +325,7 @@ final class Outbox: Sendable {
         case .event(.bytes(let bytes)): consumed(bytes.count)
         case .progress: _ = state.withLock { $0.takeProgress() }
         case .completion:
+            close()
             let released = state.withLock { $0.callbacks.take() }
             withExtendedLifetime(released) {}
         default: break

@@ -6,13 +6,15 @@ public import Dispatch
 /// queue. For one transfer they are called one after another, in order. They may start, suspend and cancel transfers, run
 /// the loop, and end the session.
 public protocol HTTPTransferDelegate: AnyObject, Sendable {
-    /// The head of the response has been received. Called before the bytes, if the delegate receives those.
+    /// Called with the head of the response, before its body. Called only if the body goes to the delegate: with another
+    /// destination, the result at the end has the head.
     func transfer(_ transfer: HTTPTransfer, didReceive response: HTTPResponse)
-    /// The next bytes of the body have been received. Until this returns they count as bytes in flight.
+    /// Called with the next bytes of the body. Until this returns they count against
+    /// ``HTTPSession/Configuration/bytesInFlight``.
     func transfer(_ transfer: HTTPTransfer, didReceive bytes: [UInt8])
-    /// Bytes have been sent or received.
+    /// Called after bytes have been sent or received. One call may stand for several changes.
     func transfer(_ transfer: HTTPTransfer, didReach progress: HTTPTransfer.Progress)
-    /// The transfer has ended. Called once, as the last method.
+    /// Called once, as the last method, when the transfer has ended.
     func transfer(_ transfer: HTTPTransfer, didCompleteWith result: Result<HTTPResponse, HTTPError>)
 }
 
@@ -30,11 +32,10 @@ extension HTTPSession {
     ///
     /// - Parameters:
     ///   - request: What to send.
-    ///   - destination: Where the body of the response goes; nil for the delegate. The closure of a
-    ///     ``HTTPDestination/handler(_:)`` is called in place of the delegate.
-    ///   - delivery: Where the delegate is called.
+    ///   - destination: Where the body of the response goes; nil for the delegate.
+    ///   - delivery: Where the delegate's methods are called.
     ///   - group: A group that the transfer is in until the delegate's last method has returned.
-    ///   - delegate: Is retained until its last method has returned.
+    ///   - delegate: The delegate, which is retained until its last method has returned.
     /// - Returns: The transfer.
     @discardableResult
     public func start(

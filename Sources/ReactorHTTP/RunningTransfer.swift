@@ -34,7 +34,7 @@ final class RunningTransfer {
     /// Why a callback has ended the transfer.
     private var refusal: HTTPError.Kind?
     /// Why no socket could be made.
-    var socketFault: Errno?
+    private var socketFault: Errno?
     /// Why the transfer has failed whose sink still writes what it has received.
     private var failure: HTTPError?
     private(set) var restartsAtOnce = false
@@ -280,7 +280,7 @@ final class RunningTransfer {
         case .connecting(let start): note(configuration.connectTimeout, since: start, .connect)
         case .transferring:
             // A consumer may let the transfer go on at any time: the time-out begins then.
-            if isStandingStill { lastActivity = now }
+            if waitsForClient { lastActivity = now }
             note(configuration.idleTimeout, since: lastActivity, .idle)
         case .queued, .held, .admitted, .delayed, .finishing: break
         }
@@ -295,7 +295,7 @@ final class RunningTransfer {
     }
 
     /// Whether the transfer waits for the client, not for the server.
-    private var isStandingStill: Bool { isSuspended || isReceivingPaused || isSendingPaused }
+    private var waitsForClient: Bool { isSuspended || isReceivingPaused || isSendingPaused }
 
     /// Called when the transfer's socket is ready. Not every byte of a head or of a compressed body comes with a callback;
     /// but a connection of HTTP/2 may carry the bytes of other transfers.
@@ -313,7 +313,7 @@ extension RunningTransfer {
         lastActivity = multi.timeouts.now
         let kind = parser.take(line)
         // libcurl would follow a 304, too.
-        if kind == .status, 300..<400 ~= parser.status, !parser.isRedirect { easy?.followsNoRedirects() }
+        if kind == .status, 300..<400 ~= parser.status, !parser.isRedirect { easy?.stopFollowingRedirects() }
         if kind == .tooLarge { refusal = .invalidResponse }
         return kind == .end ? takeHead() : kind != .tooLarge
     }
@@ -325,7 +325,7 @@ extension RunningTransfer {
                 refusal = .insecureRedirect
                 return false
             }
-            if parser.status == 303 { easy?.sendsNoOtherMethod() }
+            if parser.status == 303 { easy?.resetMethod() }
             return true
         }
         let response = HTTPResponse(
@@ -404,6 +404,13 @@ extension RunningTransfer {
         if case .connecting = state { return }
         state = .connecting(since: multi.timeouts.now)
         multi.timeouts.expect(configuration.connectTimeout)
+    }
+
+    /// `number` is the error if there is no socket.
+    func connects(with socket: CInt, _ number: CInt) {
+        beginConnecting()
+        socketFault = socket < 0 ? Errno(rawValue: number) : nil
+        if socket >= 0 { multi.sockets.noteConnection(socket) }
     }
 
     func hasConnected() {

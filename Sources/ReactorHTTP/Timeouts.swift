@@ -1,9 +1,9 @@
 import Reactor
 
-/// Measures the time for which a loop serves the session's modes. Pure: is told of the loop's activities, with the time.
+/// Measures the time for which a loop serves the session's modes, from the times of the loop's activities. Pure.
 ///
-/// A sleep counts fully: from the last observer before it to the first one after it. What lies between two other activities counts up to a limit, because a callback, or a nested run
-/// in another mode, may have taken it.
+/// A sleep counts fully, from the last observer before it to the first one after it. The time between two other activities
+/// counts up to a limit, because a callback, or a nested run in another mode, may have taken it.
 struct ServedTime {
     /// A pass that takes longer does not serve the sockets meanwhile.
     private static let most = Int64(100_000_000)

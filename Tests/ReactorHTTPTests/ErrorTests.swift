@@ -19,6 +19,26 @@ import Testing
         #expect(try await onItsOwnThread { HTTPSession().run("nonsense") }.response == nil)
     }
 
+    /// `localhost` has two addresses. One of them refuses the connection, mostly IPv4's, which libcurl tries first.
+    @Test(arguments: [SocketAddress.ipv6Loopback(port: 0), .ipv4Loopback(port: 0)])
+    func `an error of a connection has no errno of an address that was tried before`(address: SocketAddress)
+        async throws
+    {
+        guard let listener = try? SocketPeer(listeningAt: address) else { return }
+        let url = "http://localhost:\(try listener.localAddress.port ?? 0)/"
+        _ = try ReactorTestSupport.JoinableThread(name: "server") {
+            guard let peer = try? listener.accept() else { return }
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nhello")
+        }
+        guard case .failure(let error) = try await onItsOwnThread({ HTTPSession().run(url) }) else {
+            Issue.record("a body that was cut is whole")
+            return
+        }
+        #expect(error.kind == .truncated)
+        #expect(error.errno == nil)
+    }
+
     @Test(arguments: ["POST", "PUT"])
     func `a stream with fewer bytes than announced is an error`(method: String) async throws {
         let server = try TestServer { peer, _ in peer.waitForEnd() }

@@ -279,6 +279,35 @@ import Testing
         #expect(content(of: path.string + ".part") == Array("hello".utf8))
     }
 
+    /// What a process leaves that is killed while it downloads.
+    @Test(arguments: [false, true])
+    func `no other version's validator is beside the bytes of a download`(resumes: Bool) async throws {
+        let (gate, received) = (Answer<Bool>(), Answer<Bool>())
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"2\"\r\n\r\nhello")
+            _ = gate.wait()
+            peer.send(" world")
+            peer.waitForEnd()
+        }
+        _ = try folder.file("older".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        let thread = try RunLoopThread(name: "network")
+        try await onItsOwnThread { [path, folder] in
+            let outcome = Answer<Outcome>()
+            HTTPSession(on: thread.runLoop).start(
+                HTTPRequest(server.url), to: .file(path, resumes: resumes),
+                progress: { if $0.bytesReceived == 5 { received.give(true) } }, completion: outcome.give)
+            #expect(received.wait())
+            let kept = content(of: folder.path("file.part.validator"))
+            #expect(kept == (resumes ? Array("\"2\"".utf8) : nil))
+            gate.give(true)
+            #expect(outcome.wait().kind == nil)
+            thread.stop()
+        }
+        #expect(folder.names == ["file"])
+    }
+
     @Test func `a download that is cut and then refused leaves nothing`() async throws {
         let server = try TestServer { peer, number in
             _ = peer.readHead()

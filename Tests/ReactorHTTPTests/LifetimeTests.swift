@@ -139,8 +139,59 @@ import Testing
 
             let body = Uploaded(data: [1])
             body.closed = closed
-            session.start(HTTPRequest("http://127.0.0.1:1/", method: "PUT", body: .stream(body))) { _ in }
+            let request = HTTPRequest("http://127.0.0.1:1/", method: "PUT", body: .stream(body))
+            #expect(session.run(request).kind == .sessionEnded)
             #expect(closed.wait())
+        }
+    }
+
+    /// Streams of the client's that note where they are closed.
+    private final class Upload: InputStream {
+        var note: (@Sendable () -> Void)?
+        override func close() {
+            note?()
+            super.close()
+        }
+    }
+
+    private final class Download: OutputStream {
+        var note: (@Sendable () -> Void)?
+        override func close() {
+            note?()
+            super.close()
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `they are closed before the completion and where it is called, not inside start`(
+        usesQueue: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let (loop, queue, trace) = (RunLoop.current, DispatchQueue(label: "delivery"), Trace())
+            let (isInside, wrong) = (Shared(true), Shared(0))
+            let note: @Sendable (String) -> Void = { name in
+                if usesQueue ? loop.isCurrent : isInside.value { wrong.update { $0 += 1 } }
+                trace(name)
+            }
+            let (upload, download) = (Upload(data: [1]), Download())
+            upload.note = { note("upload") }
+            download.note = { note("download") }
+            let session = HTTPSession()
+            session.invalidateAndCancel()
+            let isDone = Answer<Bool>()
+            session.start(
+                HTTPRequest("http://127.0.0.1:1/", method: "PUT", body: .stream(upload)),
+                to: .stream(download), delivery: usesQueue ? .queue(queue) : .session
+            ) { _ in
+                note("end")
+                isDone.give(true)
+                loop.stop()
+            }
+            isInside.value = false
+            if !usesQueue { loop.run { trace.all.count < 3 } }
+            #expect(isDone.wait())
+            #expect(trace.all == ["download", "upload", "end"])
+            #expect(wrong.value == 0)
         }
     }
 

@@ -287,6 +287,35 @@ import Testing
         #expect(trace.all == ["a", "whole"])
     }
 
+    /// The session carries out a hundred requests in a pass of its loop, and checks the time-out in each of these passes.
+    @Test func `a resumed transfer does not time out before the session has resumed it`() async throws {
+        let (gate, trace) = (Answer<Bool>(), Trace())
+        let server = try Self.halting(gate)
+        try await onItsOwnThread {
+            let session = HTTPSession { $0.idleTimeout = .seconds(1) }
+            let (loop, transfer) = (RunLoop.current, Shared<HTTPTransfer?>(nil))
+            let other = session.start(HTTPRequest("nonsense")) { _ in }
+            let handler = HTTPDestination.handler { event in
+                guard case .bytes = event, trace.all.isEmpty else { return }
+                trace("a")
+                transfer.value?.suspend()
+            }
+            transfer.value = session.start(HTTPRequest(server.url), to: handler) { outcome in
+                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
+                loop.stop()
+            }
+            // The time-out is checked after one second, and is due again when this returns.
+            Timer.scheduled(after: .milliseconds(1500)) { _ in
+                for _ in 0..<1000 { other.resume() }
+                transfer.value?.resume()
+                usleep(700_000)
+                gate.give(true)
+            }
+            loop.run { trace.all.count < 2 }
+        }
+        #expect(trace.all == ["a", "whole"])
+    }
+
     @Test func `an observer that takes long before a wait lets no time-out pass`() async throws {
         let (gate, trace) = (Answer<Bool>(), Trace())
         let server = try Self.halting(gate)
@@ -324,6 +353,38 @@ import Testing
             HTTPSession { $0.idleTimeout = .seconds(2) }.run(server.url)
         }
         #expect(outcome.body == "ok")
+    }
+
+    @Test(.enabled(if: Nginx.isAvailable))
+    func `nor is one over TLS, which the server does not multiplex`() async throws {
+        let nginx = try Nginx.shared.get()
+        let port = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port ?? 0
+        let server = try Child(
+            "/usr/bin/openssl",
+            [
+                "s_server", "-quiet", "-accept", "127.0.0.1:\(port)", "-cert", nginx.certificate.string,
+                "-key", nginx.folder.appending("key.pem").string,
+            ], input: .pipe, errors: .path("/dev/null"))
+        waitUntil { (try? SocketPeer(connectedTo: .ipv4Loopback(port: port))) != nil }
+        let sending = try ReactorTestSupport.JoinableThread(name: "sending") { [server = Carrier(server)] in
+            _ = server.value.readOutput(lines: 1)
+            server.value.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ")
+            for _ in 0..<13 {
+                server.value.write("a")
+                usleep(200_000)
+            }
+            server.value.write("\r\n\r\nok")
+        }
+        let outcome = try await onItsOwnThread {
+            HTTPSession {
+                $0.idleTimeout = .seconds(2)
+                $0.trustRoots = nginx.certificate
+            }.run("https://localhost:\(port)/")
+        }
+        #expect(outcome.body == "ok")
+        sending.join()
+        server.send(SIGKILL)
+        _ = server.wait()
     }
 
     @Test func `time-outs without an end never pass`() async throws {

@@ -158,6 +158,51 @@ struct NginxTests {
         #expect(count.value == Nginx.bytes.count)
     }
 
+    @Test func `transfers of one connection are cancelled, suspended and limited one by one`() async throws {
+        let (secure, certificate) = (server.secure, server.certificate)
+        let trace = Trace()
+        try await onItsOwnThread {
+            let session = HTTPSession {
+                $0.trustRoots = certificate
+                $0.maxConnectionsPerHost = 1
+            }
+            let connection = try session.run(secure + "/connection").get()
+            #expect(connection.version == .http2)
+            let (loop, wholeCount, held) = (RunLoop.current, Shared(0), Shared<[HTTPTransfer]>([]))
+            @Sendable func start(
+                _ path: String, _ name: String, first: (@Sendable () -> Void)? = nil
+            ) -> HTTPTransfer {
+                let count = Shared(0)
+                let handler = HTTPDestination.handler { event in
+                    guard case .bytes(let bytes) = event else { return }
+                    if count.value == 0 { first?() }
+                    count.update { $0 += bytes.count }
+                }
+                return session.start(HTTPRequest(secure + path), to: handler) { outcome in
+                    let isWhole = outcome.kind == nil && count.value == Nginx.bytes.count
+                    if name == "whole", isWhole { wholeCount.update { $0 += 1 } }
+                    if name != "whole" || !isWhole {
+                        trace("\(name) \(outcome.kind.map { "\($0)" } ?? "\(isWhole)")")
+                    }
+                    loop.stop()
+                }
+            }
+            held.value = [
+                start("/bytes.bin", "cancelled") { held.value[0].cancel() },
+                start("/bytes.bin", "suspended") { held.value[1].suspend() },
+                start("/slow/bytes.bin", "slow"),
+            ]
+            for _ in 0..<20 { _ = start("/bytes.bin", "whole") }
+            loop.run { trace.all.count < 2 || wholeCount.value < 20 }
+            #expect(trace.all.sorted() == ["cancelled cancelled", "slow true"])
+            held.value[1].resume()
+            loop.run { trace.all.count < 3 }
+            #expect(trace.all.last == "suspended true")
+            #expect(
+                session.run(secure + "/connection").body == String(decoding: connection.body, as: UTF8.self))
+        }
+    }
+
     // MARK: Uploads
 
     private func upload(_ body: @escaping @Sendable () -> HTTPRequest.Body, as name: String) async throws

@@ -1,3 +1,4 @@
+import CReactorTestSupport
 import Glibc
 import Reactor
 import ReactorHTTP
@@ -193,6 +194,33 @@ import Testing
                 guard case .failure(let error) = session.run("http://127.0.0.1:1/") else { fatalError() }
                 precondition(error.kind == .connect)
                 precondition(error.errno == .tooManyOpenFiles)
+            }
+        }
+    }
+
+    /// With HTTP/2, libcurl names one transfer of a socket.
+    @Test(.enabled(if: Nginx.isAvailable))
+    func `all transfers of a connection that cannot be watched fail`() async {
+        await #expect(processExitsWith: .success) {
+            let server = try Nginx.shared.get()
+            try await onItsOwnThread {
+                let (loop, kinds) = (RunLoop.current, Trace())
+                let session = HTTPSession {
+                    $0.trustRoots = server.certificate
+                    $0.maxConnectionsPerHost = 1
+                    $0.idleTimeout = .seconds(5)
+                }
+                precondition(session.run(server.secure + "/hello.txt").body == "hello\n")
+                guard reactor_test_refuse_epoll_additions() == 0 else { return }
+                for _ in 0..<5 {
+                    session.start(HTTPRequest(server.secure + "/bytes.bin")) { outcome in
+                        guard case .failure(let error) = outcome else { fatalError() }
+                        kinds("\(error.kind) \(error.errno == .noMemory)")
+                        loop.stop()
+                    }
+                }
+                loop.run { kinds.all.count < 5 }
+                precondition(kinds.all == Array(repeating: "connect true", count: 5), "\(kinds.all)")
             }
         }
     }

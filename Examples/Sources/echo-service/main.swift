@@ -3,11 +3,11 @@
 // After SIGINT or SIGTERM it accepts what is in the backlog and no later connections, and exits when its clients have
 // disconnected, or have not for five seconds.
 
+import ExampleSupport
 import Glibc
 import Logging
 import Reactor
 import ServiceLifecycle
-import SystemPackage
 import UnixSignals
 
 /// Accepts connections until its group shuts down.
@@ -15,7 +15,7 @@ struct EchoService: Service {
     let connections: Listener.Connections
 
     func run() async throws {
-        try FileDescriptor.standardOutput.writeAll(Array("Listening on \(connections.localAddress)\n".utf8))
+        MainProgram.printLine("Listening on \(connections.localAddress)")
         try await withGracefulShutdownHandler {
             try await withThrowingDiscardingTaskGroup { group in
                 for try await connection in connections { group.addTask { await echo(connection) } }
@@ -31,23 +31,25 @@ struct EchoService: Service {
             for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
             try await connection.output.shutDown()
         } catch {
-            report("\(connection.peerAddress): \(error)")
+            MainProgram.report("\(connection.peerAddress): \(error)")
         }
     }
 }
 
-@Sendable func report(_ message: String) {
-    _ = try? FileDescriptor.standardError.writeAll(Array("\(message)\n".utf8))
-}
-
-let port = CommandLine.arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007
-try await withRunLoopThread(name: "echo") { thread in
-    let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: port)) { report("\($0)") }
-    var configuration = ServiceGroupConfiguration(
-        services: [EchoService(connections: connections)], gracefulShutdownSignals: [.sigint, .sigterm],
-        logger: Logger(label: "echo") { _ in SwiftLogNoOpLogHandler() })
-    configuration.maximumGracefulShutdownDuration = .seconds(5)
-    let group = ServiceGroup(configuration: configuration)
-    // The tasks stay on the loop's thread, where the sockets are served.
-    try await withTaskExecutorPreference(thread.executor) { try await group.run() }
+let port = MainProgram.argument("PORT", otherwise: 7007) { UInt16($0) }
+do {
+    try await withRunLoopThread(name: "echo") { thread in
+        let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: port)) { fault in
+            MainProgram.report("\(fault)")
+        }
+        var configuration = ServiceGroupConfiguration(
+            services: [EchoService(connections: connections)], gracefulShutdownSignals: [.sigint, .sigterm],
+            logger: Logger(label: "echo") { _ in SwiftLogNoOpLogHandler() })
+        configuration.maximumGracefulShutdownDuration = .seconds(5)
+        let group = ServiceGroup(configuration: configuration)
+        // The tasks stay on the loop's thread, where the sockets are served.
+        try await withTaskExecutorPreference(thread.executor) { try await group.run() }
+    }
+} catch {
+    MainProgram.end("\(error)")
 }

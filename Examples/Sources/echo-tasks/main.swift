@@ -3,20 +3,25 @@
 // After SIGINT or SIGTERM it accepts what is in the backlog and no later connections, and exits when its clients have
 // disconnected. A second signal kills it.
 
+import ExampleSupport
 import Glibc
 import Reactor
-import SystemPackage
 
-let port = CommandLine.arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007
-let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: port)) { report("\($0)") }
-
-Task.immediate {
-    for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { break }
-    connections.drain()
+let port = MainProgram.argument("PORT", otherwise: 7007) { UInt16($0) }
+do {
+    let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: port)) { fault in
+        MainProgram.report("\(fault)")
+    }
+    Task.immediate {
+        for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { break }
+        connections.drain()
+    }
+    MainProgram.printLine("Listening on \(connections.localAddress)")
+    // The tasks stay on the main thread, where the main loop serves the sockets.
+    try await withTaskExecutorPreference(RunLoop.main.executor()) { try await serve(connections) }
+} catch {
+    MainProgram.end("\(error)")
 }
-try FileDescriptor.standardOutput.writeAll(Array("Listening on \(connections.localAddress)\n".utf8))
-// The tasks stay on the main thread, where the main loop serves the sockets.
-try await withTaskExecutorPreference(RunLoop.main.executor()) { try await serve(connections) }
 
 nonisolated func serve(_ connections: Listener.Connections) async throws {
     try await withThrowingDiscardingTaskGroup { group in
@@ -30,10 +35,6 @@ nonisolated func echo(_ connection: Listener.Connection) async {
         for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
         try await connection.output.shutDown()
     } catch {
-        report("\(connection.peerAddress): \(error)")
+        MainProgram.report("\(connection.peerAddress): \(error)")
     }
-}
-
-nonisolated func report(_ message: String) {
-    _ = try? FileDescriptor.standardError.writeAll(Array("\(message)\n".utf8))
 }

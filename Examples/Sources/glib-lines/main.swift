@@ -4,7 +4,7 @@
 // GLib's main loop runs the run loop; with `guest` the run loop runs GLib's main context.
 
 import CReactorGLib
-import Glibc
+import ExampleSupport
 import Reactor
 import ReactorGLib
 
@@ -52,10 +52,9 @@ import ReactorGLib
         rest += bytes
         while let index = rest.firstIndex(of: UInt8(ascii: "\n")) {
             lineCount += 1
-            print("\(lineCount): \(String(decoding: rest[..<index], as: UTF8.self))")
+            MainProgram.printLine("\(lineCount): \(String(decoding: rest[..<index], as: UTF8.self))")
             rest.removeFirst(index + 1)
         }
-        fflush(nil)
     }
 
     /// GLib calls this on the main thread.
@@ -67,16 +66,20 @@ import ReactorGLib
     }
 }
 
-if CommandLine.arguments.dropFirst().first == "guest" {
-    let program = Program { RunLoop.main.stop() }
-    program.start()
-    try unsafe RunLoop.main.addGLibContext()
-    RunLoop.main.run(in: .default)
-} else {
-    let mainLoop = unsafe g_main_loop_new(nil, 0)!
-    let program = Program { unsafe g_main_loop_quit(mainLoop) }
-    program.start()
-    try unsafe RunLoop.main.attach(toGLib: mainLoop)
-    unsafe g_main_loop_run(mainLoop)
+do {
+    if MainProgram.argument("guest", otherwise: false, { $0 == "guest" ? true : nil }) {
+        let program = Program { RunLoop.main.stop() }
+        program.start()
+        try unsafe RunLoop.main.addGLibContext()
+        RunLoop.main.run(in: .default)
+    } else {
+        let mainLoop = unsafe g_main_loop_new(nil, 0)!
+        let program = Program { unsafe g_main_loop_quit(mainLoop) }
+        program.start()
+        try unsafe RunLoop.main.attach(toGLib: mainLoop)
+        unsafe g_main_loop_run(mainLoop)
+    }
+} catch {
+    MainProgram.end("\(error)")
 }
-print("GLib's timeout, the timer and the task were called.")
+MainProgram.printLine("GLib's timeout, the timer and the task were called.")

@@ -1,5 +1,6 @@
 // Counts the lines of standard input on a thread of its own, while the main thread reports how many there are: line-actor
 
+import ExampleSupport
 import Reactor
 
 /// Lives on a thread and its loop: its methods run there, and so do the events that they await.
@@ -15,13 +16,19 @@ actor LineCounter {
     }
 }
 
-try await withRunLoopThread(name: "lines") { thread in
-    let counter = LineCounter(on: thread)
-    let reporting = Task {
-        for await _ in RunLoop.main.ticks(every: .seconds(1)) { print(await counter.count) }
+do {
+    try await withRunLoopThread(name: "lines") { thread in
+        let counter = LineCounter(on: thread)
+        let reporting = Task {
+            for await _ in RunLoop.main.ticks(every: .seconds(1)) {
+                MainProgram.printLine("\(await counter.count)")
+            }
+        }
+        try await counter.countLines()
+        reporting.cancel()
+        await reporting.value
+        MainProgram.printLine("\(await counter.count) lines")
     }
-    try await counter.countLines()
-    reporting.cancel()
-    await reporting.value
-    print("\(await counter.count) lines")
+} catch {
+    MainProgram.end("\(error)")
 }

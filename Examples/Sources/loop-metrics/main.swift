@@ -1,5 +1,6 @@
 // Prints what the main loop does, through swift-metrics, until Ctrl-C: loop-metrics [SECONDS]
 import CoreMetrics
+import ExampleSupport
 import Reactor
 
 /// A backend that prints. A program would use one for Prometheus or statsd.
@@ -19,16 +20,20 @@ final class Printer: CounterHandler, RecorderHandler, TimerHandler {
 
     init(_ label: String) { self.label = label }
 
-    func increment(by amount: Int64) { print(label, "+\(amount)") }
+    func increment(by amount: Int64) { print("+\(amount)") }
     func reset() {}
-    func record(_ value: Int64) { print(label, value) }
-    func record(_ value: Double) { print(label, value) }
-    func recordNanoseconds(_ duration: Int64) { print(label, Double(duration) / 1e9) }
+    func record(_ value: Int64) { print("\(value)") }
+    func record(_ value: Double) { print("\(value)") }
+    func recordNanoseconds(_ duration: Int64) { print("\(Double(duration) / 1e9)") }
+
+    private func print(_ value: String) { MainProgram.printLine("\(label) \(value)") }
 }
 
 MetricsSystem.bootstrap(PrintingFactory())
 LoopDiagnostics.measuresCallbacks = true
-let seconds = CommandLine.arguments.dropFirst().first.flatMap { Double($0) } ?? 10
+let seconds = MainProgram.argument("SECONDS", otherwise: 10.0) { text in
+    Double(text).flatMap { (0.001...1e6).contains($0) ? $0 : nil }
+}
 let metrics = LoopMetrics(of: .main, label: "main", every: .seconds(seconds))
 let work = Reactor.Timer.scheduled(every: .milliseconds(100), label: "work") { _ in }
 RunLoop.main.run(in: .default)

@@ -25,5 +25,9 @@ int main(void) {
     } while (!(requests[0].revents & POLLIN) || lines_dispatch());
     lines_end();
     printf("%d lines\n", count);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "poll-host: standard output cannot be written\n");
+        return 1;
+    }
     return 0;
 }

@@ -1,3 +1,4 @@
+import ExampleSupport
 import Reactor
 
 /// Runs a loop with a timer in each of three modes, in the default mode, in the tracking mode and in the default mode
@@ -51,7 +52,7 @@ final class Demonstration {
     }
 
     private func log(_ line: String) {
-        if !isQuiet { print(line) }
+        if !isQuiet { MainProgram.printLine(line) }
     }
 
     /// The seconds since the start, padded to the width of their column.

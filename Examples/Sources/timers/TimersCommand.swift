@@ -1,4 +1,5 @@
 import ArgumentParser
+import ExampleSupport
 
 /// Demonstrates the modes of a run loop with three timers.
 @main
@@ -22,6 +23,6 @@ struct TimersCommand: ParsableCommand {
     func run() {
         let demonstration = Demonstration(duration: .seconds(seconds), isQuiet: json)
         demonstration.run()
-        print(json ? demonstration.counts.json : demonstration.counts.table)
+        MainProgram.printLine(json ? demonstration.counts.json : demonstration.counts.table)
     }
 }

@@ -31,6 +31,17 @@ import Testing
         #expect(outcome.errors == "")
     }
 
+    @Test(arguments: ["glib-lines", "poll-host"])
+    func `standard output that is full is an error`(program: String) async throws {
+        let outcome = try await run(program, [], input: .pipe, output: .path("/dev/full")) { child in
+            child.write("one\n")
+            child.closeInput()
+            return ""
+        }
+        #expect(outcome.ending == .exit(1))
+        #expect(outcome.errors.hasPrefix("\(program): standard output"))
+    }
+
     private static let python = ["/usr/bin/python3", "/usr/local/bin/python3"].first {
         (try? FileDescriptor.open(FilePath($0), .readOnly).close()) != nil
     }

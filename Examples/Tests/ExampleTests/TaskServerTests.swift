@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import Reactor
 import ReactorTestSupport
 import SystemPackage
 import Testing
@@ -28,6 +29,31 @@ import Testing
         let outcome = try await withServer(program, signal: signal) { _, _ in }
         #expect(outcome.ending == .exit(0))
         #expect(outcome.errors == "")
+    }
+
+    @Test(arguments: echoServers + ["chat-tasks"], ["none", "65536", "-1"])
+    func `a port that is none is an error of usage`(program: String, port: String) async throws {
+        let outcome = try await run(program, [port])
+        #expect(outcome.ending == .exit(EX_USAGE))
+        #expect(outcome.errors == "\(program): '\(port)' is not valid. Usage: \(program) [PORT]\n")
+    }
+
+    @Test(arguments: echoServers + ["chat-tasks"])
+    func `a port that is in use is an error with a sentence`(program: String) async throws {
+        let other = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let outcome = try await run(program, ["\(other.localAddress.port ?? 0)"])
+        #expect(outcome.ending == .exit(1))
+        #expect(outcome.errors.hasPrefix("\(program): "))
+        #expect(outcome.errors.contains("Address already in use"))
+        #expect(outcome.errors.split(separator: "\n").count == 1)
+    }
+
+    @Test(arguments: echoServers + ["chat-tasks", "line-actor"])
+    func `standard output that is full is an error`(program: String) async throws {
+        let arguments = program == "line-actor" ? [] : ["0"]
+        let outcome = try await run(program, arguments, output: .path("/dev/full"))
+        #expect(outcome.ending == .exit(1))
+        #expect(outcome.errors == "\(program): standard output: No space left on device\n")
     }
 
     @Test(arguments: echoServers)

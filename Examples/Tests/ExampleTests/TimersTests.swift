@@ -28,4 +28,11 @@ import Testing
         #expect(!lines[begin + 1..<end].contains { $0.dropFirst(column).hasPrefix("fired") })
         #expect(lines[end...].contains { $0.dropFirst(column).hasPrefix("fired, ") })
     }
+
+    @Test(arguments: [["--seconds", "0.1"], ["--seconds", "0.1", "--json"]])
+    func `standard output that is full is an error`(options: [String]) async throws {
+        let outcome = try await run("timers", options, output: .path("/dev/full"))
+        #expect(outcome.ending == .exit(1))
+        #expect(outcome.errors == "timers: standard output: No space left on device\n")
+    }
 }

@@ -45,12 +45,12 @@ package enum DispatchWorkers {
         try JoinableThread(name: "reactor.probe") {}.join()
     }
 
-    /// Runs `work` on `queue`; or, if there are no descriptors for that, on a thread of its own, which needs none.
+    /// Runs `work` on `queue`; without descriptors for a worker, a thread of its own enters the queue.
     package static func run(
         on queue: DispatchQueue = .global(qos: .userInitiated), _ work: @escaping @Sendable () -> Void
     ) {
         do throws(Errno) { try prepare() } catch {
-            if (try? JoinableThread(name: "reactor.work", work)) != nil { return }
+            if (try? JoinableThread(name: "reactor.work", { queue.sync(execute: work) })) != nil { return }
         }
         queue.async(execute: work)
     }

@@ -90,10 +90,10 @@ struct EasyHandle: ~Copyable {
     // In a callback, which may be inside `unpause()`: these are not mutating.
 
     /// Makes the response under way the last one.
-    func followsNoRedirects() { unsafe reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
+    func stopFollowingRedirects() { unsafe reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
 
     /// Leaves the method of the next request to libcurl: GET, or still HEAD.
-    func sendsNoOtherMethod() { unsafe reactor_curl_set_string(pointer, CURLOPT_CUSTOMREQUEST, nil) }
+    func resetMethod() { unsafe reactor_curl_set_string(pointer, CURLOPT_CUSTOMREQUEST, nil) }
 
     func number(_ information: CURLINFO) -> Int {
         var value = 0
@@ -123,7 +123,8 @@ extension EasyHandle {
     static let pausedLimit = 64 << 20
 
     /// The buffer of a body that may be decoded. What gzip makes of it, 1032 times as much at most, is below the limit.
-    /// Measured: a body that is not compressed costs 15 ms more for each gigabyte.
+    /// Measured: a body that is not compressed costs 15 ms more for each gigabyte. Its head comes too late
+    /// for the larger buffer: CURLOPT_BUFFERSIZE(3) must not change during a transfer.
     private static let decodedBufferSize = 61_440
 
     /// Longer than any transfer: the session has time-outs of its own, and libcurl's default is five minutes.

@@ -72,13 +72,13 @@ final class MultiHandle {
     let runLoop: RunLoop
     let modes: [RunLoop.Mode]
     private weak let core: SessionCore?
-    private let sockets: SocketTable
+    let sockets: SocketTable
     /// Nil if there was no memory.
     private var multi: MultiPointer?
     private var running: [UInt64: RunningTransfer] = [:]
     private var hosts: [Substring: Host] = [:]
-    /// Those that have paused because a callback has received enough, in order.
-    private var stopped: [UInt64] = []
+    /// Those that have paused because a callback has received enough, in order. The next pass resumes them.
+    private var paused: [UInt64] = []
     /// Those that a callback of libcurl has changed.
     private var touched: [RunningTransfer] = []
     /// Those that have ended, until libcurl has returned: closing a stream may call the client's code.
@@ -131,13 +131,14 @@ final class MultiHandle {
         isCallingLibcurl = false
         for transfer in touched.take() { transfer.libcurlHasReturned() }
         for (transfer, result) in ended.take() { conclude(transfer, result) }
-        if !stopped.isEmpty { core?.wake() }
+        if !paused.isEmpty { core?.wake() }
         if running.isEmpty { rest() }
     }
 
     /// Registers nothing with the loop while there are no transfers.
     private func rest() {
         sockets.stopTimer()
+        sockets.unwatchIdle()
         timeouts.stop()
     }
 
@@ -154,7 +155,7 @@ final class MultiHandle {
         callLibcurl {
             sockets.startTimer()
             for command in commands { carryOut(command) }
-            for number in stopped.take() { running[number].map(resume) }
+            for number in paused.take() { running[number].map(resume) }
         }
     }
 
@@ -236,14 +237,27 @@ final class MultiHandle {
     func touch(_ transfer: RunningTransfer) { touched.append(transfer) }
 
     /// Continues a transfer in the next pass, which has paused because this callback has received enough.
-    func continueLater(_ transfer: RunningTransfer) { stopped.append(transfer.number) }
+    func continueLater(_ transfer: RunningTransfer) { paused.append(transfer.number) }
 
     private func endFinishedTransfers() {
         while let (number, code) = multi?.nextEnded() {
             if let transfer = running[number] { end(transfer, code) }
         }
-        for (number, errno) in sockets.takeFaults() {
-            if let transfer = running[number] { fail(transfer, transfer.error(.connect, errno: errno)) }
+        for fault in sockets.takeFaults() { endTransfers(of: fault) }
+    }
+
+    /// Fails all transfers of a socket that cannot be watched.
+    private func endTransfers(of fault: SocketTable.Fault) {
+        func fail(_ number: UInt64) {
+            guard let transfer = running[number] else { return }
+            self.fail(transfer, transfer.error(.connect, errno: fault.errno))
+        }
+        // Only libcurl knows which transfers share the connection. It ends them once the connection has ended.
+        sockets.shutDown(fault.socket)
+        fail(fault.transfer)
+        _ = multi?.act(fault.socket, CURL_CSELECT_IN | CURL_CSELECT_ERR)
+        while let (number, code) = multi?.nextEnded() {
+            if code != CURLE_OK { fail(number) } else if let other = running[number] { end(other, code) }
         }
     }
 

@@ -9,6 +9,10 @@ final class SocketTable {
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
     private var sources: [CInt: DescriptorSource] = [:]
+    /// The sockets of connections. libcurl closes them through its callback, other sockets without.
+    private var connections: Set<CInt> = []
+    /// The connections that libcurl does not wait for, and that stay registered, because mostly another request follows.
+    private var idle: Set<CInt> = []
     /// The transfers that the sockets belong to; of a connection that several share, the last one that libcurl has named.
     private var transfers: [CInt: UInt64] = [:]
     private var timer: Timer?
@@ -18,8 +22,15 @@ final class SocketTable {
     var socketIsReady: ((CInt, CInt) -> Void)?
     /// Called when the timer's date has come.
     var timerHasFired: (() -> Void)?
-    /// The transfers whose sockets could not be watched: they can only fail.
-    private var faults: [(transfer: UInt64, errno: Errno)] = []
+    /// The sockets that could not be watched: their transfers can only fail.
+    private var faults: [Fault] = []
+
+    struct Fault {
+        let socket: CInt
+        /// The transfer that libcurl has named. Others may share the connection.
+        let transfer: UInt64
+        let errno: Errno
+    }
 
     init(_ runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
         self.runLoop = runLoop
@@ -29,16 +40,16 @@ final class SocketTable {
     /// Ends all registrations.
     func cancelAll() {
         for source in sources.values { source.cancel() }
-        (sources, transfers) = ([:], [:])
+        (sources, transfers, connections, idle) = ([:], [:], [], [])
         stopTimer()
     }
 
     /// How many sockets libcurl waits for.
-    var count: Int { sources.count }
+    var count: Int { sources.count - idle.count }
 
     func transfer(of socket: CInt) -> UInt64? { transfers[socket] }
 
-    func takeFaults() -> [(transfer: UInt64, errno: Errno)] {
+    func takeFaults() -> [Fault] {
         if faults.isEmpty { return [] }
         defer { faults = [] }
         return faults
@@ -46,25 +57,58 @@ final class SocketTable {
 
     // MARK: Sockets
 
+    /// Called when libcurl has made a socket for a connection.
+    func noteConnection(_ descriptor: CInt) { connections.insert(descriptor) }
+
     fileprivate func watch(_ descriptor: CInt, for what: CInt, _ transfer: UInt64) {
+        guard what != CURL_POLL_REMOVE else { return rest(descriptor) }
         var interest: Readiness = []
         if what & CURL_POLL_IN != 0 { interest.insert(.readable) }
         if what & CURL_POLL_OUT != 0 { interest.insert(.writable) }
-        guard what != CURL_POLL_REMOVE else { return unwatch(descriptor) }
+        idle.remove(descriptor)
         transfers[descriptor] = transfer
         do throws(Errno) {
-            if let known = sources[descriptor] { return try known.setInterest(interest) }
-            try add(makeSource(descriptor, interest))
-        } catch { faults.append((transfer, error)) }
+            if let known = sources[descriptor] {
+                if known.interest != interest { try known.setInterest(interest) }
+            } else {
+                try add(makeSource(descriptor, interest))
+            }
+        } catch {
+            unwatch(descriptor)
+            faults.append(Fault(socket: descriptor, transfer: transfer, errno: error))
+        }
     }
+
+    /// Ends a connection, unless libcurl has closed it: its number may belong to another socket then.
+    func shutDown(_ descriptor: CInt) {
+        if connections.contains(descriptor) { shutdown(descriptor, CInt(SHUT_RDWR)) }
+    }
+
+    /// Called when libcurl no longer waits for a socket.
+    private func rest(_ descriptor: CInt) {
+        guard connections.contains(descriptor), sources[descriptor] != nil else {
+            return unwatch(descriptor)
+        }
+        transfers[descriptor] = nil
+        idle.insert(descriptor)
+    }
+
+    /// Unregisters the sockets that libcurl does not wait for.
+    func unwatchIdle() { for descriptor in idle { unwatch(descriptor) } }
 
     private func makeSource(_ descriptor: CInt, _ interest: Readiness) -> DescriptorSource {
         DescriptorSource(FileDescriptor(rawValue: descriptor), for: interest) { [weak self] source, ready in
-            var bits: CInt = 0
-            if ready.contains(.readable) { bits |= CURL_CSELECT_IN }
-            if ready.contains(.writable) { bits |= CURL_CSELECT_OUT }
-            self?.socketIsReady?(source.descriptor.rawValue, bits)
+            self?.serve(source.descriptor.rawValue, ready)
         }
+    }
+
+    private func serve(_ descriptor: CInt, _ ready: Readiness) {
+        // An idle connection that the server has closed, or of a transfer that has paused.
+        if idle.contains(descriptor) { return unwatch(descriptor) }
+        var bits: CInt = 0
+        if ready.contains(.readable) { bits |= CURL_CSELECT_IN }
+        if ready.contains(.writable) { bits |= CURL_CSELECT_OUT }
+        socketIsReady?(descriptor, bits)
     }
 
     private func add(_ source: DescriptorSource) throws(Errno) {
@@ -72,10 +116,16 @@ final class SocketTable {
         for mode in modes { try runLoop.add(source, forMode: mode) }
     }
 
-    /// Called when libcurl no longer waits for a socket, and before it closes one, whichever comes first.
-    fileprivate func unwatch(_ descriptor: CInt) {
+    private func unwatch(_ descriptor: CInt) {
         transfers[descriptor] = nil
+        idle.remove(descriptor)
         sources.removeValue(forKey: descriptor)?.cancel()
+    }
+
+    /// Called before libcurl closes a connection, with or without the end of the wait before.
+    fileprivate func noteClose(_ descriptor: CInt) {
+        connections.remove(descriptor)
+        unwatch(descriptor)
     }
 
     // MARK: The timer
@@ -133,7 +183,7 @@ extension SocketTable {
     }
 
     static let closeCallback: curl_closesocket_callback = { context, descriptor in
-        unsafe table(context).unwatch(descriptor)
+        unsafe table(context).noteClose(descriptor)
         return close(descriptor)
     }
 }

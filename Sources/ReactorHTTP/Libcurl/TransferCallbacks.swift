@@ -21,10 +21,8 @@ extension RunningTransfer {
                 return 0
             },
             open: { context, _, address in
-                let transfer = unsafe runningTransfer(context)
-                transfer.beginConnecting()
                 let socket = unsafe reactor_curl_open(address)
-                transfer.socketFault = socket < 0 ? Errno(rawValue: errno) : nil
+                unsafe runningTransfer(context).connects(with: socket, socket < 0 ? errno : 0)
                 return socket
             },
             connected: { context, _, _, _, _ in
