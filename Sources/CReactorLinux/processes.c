@@ -1,10 +1,12 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +20,17 @@
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC 4
 #endif
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x1000
+#endif
 #ifndef P_PIDFD
 #define P_PIDFD 3
 #endif
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
+#ifndef PIDFD_SIGNAL_PROCESS_GROUP
+#define PIDFD_SIGNAL_PROCESS_GROUP 4
 #endif
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -35,10 +40,13 @@ extern char **environ;
 
 // MARK: Spawning
 
-// vfork(2) instead of posix_spawn(3): the child marks every descriptor as close-on-exec, asks for a signal at
-// its parent's death, and says which step has failed, none of which a file action of glibc 2.36 can do. The
-// child shares the parent's memory, so it calls only what is async-signal-safe, and leaves with exec or
-// _exit.
+// clone(2) instead of posix_spawn(3): the child marks every descriptor as close-on-exec, asks for a signal at
+// its parent's death, says which step has failed, and has a pidfd from its beginning, none of which glibc 2.36 can do.
+// The child shares the parent's memory, and the parent's thread waits until it runs the program or ends. It calls
+// only what is async-signal-safe.
+
+// The sanitizers replace clone(2) by a function for children with memory of their own.
+extern __typeof__(clone) __clone;
 
 struct plan {
     const struct reactor_spawn *request;
@@ -47,9 +55,7 @@ struct plan {
     // Duplicates above every number that the child is to have.
     int *copies;
     int parent;
-};
-
-struct failure {
+    // The child's: the step that it is at, and the errno that has ended it.
     int stage, error;
 };
 
@@ -67,12 +73,10 @@ static bool make_plan(struct plan *plan, const struct reactor_spawn *request) {
     size_t words = request->path_count + request->argument_count + request->environment_count + 3;
     char **list = malloc(words * sizeof *list + request->descriptor_count * sizeof(int));
     if (!list) return false;
-    plan->request = request;
-    plan->paths = list;
+    *plan = (struct plan){.request = request, .paths = list, .parent = getpid()};
     plan->arguments = plan->paths + request->path_count + 1;
     plan->environment = plan->arguments + request->argument_count + 1;
     plan->copies = (int *)(list + words);
-    plan->parent = getpid();
     const char *rest = take(request->strings, request->path_count, plan->paths);
     rest = take(rest, request->argument_count, plan->arguments);
     rest = take(rest, request->environment_count, plan->environment);
@@ -81,18 +85,37 @@ static bool make_plan(struct plan *plan, const struct reactor_spawn *request) {
     return true;
 }
 
-static void close_on_exec(void) {
-    if (syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
-    // Before Linux 5.11.
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    for (int number = 3; number < (int)limit.rlim_cur; number++) fcntl(number, F_SETFD, FD_CLOEXEC);
+// The sanitizers' records are the parent's: the child's code and calls must not change them.
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((disable_sanitizer_instrumentation)), apply_to = function)
+#endif
+
+// Before Linux 5.11.
+static int close_listed_on_exec(void) {
+    int folder = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return -1;
+    _Alignas(struct dirent64) char entries[1024];
+    long count;
+    while ((count = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0)
+        for (long offset = 0; offset < count;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(entries + offset);
+            int number = atoi(entry->d_name);
+            if (number > STDERR_FILENO) fcntl(number, F_SETFD, FD_CLOEXEC);
+            offset += entry->d_reclen;
+        }
+    return (int)count;
+}
+
+static int close_on_exec(void) {
+    if (syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return 0;
+    return close_listed_on_exec();
 }
 
 // Ignored signals stay ignored across exec; a handler must not run in the child.
 static void reset_dispositions(void) {
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    for (int signal = 1; signal < NSIG; signal++) sigaction(signal, &action, NULL);
+    // The kernel's sigaction, of SIG_DFL.
+    static const char action[64];
+    for (int signal = 1; signal < NSIG; signal++) syscall(SYS_rt_sigaction, signal, action, NULL, (NSIG - 1) / 8);
 }
 
 static int join_group(const struct reactor_spawn *request) {
@@ -101,16 +124,25 @@ static int join_group(const struct reactor_spawn *request) {
     return request->terminal < 0 ? 0 : ioctl(request->terminal, TIOCSCTTY, 0);
 }
 
+static int floor_of(const struct reactor_spawn *request) {
+    int floor = 3;
+    const int *targets = request->descriptors + request->descriptor_count;
+    for (size_t i = 0; i < request->descriptor_count; i++)
+        if (targets[i] >= floor && targets[i] < INT_MAX) floor = targets[i] + 1;
+    return floor;
+}
+
 // Every source is copied first, because a target may have the number of another source.
-static int pass_descriptors(const struct plan *plan, int floor) {
+static int pass_descriptors(const struct plan *plan) {
     size_t count = plan->request->descriptor_count;
     const int *sources = plan->request->descriptors, *targets = sources + count;
+    int floor = floor_of(plan->request);
     for (size_t i = 0; i < count; i++) {
         plan->copies[i] = fcntl(sources[i], F_DUPFD_CLOEXEC, floor);
         if (plan->copies[i] < 0) return -1;
     }
     for (size_t i = 0; i < count; i++)
-        if (dup2(plan->copies[i], targets[i]) < 0) return -1;
+        if (syscall(SYS_dup3, plan->copies[i], targets[i], 0) < 0) return -1;
     return 0;
 }
 
@@ -126,102 +158,66 @@ static int execute(const struct plan *plan) {
     return -1;
 }
 
-static int dies_with_parent(const struct plan *plan) {
+static int die_with_parent(const struct plan *plan) {
     int signal = plan->request->death_signal;
     if (!signal) return 0;
     if (prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) < 0) return -1;
-    if (getppid() != plan->parent) _exit(127); // it has died before
-    return 0;
+    return getppid() == plan->parent ? 0 : -1; // it has died before
 }
 
-static int floor_of(const struct reactor_spawn *request) {
-    int floor = 3;
-    const int *targets = request->descriptors + request->descriptor_count;
-    for (size_t i = 0; i < request->descriptor_count; i++)
-        if (targets[i] >= floor && targets[i] < INT_MAX) floor = targets[i] + 1;
-    return floor;
-}
-
-__attribute__((noreturn, noinline)) static void run_child(const struct plan *plan, int errors) {
-    int floor = floor_of(plan->request);
+// Returns only if a step fails.
+static void run_program(struct plan *plan) {
     sigset_t none;
     sigemptyset(&none);
     reset_dispositions();
-    close_on_exec();
-    struct failure failure = {.stage = reactor_spawn_descriptors};
-    int channel = fcntl(errors, F_DUPFD_CLOEXEC, floor);
-    if (channel < 0) goto failed;
-    errors = channel;
-    failure.stage = reactor_spawn_process;
-    if (dies_with_parent(plan) < 0 || join_group(plan->request) < 0) goto failed;
-    failure.stage = reactor_spawn_folder;
-    if (plan->folder && chdir(plan->folder) < 0) goto failed;
-    failure.stage = reactor_spawn_descriptors;
-    if (pass_descriptors(plan, floor) < 0) goto failed;
-    failure.stage = reactor_spawn_program;
+    plan->stage = reactor_spawn_descriptors;
+    if (close_on_exec() < 0) return;
+    plan->stage = reactor_spawn_process;
+    if (die_with_parent(plan) < 0 || join_group(plan->request) < 0) return;
+    plan->stage = reactor_spawn_folder;
+    if (plan->folder && chdir(plan->folder) < 0) return;
+    plan->stage = reactor_spawn_descriptors;
+    if (pass_descriptors(plan) < 0) return;
+    plan->stage = reactor_spawn_program;
     sigprocmask(SIG_SETMASK, &none, NULL);
     execute(plan);
-failed:
-    failure.error = errno;
-    while (write(errors, &failure, sizeof failure) < 0 && errno == EINTR) {}
-    _exit(127);
 }
 
-static void collect(pid_t process) {
-    while (waitpid(process, NULL, 0) < 0 && errno == EINTR) {}
+static int run_child(void *plan) {
+    run_program(plan);
+    ((struct plan *)plan)->error = errno;
+    return 127;
 }
 
-// Reads what the child has to say before it is the program: nothing, unless it failed.
-static struct failure failure_of(pid_t process, int errors) {
-    struct failure failure = {0, 0};
-    ssize_t count;
-    do count = read(errors, &failure, sizeof failure);
-    while (count < 0 && errno == EINTR);
-    if (count == (ssize_t)sizeof failure) collect(process);
-    return failure;
-}
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
 
 static struct reactor_spawned failed(int stage, int error) {
     return (struct reactor_spawned){.process = -1, .descriptor = -1, .stage = stage, .error = error};
 }
 
-static struct reactor_spawned start(const struct plan *plan, int errors[2]) {
+static struct reactor_spawned start(struct plan *plan) {
+    _Alignas(16) char stack[32 * 1024];
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid_t process = vfork();
-    if (process == 0) run_child(plan, errors[1]);
+    int descriptor = -1, flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
+    pid_t process = __clone(run_child, stack + sizeof stack, flags, plan, &descriptor);
     int code = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    close(errors[1]);
     if (process < 0) return failed(reactor_spawn_process, code);
-    struct failure failure = failure_of(process, errors[0]);
-    if (failure.error) return failed(failure.stage, failure.error);
-    // The child cannot be collected by other code that does not wait for any child, so the number is still
-    // its own.
-    int descriptor = (int)syscall(SYS_pidfd_open, process, 0);
-    if (descriptor >= 0) return (struct reactor_spawned){.process = process, .descriptor = descriptor};
-    code = errno;
-    // While SIGCHLD is ignored the kernel collects a child at once, and another process may have its number.
-    if (code != ESRCH) {
-        kill(process, SIGKILL);
-        collect(process);
-    }
-    return failed(reactor_spawn_descriptors, code);
+    if (!plan->error) return (struct reactor_spawned){.process = process, .descriptor = descriptor};
+    reactor_collect(descriptor, true);
+    close(descriptor);
+    return failed(plan->stage, plan->error);
 }
 
 struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request) {
     struct plan plan;
-    int errors[2];
-    if (pipe2(errors, O_CLOEXEC) < 0) return failed(reactor_spawn_descriptors, errno);
-    struct reactor_spawned spawned = failed(reactor_spawn_process, ENOMEM);
-    if (make_plan(&plan, request)) {
-        spawned = start(&plan, errors);
-        free(plan.paths);
-    } else {
-        close(errors[1]);
-    }
-    close(errors[0]);
+    if (!make_plan(&plan, request)) return failed(reactor_spawn_process, ENOMEM);
+    struct reactor_spawned spawned = start(&plan);
+    free(plan.paths);
     return spawned;
 }
 
@@ -231,11 +227,12 @@ const char *reactor_environment_entry(size_t index) { return environ ? environ[i
 
 static int64_t nanoseconds(struct timeval time) { return time.tv_sec * 1000000000LL + time.tv_usec * 1000LL; }
 
-struct reactor_termination reactor_collect(int descriptor) {
+struct reactor_termination reactor_collect(int descriptor, bool waits) {
     siginfo_t information = {0};
     struct rusage use = {0};
+    int options = WEXITED | (waits ? 0 : WNOHANG);
     long result;
-    do result = syscall(SYS_waitid, P_PIDFD, descriptor, &information, WEXITED | WNOHANG, &use);
+    do result = syscall(SYS_waitid, P_PIDFD, descriptor, &information, options, &use);
     while (result < 0 && errno == EINTR);
     if (result < 0) return (struct reactor_termination){.code = -errno};
     if (information.si_pid == 0) return (struct reactor_termination){.code = 0};
@@ -254,6 +251,13 @@ struct reactor_termination reactor_collect(int descriptor) {
 
 int reactor_signal_process(int descriptor, int signal) {
     return (int)syscall(SYS_pidfd_send_signal, descriptor, signal, NULL, 0);
+}
+
+int reactor_signal_group(int descriptor, int leader, int signal) {
+    if (reactor_signal_process(descriptor, 0) < 0 && errno == ESRCH) return -1;
+    if (syscall(SYS_pidfd_send_signal, descriptor, signal, NULL, PIDFD_SIGNAL_PROCESS_GROUP) == 0) return 0;
+    // Before Linux 6.9.
+    return errno == EINVAL ? kill(-leader, signal) : -1;
 }
 
 // MARK: Pseudo-terminals

@@ -205,14 +205,14 @@ enum { reactor_spawn_process, reactor_spawn_folder, reactor_spawn_descriptors, r
 struct reactor_spawned {
     /// -1 if there is none.
     int process;
-    /// A pidfd (pidfd_open(2)), for the caller to close.
+    /// A pidfd (clone(2), CLONE_PIDFD), for the caller to close.
     int descriptor;
     /// What has failed, and the errno.
     int stage, error;
 };
 
 /// Spawns a process with default dispositions, no blocked signals, and the descriptors 0 to 2 and those passed.
-/// Returns once it runs the program, or has failed to.
+/// Returns once it runs the program, or has failed to. Takes one descriptor: the pidfd.
 struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request);
 /// A string of the process's environment (environ(7)); NULL after the last.
 const char *reactor_environment_entry(size_t index);
@@ -228,10 +228,13 @@ struct reactor_termination {
     int64_t minor_faults, major_faults;
     int64_t voluntary_switches, involuntary_switches;
 };
-/// Collects the child of a pidfd, if it has ended.
-struct reactor_termination reactor_collect(int descriptor);
+/// Collects the child of a pidfd, if it has ended; or waits until it has.
+struct reactor_termination reactor_collect(int descriptor, bool waits);
 /// pidfd_send_signal(2): 0, or -1 with errno.
 int reactor_signal_process(int descriptor, int signal);
+/// Sends `signal` to the group that the process of a pidfd leads: 0, or -1 with errno, ESRCH if the process was collected.
+/// `leader` is the process's number.
+int reactor_signal_group(int descriptor, int leader, int signal);
 
 struct reactor_terminal_size {
     uint16_t rows, columns;

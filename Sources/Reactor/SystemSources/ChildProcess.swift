@@ -14,14 +14,14 @@ public import SystemPackage
 /// Any thread may use it. On a run loop a ``ProcessSource`` calls a closure when the process has ended, a
 /// task awaits ``RunLoop/termination(of:timeout:inModes:)``, and a program without either calls ``wait(until:)``.
 ///
-/// The process is known by a pidfd (pidfd_open(2)), so a signal never reaches another process that has got
-/// the same number. No handler for SIGCHLD is installed, and only children that were spawned here are waited
-/// for: those of Foundation's `Process` and of other libraries stay theirs. A process that has ended is
-/// collected as soon as its end is asked for. One whose last reference is released goes on, and is collected
-/// in the background when it ends.
+/// A pidfd identifies the process from its beginning (clone(2), `CLONE_PIDFD`), so a signal never reaches another
+/// process that has the same number. The library installs no handler for SIGCHLD, and waits only for the children that
+/// it has spawned, not for those of Foundation's `Process` and of other libraries. It collects a process that has ended
+/// when the program asks how. Releasing the last reference does not end the process; the library then collects it in the
+/// background when it ends.
 ///
-/// If this process ends first, the child goes on too. It reads the end of its standard input, and cannot
-/// write to its standard output, if these were streams. A child with a terminal gets SIGHUP. See
+/// If this process ends first, the child continues. If its standard streams were pipes to this process, it reads the end
+/// of its input, and its output fails with EPIPE. A child with a terminal gets SIGHUP. See
 /// ``Configuration/parentDeathSignal``.
 ///
 /// Needs Linux 5.4.
@@ -53,7 +53,7 @@ public final class ChildProcess: Sendable {
     /// How the process has ended; nil while it runs.
     public var termination: Termination? {
         collected.withLock { collected in
-            if collected == nil { collected = Termination(reactor_collect(descriptor)) }
+            if collected == nil { collected = Termination(reactor_collect(descriptor, false)) }
             return collected
         }
     }
@@ -69,10 +69,10 @@ public final class ChildProcess: Sendable {
             if let termination { return termination }
             let rest = Deadline.now.duration(to: deadline).wholeNanoseconds
             guard rest > 0 else { return nil }
-            var request: [1 of pollfd] = [pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)]
-            // Rounded up to milliseconds, and again and again for longer than poll(2) can wait.
+            var request = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            // In milliseconds, rounded up; again after a signal, and for longer than poll(2) can wait.
             let timeout = deadline == .distantFuture ? -1 : CInt(clamping: (rest - 1) / 1_000_000 + 1)
-            try? SystemCall.poll(&request, timeout: timeout)
+            unsafe poll(&request, 1, timeout)
         }
     }
 
@@ -90,12 +90,14 @@ public final class ChildProcess: Sendable {
     /// ``Configuration/Group``.
     ///
     /// - Throws: An error of kill(2): `Errno.noSuchProcess` if it leads no group, or has ended and was
-    ///   collected.
+    ///   collected, by this object or by other code.
+    /// - Note: The group is identified by the pidfd since Linux 6.9, and by its number before. In that case do not collect
+    ///   the process in other code, by a wait for any child, during the call: another group might get the number.
     public func sendToGroup(_ signal: CInt) throws(Errno) {
         // A process that is not collected keeps its number.
         try collected.withLock { collected throws(Errno) in
             guard collected == nil else { throw .noSuchProcess }
-            try SystemCall.make { kill(-processIdentifier, signal) }
+            try SystemCall.make { reactor_signal_group(descriptor, processIdentifier, signal) }
         }
     }
 
@@ -119,7 +121,7 @@ public final class ChildProcess: Sendable {
 
     // MARK: Its terminal
 
-    /// Tells the process, with SIGWINCH, that its terminal has another size.
+    /// Sets the size of the process's terminal. The kernel sends SIGWINCH to the terminal's foreground processes.
     ///
     /// - Throws: An error of ioctl_tty(2); `Errno.badFileDescriptor` once the standard output's stream is
     ///   closed, and `Errno(rawValue: ENOTTY)` for a process without a terminal.
@@ -140,7 +142,7 @@ extension ChildProcess: CustomStringConvertible {
 
 /// Collects processes that run when the last reference to them is released.
 private enum Collector {
-    /// Those that libdispatch has no descriptors or threads for, until the next one comes.
+    /// Those that there were neither descriptors nor threads for, until the next one comes.
     private static let waiting = Mutex<[CInt]>([])
 
     static func add(_ descriptor: CInt) {
@@ -148,20 +150,27 @@ private enum Collector {
             defer { waiting = [] }
             return waiting + [descriptor]
         }
-        do throws(Errno) { try DispatchWorkers.prepare() } catch {
-            return waiting.withLock { $0 += descriptors }
+        let hasWorkers = (try? DispatchWorkers.prepare()) != nil
+        for descriptor in descriptors {
+            if hasWorkers {
+                collectAtEnd(descriptor)
+            } else if (try? JoinableThread(name: "reactor.collect") { collect(descriptor) }) == nil {
+                waiting.withLock { $0.append(descriptor) }
+            }
         }
-        for descriptor in descriptors { collect(descriptor) }
     }
 
-    private static func collect(_ descriptor: CInt) {
+    private static func collectAtEnd(_ descriptor: CInt) {
         let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: .global(qos: .utility))
-        source.setEventHandler {
-            _ = reactor_collect(descriptor)
-            source.cancel()
-        }
-        source.setCancelHandler { _ = close(descriptor) }
+        source.setEventHandler { source.cancel() }
+        source.setCancelHandler { collect(descriptor) }
         source.activate()
+    }
+
+    /// Waits for the end: a debugger may have the process for some time after that.
+    private static func collect(_ descriptor: CInt) {
+        _ = reactor_collect(descriptor, true)
+        close(descriptor)
     }
 }
 
