@@ -14,14 +14,14 @@ extension ChildProcess {
         public var environment: Environment
         /// The working directory; nil for this process's.
         public var workingDirectory: FilePath?
-        /// Where the child reads.
+        /// The child's standard input.
         public var standardInput: Input
-        /// Where the child writes.
+        /// The child's standard output.
         public var standardOutput: Output
-        /// Where the child writes messages.
+        /// The child's standard error.
         public var standardError: ErrorOutput
-        /// Further descriptors, each under the number that the child is to have it. All others are closed in
-        /// the child, whether they were opened with `O_CLOEXEC` or not.
+        /// Further descriptors, by their numbers in the child. All others are closed in the child, whether they were
+        /// opened with `O_CLOEXEC` or not.
         public var descriptors: [Int32: FileDescriptor] = [:]
         /// The process group and the session.
         public var group: Group
@@ -67,7 +67,8 @@ extension ChildProcess.Configuration {
     public enum Environment: Sendable, Hashable {
         /// Those of this process.
         case inherited
-        /// Those of this process, with these in addition or instead, and without those whose value is nil.
+        /// Those of this process, with these in addition or instead, and without those whose value is nil. The others
+        /// reach the child as they are, also entries that are not text, are duplicates, or have no equals sign.
         case updated([String: String?])
         /// These only.
         case custom([String: String])

@@ -171,37 +171,39 @@ extension ChildProcess.Configuration.ErrorOutput {
 private struct SpawnRequest {
     private let configuration: ChildProcess.Configuration
     private var strings: [UInt8] = []
-    private let paths: [String]
-    private let arguments: [String]
+    private let paths: [[UInt8]]
+    private let arguments: [[UInt8]]
     /// Nil for this process's.
-    private let environment: [String]?
+    private let environment: [[UInt8]]?
 
     init(_ configuration: ChildProcess.Configuration) throws(IOError) {
         self.configuration = configuration
         let executable = configuration.executable
-        arguments = [configuration.argument0 ?? executable] + configuration.arguments
-        let variables = configuration.environment.variables
-        environment = variables?.map { "\($0)=\($1)" }
-        paths = Self.paths(of: executable, variables)
-        let isValid = variables?.keys.allSatisfy { !$0.isEmpty && !$0.utf8.contains(UInt8(ascii: "=")) }
-        let folder = configuration.workingDirectory.map { [$0.string] } ?? []
+        arguments = ([configuration.argument0 ?? executable] + configuration.arguments).map { Array($0.utf8) }
+        environment = configuration.environment.entries
+        paths = Self.paths(of: Array(executable.utf8), environment ?? ProcessEnvironment.entries)
+        let folder = configuration.workingDirectory.map { [$0.bytes] } ?? []
         for string in paths + arguments + (environment ?? []) + folder {
-            strings += string.utf8
+            strings += string
             strings.append(0)
         }
         let count = paths.count + arguments.count + (environment?.count ?? 0) + folder.count
-        guard isValid ?? true, strings.count(where: { $0 == 0 }) == count else {
+        guard configuration.environment.isValid, strings.count(where: { $0 == 0 }) == count else {
             throw IOError(.spawn, executable, .invalidArgument)
         }
-        if paths.isEmpty || executable.isEmpty { throw IOError(.spawn, executable, .noSuchFileOrDirectory) }
+        if executable.isEmpty { throw IOError(.spawn, executable, .noSuchFileOrDirectory) }
     }
 
     /// The paths to try: that of the program, or one in each folder of the child's `PATH`.
-    private static func paths(of executable: String, _ variables: [String: String]?) -> [String] {
-        if executable.utf8.contains(UInt8(ascii: "/")) { return [executable] }
-        let search = (variables ?? ProcessEnvironment.variables)["PATH"] ?? "/usr/local/bin:/usr/bin:/bin"
-        return search.split(separator: ":", omittingEmptySubsequences: false)
-            .map { $0.isEmpty ? executable : "\($0)/\(executable)" }
+    private static func paths(of executable: [UInt8], _ environment: [[UInt8]]) -> [[UInt8]] {
+        let slash = UInt8(ascii: "/")
+        if executable.contains(slash) { return [executable] }
+        let name = Array("PATH=".utf8)
+        let search =
+            environment.first { $0.starts(with: name) }?.dropFirst(name.count)
+            ?? Array("/usr/local/bin:/usr/bin:/bin".utf8)[...]
+        return search.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+            .map { $0.isEmpty ? executable : $0 + [slash] + executable }
     }
 
     func start(_ ends: ChildEnds) throws(IOError) -> reactor_spawned {
@@ -254,28 +256,52 @@ extension ChildProcess.Configuration.Group {
 }
 
 extension ChildProcess.Configuration.Environment {
-    /// Nil for those of this process as they are.
-    fileprivate var variables: [String: String]? {
+    /// Whether each name can be one.
+    fileprivate var isValid: Bool {
+        func isName(_ name: String) -> Bool { !name.isEmpty && !name.utf8.contains(equalsSign) }
+        return switch self {
+        case .inherited: true
+        case .custom(let variables): variables.keys.allSatisfy(isName)
+        case .updated(let changes): changes.keys.allSatisfy(isName)
+        }
+    }
+
+    /// The entries as execve(2) takes them; nil for those of this process as they are.
+    fileprivate var entries: [[UInt8]]? {
         switch self {
         case .inherited: nil
-        case .custom(let variables): variables
+        case .custom(let variables): variables.map { Self.entry($0, $1) }
         case .updated(let changes):
-            changes.reduce(into: ProcessEnvironment.variables) { $0[$1.key] = $1.value }
+            ProcessEnvironment.entries(without: changes.keys)
+                + changes.compactMap { name, value in value.map { Self.entry(name, $0) } }
+        }
+    }
+
+    private static func entry(_ name: String, _ value: String) -> [UInt8] { Array("\(name)=\(value)".utf8) }
+}
+
+private let equalsSign = UInt8(ascii: "=")
+
+/// The entries of this process's environment as they are (environ(7)), which need be neither text nor variables.
+private enum ProcessEnvironment {
+    static var entries: [[UInt8]] {
+        var entries: [[UInt8]] = []
+        while let entry = unsafe reactor_environment_entry(entries.count) {
+            unsafe entries.append(Array(UnsafeRawBufferPointer(start: entry, count: strlen(entry))))
+        }
+        return entries
+    }
+
+    static func entries(without names: some Sequence<String>) -> [[UInt8]] {
+        let names = Set(names.map { Array($0.utf8)[...] })
+        return entries.filter { entry in
+            entry.firstIndex(of: equalsSign).map { !names.contains(entry[..<$0]) } ?? true
         }
     }
 }
 
-/// The variables of this process (environ(7)).
-private enum ProcessEnvironment {
-    static var variables: [String: String] {
-        var variables: [String: String] = [:]
-        var index = 0
-        while let entry = unsafe reactor_environment_entry(index) {
-            let pair = unsafe String(cString: entry).split(
-                separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            if pair.count == 2 { variables[String(pair[0])] = String(pair[1]) }
-            index += 1
-        }
-        return variables
+extension FilePath {
+    fileprivate var bytes: [UInt8] {
+        unsafe withPlatformString { unsafe Array(UnsafeRawBufferPointer(start: $0, count: strlen($0))) }
     }
 }

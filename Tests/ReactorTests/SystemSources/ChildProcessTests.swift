@@ -17,7 +17,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 42, 255] as [Int32])
-    func `the exit status is told`(status: Int32) async throws {
+    func `the exit status is reported`(status: Int32) async throws {
         try await onItsOwnThread {
             let child = try ChildProcess.shell("exit \(status)")
             let termination = child.process.wait()
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func `a signal that ends the child is told`() async throws {
+    @Test func `a signal that ends the child is reported`() async throws {
         try await onItsOwnThread {
             for signal in [SIGTERM, SIGKILL] {
                 let child = try ChildProcess.spawn(.init("sleep", ["1000"]))
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `the use of resources is told`() async throws {
+    @Test func `the use of resources is reported`() async throws {
         try await onItsOwnThread {
             let child = try ChildProcess.shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
             let use = try #require(child.process.wait()).resourceUse
@@ -91,6 +91,32 @@ import Testing
             }
         }
         #expect(text == "kept--new\n")
+    }
+
+    @Test func `an environment's bytes and a folder's name reach the child unchanged`() async {
+        await #expect(processExitsWith: .success) {
+            let folder = TemporaryFolder()
+            let name = FilePath(platformString: [CChar(bitPattern: 0xFF), 0])
+            let path = folder.path.appending(name.components)
+            mkdir(path, 0o700)
+            defer { rmdir(path) }
+            // Not UTF-8, twice the same variable, without a name, and without an equals sign.
+            let entries: [[UInt8]] = [
+                Array("A=".utf8) + [0xFF], Array("A=2".utf8), Array("=B".utf8), Array("C".utf8),
+                Array("REMOVED=1".utf8), Array("REMOVED=2".utf8), Array("REPLACED".utf8),
+                Array("REPLACED=3".utf8),
+            ]
+            setEnvironment(entries)
+            var configuration = ChildProcess.Configuration(
+                "/bin/cat", ["/proc/self/environ"],
+                environment: .updated(["REMOVED": nil, "REPLACED": "new"]), standardOutput: .stream)
+            let kept = Array(entries[...3]) + [entries[6], Array("REPLACED=new".utf8)]
+            var child = try ChildProcess.spawn(configuration)
+            #expect(child.standardOutput!.readAllBytes().split(separator: 0).map(Array.init) == kept)
+            configuration = .init("/bin/pwd", workingDirectory: path, standardOutput: .stream)
+            child = try ChildProcess.spawn(configuration)
+            #expect(child.standardOutput!.readAllBytes() == path.bytes + [10])
+        }
     }
 
     @Test func `a program is looked up in the child's own PATH`() async throws {
@@ -214,38 +240,27 @@ import Testing
             #expect(error?.description == message)
         }
     }
+}
 
-    @Test func `without descriptors nothing is spawned, and none is lost`() async {
-        await #expect(processExitsWith: .success) {
-            // libdispatch opens its own descriptors now.
-            try await Task.sleep(for: .milliseconds(1))
-            let before = ownDescriptors()
-            let free = dup(STDIN_FILENO)
-            close(free)
-            var limit = rlimit(rlim_cur: rlim_t(free + 30), rlim_max: rlim_t(free + 30))
-            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-            var spawned: [ChildProcess.Spawned] = []
-            let error = #expect(throws: IOError.self) {
-                while true { spawned.append(try ChildProcess.shell("cat", standardInput: .stream)) }
-            }
-            #expect(error?.errno == .tooManyOpenFiles)
-            #expect(!spawned.isEmpty)
-            for child in spawned { try child.process.send(SIGKILL) }
-            for child in spawned { waitUntil { child.process.termination != nil } }
-            spawned = []
-            // Other threads of the process may open some for a moment.
-            waitUntil { ownDescriptors() <= before }
+/// Replaces the process's environment (environ(7)).
+private func setEnvironment(_ entries: [[UInt8]]) {
+    typealias List = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
+    let list = List.allocate(capacity: entries.count + 1)
+    for (index, entry) in entries.enumerated() {
+        list[index] = (entry + [0]).withUnsafeBytes {
+            strdup($0.baseAddress!.assumingMemoryBound(to: CChar.self))
         }
     }
+    list[entries.count] = nil
+    dlsym(nil, "environ")!.assumingMemoryBound(to: List?.self).pointee = list
+}
 
-    @Test func `without processes nothing is spawned`() async {
-        await #expect(processExitsWith: .success) {
-            // The limit does not hold for root.
-            if getuid() == 0 { setuid(65_534) }
-            var limit = rlimit(rlim_cur: 0, rlim_max: 0)
-            setrlimit(__rlimit_resource_t(__RLIMIT_NPROC.rawValue), &limit)
-            let error = #expect(throws: IOError.self) { _ = try ChildProcess.shell("true") }
-            #expect(error?.errno == .resourceTemporarilyUnavailable)
-        }
+extension FilePath {
+    fileprivate var bytes: [UInt8] {
+        withPlatformString { Array(UnsafeRawBufferPointer(start: $0, count: strlen($0))) }
     }
 }
+
+private func mkdir(_ path: FilePath, _ mode: mode_t) { _ = path.withPlatformString { Glibc.mkdir($0, mode) } }
+
+private func rmdir(_ path: FilePath) { _ = path.withPlatformString { Glibc.rmdir($0) } }

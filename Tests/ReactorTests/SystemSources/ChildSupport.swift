@@ -32,12 +32,15 @@ extension ChildProcess {
 
 extension InputStream {
     /// Opens the stream, and reads it to its end, without a loop.
-    func readAll() -> String {
+    func readAll() -> String { String(decoding: readAllBytes(), as: UTF8.self) }
+
+    /// Opens the stream, and reads it to its end, without a loop.
+    func readAllBytes() -> [UInt8] {
         open()
         defer { close() }
         var bytes: [UInt8] = []
         while case let chunk = read(upTo: 65_536), !chunk.isEmpty { bytes += chunk }
-        return String(decoding: bytes, as: UTF8.self)
+        return bytes
     }
 
     /// Reads an open stream until `isEnough` is true of what was read, or to its end.
