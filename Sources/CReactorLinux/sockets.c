@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -158,9 +159,11 @@ struct reactor_datagrams {
     char *controls;
 };
 
+static const struct reactor_credentials no_credentials = {0, UINT_MAX, UINT_MAX};
+
 size_t reactor_control_size(unsigned descriptors, bool credentials) {
     return (credentials ? CMSG_SPACE(sizeof(struct ucred)) : 0) +
-           (descriptors ? CMSG_SPACE(descriptors * sizeof(int)) : 0);
+           (descriptors ? CMSG_LEN(descriptors * sizeof(int)) : 0);
 }
 
 struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit, size_t control) {
@@ -169,7 +172,7 @@ struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit
     batch->capacity = capacity;
     batch->limit = limit;
     batch->control_size = control;
-    batch->controls = control ? calloc(capacity, control) : NULL;
+    batch->controls = control ? calloc(capacity, CMSG_ALIGN(control)) : NULL;
     batch->bytes = reallocarray(NULL, capacity, limit);
     batch->headers = calloc(capacity, sizeof *batch->headers);
     batch->places = calloc(capacity, sizeof *batch->places);
@@ -185,7 +188,7 @@ struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit
         header->msg_name = &batch->senders[index];
         header->msg_iov = &batch->places[index];
         header->msg_iovlen = 1;
-        if (control) header->msg_control = batch->controls + index * control;
+        if (control) header->msg_control = batch->controls + index * CMSG_ALIGN(control);
     }
     return batch;
 }
@@ -230,6 +233,8 @@ struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *bat
         .count = length < batch->limit ? length : batch->limit,
         .length = length,
         .sender.length = (int)header->msg_hdr.msg_namelen,
+        .credentials = no_credentials,
+        .has_lost_descriptors = header->msg_hdr.msg_flags & MSG_CTRUNC,
     };
     memcpy(result.sender.storage, &batch->senders[index], sizeof result.sender.storage);
     if (batch->controls) read_control(&result, &header->msg_hdr);
@@ -269,9 +274,9 @@ ssize_t reactor_send_descriptors(int descriptor, const void *bytes, size_t count
 }
 
 struct reactor_credentials reactor_peer_credentials(int descriptor) {
-    struct ucred peer = {0};
+    struct ucred peer;
     socklen_t length = sizeof peer;
-    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) peer.pid = 0;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return no_credentials;
     return (struct reactor_credentials){peer.pid, peer.uid, peer.gid};
 }
 

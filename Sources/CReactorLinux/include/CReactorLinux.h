@@ -312,11 +312,12 @@ struct reactor_datagrams;
 
 /// Who has sent a datagram, or is at the other end of a Unix-domain connection (unix(7)).
 struct reactor_credentials {
-    /// 0 if it is not known.
+    /// 0 for a process of another PID namespace, which has no number here.
     int process;
+    /// UINT_MAX if there are no credentials.
     unsigned user, group;
 };
-/// Those of a connected socket's peer (`SO_PEERCRED`); process 0 if there are none.
+/// Those of a connected socket's peer (`SO_PEERCRED`).
 struct reactor_credentials reactor_peer_credentials(int descriptor);
 
 /// A received datagram: the first `count` of its `length` bytes, and its sender (of length 0 for a socket without a name).
@@ -329,12 +330,15 @@ struct reactor_datagram {
     /// The descriptors that came with it, for the caller to close.
     const int *descriptors;
     size_t descriptor_count;
+    /// Whether the kernel had descriptors that it could not deliver (MSG_CTRUNC).
+    bool has_lost_descriptors;
 };
 
 /// Makes a buffer for `capacity` datagrams of `limit` bytes each, with `control` bytes for what comes with each.
 /// NULL when there is no memory.
 struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit, size_t control);
-/// The control bytes of a datagram that comes with credentials and up to `descriptors` descriptors.
+/// The control bytes of a datagram that comes with credentials and up to `descriptors` descriptors, without padding, which
+/// the kernel would use for one more.
 size_t reactor_control_size(unsigned descriptors, bool credentials);
 void reactor_datagrams_free(struct reactor_datagrams *batch);
 /// Receives pending datagrams without blocking (recvmmsg(2)): how many, or -1 with errno. Replaces the previous ones.

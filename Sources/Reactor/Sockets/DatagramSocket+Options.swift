@@ -30,7 +30,8 @@ extension DatagramSocket {
         /// (`SO_PASSCRED`). Unix-domain only.
         public var receivesCredentials = false
         /// The limit of descriptors that are received with a datagram, up to 253: ``Datagram/descriptors``. By
-        /// default none are: the kernel closes what is sent. Unix-domain only.
+        /// default none are: the kernel closes what is sent, which ``Datagram/hasLostDescriptors`` reports.
+        /// Unix-domain only.
         public var descriptorLimit = 0
 
         /// The kernel's limit for one datagram (`SCM_MAX_FD`).

@@ -37,11 +37,15 @@ public final class DatagramSocket: EventSource {
         public let byteCount: Int
         /// Whether it is longer than that.
         public let isTruncated: Bool
-        /// The process that has sent it, according to the kernel; nil without ``Options/receivesCredentials``.
+        /// The process that has sent it, according to the kernel; nil without ``Options/receivesCredentials``. For a
+        /// datagram that was sent before that option was set, the process is 0 and the user the kernel's overflow user.
         public let credentials: PeerCredentials?
         /// The descriptors that came with it, up to ``Options/descriptorLimit``, which are closed on exec. They
         /// belong to the receiver, which closes them.
         public let descriptors: [FileDescriptor]
+        /// Whether the kernel has closed further descriptors that came with it (`MSG_CTRUNC`): they were more than
+        /// ``Options/descriptorLimit``, or this process had too many open files.
+        public let hasLostDescriptors: Bool
     }
 
     /// A datagram with its bytes.
@@ -342,7 +346,8 @@ extension DatagramSocket {
 
     /// Sends a datagram with descriptors over a Unix-domain socket, like ``send(_:to:)-([UInt8],_)``.
     ///
-    /// The receiver gets duplicates, if its ``Options/descriptorLimit`` allows, and the kernel closes those beyond.
+    /// The receiver gets duplicates, if its ``Options/descriptorLimit`` allows, and the kernel closes those beyond: see
+    /// ``Datagram/hasLostDescriptors``.
     ///
     /// - Parameters:
     ///   - bytes: The datagram.
@@ -441,7 +446,8 @@ private final class DatagramBatch {
                 descriptors: raw.descriptor_count == 0
                     ? []
                     : UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
-                        .map { FileDescriptor(rawValue: $0) })
+                        .map { FileDescriptor(rawValue: $0) },
+                hasLostDescriptors: raw.has_lost_descriptors)
         )
     }
 }

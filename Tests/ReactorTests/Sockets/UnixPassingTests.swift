@@ -9,7 +9,7 @@ import Testing
         try await onItsOwnThread {
             let (sender, pipe) = (Datagrams(), try FileDescriptor.pipe())
             var texts: [String] = []
-            let receiver = try sender.receiver(descriptorLimit: 2) { socket, bytes, datagram in
+            let receiver = try sender.receiver(descriptorLimit: 3) { socket, bytes, datagram in
                 #expect(bytes.byteCount == 1 && datagram.credentials == nil)
                 for descriptor in datagram.descriptors {
                     #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
@@ -18,8 +18,7 @@ import Testing
                 texts.append("\(datagram.descriptors.count)")
                 if texts.count == 3 { socket.close() }
             }
-            // The kernel closes those beyond the limit.
-            for count in [1, 0, 3] {
+            for count in [1, 0, 2] {
                 let passed = Array(repeating: pipe.writeEnd, count: count)
                 #expect(try sender.socket.send([0], descriptors: passed))
             }
@@ -51,7 +50,74 @@ import Testing
         }
     }
 
-    @Test func `a datagram's sender is told, on request`() async throws {
+    @Test(arguments: [false, true], [1, 2, 3, 4, 253])
+    func `no more descriptors than the limit are received`(withCredentials: Bool, limit: Int) async throws {
+        try await onItsOwnThread {
+            let sender = Datagrams()
+            var received: [Int] = []
+            let receiver = try sender.receiver(
+                descriptorLimit: limit, receivesCredentials: withCredentials
+            ) { socket, _, datagram in
+                received.append(datagram.descriptors.count)
+                for descriptor in datagram.descriptors { try! descriptor.close() }
+                #expect((datagram.credentials != nil) == withCredentials)
+                #expect(datagram.hasLostDescriptors == (received.count == 2 && limit < 253))
+                if received.count == 2 { socket.close() }
+            }
+            for count in [limit, limit + 1] {
+                let passed = Array(repeating: FileDescriptor.standardInput, count: min(count, 253))
+                #expect(try sender.socket.send([0], descriptors: passed))
+            }
+            try RunLoop.current.add(receiver, forMode: .default)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(received == [limit, limit])
+        }
+    }
+
+    @Test func `descriptors for which this process has no room are reported`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let sender = Datagrams()
+                var datagrams: [DatagramSocket.Datagram] = []
+                let receiver = try sender.receiver(descriptorLimit: 2) { socket, _, datagram in
+                    datagrams.append(datagram)
+                    socket.close()
+                }
+                try RunLoop.current.add(receiver, forMode: .default)
+                // Opens the loop's own descriptors.
+                RunLoop.current.run(in: .default, until: .distantPast)
+                #expect(try sender.socket.send([0], descriptors: [.standardInput, .standardOutput]))
+                var limit = rlimit()
+                getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                let former = limit.rlim_cur
+                limit.rlim_cur = 0
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                while datagrams.isEmpty { RunLoop.current.run(mode: .default, before: .distantFuture) }
+                limit.rlim_cur = former
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                #expect(datagrams.map(\.descriptors) == [[]])
+                #expect(datagrams.map(\.hasLostDescriptors) == [true])
+            }
+        }
+    }
+
+    @Test func `a sender without a process number here is reported as it is`() async throws {
+        try await onItsOwnThread {
+            let sender = Datagrams()
+            // Sent before the receiver asks for credentials: the kernel does not know the process.
+            #expect(try sender.socket.send([0]))
+            var credentials: PeerCredentials?
+            let receiver = try sender.receiver(receivesCredentials: true) { socket, _, datagram in
+                credentials = datagram.credentials
+                socket.close()
+            }
+            try RunLoop.current.add(receiver, forMode: .default)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(credentials?.processIdentifier == 0)
+        }
+    }
+
+    @Test func `a datagram's sender is reported on request`() async throws {
         try await onItsOwnThread {
             let sender = Datagrams()
             var credentials: PeerCredentials?
