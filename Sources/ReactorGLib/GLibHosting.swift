@@ -59,6 +59,7 @@ extension RunLoop {
 ///
 /// It ends with ``end()`` or with the loop's thread, and belongs to that thread. The context is retained until then. If other
 /// code destroys the source on another thread, the loop stays in its mode until the last reference to the hosting is released.
+/// If it does so while a handler runs the loop, the hosting ends after that run.
 @safe
 public final class GLibHosting {
     private let hosting: RunLoop.Hosting
@@ -79,6 +80,7 @@ public final class GLibHosting {
     /// The source has been destroyed: it retained this object.
     deinit {
         hosting.endHandler = nil
+        hosting.endAfterNestedRun()
         unsafe g_source_unref(source)
         unsafe g_main_context_unref(context)
     }
@@ -118,6 +120,9 @@ public final class GLibHosting {
         }
     }
 
+    /// Other code may destroy the source within a nested run of the loop.
+    fileprivate func endWithSource() { hosting.endAfterNestedRun() }
+
     private func dispatch() -> Bool {
         if !hosting.dispatch(), isValid { stopHandler() }
         return isValid
@@ -131,7 +136,7 @@ private func hosted(_ hosting: UnsafeMutableRawPointer?) -> GLibHosting {
 
 private func sourceDestroyed(_ owner: UnsafeMutableRawPointer?) {
     let owner = unsafe Unmanaged<LoopOwned<GLibHosting>>.fromOpaque(owner!).takeRetainedValue()
-    if owner.isOnLoopThread { owner.value.end() }
+    if owner.isOnLoopThread { owner.value.endWithSource() }
 }
 
 /// A main loop to quit.

@@ -274,6 +274,46 @@ private func hosted(
         #expect(fate.isFreed)
     }
 
+    @Test(arguments: [false, true], [false, true])
+    func `a source that is destroyed while a handler runs the loop ends the hosting after that run`(
+        onAnotherThread: Bool, isHandler: Bool
+    ) async {
+        await #expect(processExitsWith: .success) { [onAnotherThread, isHandler] in
+            try onAThread {
+                let (loop, context) = (RunLoop.current, Context())
+                var trace: [String] = []
+                let main = MainLoop(context)
+                try loop.attach(toGLib: main.pointer)
+                let runNested = {
+                    Timer.scheduled(after: .zero, forMode: .custom) { _ in
+                        if onAnotherThread {
+                            try! JoinableThread { destroySource(context) }.join()
+                        } else {
+                            destroySource(context)
+                        }
+                    }
+                    Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace.append("nested") }
+                    loop.run(in: .custom)
+                    trace.append("returned")
+                    main.quit()
+                }
+                loop.observe(.exit) { _ in trace.append("exit") }
+                if isHandler {
+                    loop.perform(order: 0) { runNested() }
+                } else {
+                    context.idle {
+                        runNested()
+                        return false
+                    }
+                }
+                main.run()
+                #expect(
+                    trace == (isHandler ? ["nested", "returned", "exit"] : ["nested", "exit", "returned"]))
+                #expect(loop.currentMode == nil)
+            }
+        }
+    }
+
     @Test func `the loop's thread may end before its context`() async throws {
         let context = Context()
         let fate = try await onItsOwnThread {

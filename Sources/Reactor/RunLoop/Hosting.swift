@@ -43,6 +43,8 @@ extension RunLoop {
         private var next: RunningMode?
         private var isEnding = false
         private var isEnded = false
+        /// This object from ``endAfterNestedRun()`` to the end.
+        private var retained: Hosting?
         /// Called once, when the hosting or the loop's thread ends.
         package var endHandler: (() -> Void)?
 
@@ -167,7 +169,16 @@ extension RunLoop {
                 "RunLoop.Hosting.end() must be called within the run of the loop that the hosting began in, if any, and "
                     + "not within a nested one.")
             isEnding = true
-            if calls == 0 { finish() }
+            finishIfIdle()
+        }
+
+        /// Ends the hosting as ``end()`` does, or at the end of the nested run that is under way, and retains it until then.
+        package func endAfterNestedRun() {
+            guard !isEnding else { return }
+            _ = requireCurrent("RunLoop.Hosting.end()")
+            guard isInNestedRun else { return end() }
+            suspend()
+            (isEnding, retained) = (true, self)
         }
 
         // MARK: For the loop
@@ -184,13 +195,14 @@ extension RunLoop {
         func resume() {
             // The run may have begun another wait, by a handler that runs the host's loop, and has ended its sleep.
             suspend()
-            if calls == 0, !isEnding { wakeHost() }
+            if isEnding { finishIfIdle() } else if calls == 0 { wakeHost() }
         }
 
         /// The loop's thread ends, and with it this hosting and those around it.
         func loopEnded() {
             (isEnding, isEnded, wait) = (true, true, nil)
             epoll = nil
+            defer { retained = nil }
             endHandler.take()?()
             outerHosting?.loopEnded()
         }
@@ -203,7 +215,7 @@ extension RunLoop {
             calls += 1
             body()
             calls -= 1
-            if isEnding, calls == 0 { finish() }
+            if isEnding { finishIfIdle() }
         }
 
         /// Makes the pass up to the wait, in the mode that was set last, which its handlers may change.
@@ -239,8 +251,9 @@ extension RunLoop {
             core.notify(.entry, running)
         }
 
-        private func finish() {
-            guard !isEnded else { return }
+        private func finishIfIdle() {
+            guard !isEnded, calls == 0, !isInNestedRun else { return }
+            defer { retained = nil }
             suspend()
             isEnded = true
             epoll = nil
