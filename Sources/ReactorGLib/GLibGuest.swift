@@ -103,7 +103,7 @@ private final class GuestContext {
     ///
     /// - Returns: The observer. Invalidating it ends the guest.
     func begin() throws(Errno) -> RunLoop.Observer {
-        try watchDescriptors()
+        source = try watch(descriptors.descriptor)
         let never = Duration.seconds(1 << 32)
         timer = Timer.scheduled(every: never, forMode: modes[0]) { [unowned self] _ in timerFired() }
         // The last one: other observers may add to the context.
@@ -123,8 +123,8 @@ private final class GuestContext {
         observer?.invalidate()
     }
 
-    private func watchDescriptors() throws(Errno) {
-        let source = DescriptorSource(descriptors.descriptor, for: .readable) { [unowned self] _, _ in
+    private func watch(_ descriptor: FileDescriptor) throws(Errno) -> DescriptorSource {
+        let source = DescriptorSource(descriptor, for: .readable) { [unowned self] _, _ in
             isReported = true
             requestRound()
         }
@@ -134,7 +134,7 @@ private final class GuestContext {
             source.cancel()
             throw error
         }
-        self.source = source
+        return source
     }
 
     // MARK: Before the wait
@@ -206,9 +206,12 @@ private final class GuestContext {
     /// Forgets a descriptor that GLib no longer watches, and that was closed before ``PolledDescriptors`` was told: while
     /// another descriptor has the same file open, epoll(7) goes on to report it.
     private func replaceDescriptors() {
-        guard let new = try? PolledDescriptors() else { return }
+        // Without descriptors for that, the next round tries again.
+        guard let new = try? PolledDescriptors(replacing: descriptors),
+            let newSource = try? watch(new.descriptor)
+        else { return }
         source.cancel()
+        source = newSource
         descriptors = new
-        try? watchDescriptors()
     }
 }

@@ -7,11 +7,21 @@ import SystemPackage
 /// The descriptors of a GLib main context, in an epoll(7) that is readable when one of them is ready.
 struct PolledDescriptors: ~Copyable {
     private let epoll: OwnedDescriptor
-    private var records: [GPollFD] = []
+    private var records: [GPollFD]
     /// The descriptors in the epoll.
     private var watched: [CInt] = []
 
-    init() throws(Errno) { epoll = try OwnedDescriptor.epoll() }
+    /// Makes an epoll that watches nothing until ``watch(upTo:)``.
+    init() throws(Errno) {
+        epoll = try OwnedDescriptor.epoll()
+        records = []
+    }
+
+    /// Makes an epoll in place of another's, whose descriptors and their events this has.
+    init(replacing other: borrowing PolledDescriptors) throws(Errno) {
+        epoll = try OwnedDescriptor.epoll()
+        records = other.records
+    }
 
     var descriptor: FileDescriptor { FileDescriptor(rawValue: epoll.number) }
 

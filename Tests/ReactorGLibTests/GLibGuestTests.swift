@@ -306,6 +306,32 @@ private func withGuest(
         #expect(trace.count <= 1)
     }
 
+    @Test func `forgetting a closed descriptor does not call the others again`() async throws {
+        let trace = try await withGuest { loop, context, trace in
+            let (first, second) = (try TestPipe(), try TestPipe())
+            let copy = dup(second.readEnd.rawValue)
+            let number = dup(second.readEnd.rawValue)
+            let closed = context.watch(number) { true }
+            context.watch(first.readEnd.rawValue) {
+                trace("readable")
+                guard trace.all.count == 1 else { return false }
+                first.get()
+                g_source_destroy(closed)
+                close(number)
+                second.put()
+                return true
+            }
+            loop.poll()
+            first.put()
+            loop.run(in: .default, until: .after(milliseconds: 20))
+            trace("put")
+            first.put()
+            loop.run(in: .default, until: .after(milliseconds: 20))
+            close(copy)
+        }
+        #expect(trace == ["readable", "put", "readable"])
+    }
+
     @Test func `a regular file is always ready`() async throws {
         let file = try TemporaryFile("text")
         let trace = try await withGuest { loop, context, trace in
