@@ -24,8 +24,14 @@ final class DisplayGuest {
                 display.cancelRead()
             }
         }
-        // Ends the wait; the events have been read by then.
-        source = DescriptorSource(display.descriptor, for: .readable) { _, _ in display.dispatchPending() }
+        // Ends the wait; the events have been read by then. A pass that only polls has neither observer, and reads here.
+        source = DescriptorSource(display.descriptor, for: .readable) { _, _ in
+            display.dispatchPending()
+            guard display.isReadable, display.prepareRead() else { return }
+            display.flush()
+            display.readEvents()
+            display.dispatchPending()
+        }
         try RunLoop.current.add(source, forMode: mode)
         RunLoop.current.add(observer, forMode: mode)
     }
