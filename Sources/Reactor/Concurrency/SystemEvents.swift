@@ -116,7 +116,7 @@ extension RunLoop {
     }
 }
 
-/// The events of a source that no consumer has awaited yet. The source pauses while there are any.
+/// The events of a source that the consumer has not taken yet. The source pauses while it waits for none.
 private final class EventQueue<Event: Sendable>: Sendable {
     /// What the source's handler retains: the sequence ends when that is released.
     final class Inlet: Sendable {
@@ -127,12 +127,25 @@ private final class EventQueue<Event: Sendable>: Sendable {
         deinit { queue.signal.finish() }
 
         func append(_ event: Event, from source: EventSource) {
-            queue.events.withLock { $0.append(event) }
-            if !queue.signal.offer({}) { try? source.setInterest([]) }
+            queue.events.withLock { $0.arrived.append(event) }
+            if !queue.signal.beginDelivery() { try? source.setInterest([]) }
+            // Also for a consumer that has seen the queue empty and is about to wait.
+            queue.signal.deliver()
         }
     }
 
-    private let events = Mutex<[Event]>([])
+    struct Events {
+        var arrived: [Event] = []
+        /// The next one is the last.
+        var next: [Event] = []
+
+        mutating func take() -> Event? {
+            if next.isEmpty { next = exchange(&arrived, with: []).reversed() }
+            return next.popLast()
+        }
+    }
+
+    private let events = Mutex(Events())
     private let signal: EventSignal
 
     init(on loop: RunLoop, inModes modes: [RunLoop.Mode]) {
@@ -159,7 +172,7 @@ private final class EventQueue<Event: Sendable>: Sendable {
             loop.add(source, inModes: modes, or: signal)
         }
         return RunLoop.Events(subscription, subject) { [self] in
-            events.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+            events.withLock { $0.take() }
         }
     }
 }
