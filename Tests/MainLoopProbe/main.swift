@@ -52,6 +52,7 @@ let scenarios: [String: () throws -> Void] = [
     "asynchronous work and a nested run": endsOnlyItsActivation,
     "cancelled by a signal": cancelledBySignal,
     "few watches": fewWatches,
+    "few watches after an overflow": fewWatchesAfterOverflow,
     "left at exit": { Timer.scheduled(after: .seconds(100), label: "forgotten") { _ in } },
 ]
 
