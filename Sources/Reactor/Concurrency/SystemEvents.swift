@@ -103,14 +103,18 @@ extension RunLoop {
     ///   - window: The window.
     ///   - modes: Where the loop serves the source: the common modes unless others are named.
     /// - Throws: As ``PressureSource/init(_:of:stalledFor:within:handler:)``. The sequence throws what
-    ///   epoll_ctl(2) does.
+    ///   epoll_ctl(2) does, and ``PressureSource/Event/errorOccurred(_:)``.
     public func pressure(
         on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
         stalledFor stall: Duration, within window: Duration, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Void, any Error> {
         let queue = EventQueue<Void>(on: self, inModes: modes)
         let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
-            [inlet = queue.makeInlet()] source in inlet.append((), from: source)
+            [inlet = queue.makeInlet()] source, event in
+            switch event {
+            case .stalled: inlet.append((), from: source)
+            case .errorOccurred(let error): inlet.finish(throwing: error.errno)
+            }
         }
         return queue.events(of: source, on: self, inModes: modes) { $0.close() }
     }
@@ -132,6 +136,8 @@ private final class EventQueue<Event: Sendable>: Sendable {
             // Also for a consumer that has seen the queue empty and is about to wait.
             queue.signal.deliver()
         }
+
+        func finish(throwing error: Errno) { queue.signal.finish(throwing: error) }
     }
 
     struct Events {
