@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-// mallinfo2(3), adjtimex(2) and unshare(2), which Swift's Glibc module lacks.
+// mallinfo2(3), adjtimex(2), renameat2(2) and unshare(2), which Swift's Glibc module lacks.
 #include <malloc.h>
 #include <sys/timex.h>
 
@@ -17,9 +17,33 @@ int unshare(int flags);
 #define CLONE_NEWUSER 0x10000000
 #endif
 
-/// Makes epoll_ctl(2) fail with ENOMEM for the calling thread when it would add a descriptor. Returns 0, or -1 if the
-/// kernel does not allow that.
-static inline int reactor_test_refuse_epoll_additions(void) {
+int renameat2(int old_folder, const char *old_path, int new_folder, const char *new_path, unsigned flags);
+#ifndef RENAME_EXCHANGE
+#define RENAME_EXCHANGE 2
+#endif
+
+// MARK: Calls that fail (seccomp(2)), on the calling thread and in its children
+//
+// Each returns false if the kernel does not allow that.
+
+static inline bool reactor_test_filter(struct sock_filter *filter, unsigned short count) {
+    struct sock_fprog program = {count, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static inline bool reactor_test_refuse(int call, int error) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (error & SECCOMP_RET_DATA)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    return reactor_test_filter(filter, sizeof filter / sizeof *filter);
+}
+
+/// Makes epoll_ctl(2) fail with ENOMEM when it would add a descriptor.
+static inline bool reactor_test_refuse_epoll_additions(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 3),
@@ -28,23 +52,16 @@ static inline int reactor_test_refuse_epoll_additions(void) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    return reactor_test_filter(filter, sizeof filter / sizeof *filter);
 }
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
-/// Makes close_range(2) fail with ENOSYS on the calling thread and in its children.
-static inline bool reactor_test_refuse_close_range(void) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return false;
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+/// Makes close_range(2) fail with ENOSYS, as before Linux 5.9.
+static inline bool reactor_test_refuse_close_range(void) { return reactor_test_refuse(SYS_close_range, ENOSYS); }
+
+/// Makes timerfd_settime(2) do nothing, and fail with `error`.
+static inline bool reactor_test_refuse_timerfd_settime(int error) {
+    return reactor_test_refuse(SYS_timerfd_settime, error);
 }

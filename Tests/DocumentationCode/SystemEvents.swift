@@ -48,8 +48,9 @@ private final class Cache {
 }
 
 private func freeMemory(_ cache: Cache) throws {
-    let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(2)) { _ in
-        cache.removeAll()
+    let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(2)) {
+        _, event in
+        if event == .stalled { cache.removeAll() }
     }
     try RunLoop.current.add(pressure, forMode: .common)
 }

@@ -395,3 +395,24 @@ private let firstProcess = getpid()
 /// referenced only from the stacks of the parent's other threads.
 @_cdecl("__lsan_is_turned_off")
 func isLeakCheckTurnedOff() -> CInt { getpid() == firstProcess ? 0 : 1 }
+
+/// Releases a source of the parent in a child, and prints what the parent's monitor has been sent.
+func pressureSourceInChild() throws {
+    var source: PressureSource? = try PressureSource(
+        .memory, of: .full, stalledFor: .seconds(2), within: .seconds(2)
+    ) { _, _ in }
+    print(ForkedChild.ending { source = nil })
+    var sum = 0
+    for number in 0..<64 {
+        guard let file = fopen("/proc/self/fdinfo/\(number)", "r") else { continue }
+        var line = [CChar](repeating: 0, count: 128)
+        while fgets(&line, 128, file) != nil {
+            let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+            let words = text.split { " \t\n".contains($0) }
+            if words.first == "eventfd-count:", let count = words.last { sum += Int(count, radix: 16) ?? 1 }
+        }
+        fclose(file)
+    }
+    print(sum)
+    source?.close()
+}

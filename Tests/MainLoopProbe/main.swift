@@ -35,6 +35,7 @@ let scenarios: [String: () throws -> Void] = [
     "connecting streams in a child": connectingStreamsInChild,
     "a parent's hand-off in a child": handoffInChild,
     "signals in a child": signalsInChild,
+    "a parent's pressure source in a child": pressureSourceInChild,
     "a fresh loop in a child": freshLoopInChild,
     "a fork on another thread": forkOnAnotherThread,
     "a parent's streams in a child": inheritedStreamsInChild,
@@ -52,6 +53,7 @@ let scenarios: [String: () throws -> Void] = [
     "asynchronous work and a nested run": endsOnlyItsActivation,
     "cancelled by a signal": cancelledBySignal,
     "few watches": fewWatches,
+    "few watches after an overflow": fewWatchesAfterOverflow,
     "left at exit": { Timer.scheduled(after: .seconds(100), label: "forgotten") { _ in } },
 ]
 

@@ -211,7 +211,7 @@ import Testing
                     $0.idleTimeout = .seconds(5)
                 }
                 precondition(session.run(server.secure + "/hello.txt").body == "hello\n")
-                guard reactor_test_refuse_epoll_additions() == 0 else { return }
+                guard reactor_test_refuse_epoll_additions() else { return }
                 for _ in 0..<5 {
                     session.start(HTTPRequest(server.secure + "/bytes.bin")) { outcome in
                         guard case .failure(let error) = outcome else { fatalError() }

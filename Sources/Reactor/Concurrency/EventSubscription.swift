@@ -115,7 +115,12 @@ extension EventSubscription {
         self.init(on: loop, signal, isWatchingDescriptor: true, ended: ended) { source in
             let finisher = Finisher(signal)
             let events = DescriptorSource(descriptor, for: []) { events, readiness in
-                if !finisher.signal.offer({ ready(readiness) }) { try? events.setInterest([]) }
+                guard finisher.signal.beginDelivery() else {
+                    try? events.setInterest([])
+                    return
+                }
+                ready(readiness)
+                finisher.signal.deliver()
             }
             source.end = { events.cancel() }
             source.arm = {
@@ -181,14 +186,10 @@ final class EventSignal: Sendable {
     /// Has the consumer continue with the event that the source has left for it, now or when it asks.
     func deliver() { gate.open() }
 
-    /// Calls `leave` and has the consumer continue, if it waits. If not, the source must be disarmed until it
-    /// does.
-    func offer(_ leave: () -> Void) -> Bool {
-        let before = update { $0.contains(.awaited) ? $0.subtracting(.awaited) : $0.union(.disarmed) }
-        guard before.contains(.awaited) else { return false }
-        leave()
-        gate.open()
-        return true
+    /// Whether the consumer waits for the event that has come. If not, the caller must disarm the source: it is
+    /// armed again when the consumer waits.
+    func beginDelivery() -> Bool {
+        update { $0.contains(.awaited) ? $0.subtracting(.awaited) : $0.union(.disarmed) }.contains(.awaited)
     }
 
     // MARK: From any thread

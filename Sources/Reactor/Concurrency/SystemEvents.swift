@@ -103,20 +103,24 @@ extension RunLoop {
     ///   - window: The window.
     ///   - modes: Where the loop serves the source: the common modes unless others are named.
     /// - Throws: As ``PressureSource/init(_:of:stalledFor:within:handler:)``. The sequence throws what
-    ///   epoll_ctl(2) does.
+    ///   epoll_ctl(2) does, and ``PressureSource/Event/errorOccurred(_:)``.
     public func pressure(
         on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
         stalledFor stall: Duration, within window: Duration, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Void, any Error> {
         let queue = EventQueue<Void>(on: self, inModes: modes)
         let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
-            [inlet = queue.makeInlet()] source in inlet.append((), from: source)
+            [inlet = queue.makeInlet()] source, event in
+            switch event {
+            case .stalled: inlet.append((), from: source)
+            case .errorOccurred(let error): inlet.finish(throwing: error.errno)
+            }
         }
         return queue.events(of: source, on: self, inModes: modes) { $0.close() }
     }
 }
 
-/// The events of a source that no consumer has awaited yet. The source pauses while there are any.
+/// The events of a source that the consumer has not taken yet. The source pauses while it waits for none.
 private final class EventQueue<Event: Sendable>: Sendable {
     /// What the source's handler retains: the sequence ends when that is released.
     final class Inlet: Sendable {
@@ -127,12 +131,27 @@ private final class EventQueue<Event: Sendable>: Sendable {
         deinit { queue.signal.finish() }
 
         func append(_ event: Event, from source: EventSource) {
-            queue.events.withLock { $0.append(event) }
-            if !queue.signal.offer({}) { try? source.setInterest([]) }
+            queue.events.withLock { $0.arrived.append(event) }
+            if !queue.signal.beginDelivery() { try? source.setInterest([]) }
+            // Also for a consumer that has seen the queue empty and is about to wait.
+            queue.signal.deliver()
+        }
+
+        func finish(throwing error: Errno) { queue.signal.finish(throwing: error) }
+    }
+
+    struct Events {
+        var arrived: [Event] = []
+        /// The next one is the last.
+        var next: [Event] = []
+
+        mutating func take() -> Event? {
+            if next.isEmpty { next = exchange(&arrived, with: []).reversed() }
+            return next.popLast()
         }
     }
 
-    private let events = Mutex<[Event]>([])
+    private let events = Mutex(Events())
     private let signal: EventSignal
 
     init(on loop: RunLoop, inModes modes: [RunLoop.Mode]) {
@@ -159,7 +178,7 @@ private final class EventQueue<Event: Sendable>: Sendable {
             loop.add(source, inModes: modes, or: signal)
         }
         return RunLoop.Events(subscription, subject) { [self] in
-            events.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+            events.withLock { $0.take() }
         }
     }
 }

@@ -50,6 +50,8 @@ public final class ClockTimer: EventSource {
     /// The time between firings; nil for one firing.
     public let interval: Duration?
     private var date: Duration?
+    /// Whether ``Event/clockWasSet`` is to be delivered.
+    private var wasSet = false
     private var handler: ((ClockTimer, Event) -> Void)?
 
     /// Makes a timer; it calls nothing until it is added to a loop.
@@ -115,7 +117,14 @@ public final class ClockTimer: EventSource {
         // A wall-clock timer without a date waits until the clock is set.
         let never: Duration? = clock == .wallClock ? .nanoseconds(Int64.max) : nil
         let date = (date ?? never).map { max($0.wholeNanoseconds, 1) } ?? 0
-        _ = reactor_timerfd_set(number, date, interval?.wholeNanoseconds ?? 0, clock == .wallClock)
+        let interval = interval?.wholeNanoseconds ?? 0
+        do throws(Errno) {
+            try SystemCall.make { reactor_timerfd_set(number, date, interval, clock == .wallClock) }
+        } catch {
+            // ECANCELED: the kernel has armed the timer, and says that the clock was set only here.
+            wasSet = true
+            markReady()
+        }
     }
 
     // MARK: On the loop's thread
@@ -127,19 +136,31 @@ public final class ClockTimer: EventSource {
     override func ended() { release() }
 
     override func serve(_ readiness: Readiness) {
+        let count = wasSet ? 0 : takeFirings()
+        if wasSet {
+            wasSet = false
+            handler?(self, .clockWasSet)
+        } else if count > 0 {
+            date = interval.flatMap { interval in date.map { $0 + interval * count } }
+            handler?(self, .fired(count: count))
+        } else {
+            isHandled = false
+        }
+    }
+
+    /// How often the timer has fired since the last call.
+    private func takeFirings() -> Int {
         var count: UInt64 = 0
         do throws(Errno) {
             try SystemCall.make { unsafe read(number, &count, MemoryLayout<UInt64>.size) }
-        } catch .canceled {
-            // The kernel has dropped the firings that the new time has brought.
-            arm()
-            handler?(self, .clockWasSet)
-            return
+            return Int(clamping: count)
         } catch {
-            isHandled = false
-            return
+            if error == .canceled {
+                wasSet = true
+                // The kernel has dropped the firings that the new time has brought.
+                arm()
+            }
+            return 0
         }
-        date = interval.flatMap { interval in date.map { $0 + interval * Int(clamping: count) } }
-        handler?(self, .fired(count: Int(clamping: count)))
     }
 }

@@ -10,15 +10,26 @@ public import SystemPackage
 /// try RunLoop.current.add(watcher, forMode: .default)
 /// ```
 ///
-/// A file is watched by its path, in its folder: it may be missing, and a file that replaces it, as when an
-/// editor saves by renaming, is followed. A folder is watched for the changes of what is in it, with
-/// ``watch(_:recursively:)`` also in all folders below. Those that appear later are watched as well, and what
-/// they contain by then is reported as created. A folder is followed when it is renamed within what is
-/// watched; symbolic links are not followed below the path that was given.
+/// A file is watched by its path, in its folder. The folder must exist, the file need not. An editor that saves
+/// by renaming a new file to the old one's name is no ``Event/modified(_:)``: it is ``Event/created(_:)`` where
+/// only the file is watched, and ``Event/moved(from:to:)`` where its folder is. The new file is watched from then
+/// on.
 ///
-/// When changes come faster than the loop takes them, the kernel drops some. The watcher then reads the
-/// folders again, so that none is missed, and reports ``Event/overflowed``: the client looks at the files
-/// itself.
+/// A folder is watched for the changes of what is in it, with ``watch(_:recursively:)`` also in all folders below.
+/// Those that appear later are watched as well, and what they contain by then is reported as created. A folder is
+/// followed when it is moved within what is watched; symbolic links are not followed below the path that was
+/// given. If a folder that was given is itself removed, moved or unmounted, it is ``Event/vanished(_:)``, and its
+/// path is not watched any more, even if there is a folder again: watch the folder above to learn that.
+///
+/// Events come in the order of the changes, whatever is watched, and may be older than what is on the disk: a
+/// path may be gone when it is reported. There are two exceptions. That something was moved to where it is not
+/// watched is reported when no second half of the move has come for some milliseconds, or with the next change
+/// of the names in its folder. And what a new folder contains is reported with the folder, though changes
+/// elsewhere may have come before.
+///
+/// When changes come faster than the loop takes them, the kernel drops some. The watcher then reports
+/// ``Event/overflowed``, and watches the folders that are there now. It does not know what has changed in them:
+/// the client looks at the files itself. Later events may repeat what it has seen then.
 ///
 /// One watcher uses one descriptor, whatever it watches, and the kernel one watch for each folder. Reading
 /// folders, in ``watch(_:recursively:)`` and when folders appear, is done on the loop's thread.
@@ -31,7 +42,7 @@ public final class FileWatcher: EventSource {
     /// A change of a file, or of what is watched.
     public enum Event: Sendable, Hashable {
         /// A file or folder has appeared: it was made, or moved here from where it was not watched, perhaps
-        /// in the place of another.
+        /// in the place of another. What a folder contains is reported after it.
         case created(FilePath)
         /// A file has been written or truncated.
         case modified(FilePath)
@@ -41,12 +52,14 @@ public final class FileWatcher: EventSource {
         case attributesChanged(FilePath)
         /// A file or folder has been removed, or moved to where it is not watched.
         case removed(FilePath)
-        /// A file or folder has got another name or folder.
+        /// A file or folder has got another name or folder, perhaps in the place of another, which is gone.
+        /// If two were exchanged, ``created(_:)`` reports the other one at the old path next.
         case moved(from: FilePath, to: FilePath)
-        /// A watched folder, or the folder of a watched file, has been removed, moved, or unmounted. The path
-        /// is the one that was given, and is not watched any more.
+        /// A folder that was given, or the folder of a file that was given, has been removed, moved or
+        /// unmounted. The path is the one that was given, and is not watched any more. A file that is removed
+        /// or moved is ``removed(_:)`` or ``moved(from:to:)``, and its path is still watched.
         case vanished(FilePath)
-        /// Events have been lost.
+        /// The kernel has dropped changes. What was watched still is.
         case overflowed
         /// A folder that has appeared cannot be watched or read. The others still are.
         case errorOccurred(IOError)
@@ -141,7 +154,20 @@ public final class FileWatcher: EventSource {
 
     override var confirmsLateReadiness: Bool { false }
 
-    override func left(_ mode: RunLoop.Mode) { isInterrupted = true }
+    override func setInterest(_ interest: Readiness) throws(Errno) {
+        try super.setInterest(interest)
+        if !isInCallback { deliverLater() }
+    }
+
+    override func joined(_ mode: RunLoop.Mode) { deliverLater() }
+
+    override func left(_ mode: RunLoop.Mode) {
+        isInterrupted = true
+        // It is in the modes that the watcher was in.
+        timer?.invalidate()
+        timer = nil
+        deliverLater()
+    }
 
     override func ended() { release() }
 
@@ -168,7 +194,8 @@ public final class FileWatcher: EventSource {
     /// Makes sure that events that the kernel does not announce are delivered.
     private func deliverLater() {
         if !events.isEmpty || tree?.hasEvents == true { return markReady() }
-        guard tree?.awaitsMove == true, timer == nil, let loop else { return }
+        // While the watcher pauses, the second half waits where it is not read.
+        guard tree?.awaitsMove == true, timer == nil, let loop, !watchedInterest.isEmpty else { return }
         let modes = Array(membership.registrationModes(common: loop.commonModes).members)
         timer = loop.perform(after: Self.movePatience, inModes: modes) { [weak self] in
             self?.timer = nil

@@ -1,17 +1,18 @@
 import Glibc
+import Synchronization
 import SystemPackage
 
 /// Calls a closure on a run loop's thread when tasks of the system lose time because memory, the processor or
 /// storage is short: the kernel's pressure stall information (PSI).
 ///
 /// ```swift
-/// let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(1)) { _ in
-///     cache.removeAll()
+/// let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(1)) { _, event in
+///     if event == .stalled { cache.removeAll() }
 /// }
 /// try RunLoop.current.add(pressure, forMode: .common)
 /// ```
 ///
-/// The closure is called at most once in each window. It is called and released on the loop's thread, and may
+/// Tasks that are stalled are reported at most once in each window. The closure is called and released on the loop's thread, and may
 /// capture anything. The loop keeps the source alive until it is closed. A source and its loop belong to one
 /// thread; every method traps on another. A task awaits ``RunLoop/pressure(on:of:stalledFor:within:inModes:)``.
 ///
@@ -35,9 +36,17 @@ public final class PressureSource: EventSource {
         case full
     }
 
+    /// What has happened.
+    public enum Event: Sendable, Hashable {
+        /// Tasks have lost as much time as was given.
+        case stalled
+        /// The kernel does not watch any more. The source is closed when the closure returns.
+        case errorOccurred(IOError)
+    }
+
     /// What is watched.
     public let resource: Resource
-    private var handler: ((PressureSource) -> Void)?
+    private var handler: ((PressureSource, Event) -> Void)?
     private var monitor: PressureMonitor?
 
     /// Begins to watch the system.
@@ -48,13 +57,13 @@ public final class PressureSource: EventSource {
     ///   - stall: How much time must be lost within a window.
     ///   - window: The window: 500 ms to 10 s, and without the capability `CAP_SYS_RESOURCE` a multiple of 2
     ///     s.
-    ///   - handler: Called with the source.
+    ///   - handler: Called with the source and what has happened.
     /// - Throws: ``IOError`` that names the file: with `Errno.noSuchFileOrDirectory` or `Errno.notSupported`
     ///   if the kernel has no PSI, `Errno.invalidArgument` for a window that it refuses,
     ///   `Errno.permissionDenied`.
     public init(
         _ resource: Resource, of share: Share = .some, stalledFor stall: Duration, within window: Duration,
-        handler: @escaping (PressureSource) -> Void
+        handler: @escaping (PressureSource, Event) -> Void
     ) throws(IOError) {
         let trigger = "\(share) \(stall.wholeMicroseconds) \(window.wholeMicroseconds)"
         let monitor = try attempt(.watch, "/proc/pressure/\(resource)") { () throws(Errno) in
@@ -89,7 +98,13 @@ public final class PressureSource: EventSource {
 
     override func serve(_ readiness: Readiness) {
         isHandled = takeCount(ofEventCounter: number) > 0
-        if isHandled { handler?(self) }
+        guard isHandled else { return }
+        guard let failure = monitor?.failure else {
+            handler?(self, .stalled)
+            return
+        }
+        handler?(self, .errorOccurred(IOError(.watch, "/proc/pressure/\(resource)", failure)))
+        close()
     }
 
     override func ended() { release() }
@@ -103,6 +118,9 @@ private final class PressureMonitor: Sendable {
     let counter: OwnedDescriptor
     private let file: OwnedDescriptor
     private let end: OwnedDescriptor
+    private let process = ProcessIdentity.current
+    /// errno; 0 while the thread watches.
+    private let error = Atomic<CInt>(0)
 
     init(_ path: FilePath, _ trigger: String) throws(Errno) {
         let file = OwnedDescriptor(
@@ -118,18 +136,34 @@ private final class PressureMonitor: Sendable {
         _ = try JoinableThread(name: "reactor.pressure") { [self] in run() }
     }
 
-    /// Ends the thread, which closes the descriptors.
-    func stop() { addOne(toEventCounter: end.number) }
+    /// Why the thread has ended by itself; nil if it has not.
+    var failure: Errno? {
+        let error = error.load(ordering: .acquiring)
+        return error == 0 ? nil : Errno(rawValue: error)
+    }
+
+    /// Ends the thread, which closes the descriptors. A child of fork(2) has no such thread, and its counter is the
+    /// parent's.
+    func stop() { if process.isCurrent { addOne(toEventCounter: end.number) } }
 
     private func run() {
+        do throws(Errno) { try watch() } catch {
+            self.error.store(error.rawValue, ordering: .releasing)
+            addOne(toEventCounter: counter.number)
+        }
+    }
+
+    /// Counts until ``stop()``.
+    private func watch() throws(Errno) {
         while true {
             var requests: [2 of pollfd] = [
                 pollfd(fd: file.number, events: Int16(POLLPRI), revents: 0),
                 pollfd(fd: end.number, events: Int16(POLLIN), revents: 0),
             ]
-            guard (try? SystemCall.poll(&requests, timeout: -1)) != nil, requests[1].revents == 0,
-                requests[0].revents & Int16(POLLERR) == 0
-            else { return }
+            try SystemCall.poll(&requests, timeout: -1)
+            if requests[1].revents != 0 { return }
+            // POLLERR: the trigger is gone.
+            guard requests[0].revents == Int16(POLLPRI) else { throw Errno(rawValue: ENODEV) }
             addOne(toEventCounter: counter.number)
         }
     }

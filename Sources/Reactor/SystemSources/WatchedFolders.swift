@@ -2,6 +2,11 @@ import Glibc
 import SystemPackage
 
 /// The folders that one inotify(7) instance watches, and the events that its changes mean.
+///
+/// The kernel's queue is behind the disk. So a folder that appears is looked up later than the kernel
+/// announced it: another may be at its path by then, or it may be elsewhere. Until everything that was queued
+/// by then has been read, the folder is unsettled, and its place is checked when its path changes; one that
+/// was not found is missing, and looked for again.
 struct WatchedFolders: ~Copyable {
     /// A path that was given.
     struct Root {
@@ -17,8 +22,12 @@ struct WatchedFolders: ~Copyable {
         var isInTree = false
         /// The names of the files that are watched by path, each with the paths that were given.
         var files: [FilePath.Component: Set<FilePath>] = [:]
-        /// What was found when it was read, while the kernel may still announce it.
+        /// Whether the kernel may still hold changes from before it was watched.
+        var isUnsettled = false
+        /// The names that were reported when it was read, while the kernel may still announce that they were made.
         var found: Set<FilePath.Component> = []
+        /// The cookie of the move from it whose second half has not come.
+        var departure: UInt32?
 
         var isNeeded: Bool { isReported || !files.isEmpty }
 
@@ -28,11 +37,34 @@ struct WatchedFolders: ~Copyable {
         func reports(_ name: FilePath.Component) -> Bool { isReported || files[name] != nil }
     }
 
+    /// A name in a watched folder.
+    struct Place: Hashable {
+        let folder: CInt
+        let name: FilePath.Component
+    }
+
     /// The first half of a move.
     struct Move {
-        let path: FilePath
+        let place: Place
         let isFolder: Bool
+        let isReported: Bool
         let date: Deadline
+        /// What happened in the folder that is moved before the second half came.
+        var changes: [FolderChange] = []
+    }
+
+    /// Why folders are watched as part of a tree.
+    private enum Cause {
+        /// A path was given: the first error is thrown.
+        case given
+        /// They have appeared: what they contain is reported, and errors are events.
+        case appeared
+        /// As ``appeared``, for one that was missing.
+        case missing
+        /// Changes were lost: errors are events.
+        case overflow
+
+        var isReported: Bool { self == .appeared || self == .missing }
     }
 
     let inotify: OwnedDescriptor
@@ -42,15 +74,23 @@ struct WatchedFolders: ~Copyable {
     private var numbers: [FilePath: CInt] = [:]
     /// By the kernel's cookies.
     private var moves: [UInt32: Move] = [:]
+    /// The move that was last completed.
+    private var lastMove: (from: FilePath, to: FilePath, isFolder: Bool)?
     private var events: [FileWatcher.Event] = []
-    /// The folders of which ``Folder/found`` counts.
-    private var recentlyRead: [CInt] = []
+    /// The folders that became unsettled since the last read, and those that did before.
+    private var (unsettled, settling): ([CInt], [CInt]) = ([], [])
+    /// Where a folder in a tree was announced, and not found.
+    private var missing: Set<Place> = []
 
     var paths: [FilePath] { Array(roots.keys) }
 
     var counts: (paths: Int, folders: Int) { (roots.count, folders.count) }
 
-    var awaitsMove: Bool { !moves.isEmpty }
+    /// Whether a move is to be reported once its second half has come, or is overdue.
+    var awaitsMove: Bool { moves.contains { $0.value.isReported } }
+
+    /// Whether the kernel holds changes.
+    var hasUnread: Bool { (try? SystemCall.poll(inotify.number, for: POLLIN)) ?? 0 != 0 }
 
     var hasEvents: Bool { !events.isEmpty }
 
@@ -82,7 +122,7 @@ struct WatchedFolders: ~Copyable {
         let root = Root(isFolder: isFolder, isRecursive: recursively && isFolder)
         roots[path] = root
         do throws(IOError) {
-            try begin(path, root)
+            try begin(path, root, .given)
         } catch {
             roots[path] = nil
             if let before { end(path, before) }
@@ -97,7 +137,7 @@ struct WatchedFolders: ~Copyable {
         if let root = roots.removeValue(forKey: path) { end(path, root) }
     }
 
-    private mutating func begin(_ path: FilePath, _ root: Root) throws(IOError) {
+    private mutating func begin(_ path: FilePath, _ root: Root, _ cause: Cause) throws(IOError) {
         guard root.isFolder else {
             guard let name = path.lastComponent else {
                 throw IOError(.watch, "\(path)", .noSuchFileOrDirectory)
@@ -106,7 +146,7 @@ struct WatchedFolders: ~Copyable {
             return
         }
         try change(path) { $0.roots.insert(path) }
-        if root.isRecursive { try join(path, isReported: false) }
+        if root.isRecursive { try join(path, nil, cause) }
     }
 
     private mutating func end(_ path: FilePath, _ root: Root) {
@@ -122,12 +162,11 @@ struct WatchedFolders: ~Copyable {
 
     /// Watches the folder at `path`, unless it is, after a change of what it is watched for.
     @discardableResult
-    private mutating func change(_ path: FilePath, _ change: (inout Folder) -> Void) throws(IOError) -> CInt {
-        let inotify = inotify.number
+    private mutating func change(
+        _ path: FilePath, follows: Bool = true, _ change: (inout Folder) -> Void
+    ) throws(IOError) -> CInt {
         do throws(Errno) {
-            let number = try SystemCall.make(path) {
-                unsafe inotify_add_watch(inotify, $0, FolderChange.wanted)
-            }
+            let number = try addWatch(path, follows: follows)
             // Known under another path if that leads to the same folder.
             var folder = folders[number] ?? Folder(path: path)
             change(&folder)
@@ -138,6 +177,18 @@ struct WatchedFolders: ~Copyable {
             let limit = error == .noSpace ? " (limit: fs.inotify.max_user_watches)" : ""
             throw IOError(.watch, "\(path)\(limit)", error)
         }
+    }
+
+    private func addWatch(_ path: FilePath, follows: Bool) throws(Errno) -> CInt {
+        let (inotify, flags) = (inotify.number, FolderChange.wanted | (follows ? 0 : UInt32(IN_DONT_FOLLOW)))
+        return try SystemCall.make(path) { unsafe inotify_add_watch(inotify, $0, flags) }
+    }
+
+    /// Whether the folder `number` is at `path` now.
+    private func isAt(_ path: FilePath, _ number: CInt) -> Bool {
+        guard let found = try? addWatch(path, follows: false) else { return false }
+        if folders[found] == nil { inotify_rm_watch(inotify.number, found) }
+        return found == number
     }
 
     private mutating func leave(_ number: CInt?, _ change: (inout Folder) -> Void) {
@@ -158,15 +209,17 @@ struct WatchedFolders: ~Copyable {
 
     /// Watches the folder at `root` and those below as part of a tree.
     ///
-    /// - Parameter isReported: Whether what they contain is reported, and every error becomes an event.
-    private mutating func join(_ root: FilePath, isReported: Bool) throws(IOError) {
-        var waiting = [root]
-        while let path = waiting.popLast() {
-            do throws(IOError) { waiting += try joinOne(path, isReported: isReported) } catch {
-                // It has gone, or is not a folder any more, as a later event says.
-                if error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory { continue }
+    /// - Parameter place: Where that folder is in another one of the tree.
+    private mutating func join(_ root: FilePath, _ place: Place?, _ cause: Cause) throws(IOError) {
+        var waiting = [(root, place)]
+        while let (path, place) = waiting.popLast() {
+            do throws(IOError) { waiting += try joinOne(path, place, cause) } catch {
+                if let place, error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
+                    missing.insert(place)
+                    continue
+                }
                 let isLimit = error.errno == .noSpace || error.errno == .noMemory
-                guard isReported || !isLimit && path != root else { throw error }
+                guard cause != .given || !isLimit && path != root else { throw error }
                 events.append(.errorOccurred(error))
                 if isLimit { return }
             }
@@ -174,16 +227,35 @@ struct WatchedFolders: ~Copyable {
     }
 
     /// Watches the folder at `path` as part of a tree, and returns the folders in it.
-    private mutating func joinOne(_ path: FilePath, isReported: Bool) throws(IOError) -> [FilePath] {
-        let number = try change(path) { $0.isInTree = true }
+    private mutating func joinOne(
+        _ path: FilePath, _ place: Place?, _ cause: Cause
+    ) throws(IOError) -> [(FilePath, Place?)] {
+        let number = try change(path, follows: place == nil) { $0.isInTree = true }
+        if let place, folders[number]?.path != path {
+            // It has been moved here, as a later change says; or a path that was given leads to it, too.
+            if cause != .missing { missing.insert(place) }
+            return []
+        }
         // Read after it is watched, so that nothing is missed in between.
         let entries = try attempt(.watch, "\(path)") { () throws(Errno) in try path.entries() }
-        if isReported {
+        guard place == nil || isAt(path, number) else {
+            leave(number) { $0.isInTree = false }
+            throw IOError(.watch, "\(path)", .noSuchFileOrDirectory)
+        }
+        if folders[number]?.isUnsettled == false { unsettled.append(number) }
+        folders[number]?.isUnsettled = true
+        if cause.isReported {
             folders[number]?.found = Set(entries.map(\.name))
-            recentlyRead.append(number)
             events += entries.map { .created(path.entry($0.name)) }
         }
-        return entries.filter(\.isFolder).map { path.entry($0.name) }
+        return entries.filter(\.isFolder).map { (path.entry($0.name), Place(folder: number, name: $0.name)) }
+    }
+
+    /// Watches a folder of a tree that has appeared, perhaps in the place of another.
+    private mutating func joinNew(_ path: FilePath, _ place: Place) {
+        drop(path)
+        missing.remove(place)
+        try? join(path, place, .appeared)
     }
 
     /// Stops watching the folders at and below `path` that are in no other tree.
@@ -196,28 +268,62 @@ struct WatchedFolders: ~Copyable {
         }
     }
 
+    /// Stops watching the folders at and below `path` as part of a tree, though a tree may contain `path`.
+    private mutating func drop(_ path: FilePath) {
+        guard numbers[path] != nil else { return }
+        for (number, folder) in folders where folder.isInTree && folder.path.starts(with: path) {
+            leave(number) { $0.isInTree = false }
+        }
+    }
+
+    /// As ``drop(_:)``: what is settled has been deleted empty.
+    private mutating func dropDeleted(_ path: FilePath) {
+        guard let number = numbers[path] else { return }
+        if folders[number]?.isUnsettled == true { return drop(path) }
+        leave(number) { $0.isInTree = false }
+    }
+
     private mutating func rename(_ old: FilePath, to new: FilePath) {
+        var unsettled: [(CInt, FilePath)] = []
         for (number, folder) in folders where folder.path.starts(with: old) {
             var path = folder.path
             _ = path.removePrefix(old)
+            if folder.isUnsettled, !path.isEmpty { unsettled.append((number, new.pushing(path))) }
             path = path.isEmpty ? new : new.pushing(path)
-            numbers[folder.path] = nil
+            if numbers[folder.path] == number { numbers[folder.path] = nil }
             folders[number]?.path = path
             numbers[path] = number
         }
+        for (number, path) in unsettled where folders[number] != nil && !isAt(path, number) {
+            guard let place = place(of: path) else { continue }
+            events.append(.created(path))
+            joinNew(path, place)
+        }
     }
+
+    /// Where the folder at `path` is in another watched one.
+    private func place(of path: FilePath) -> Place? {
+        guard let folder = numbers[path.folder], let name = path.lastComponent else { return nil }
+        return Place(folder: folder, name: name)
+    }
+
+    /// The path of what is at `place`; nil if the folder is not watched any more.
+    private func path(of place: Place) -> FilePath? { folders[place.folder]?.path.entry(place.name) }
 
     /// Begins again, after changes were lost.
     private mutating func rescan() {
         let (before, known) = (folders, roots)
-        (folders, numbers, moves) = ([:], [:], [:])
+        (folders, numbers, moves, lastMove) = ([:], [:], [:], nil)
+        (unsettled, settling, missing) = ([], [], [])
         for (path, root) in known {
             do throws(IOError) {
                 if root.isFolder, !path.isFolder { throw IOError(.watch, "\(path)", .noSuchFileOrDirectory) }
-                try watch(path, recursively: root.isRecursive)
+                try begin(path, root, .overflow)
             } catch {
                 roots[path] = nil
-                events.append(error.errno == .noSuchFileOrDirectory ? .vanished(path) : .errorOccurred(error))
+                end(path, root)
+                if error.errno != .noSuchFileOrDirectory { events.append(.errorOccurred(error)) }
+                events.append(.vanished(path))
             }
         }
         for number in before.keys where folders[number] == nil { inotify_rm_watch(inotify.number, number) }
@@ -233,34 +339,39 @@ struct WatchedFolders: ~Copyable {
             (try? SystemCall.read(number, into: &buffer)) ?? 0
         }
         guard count > 0 else { return }
+        settling += exchange(&unsettled, with: [])
         for change in FolderChange.all(in: bytes) { take(change) }
-        // Less than the buffer holds: what the kernel announces from now on was not there when a folder was
-        // read.
-        if count < size / 2 {
-            for number in recentlyRead { folders[number]?.found = [] }
-            recentlyRead = []
+        // Less than the buffer holds is all that there was.
+        guard count <= size - FolderChange.sizeLimit else { return }
+        for number in exchange(&settling, with: []) {
+            folders[number]?.isUnsettled = false
+            folders[number]?.found = []
+        }
+        findMissing()
+    }
+
+    /// Looks again for the folders that were not where the kernel said.
+    private mutating func findMissing() {
+        for place in exchange(&missing, with: []) where folders[place.folder]?.isInTree == true {
+            guard let path = path(of: place) else { continue }
+            try? join(path, place, .missing)
         }
     }
 
-    /// Counts as removed what was moved away before `date`.
+    /// Reports what was moved away before `date` as removed, unless the kernel may hold the second half.
     mutating func expireMoves(before date: Deadline) {
-        for (cookie, move) in moves where move.date <= date {
-            moves[cookie] = nil
-            remove(move)
-        }
+        guard !moves.isEmpty, !hasUnread else { return }
+        for (cookie, move) in moves where move.date <= date { expire(cookie) }
     }
 
-    private mutating func remove(_ move: Move) {
-        events.append(.removed(move.path))
+    /// Reports what was moved to where it is not watched as removed.
+    private mutating func expire(_ cookie: UInt32) {
+        guard let move = moves.removeValue(forKey: cookie), let path = path(of: move.place) else { return }
+        folders[move.place.folder]?.departure = nil
+        if move.isReported { events.append(.removed(path)) }
         guard move.isFolder else { return }
-        vanish(below: move.path)
-        leaveTree(moved: move.path)
-    }
-
-    private mutating func leaveTree(moved path: FilePath) {
-        for (number, folder) in folders where folder.path.starts(with: path) {
-            leave(number) { $0.isInTree = false }
-        }
+        vanish(below: path)
+        drop(path)
     }
 
     private mutating func take(_ change: FolderChange) {
@@ -270,6 +381,7 @@ struct WatchedFolders: ~Copyable {
         }
         guard let folder = folders[change.folder] else { return }
         if change.has(IN_IGNORED) { return forget(change.folder) }
+        if hold(change, in: folder) { return }
         guard !change.has(IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT) else {
             return vanish(change.folder, folder)
         }
@@ -277,44 +389,103 @@ struct WatchedFolders: ~Copyable {
             if change.has(IN_ATTRIB) { events += folder.roots.map { .attributesChanged($0) } }
             return
         }
-        if change.has(IN_MOVED_TO), let move = moves.removeValue(forKey: change.cookie) {
-            return finish(move, as: name, in: folder, change)
+        // The kernel locks both folders of a move until it has queued both halves.
+        if change.isOfNames, let departure = folder.departure, departure != change.cookie {
+            expire(departure)
         }
-        guard folder.reports(name) else { return }
-        let path = folder.path.entry(name)
-        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(path, name, change, folder) }
-        if change.has(IN_MOVED_FROM | IN_DELETE) { folders[change.folder]?.found.remove(name) }
+        takeChange(change, of: Place(folder: change.folder, name: name))
+    }
+
+    /// Keeps a change within a folder that is being moved until it is known where that is.
+    private mutating func hold(_ change: FolderChange, in folder: Folder) -> Bool {
+        if change.name == nil { return false }
+        for (cookie, move) in moves where move.isFolder {
+            guard let path = path(of: move.place), folder.path.starts(with: path) else { continue }
+            moves[cookie]?.changes.append(change)
+            return true
+        }
+        return false
+    }
+
+    /// Takes a change of a name in a folder, which is watched.
+    private mutating func takeChange(_ change: FolderChange, of place: Place) {
+        guard let folder = folders[place.folder] else { return }
+        let isReported = folder.reports(place.name)
         if change.has(IN_MOVED_FROM) {
-            moves[change.cookie] = Move(path: path, isFolder: change.isOfFolder, date: .now)
-        } else if let event = change.event(at: path) {
-            events.append(event)
+            moves[change.cookie] = Move(
+                place: place, isFolder: change.isOfFolder, isReported: isReported, date: .now)
+            folders[place.folder]?.departure = change.cookie
+            return forgetFound(place)
         }
+        if change.has(IN_MOVED_TO), let move = moves.removeValue(forKey: change.cookie) {
+            folders[move.place.folder]?.departure = nil
+            finish(move, at: place, isReported)
+            for change in move.changes { take(change) }
+            return
+        }
+        guard isReported else { return }
+        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(change, place) }
+        let path = folder.path.entry(place.name)
+        if change.has(IN_DELETE) {
+            forgetFound(place)
+            if change.isOfFolder { dropDeleted(path) }
+        }
+        if let event = change.event(at: path) { events.append(event) }
+    }
+
+    /// Nothing is at `place` any more.
+    private mutating func forgetFound(_ place: Place) {
+        folders[place.folder]?.found.remove(place.name)
+        missing.remove(place)
     }
 
     /// A file or folder has been made, or come from where it was not watched.
-    private mutating func appear(
-        _ path: FilePath, _ name: FilePath.Component, _ change: FolderChange, _ folder: Folder
-    ) {
+    private mutating func appear(_ change: FolderChange, _ place: Place) {
         // Reported already, when the folder was read.
-        if folders[change.folder]?.found.remove(name) != nil { return }
+        if change.has(IN_CREATE), folders[place.folder]?.found.remove(place.name) != nil { return }
+        guard let path = path(of: place) else { return }
         events.append(.created(path))
-        if change.isOfFolder, folder.isInTree { try? join(path, isReported: true) }
+        if change.isOfFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) }
     }
 
-    private mutating func finish(
-        _ move: Move, as name: FilePath.Component, in folder: Folder, _ change: FolderChange
-    ) {
-        guard folder.reports(name) else { return remove(move) }
-        let path = folder.path.entry(name)
-        events.append(.moved(from: move.path, to: path))
-        guard change.isOfFolder else { return }
-        vanish(below: move.path)
-        if numbers[move.path] != nil, folder.isInTree {
-            rename(move.path, to: path)
-        } else {
-            leaveTree(moved: move.path)
-            if folder.isInTree { try? join(path, isReported: true) }
+    private mutating func finish(_ move: Move, at place: Place, _ isReported: Bool) {
+        guard let path = path(of: place) else { return }
+        guard let old = self.path(of: move.place) else { return arrive(path, place, move, isReported) }
+        let isExchange = isExchange(move, from: old, to: path)
+        lastMove = (old, path, move.isFolder)
+        // The first half of the exchange has reported what is at the old path now.
+        if isExchange { return arrive(path, place, move, isReported) }
+        if move.isFolder { vanish(below: old) }
+        let (known, isInTree) = (numbers[old], folders[place.folder]?.isInTree == true)
+        let isFollowed = move.isFolder && isInTree && known.map { folders[$0]?.isInTree == true } ?? false
+        if let known, isFollowed, folders[known]?.isUnsettled == true, !isAt(path, known) {
+            // Another folder: this one was at the old path when that was looked at.
+            events.append(.removed(old))
+            drop(old)
+            return arrive(path, place, move, isReported)
         }
+        if move.isReported { events.append(isReported ? .moved(from: old, to: path) : .removed(old)) }
+        if !move.isReported { return arrive(path, place, move, isReported) }
+        drop(path)
+        if isFollowed { return rename(old, to: path) }
+        drop(old)
+        if move.isFolder, isInTree { joinNew(path, place) }
+    }
+
+    /// Reports what has been moved to `path` as new there.
+    private mutating func arrive(_ path: FilePath, _ place: Place, _ move: Move, _ isReported: Bool) {
+        guard isReported else { return }
+        events.append(.created(path))
+        if move.isFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) } else { drop(path) }
+    }
+
+    /// Whether a move is the second of the two by which the kernel announces that two files or folders have been
+    /// exchanged (renameat2(2)), and not the way back of the first.
+    private func isExchange(_ move: Move, from old: FilePath, to path: FilePath) -> Bool {
+        guard let lastMove, lastMove.from == path, lastMove.to == old else { return false }
+        guard lastMove.isFolder == move.isFolder else { return true }
+        guard move.isFolder, let number = numbers[old] else { return old.isTaken }
+        return path.isTaken && !isAt(path, number)
     }
 
     /// A folder has been moved, and with it what was given below: the kernel tells that of the folder alone.
@@ -332,95 +503,5 @@ struct WatchedFolders: ~Copyable {
             if isRecursive { leaveTree(path) }
         }
         leave(number) { folder in (folder.roots, folder.files) = ([], [:]) }
-    }
-}
-
-/// A change as the kernel announces it (inotify(7)).
-struct FolderChange {
-    let folder: CInt
-    let mask: UInt32
-    let cookie: UInt32
-    /// Of the file in the folder; nil for a change of the folder itself.
-    let name: FilePath.Component?
-
-    static let wanted = [
-        IN_CREATE, IN_DELETE, IN_MODIFY, IN_CLOSE_WRITE, IN_ATTRIB, IN_MOVED_FROM, IN_MOVED_TO,
-        IN_DELETE_SELF,
-        IN_MOVE_SELF, IN_ONLYDIR, IN_EXCL_UNLINK,
-    ].reduce(0 as UInt32) { $0 | UInt32($1) }
-
-    /// The limit of the bytes of one change.
-    static let sizeLimit = 16 + Int(NAME_MAX) + 1
-
-    func has(_ flags: CInt) -> Bool { mask & UInt32(flags) != 0 }
-
-    /// What it means for the file at `path`, for a change that needs nothing else.
-    func event(at path: FilePath) -> FileWatcher.Event? {
-        if has(IN_DELETE) { return .removed(path) }
-        if has(IN_MODIFY) { return .modified(path) }
-        if has(IN_CLOSE_WRITE) { return .closedAfterWriting(path) }
-        return has(IN_ATTRIB) ? .attributesChanged(path) : nil
-    }
-
-    var isOfFolder: Bool { has(IN_ISDIR) }
-
-    /// The changes that one read(2) has returned: numbers of 32 bits, the last of them the length of the
-    /// name, which is padded with zeros.
-    static func all(in bytes: [UInt8]) -> [FolderChange] {
-        var changes: [FolderChange] = []
-        var offset = 0
-        func number(_ index: Int) -> UInt32 {
-            bytes[(offset + 4 * index)...].prefix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
-        }
-        while offset + 16 <= bytes.count {
-            let length = Int(number(3))
-            let name = bytes[(offset + 16)...].prefix(length).prefix { $0 != 0 }
-            let component = unsafe FilePath.Component(
-                platformString: name.map { CChar(bitPattern: $0) } + [0])
-            changes.append(
-                FolderChange(
-                    folder: CInt(bitPattern: number(0)), mask: number(1), cookie: number(2),
-                    name: component))
-            offset += 16 + length
-        }
-        return changes
-    }
-}
-
-extension FilePath {
-    /// The folder that it is in.
-    fileprivate var folder: FilePath {
-        let folder = removingLastComponent()
-        return folder.isEmpty ? "." : folder
-    }
-
-    /// The path of `name` in this folder.
-    fileprivate func entry(_ name: FilePath.Component) -> FilePath {
-        self == "." ? FilePath(root: nil, [name]) : appending(name)
-    }
-
-    /// Whether a folder is there, perhaps behind a symbolic link.
-    fileprivate var isFolder: Bool { (try? stat().type) == .directory }
-
-    /// What the folder contains: names, and whether they are folders' and not symbolic links'.
-    fileprivate func entries() throws(Errno) -> [(name: FilePath.Component, isFolder: Bool)] {
-        guard let folder = unsafe withPlatformString({ unsafe opendir($0) }) else {
-            throw Errno(rawValue: errno)
-        }
-        defer { unsafe closedir(folder) }
-        var entries: [(FilePath.Component, Bool)] = []
-        while let entry = unsafe readdir(folder) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) {
-                    unsafe FilePath.Component(platformString: $0)
-                }
-            }
-            guard let name, name.kind == .regular else { continue }
-            let type = unsafe Int(entry.pointee.d_type)
-            let isUnknown = type == DT_UNKNOWN
-            let link = isUnknown ? try? appending(name).stat(followTargetSymlink: false).type : nil
-            entries.append((name, type == DT_DIR || link == .directory))
-        }
-        return entries
     }
 }

@@ -263,7 +263,7 @@ import Testing
         try await onItsOwnThread {
             let source = try PressureSource(
                 .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
-            ) { _ in }
+            ) { _, _ in }
             try RunLoop.current.add(source, forMode: .default)
             #expect(source.explain().contains("tasks have not been stalled for so long"))
             source.close()

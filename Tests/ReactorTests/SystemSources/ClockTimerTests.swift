@@ -108,6 +108,27 @@ import Testing
         }
     }
 
+    @Test func `that the clock was set is reported also when setting the date has found it out`() async {
+        await #expect(processExitsWith: .success) {
+            try await onItsOwnThread {
+                let loop = RunLoop.current
+                let date = ClockTimer.Clock.wallClock.now + .seconds(3600)
+                var events: [ClockTimer.Event] = []
+                let timer = try ClockTimer(.wallClock, at: date) { timer, event in
+                    events.append(event)
+                    #expect(timer.fireDate == date + .seconds(1))
+                    if events.count == 2 { timer.close() } else { timer.fireDate = date + .seconds(1) }
+                }
+                try loop.add(timer, forMode: .default)
+                // As the kernel answers once, when the clock was set since the timer was armed.
+                try #require(reactor_test_refuse_timerfd_settime(ECANCELED))
+                timer.fireDate = date + .seconds(1)
+                #expect(loop.run(in: .default) == .finished)
+                #expect(events == [.clockWasSet, .clockWasSet])
+            }
+        }
+    }
+
     /// Sets the clock of the machine by a nanosecond, and back: only where that is asked for.
     @Test(.enabled(if: getenv("REACTOR_SET_CLOCK") != nil))
     func `a timer on the wall clock is told when that is set, and keeps its date`() async throws {

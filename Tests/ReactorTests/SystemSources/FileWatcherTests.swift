@@ -369,6 +369,21 @@ import Testing
             ])
     }
 
+    @Test(.enabled(if: getuid() == 0))
+    func `what was watched still is when changes were lost, without watches`()
+        async throws
+    {
+        let tree = TemporaryTree()
+        tree.makeFolder("a")
+        let lines = try await probeMainLoop("few watches after an overflow", [tree.path.string])
+        #expect(
+            lines == [
+                "overflowed",
+                "watch \(tree("b")) (limit: fs.inotify.max_user_watches): No space left on device",
+                "created \(tree("a/file"))", "created \(tree("file"))", "1 paths",
+            ])
+    }
+
     // MARK: Tasks
 
     @Test func `a task receives events, and reads none while it awaits none`() async throws {

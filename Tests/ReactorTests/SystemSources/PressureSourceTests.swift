@@ -16,7 +16,8 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
             let loop = RunLoop.current
             var calls = 0
             let source = try PressureSource(.cpu, stalledFor: .milliseconds(1), within: .seconds(2)) {
-                source in
+                source, event in
+                #expect(event == .stalled)
                 calls += 1
                 source.close()
             }
@@ -51,7 +52,7 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
                     let canary = AtEnd { freed.count() }
                     let source = try PressureSource(
                         .memory, of: .full, stalledFor: .seconds(1), within: .seconds(2)
-                    ) { _ in withExtendedLifetime(canary) {} }
+                    ) { _, _ in withExtendedLifetime(canary) {} }
                     if round.isMultiple(of: 2) {
                         try loop.add(source, forMode: .default)
                         source.close()
@@ -66,16 +67,55 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
     @Test(.enabled(if: isAvailable)) func `a window that the kernel refuses is an error that names the file`()
     {
         let error = #expect(throws: IOError.self) {
-            try PressureSource(.memory, stalledFor: .seconds(1), within: .seconds(100)) { _ in }
+            try PressureSource(.memory, stalledFor: .seconds(1), within: .seconds(100)) { _, _ in }
         }
         #expect(error?.description == "watch /proc/pressure/memory: Invalid argument")
     }
 
     @Test(.enabled(if: !isAvailable)) func `without the kernel's support an error names the file`() {
         let error = #expect(throws: IOError.self) {
-            try PressureSource(.memory, stalledFor: .seconds(1), within: .seconds(2)) { _ in }
+            try PressureSource(.memory, stalledFor: .seconds(1), within: .seconds(2)) { _, _ in }
         }
         #expect(error?.subject == "/proc/pressure/memory")
+    }
+
+    @Test(.enabled(if: isAvailable), arguments: [true, false])
+    func `a source whose trigger is gone reports that, and is closed`(isTask: Bool) async {
+        await #expect(processExitsWith: .success) { [isTask] in
+            let isOver = Atomic(false)
+            for _ in 0..<2 * sysconf(CInt(_SC_NPROCESSORS_ONLN)) {
+                _ = try JoinableThread { while !isOver.load(ordering: .relaxed) {} }
+            }
+            let error = IOError(
+                .watch, isTask ? "cpu pressure" : "/proc/pressure/cpu", Errno(rawValue: ENODEV))
+            if isTask {
+                let pressure = try RunLoop.main.pressure(
+                    on: .cpu, stalledFor: .milliseconds(1), within: .seconds(2))
+                try replaceTrigger()
+                let thrown = await thrownError { for try await _ in pressure {} }
+                #expect(thrown as? IOError == error)
+            } else {
+                try await onItsOwnThread {
+                    var events: [PressureSource.Event] = []
+                    let source = try PressureSource(
+                        .cpu, stalledFor: .milliseconds(1), within: .seconds(2)
+                    ) { _, event in events.append(event) }
+                    try RunLoop.current.add(source, forMode: .default)
+                    try replaceTrigger()
+                    #expect(RunLoop.current.run(in: .default) == .finished)
+                    #expect(events.last == .errorOccurred(error))
+                    #expect("\(source)" == "cpu pressure (closed)")
+                }
+            }
+            isOver.store(true, ordering: .relaxed)
+        }
+    }
+
+    @Test(.enabled(if: isAvailable))
+    func `a child of fork(2) that releases a source does not end its parent's`()
+        async throws
+    {
+        #expect(try await probeMainLoop("a parent's pressure source in a child") == ["exit", "0"])
     }
 
     @Test(.enabled(if: isAvailable)) func `a task that awaits pressure can be cancelled`() async throws {
@@ -86,5 +126,16 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
             task.cancel()
             _ = await task.result
         }
+    }
+}
+
+/// Puts a pipe without a reader in the place of the trigger's file: the kernel reports an error at the next poll(2).
+private func replaceTrigger() throws {
+    let pipe = try FileDescriptor.pipe()
+    try pipe.readEnd.close()
+    for name in entries(of: "/proc/self/fd") {
+        var target = [CChar](repeating: 0, count: 64)
+        guard let number = CInt(name), readlink("/proc/self/fd/\(name)", &target, 63) > 0 else { continue }
+        if strcmp(target, "/proc/pressure/cpu") == 0 { dup2(pipe.writeEnd.rawValue, number) }
     }
 }

@@ -1,0 +1,248 @@
+import CReactorTestSupport
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+/// Moves whose halves come apart, exchanges, and names that are used again.
+@Suite struct FileWatcherMoveTests {
+    @Test(arguments: [true, false])
+    func `a move is one event though its halves are read at different times`(isTask: Bool) async throws {
+        let tree = TemporaryTree()
+        for name in ["a", "b"] { tree.makeFIFO(name) }
+        let move = FileWatcher.Event.moved(from: tree("a"), to: tree("c"))
+        let last =
+            isTask
+            ? try await lastEventOfTask(tree) : try await onItsOwnThread { try lastEventOfHandler(tree) }
+        #expect(last == move)
+    }
+
+    @Test func `what was moved away and made again is there`() async throws {
+        try await onItsOwnThread {
+            let (watch, other) = (try Watch(), TemporaryTree())
+            let tree = watch.tree
+            tree.makeFIFO("a")
+            tree.makeFolder("folder")
+            try watch.watcher.watch(tree.path, recursively: true)
+            rename(tree("a").string, other("a").string)
+            tree.makeFIFO("a")
+            rename(tree("folder").string, other("folder").string)
+            tree.makeFolder("folder")
+            #expect(
+                try watch.take() == [
+                    .removed(tree("a")), .created(tree("a")), .removed(tree("folder")),
+                    .created(tree("folder")),
+                ])
+            tree.makeFIFO("folder/file")
+            other.makeFIFO("folder/other")
+            #expect(try watch.take() == [.created(tree("folder/file"))])
+        }
+    }
+
+    @Test func `nothing is reported in a folder once it has been moved away`() async throws {
+        try await onItsOwnThread {
+            let (watch, other) = (try Watch(), TemporaryTree())
+            let tree = watch.tree
+            for folder in ["a", "a/b"] { tree.makeFolder(folder) }
+            try watch.watcher.watch(tree.path, recursively: true)
+            rename(tree("a").string, other("a").string)
+            for name in ["a/1", "a/b/2"] { other.makeFIFO(name) }
+            #expect(try watch.take() == [.removed(tree("a"))])
+        }
+    }
+
+    @Test func `a folder that appears and is moved before it is read is found`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            tree.makeFolder("a")
+            try watch.watcher.watch(tree.path, recursively: true)
+            // The path of the new folder is another one by the time that it is read.
+            tree.makeFolder("a/new")
+            tree.makeFIFO("a/new/file")
+            tree.move("a", "b")
+            #expect(
+                try watch.take() == [
+                    .created(tree("a/new")), .moved(from: tree("a"), to: tree("b")),
+                    .created(tree("b/new/file")),
+                ])
+            tree.makeFIFO("b/new/later")
+            #expect(try watch.take() == [.created(tree("b/new/later"))])
+        }
+    }
+
+    @Test func `another folder in the place of one that has appeared is not taken for it`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            try watch.watcher.watch(tree.path, recursively: true)
+            tree.makeFolder("a")
+            tree.makeFIFO("a/1")
+            tree.move("a", "b")
+            tree.makeFolder("a")
+            tree.makeFIFO("a/2")
+            var replica = Replica()
+            for event in try watch.take() { replica.take(event) }
+            #expect(replica.paths == Set(["a", "a/2", "b", "b/1"].map { tree($0) }))
+            for name in ["a/3", "b/4"] { tree.makeFIFO(name) }
+            #expect(try watch.take() == [.created(tree("a/3")), .created(tree("b/4"))])
+        }
+    }
+
+    // MARK: Exchanges
+
+    @Test(arguments: [false, true])
+    func `files that are exchanged are both there`(isByPath: Bool) async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "b"] { tree.makeFIFO(name) }
+            if isByPath {
+                for name in ["a", "b"] { try watch.watcher.watch(tree(name)) }
+            } else {
+                try watch.watcher.watch(tree.path)
+            }
+            exchange(tree("a"), tree("b"))
+            #expect(try watch.take() == [.moved(from: tree("a"), to: tree("b")), .created(tree("a"))])
+            // Back and forth is no exchange.
+            tree.move("a", "c")
+            tree.move("c", "a")
+            let paths = isByPath ? [] : [tree("a"), tree("c")]
+            let moves =
+                paths.isEmpty
+                ? [.removed(tree("a")), .created(tree("a"))]
+                : [
+                    FileWatcher.Event.moved(from: paths[0], to: paths[1]),
+                    .moved(from: paths[1], to: paths[0]),
+                ]
+            #expect(try watch.take() == moves)
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a watched file that is exchanged for one that is not watched is made anew`(
+        isFirst: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "b"] { tree.makeFIFO(name) }
+            try watch.watcher.watch(tree("a"))
+            if isFirst { exchange(tree("a"), tree("b")) } else { exchange(tree("b"), tree("a")) }
+            let events = try watch.take()
+            #expect(events.last == .created(tree("a")))
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `folders that are exchanged are followed, also when one is removed`(isRemoved: Bool) async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "b"] {
+                tree.makeFolder(name)
+                tree.makeFIFO("\(name)/in-\(name)")
+            }
+            try watch.watcher.watch(tree.path, recursively: true)
+            exchange(tree("a"), tree("b"))
+            if isRemoved { for name in ["b/in-a", "b"] { tree.remove(name) } }
+            var replica = Replica(["a", "a/in-a", "b", "b/in-b"].map { tree($0) })
+            for event in try watch.take() { replica.take(event) }
+            let rest = ["a", "a/in-b"] + (isRemoved ? [] : ["b", "b/in-a"])
+            #expect(replica.paths == Set(rest.map { tree($0) }))
+            tree.makeFIFO("a/later")
+            #expect(try watch.take() == [.created(tree("a/later"))])
+        }
+    }
+
+    @Test func `a file and a folder that are exchanged are both there`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            tree.makeFIFO("a")
+            tree.makeFolder("b")
+            tree.makeFIFO("b/file")
+            try watch.watcher.watch(tree.path, recursively: true)
+            for (one, other) in [("a", "b"), ("a", "b")] {
+                var replica = Replica(tree.all)
+                exchange(tree(one), tree(other))
+                for event in try watch.take() { replica.take(event) }
+                #expect(replica.paths == Set(tree.all))
+            }
+            tree.makeFIFO("b/later")
+            #expect(try watch.take() == [.created(tree("b/later"))])
+        }
+    }
+
+    // MARK: The timer of moves
+
+    @Test func `a watcher that leaves its loop leaves no timer, and reports a move where it is next`()
+        async throws
+    {
+        try await onItsOwnThread {
+            let (tree, other, loop) = (TemporaryTree(), TemporaryTree(), RunLoop.current)
+            tree.makeFIFO("a")
+            let events = Shared<[FileWatcher.Event]>([])
+            let watcher = try FileWatcher { _, event in events.update { $0.append(event) } }
+            try watcher.watch(tree.path)
+            try loop.add(watcher, forMode: .default)
+            rename(tree("a").string, other("a").string)
+            loop.poll()
+            loop.remove(watcher, forMode: .default)
+            #expect(loop.poll() == .finished)
+            let (carrier, path) = (Carrier(watcher), tree("a"))
+            try onAThread {
+                let watcher = carrier.value
+                try RunLoop.current.add(watcher, forMode: .custom)
+                while events.value.isEmpty { RunLoop.current.run(mode: .custom, before: .minutesAway) }
+                watcher.close()
+            }
+            #expect(events.value == [.removed(path)])
+        }
+    }
+}
+
+/// Moves "a" to "c" so that the first half of the move is the last change that one read returns.
+private func moveBetweenReads(_ tree: TemporaryTree) {
+    // A read returns 2,048 changes of names so short.
+    for index in 0..<2_047 { chmod(tree(index % 2 == 0 ? "a" : "b").string, 0o600) }
+    tree.move("a", "c")
+}
+
+/// The last event of a sequence that is not awaited until the first half of a move has been read for long.
+private func lastEventOfTask(_ tree: TemporaryTree) async throws -> FileWatcher.Event? {
+    try await withRunLoopThread(name: "pauses") { thread in
+        let events = try thread.runLoop.fileEvents(at: tree.path)
+        // The loop does not read meanwhile.
+        try await onItsOwnThread { thread.runLoop.performAndWait { moveBetweenReads(tree) } }
+        try await thread.runLoop.clock().sleep(for: .milliseconds(20))
+        var last: FileWatcher.Event?
+        var count = 0
+        for try await event in events {
+            (last, count) = (event, count + 1)
+            if count == 2_048 { break }
+        }
+        return last
+    }
+}
+
+/// The last event of a watcher that is in no mode after the first half of a move has been read.
+private func lastEventOfHandler(_ tree: TemporaryTree) throws -> FileWatcher.Event? {
+    let loop = RunLoop.current
+    var events: [FileWatcher.Event] = []
+    let watcher = try FileWatcher { watcher, event in
+        events.append(event)
+        if events.count == 2_047 { loop.remove(watcher, forMode: .default) }
+    }
+    try watcher.watch(tree.path)
+    try loop.add(watcher, forMode: .default)
+    moveBetweenReads(tree)
+    while events.count < 2_047 { loop.run(mode: .default, before: .minutesAway) }
+    let end = Deadline.now + .milliseconds(20)
+    loop.perform(after: .milliseconds(20)) {}
+    while Deadline.now < end { loop.run(in: .default, until: end) }
+    try loop.add(watcher, forMode: .default)
+    while events.count < 2_048 { loop.run(mode: .default, before: .minutesAway) }
+    watcher.close()
+    return events.last
+}
