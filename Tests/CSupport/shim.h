@@ -7,11 +7,15 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
-// mallinfo2(3), adjtimex(2), renameat2(2) and unshare(2), which Swift's Glibc module lacks.
+// mallinfo2(3), adjtimex(2), renameat2(2), unshare(2) and glibc's addition to posix_spawn(3), which Swift's Glibc module lacks.
 #include <malloc.h>
 #include <sys/timex.h>
 
+#include <spawn.h>
+
+int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int first);
 int unshare(int flags);
 #ifndef CLONE_NEWUSER
 #define CLONE_NEWUSER 0x10000000
@@ -21,6 +25,11 @@ int renameat2(int old_folder, const char *old_path, int new_folder, const char *
 #ifndef RENAME_EXCHANGE
 #define RENAME_EXCHANGE 2
 #endif
+
+/// Gives up root, for limits that do not hold for it, and keeps the process's files in /proc readable.
+static inline void reactor_test_become_nobody(void) {
+    if (getuid() == 0 && setuid(65534) == 0) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
 
 // MARK: Calls that fail (seccomp(2)), on the calling thread and in its children
 //

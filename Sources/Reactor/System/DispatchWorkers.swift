@@ -15,8 +15,8 @@ package enum DispatchWorkers {
     /// The descriptors that the library leaves to the rest of the process: it starts no worker without them, and accepts
     /// no connection with them.
     ///
-    /// Once a second, while workers run, libdispatch opens a file of /proc, and ends the process if it cannot. A resolver
-    /// and a log need some as well.
+    /// Once a second, while work waits for a worker, libdispatch opens a file of /proc, and ends the process if it
+    /// cannot. A resolver and a log need some as well.
     static let reservedDescriptors: CInt = 4
 
     /// Makes libdispatch create what its workers need.

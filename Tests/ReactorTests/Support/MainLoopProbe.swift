@@ -1,3 +1,4 @@
+import CReactorTestSupport
 import Glibc
 import SystemPackage
 
@@ -41,8 +42,7 @@ private func spawn(
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     posix_spawn_file_actions_adddup2(&actions, output.writeEnd.rawValue, STDOUT_FILENO)
-    posix_spawn_file_actions_addclose(&actions, output.readEnd.rawValue)
-    posix_spawn_file_actions_addclose(&actions, output.writeEnd.rawValue)
+    posix_spawn_file_actions_addclosefrom_np(&actions, 3)
     var strings = arguments.map { strdup($0) } + [nil]
     defer { for string in strings { free(string) } }
     var process = pid_t()
