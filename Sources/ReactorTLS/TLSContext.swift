@@ -55,7 +55,7 @@ final class TLSContext: Sendable {
     }
 
     private init(_ settings: TLSSettings) throws(TLSError) {
-        startOpenSSL()
+        prepareOpenSSL()
         let object = unsafe OpenSSLObject(SSL_CTX_new(TLS_method())) { unsafe SSL_CTX_free($0) }
         guard let object else { throw .settings("OpenSSL has no memory") }
         (self.settings, self.object) = (settings, object)
@@ -122,15 +122,25 @@ final class TLSContext: Sendable {
         guard verificationMode != SSL_VERIFY_NONE else { return }
         unsafe SSL_CTX_set_verify_depth(context, Self.longestChain)
         unsafe SSL_CTX_set_cert_verify_callback(context, verify, nil)
-        let isSet: Bool
-        switch settings.trust {
-        case .system: isSet = unsafe trustSystem(context)
-        case .file(let path): isSet = unsafe try trust(readFile(path), in: context)
-        case .directory(let path): isSet = unsafe SSL_CTX_load_verify_dir(context, path) == 1
-        case .certificates(let text): isSet = unsafe trust(text, in: context)
-        }
-        guard isSet else { throw .settings("the trusted certificates cannot be read") }
+        unsafe try add(settings.trust, to: context)
         ERR_clear_error()
+    }
+
+    private func add(_ trust: TLSTrust, to context: OpaquePointer) throws(TLSError) {
+        let isAdded: Bool
+        switch trust {
+        case .system: isAdded = unsafe trustSystem(context)
+        case .file(let path): isAdded = unsafe try add(readFile(path), to: context)
+        case .directory(let path):
+            // OpenSSL would notice that it is missing in each handshake.
+            try checkDirectory(path)
+            isAdded = unsafe SSL_CTX_load_verify_dir(context, path) == 1
+        case .certificates(let text): isAdded = unsafe add(text, to: context)
+        case .anyOf(let sources):
+            for source in sources { unsafe try add(source, to: context) }
+            isAdded = !sources.isEmpty
+        }
+        guard isAdded else { throw .settings("the trusted certificates cannot be read") }
     }
 
     private var verificationMode: CInt {
@@ -147,10 +157,13 @@ final class TLSContext: Sendable {
     /// The directory first, from which OpenSSL reads what it needs: reading the file takes a hundred times
     /// as long.
     private func trustSystem(_ context: OpaquePointer) -> Bool {
-        let file = unsafe getenv(X509_get_default_cert_file_env()).map { unsafe String(cString: $0) }
+        // As OpenSSL does: the user who runs a program of another's privileges does not choose what it trusts.
+        let file = unsafe reactor_secure_environment(X509_get_default_cert_file_env()).map {
+            unsafe String(cString: $0)
+        }
         let directory = unsafe String(
-            cString: getenv(X509_get_default_cert_dir_env())
-                ?? UnsafeMutablePointer(mutating: X509_get_default_cert_dir()))
+            cString: reactor_secure_environment(X509_get_default_cert_dir_env())
+                ?? X509_get_default_cert_dir())
         if let file {
             return unsafe SSL_CTX_load_verify_file(context, file) == 1
                 && SSL_CTX_load_verify_dir(context, directory) == 1
@@ -171,7 +184,7 @@ final class TLSContext: Sendable {
         return false
     }
 
-    private func trust(_ text: [UInt8], in context: OpaquePointer) -> Bool {
+    private func add(_ text: [UInt8], to context: OpaquePointer) -> Bool {
         let count = unsafe text.withMemoryBIO { bio -> Int? in
             var count = 0
             guard let items = unsafe PEM_X509_INFO_read_bio(bio, nil, nil, nil) else { return nil }
@@ -281,6 +294,8 @@ private func verify(_ verification: OpaquePointer?, _: UnsafeMutableRawPointer?)
     transport.leaveThreadMemory()
     let isAccepted = decision.accepts(
         TLSDecision.Evidence(chain, name: transport.peerName, verification: code))
+    // An error that the verification or the program has left would count as one of the handshake.
+    ERR_clear_error()
     // Else the result stays, also if it is accepted: it is kept with the session.
     if isValid, !isAccepted {
         unsafe X509_STORE_CTX_set_error(verification, X509_V_ERR_APPLICATION_VERIFICATION)

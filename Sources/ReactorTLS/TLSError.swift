@@ -141,7 +141,8 @@ extension TLSError {
         return unsafe String(cString: words)
     }
 
-    /// An error about settings, with OpenSSL's words for the reason.
+    /// An error about settings, with OpenSSL's words for the reason if it has failed since
+    /// `prepareOpenSSL()`.
     static func settings(_ what: String) -> TLSError {
         let error = ERR_get_error()
         ERR_clear_error()

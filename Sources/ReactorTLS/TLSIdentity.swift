@@ -78,11 +78,15 @@ public final class TLSIdentity: Hashable, Sendable {
 
 // MARK: - OpenSSL's objects
 
-/// Prepares OpenSSL, before it does so by itself: then exit(3) would release its memory, which other threads
-/// may be using.
-func startOpenSSL() { _ = isOpenSSLStarted }
+/// Prepares OpenSSL for calls, and empties the thread's queue of errors, so that the next one is theirs.
+func prepareOpenSSL() {
+    _ = isOpenSSLInitialized
+    ERR_clear_error()
+}
 
-private let isOpenSSLStarted = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil) == 1
+/// Has OpenSSL keep its memory at exit(3), when other threads may be using it. That takes effect if nothing else
+/// in the program, such as libcurl, has initialized OpenSSL before. If it fails, so do the calls that follow.
+private let isOpenSSLInitialized = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil) == 1
 
 /// An object of OpenSSL, which is freed with the last reference to this.
 ///
@@ -122,7 +126,7 @@ final class OpenSSLObject: @unchecked Sendable {
 extension [UInt8] {
     /// Calls `body` with a BIO that reads the bytes.
     func withMemoryBIO<Result>(_ body: (OpaquePointer) -> Result?) -> Result? {
-        startOpenSSL()
+        prepareOpenSSL()
         return withBytes { bytes in
             bytes.withAddress { start, count in
                 guard let bio = unsafe BIO_new_mem_buf(start, CInt(count)) else { return nil }
@@ -155,6 +159,13 @@ private func readKey(_ text: [UInt8], _ password: String) -> OpenSSLObject? {
         return unsafe copy.withUnsafeMutableBytes { bytes in
             unsafe .key(PEM_read_bio_PrivateKey(bio, nil, nil, bytes.baseAddress))
         }
+    }
+}
+
+/// Throws unless the path is a directory's that can be read.
+func checkDirectory(_ path: String) throws(TLSError) {
+    do { try FileDescriptor.open(FilePath(path), .readOnly, options: .directory).close() } catch {
+        throw TLSError(.invalidSettings("\(path): \(error)"))
     }
 }
 

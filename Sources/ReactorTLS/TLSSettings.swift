@@ -96,13 +96,20 @@ public struct TLSSettings: Hashable, Sendable {
 public enum TLSTrust: Hashable, Sendable {
     /// The system's: OpenSSL's directory, or `SSL_CERT_DIR` and `SSL_CERT_FILE`.
     case system
-    /// The certificates in this file (PEM), which is read once. Revocation lists among them are checked for
-    /// the end of the chain.
+    /// The certificates in this file (PEM).
+    ///
+    /// The file is read when settings with this path are first used, and not again: to replace it while the
+    /// program runs, read the file and pass ``certificates(_:)``. If it contains a revocation list, the issuer
+    /// of every peer's own certificate must have a current one in it.
     case file(String)
-    /// The certificates in this directory, named as by openssl-rehash(1).
+    /// The certificates in this directory, named as by openssl-rehash(1). Revocation lists in it are not used.
     case directory(String)
-    /// These certificates (PEM). Revocation lists among them are checked for the end of the chain.
+    /// These certificates (PEM). If they contain a revocation list, the issuer of every peer's own certificate
+    /// must have a current one among them.
     case certificates([UInt8])
+    /// The certificates of all of these: `.anyOf([.system, .file("authority.pem")])` trusts an authority of
+    /// one's own besides the system's. A revocation list in one of them counts for all.
+    case anyOf([TLSTrust])
 }
 
 /// A program's decision on the peer's chain of certificates.

@@ -72,6 +72,44 @@ import Testing
         for each in [pair, other] { each.close() }
     }
 
+    /// Leaves an error in the thread's queue, as a program may that uses OpenSSL by itself.
+    private static func failInOpenSSL() { #expect(BIO_new_file("/nonexistent", "r") == nil) }
+
+    @Test func `an error of a program in OpenSSL's queue is not the reason of a rejection`() throws {
+        let client = TLSSettings.testClient {
+            $0.decision = TLSDecision { _ in
+                Self.failInOpenSSL()
+                return false
+            }
+        }
+        for (certificate, reason) in [
+            (TestCertificates.localhost, TLSError.Reason.rejected), (TestCertificates.expired, .expired),
+        ] {
+            let pair = try TLSPair(client: client, server: .testServer(certificate)).settle()
+            #expect(pair.client.error?.reason == reason)
+            pair.close()
+        }
+    }
+
+    @Test func `an error of a program in OpenSSL's queue is not the reason of a refusal`() throws {
+        for settings in [
+            TLSSettings.testClient { $0.trust = .certificates([1]) },
+            .testClient { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) },
+        ] {
+            Self.failInOpenSSL()
+            let (input, output) = Stream.connection(to: .ipv4Loopback(port: 1))
+            let error = #expect(throws: TLSError.self) { try input.startTLS(settings) }
+            #expect(error?.description.contains("unknown error") == false)
+            withExtendedLifetime(output) {}
+        }
+        Self.failInOpenSSL()
+        let (certificate, key) = (
+            TestCertificates.localhost.certificateText, TestCertificates.example.keyText
+        )
+        let error = #expect(throws: TLSError.self) { try TLSIdentity(certificate: certificate, key: key) }
+        #expect(error?.description.contains("unknown error") == false)
+    }
+
     @Test func `only alternative names count, and their wildcards stand for whole labels`() throws {
         func reason(_ certificate: Certificate, _ name: String) throws -> TLSError.Reason? {
             let pair = try TLSPair(client: .testClient(name), server: .testServer(certificate))

@@ -126,6 +126,23 @@ import Testing
         pair.close()
     }
 
+    @Test func `trust in several sources is trust in each`() throws {
+        let other = Certificate("Other authority", isAuthority: true)
+        let leaf = Certificate("localhost", names: ["DNS:localhost"], issuedBy: other)
+        let trust = TLSTrust.anyOf([
+            .system, TestCertificates.trust, .anyOf([.certificates(other.certificateText)]),
+        ])
+        for certificate in [TestCertificates.localhost, leaf] {
+            try TLSPair(client: .testClient { $0.trust = trust }, server: .testServer(certificate)).opened()
+                .close()
+        }
+        let stranger = try TLSPair(
+            client: .testClient { $0.trust = trust }, server: .testServer(TestCertificates.selfSigned)
+        ).settle()
+        #expect(stranger.client.error?.reason == .selfSigned)
+        stranger.close()
+    }
+
     @Test func `checks end only where the settings say so`() throws {
         let anyName = TLSSettings.testClient("elsewhere") { $0.verification = .chainWithoutName }
         try TLSPair(client: anyName, server: .testServer()).opened().close()
@@ -136,13 +153,23 @@ import Testing
     }
 
     @Test func `an address is checked as an address, and not sent as a name`() throws {
-        for address in ["127.0.0.1", "::1"] {
+        // The interface is this machine's, and not in the certificate.
+        for address in ["127.0.0.1", "::1", "[::1]", "::1%lo"] {
             let pair = try TLSPair(client: .testClient(address), server: .testServer()).opened()
             #expect(pair.server.input.tlsSession?.serverName == nil)
             pair.close()
         }
         let other = try TLSPair(client: .testClient("127.0.0.2"), server: .testServer()).settle()
         #expect(other.client.error?.reason == .wrongName("127.0.0.2"))
+        for text in ["fe80::1%no-interface", "[localhost]", "127.0.0.1:443"] {
+            let pair = try TLSPair(client: .testClient(text), server: .testServer())
+            waitUntil { pair.client.input.streamStatus != .opening }
+            guard case .invalidSettings = pair.client.error?.reason else {
+                Issue.record("\(text) is a name")
+                continue
+            }
+            pair.close()
+        }
     }
 
     @Test func `a revoked certificate is an error`() throws {
@@ -270,7 +297,11 @@ import Testing
         var bad = [TLSSettings.server()]
         bad.append(.testClient { $0.applicationProtocols = [""] })
         bad.append(.testClient { $0.trust = .file("/nonexistent") })
+        bad.append(.testClient { $0.trust = .directory("/nonexistent") })
+        bad.append(.testClient { $0.trust = .directory("/dev/null") })
         bad.append(.testClient { $0.trust = .certificates([1, 2, 3]) })
+        bad.append(.testClient { $0.trust = .anyOf([]) })
+        bad.append(.testClient { $0.trust = .anyOf([TestCertificates.trust, .file("/nonexistent")]) })
         bad.append(.testClient { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) })
         for settings in bad {
             let error = #expect(throws: TLSError.self) { try input.startTLS(settings) }
