@@ -35,17 +35,20 @@ extension Stream.PropertyKey {
 
 /// Makes transports for settings.
 struct TLSSecurity: SocketSecurity {
-    private let context: TLSContext
+    let context: TLSContext
+    let decision: TLSDecision?
 
     /// Throws if the settings cannot be used.
-    init(_ settings: TLSSettings) throws(TLSError) { context = try TLSContext.context(for: settings) }
+    init(_ settings: TLSSettings) throws(TLSError) {
+        (context, decision) = (try TLSContext.context(for: settings), settings.decision)
+    }
 
     var isServer: Bool { context.settings.role == .server }
 
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
         let name = context.settings.peerName ?? host
         return try TLSTransport(
-            context, name: name.map(Self.withoutDot), peer: peer, resumes: host != nil)
+            self, name: name.map(Self.withoutDot), peer: peer, resumes: host != nil)
     }
 
     /// A final dot makes a name absolute; certificates have none.

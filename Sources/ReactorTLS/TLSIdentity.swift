@@ -6,10 +6,7 @@ import SystemPackage
 ///
 /// Load it once: connections with the same object share what OpenSSL makes of it.
 public final class TLSIdentity: Hashable, Sendable {
-    let certificate: OpenSSLObject
-    let key: OpenSSLObject
-    /// The certificates of the issuers.
-    let chain: OpenSSLObject
+    let credential: TLSCredential
 
     /// Reads PEM files.
     ///
@@ -42,7 +39,7 @@ public final class TLSIdentity: Hashable, Sendable {
         guard unsafe X509_check_private_key(first.pointer, key.pointer) == 1 else {
             throw .settings("\(names.1) is not the key of \(names.0)")
         }
-        (self.certificate, self.key, self.chain) = (first, key, chain)
+        credential = TLSCredential(certificate: first, key: key, chain: chain)
     }
 
     /// Takes a PKCS #12 archive, the format of `.p12` and `.pfx` files.
@@ -50,7 +47,7 @@ public final class TLSIdentity: Hashable, Sendable {
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)``.
     public init(pkcs12 bytes: [UInt8], password: String) throws(TLSError) {
         let archive = unsafe bytes.withMemoryBIO { bio in
-            unsafe OpenSSLObject(d2i_PKCS12_bio(bio, nil)) { unsafe PKCS12_free($0) }
+            unsafe OpenSSLObject(d2i_PKCS12_bio(bio, nil), free: PKCS12_free)
         }
         guard let archive else { throw .settings("the PKCS #12 archive cannot be read") }
         var (key, certificate, others): (OpaquePointer?, OpaquePointer?, OpaquePointer?) = (nil, nil, nil)
@@ -63,17 +60,27 @@ public final class TLSIdentity: Hashable, Sendable {
             throw .settings(
                 "the PKCS #12 archive has no certificate with a key that can be read with the password")
         }
-        (self.certificate, self.key, self.chain) = (ownedCertificate, ownedKey, chain)
+        credential = TLSCredential(certificate: ownedCertificate, key: ownedKey, chain: chain)
     }
 
-    /// Whether the certificate is for the host `name`.
-    func isFor(_ name: String) -> Bool { unsafe X509_check_host(certificate.pointer, name, 0, 0, nil) == 1 }
+    deinit { TLSContext.removeAll(of: self) }
 
     /// Whether both are the same object.
     public static func == (left: TLSIdentity, right: TLSIdentity) -> Bool { left === right }
 
     /// Adds the object's identity.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}
+
+/// What an identity consists of.
+struct TLSCredential: Sendable {
+    let certificate: OpenSSLObject
+    let key: OpenSSLObject
+    /// The certificates of the issuers.
+    let chain: OpenSSLObject
+
+    /// Whether the certificate is for the host `name`.
+    func isFor(_ name: String) -> Bool { unsafe X509_check_host(certificate.pointer, name, 0, 0, nil) == 1 }
 }
 
 // MARK: - OpenSSL's objects
@@ -90,33 +97,35 @@ private let isOpenSSLInitialized = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_AT
 
 /// An object of OpenSSL, which is freed with the last reference to this.
 ///
-/// `@unchecked Sendable` is right: objects are changed only where they are made, and OpenSSL synchronizes
-/// what it changes by itself, such as reference counts and caches.
+/// `@unchecked Sendable` is right: only its maker changes an object, before others have it, and OpenSSL locks
+/// or copies what it changes by itself, such as reference counts, caches, and a session that several
+/// connections resume. `free` captures nothing, so any thread may release last.
 @safe
 final class OpenSSLObject: @unchecked Sendable {
+    typealias Free = @convention(c) (OpaquePointer?) -> Void
+
     let pointer: OpaquePointer
-    private let free: (OpaquePointer) -> Void
+    private let free: Free
 
     /// Nil without an object.
-    init?(_ pointer: OpaquePointer?, free: @escaping (OpaquePointer) -> Void) {
+    init?(_ pointer: OpaquePointer?, free: Free) {
         guard let pointer = unsafe pointer else { return nil }
-        unsafe self.pointer = pointer
-        unsafe self.free = free
+        unsafe (self.pointer, self.free) = (pointer, free)
     }
 
     deinit { unsafe free(pointer) }
 
     static func certificate(_ pointer: OpaquePointer?) -> OpenSSLObject? {
-        unsafe OpenSSLObject(pointer) { unsafe X509_free($0) }
+        unsafe OpenSSLObject(pointer, free: X509_free)
     }
 
     static func key(_ pointer: OpaquePointer?) -> OpenSSLObject? {
-        unsafe OpenSSLObject(pointer) { unsafe EVP_PKEY_free($0) }
+        unsafe OpenSSLObject(pointer, free: EVP_PKEY_free)
     }
 
     /// A stack of certificates; an empty one without `pointer`.
     static func stack(_ pointer: OpaquePointer?) -> OpenSSLObject? {
-        unsafe OpenSSLObject(pointer ?? reactor_x509_make_stack()) { unsafe reactor_x509_free_stack($0) }
+        unsafe OpenSSLObject(pointer ?? reactor_x509_make_stack(), free: reactor_x509_free_stack)
     }
 
     /// Removes the first certificate of a stack.

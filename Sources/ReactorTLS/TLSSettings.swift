@@ -144,6 +144,8 @@ public final class TLSDecision: Hashable, Sendable {
     /// Whether both are the same object.
     public static func == (left: TLSDecision, right: TLSDecision) -> Bool { left === right }
 
+    deinit { TLSContext.removeAll(of: self) }
+
     /// Adds the object's identity.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }

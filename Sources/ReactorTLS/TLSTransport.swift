@@ -15,10 +15,13 @@ import SystemPackage
 @safe
 final class TLSTransport: SocketTransport, @unchecked Sendable {
     let context: TLSContext
+    let decision: TLSDecision?
     /// The name that the peer's certificate must be for.
     let peerName: String?
     /// What a session with the peer is kept for; nil if none is.
-    let sessionKey: String?
+    let sessionKey: [UInt8]?
+    /// The session that the handshake may resume.
+    private(set) var offeredSession: TLSContext.Session?
     private let peer: String
     private let ssl: OpaquePointer
     /// Bytes of the socket that OpenSSL has not read.
@@ -53,14 +56,15 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     }
 
     /// - Parameter resumes: Whether `peer` names the peer. A descriptor's number does not.
-    init(_ context: TLSContext, name: String?, peer: String, resumes: Bool) throws(TLSError) {
+    init(_ security: TLSSecurity, name: String?, peer: String, resumes: Bool) throws(TLSError) {
+        let context = security.context
         let ssl = unsafe SSL_new(context.object.pointer)
         guard let ssl = unsafe ssl else { throw .settings("OpenSSL has no memory") }
-        self.context = context
-        self.peer = peer
+        (self.context, decision, self.peer) = (context, security.decision, peer)
         (unsafe self.ssl, peerName) = unsafe (ssl, name)
         let isClient = context.settings.role == .client
-        sessionKey = isClient && resumes && context.settings.resumesSessions ? "\(peer) \(name ?? "")" : nil
+        let isKept = isClient && resumes && context.settings.resumesSessions
+        sessionKey = isKept ? Array("\(peer) \(name ?? "")".utf8) : nil
         // The SSL and its BIO are freed in `deinit`, and call nothing after a call of theirs has returned.
         let pointer = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe reactor_tls_set_data(ssl, pointer)
@@ -75,7 +79,8 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
         unsafe SSL_set_connect_state(ssl)
         try setName(name)
         if let sessionKey, let session = context.session(with: sessionKey) {
-            unsafe SSL_set_session(ssl, session.pointer)
+            offeredSession = session
+            unsafe SSL_set_session(ssl, session.object.pointer)
         }
     }
 
@@ -158,7 +163,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
 
     /// Has the program decide on the peer of a resumed session, which OpenSSL does not verify again.
     private func decideOnResumption() {
-        guard let decision = context.settings.decision, unsafe SSL_session_reused(ssl) == 1 else { return }
+        guard let decision, unsafe SSL_session_reused(ssl) == 1 else { return }
         let (chain, code) = unsafe (TLSSession(of: ssl).peerCertificates, SSL_get_verify_result(ssl))
         // A server may have accepted a client without.
         guard !chain.isEmpty else { return }
