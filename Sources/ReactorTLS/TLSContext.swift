@@ -9,7 +9,7 @@ final class TLSContext: Sendable {
     /// The most issuers that a server names to its clients: a few kilobytes in each handshake.
     private static let announcedLimit = 32
 
-    /// Without the identities and the decision, which belong to the program and the connections.
+    /// Without what belongs to the program or to a connection.
     let settings: TLSSettings
     /// A server's certificates, in the order of the identities.
     fileprivate let credentials: [TLSCredential]
@@ -21,7 +21,7 @@ final class TLSContext: Sendable {
         prepareOpenSSL()
         let object = unsafe OpenSSLObject(SSL_CTX_new(TLS_method()), free: SSL_CTX_free)
         guard let object else { throw .settings("OpenSSL has no memory") }
-        self.settings = settings.withoutObjects
+        self.settings = settings.shared
         (credentials, self.object) = (settings.identities.map(\.credential), object)
         let context = unsafe object.pointer
         // A transport retains its context, and owns the SSL that calls back.
@@ -31,7 +31,7 @@ final class TLSContext: Sendable {
         unsafe try setVersions(context)
         unsafe try setProtocols(context)
         unsafe try setCredentials(context)
-        unsafe try setTrust(context, hasDecision: settings.decision != nil)
+        unsafe try setTrust(context, hasVerifier: settings.peerVerifier != nil)
         unsafe setSessions(context)
     }
 
@@ -82,8 +82,8 @@ final class TLSContext: Sendable {
 
     // MARK: Trust
 
-    private func setTrust(_ context: OpaquePointer, hasDecision: Bool) throws(TLSError) {
-        let mode = verificationMode(hasDecision: hasDecision)
+    private func setTrust(_ context: OpaquePointer, hasVerifier: Bool) throws(TLSError) {
+        let mode = verificationMode(hasVerifier: hasVerifier)
         unsafe SSL_CTX_set_verify(context, mode, nil)
         guard mode != SSL_VERIFY_NONE else { return }
         unsafe SSL_CTX_set_verify_depth(context, Self.longestChain)
@@ -109,10 +109,10 @@ final class TLSContext: Sendable {
         guard isAdded else { throw .settings("the trusted certificates cannot be read") }
     }
 
-    private func verificationMode(hasDecision: Bool) -> CInt {
+    private func verificationMode(hasVerifier: Bool) -> CInt {
         switch (settings.role, settings.clientCertificates) {
         case (.client, _):
-            settings.verification == .disabled && !hasDecision ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
+            settings.verification == .disabled && !hasVerifier ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
         case (.server, .ignored): SSL_VERIFY_NONE
         case (.server, .requested): SSL_VERIFY_PEER
         case (.server, .required): SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
@@ -155,9 +155,9 @@ final class TLSContext: Sendable {
             guard let items = unsafe PEM_X509_INFO_read_bio(bio, nil, nil, nil) else { return nil }
             defer { unsafe reactor_x509_info_free(items) }
             let itemCount = unsafe reactor_x509_info_count(items)
-            let isAnnounced: CInt = settings.role == .server && itemCount <= Self.announcedLimit ? 1 : 0
             for index in 0..<itemCount {
-                count += Int(unsafe reactor_x509_info_trust(items, index, context, isAnnounced))
+                let isAnnounced = settings.role == .server && count < Self.announcedLimit
+                count += Int(unsafe reactor_x509_info_trust(items, index, context, isAnnounced ? 1 : 0))
             }
             return count
         }
@@ -264,13 +264,13 @@ private func selectCredential(_ ssl: OpaquePointer?, _: UnsafeMutableRawPointer?
 private func verify(_ verification: OpaquePointer?, _: UnsafeMutableRawPointer?) -> CInt {
     let isValid = unsafe X509_verify_cert(verification) == 1
     let transport = unsafe TLSTransport.of(reactor_tls_verified(verification))
-    guard let decision = transport.decision else { return isValid ? 1 : 0 }
+    guard let verifier = transport.verifier else { return isValid ? 1 : 0 }
     let chain = unsafe certificates(of: X509_STORE_CTX_get0_untrusted(verification))
     let code = unsafe isValid ? X509_V_OK : X509_STORE_CTX_get_error(verification)
     // The program may use other connections.
     transport.leaveThreadMemory()
-    let isAccepted = decision.accepts(
-        TLSDecision.Evidence(chain, name: transport.peerName, verification: code))
+    let isAccepted = verifier.accepts(
+        TLSPeerVerifier.Evidence(chain, name: transport.peerName, verification: code))
     // An error that the verification or the program has left would count as one of the handshake.
     ERR_clear_error()
     // Else the result stays, also if it is accepted: it is kept with the session.

@@ -43,15 +43,14 @@ extension TLSContext {
         let settings: TLSSettings
         /// The strings' bytes: strings of other bytes may be equal, and name other files.
         let texts: [[UInt8]]
-        /// The identities and the decision.
+        /// The identities and the verifier.
         let objects: [ObjectIdentifier]
 
         init(_ settings: TLSSettings) {
-            self.settings = settings.withoutObjects
-            let names = settings.applicationProtocols + [settings.peerName ?? ""]
-            texts = settings.trust.paths + names.map { Array($0.utf8) }
+            self.settings = settings.shared
+            texts = settings.trust.paths + settings.applicationProtocols.map { Array($0.utf8) }
             let identities = settings.identities.map { ObjectIdentifier($0) }
-            objects = identities + (settings.decision.map { [ObjectIdentifier($0)] } ?? [])
+            objects = identities + (settings.peerVerifier.map { [ObjectIdentifier($0)] } ?? [])
         }
     }
 
@@ -75,9 +74,10 @@ extension TLSContext {
 }
 
 extension TLSSettings {
-    var withoutObjects: TLSSettings {
+    /// Without what belongs to the program or to a connection.
+    var shared: TLSSettings {
         var settings = self
-        (settings.identities, settings.decision) = ([], nil)
+        (settings.identities, settings.peerVerifier, settings.peerName) = ([], nil, nil)
         return settings
     }
 }

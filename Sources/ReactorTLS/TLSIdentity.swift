@@ -30,6 +30,7 @@ public final class TLSIdentity: Hashable, Sendable {
     private init(
         _ certificate: [UInt8], _ key: [UInt8], _ password: String?, named names: (String, String)
     ) throws(TLSError) {
+        try Self.check(password)
         guard let chain = readCertificates(certificate), let first = chain.takeFirst() else {
             throw .settings("\(names.0) has no certificate (PEM)")
         }
@@ -46,6 +47,7 @@ public final class TLSIdentity: Hashable, Sendable {
     ///
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)``.
     public init(pkcs12 bytes: [UInt8], password: String) throws(TLSError) {
+        try Self.check(password)
         let archive = unsafe bytes.withMemoryBIO { bio in
             unsafe OpenSSLObject(d2i_PKCS12_bio(bio, nil), free: PKCS12_free)
         }
@@ -61,6 +63,13 @@ public final class TLSIdentity: Hashable, Sendable {
                 "the PKCS #12 archive has no certificate with a key that can be read with the password")
         }
         credential = TLSCredential(certificate: ownedCertificate, key: ownedKey, chain: chain)
+    }
+
+    /// OpenSSL would end the password at a null byte.
+    private static func check(_ password: String?) throws(TLSError) {
+        guard password?.utf8.contains(0) != true else {
+            throw TLSError(.invalidSettings("the password contains a null byte"))
+        }
     }
 
     deinit { TLSContext.removeAll(of: self) }

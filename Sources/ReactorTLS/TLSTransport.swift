@@ -15,7 +15,7 @@ import SystemPackage
 @safe
 final class TLSTransport: SocketTransport, @unchecked Sendable {
     let context: TLSContext
-    let decision: TLSDecision?
+    let verifier: TLSPeerVerifier?
     /// The name that the peer's certificate must be for.
     let peerName: String?
     /// What a session with the peer is kept for; nil if none is.
@@ -60,7 +60,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
         let context = security.context
         let ssl = unsafe SSL_new(context.object.pointer)
         guard let ssl = unsafe ssl else { throw .settings("OpenSSL has no memory") }
-        (self.context, decision, self.peer) = (context, security.decision, peer)
+        (self.context, verifier, self.peer) = (context, security.verifier, peer)
         (unsafe self.ssl, peerName) = unsafe (ssl, name)
         let isClient = context.settings.role == .client
         let isKept = isClient && resumes && context.settings.resumesSessions
@@ -110,7 +110,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
         unsafe SSL_set_hostflags(ssl, CUnsignedInt(flags))
         // OpenSSL would take a leading dot for all subdomains, and end the name at a null byte. The others are
         // in addresses only, such as one with an interface that this machine does not have.
-        let isName = !name.hasPrefix(".") && name.utf8.allSatisfy { $0 != 0 && !"[]:%".utf8.contains($0) }
+        let isName = !name.hasPrefix(".") && name.utf8.allSatisfy { $0 > 0x20 && !"[]:%".utf8.contains($0) }
         let isChecked = unsafe verification != .full || SSL_set1_host(ssl, name) == 1
         guard unsafe isName && isChecked && reactor_tls_set_server_name(ssl, name) == 1 else {
             throw TLSError(.invalidSettings("\(name) is not a host's name"), peer: peer)
@@ -137,7 +137,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     func continueHandshake(over wire: SocketWire) throws -> Bool {
         if failure == nil {
             isEstablished = makeHandshakeStep(over: wire)
-            if isEstablished { decideOnResumption() }
+            if isEstablished { verifyResumption() }
         }
         if failure == nil, let sendError, !isPeerDone {
             // The peer may have said why it has gone.
@@ -162,13 +162,13 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     }
 
     /// Has the program decide on the peer of a resumed session, which OpenSSL does not verify again.
-    private func decideOnResumption() {
-        guard let decision, unsafe SSL_session_reused(ssl) == 1 else { return }
+    private func verifyResumption() {
+        guard let verifier, unsafe SSL_session_reused(ssl) == 1 else { return }
         let (chain, code) = unsafe (TLSSession(of: ssl).peerCertificates, SSL_get_verify_result(ssl))
         // A server may have accepted a client without.
         guard !chain.isEmpty else { return }
-        let evidence = TLSDecision.Evidence(chain, name: peerName, verification: CInt(code))
-        let isAccepted = decision.accepts(evidence)
+        let evidence = TLSPeerVerifier.Evidence(chain, name: peerName, verification: CInt(code))
+        let isAccepted = verifier.accepts(evidence)
         // The program may have left an error, as in the verification.
         ERR_clear_error()
         if isAccepted { return }

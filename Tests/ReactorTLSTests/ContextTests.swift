@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test func `a session is resumed until its verification is a day old`() throws {
-        let context = try TLSContext.context(for: .testClient("age"))
+        let context = try TLSContext.context(for: .testClient())
         let new = OpenSSLObject(SSL_SESSION_new(), free: SSL_SESSION_free)
         let object = try #require(new)
         let (start, host) = (ContinuousClock.now, Array("example.org:443".utf8))
@@ -57,18 +57,19 @@ import Testing
     }
 
     @Test func `equal settings share a context, and paths of other bytes do not`() throws {
-        #expect(try TLSContext.context(for: .testClient()) === TLSContext.context(for: .testClient()))
+        let contexts = try ["a", "b", nil].map { try TLSContext.context(for: .testClient($0)) }
+        #expect(contexts.allSatisfy { $0 === contexts[0] })
         let folder = TemporaryFolder()
         // Equal as strings, and the names of two files.
         let names = ["caf\u{e9}.pem", "cafe\u{301}.pem"]
-        let contexts = try names.map { name in
+        let others = try names.map { name in
             let path = try folder.file(TestCertificates.authority.certificateText, name: name).string
             return try TLSContext.context(for: .testClient { $0.trust = .anyOf([.file(path)]) })
         }
-        #expect(names[0] == names[1] && contexts[0] !== contexts[1])
+        #expect(names[0] == names[1] && others[0] !== others[1])
     }
 
-    @Test func `a decision and an identity end with their last use, and so do their contexts`() throws {
+    @Test func `a verifier and an identity end with their last use, and so do their contexts`() throws {
         final class Owner: Sendable {}
         weak var owner: Owner?
         weak var identity: TLSIdentity?
@@ -78,7 +79,7 @@ import Testing
             (owner, identity) = (strong, own)
             let settings = TLSSettings.testClient {
                 $0.identities = [own]
-                $0.decision = TLSDecision { _ in
+                $0.peerVerifier = TLSPeerVerifier { _ in
                     withExtendedLifetime(strong) {}
                     return true
                 }
