@@ -164,6 +164,44 @@ final class TLSContext: Sendable {
         return count ?? 0 > 0
     }
 
+    // MARK: Names
+
+    /// Has the peer's certificate checked for the name, and sends that to the server unless it is an address.
+    func setName(_ name: String?, of ssl: OpaquePointer, _ peer: String) throws(TLSError) {
+        let verification = settings.verification
+        guard let name else {
+            if verification == .full { throw TLSError(.noName, peer: peer) }
+            return
+        }
+        if let address = SocketAddress(name, port: 0) {
+            guard unsafe verification != .full || setAddress(address, of: ssl) else {
+                throw TLSError.settings("the address \(name) cannot be checked")
+            }
+            return
+        }
+        // As on a Mac: the common name counts for nothing, and a wildcard stands for a whole label.
+        let flags = X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
+        unsafe SSL_set_hostflags(ssl, CUnsignedInt(flags))
+        // OpenSSL would take a leading dot for all subdomains, and end the name at a null byte. The others are
+        // in addresses only, such as one with an interface that this machine does not have.
+        let isName = !name.hasPrefix(".") && name.utf8.allSatisfy { $0 > 0x20 && !"[]:%".utf8.contains($0) }
+        let isChecked = unsafe verification != .full || SSL_set1_host(ssl, name) == 1
+        guard unsafe isName && isChecked && reactor_tls_set_server_name(ssl, name) == 1 else {
+            throw TLSError(.invalidSettings("\(name) is not a host's name"), peer: peer)
+        }
+    }
+
+    /// Has the certificate checked for the address. Certificates have no interfaces.
+    private func setAddress(_ address: SocketAddress, of ssl: OpaquePointer) -> Bool {
+        func set(_ number: some FixedWidthInteger) -> Bool {
+            unsafe withUnsafeBytes(of: number.bigEndian) { bytes in
+                let start = unsafe bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+                return unsafe X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), start, bytes.count) == 1
+            }
+        }
+        return address.ipv4.map(set) ?? address.ipv6.map(set) ?? false
+    }
+
     // MARK: Sessions
 
     /// A session that later handshakes with the host can resume.

@@ -77,7 +77,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
             return
         }
         unsafe SSL_set_connect_state(ssl)
-        try setName(name)
+        unsafe try context.setName(name, of: ssl, peer)
         if let sessionKey, let session = context.session(with: sessionKey) {
             offeredSession = session
             unsafe SSL_set_session(ssl, session.object.pointer)
@@ -90,42 +90,6 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
             unsafe SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN)
         }
         unsafe SSL_free(ssl)
-    }
-
-    /// Has the certificate checked for the name, and sends it to the server unless it is an address.
-    private func setName(_ name: String?) throws(TLSError) {
-        let verification = context.settings.verification
-        guard let name else {
-            if verification == .full { throw TLSError(.noName, peer: peer) }
-            return
-        }
-        if let address = SocketAddress(name, port: 0) {
-            guard verification != .full || setAddress(address) else {
-                throw TLSError.settings("the address \(name) cannot be checked")
-            }
-            return
-        }
-        // As on a Mac: the common name counts for nothing, and a wildcard stands for a whole label.
-        let flags = X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
-        unsafe SSL_set_hostflags(ssl, CUnsignedInt(flags))
-        // OpenSSL would take a leading dot for all subdomains, and end the name at a null byte. The others are
-        // in addresses only, such as one with an interface that this machine does not have.
-        let isName = !name.hasPrefix(".") && name.utf8.allSatisfy { $0 > 0x20 && !"[]:%".utf8.contains($0) }
-        let isChecked = unsafe verification != .full || SSL_set1_host(ssl, name) == 1
-        guard unsafe isName && isChecked && reactor_tls_set_server_name(ssl, name) == 1 else {
-            throw TLSError(.invalidSettings("\(name) is not a host's name"), peer: peer)
-        }
-    }
-
-    /// Has the certificate checked for the address. Certificates have no interfaces.
-    private func setAddress(_ address: SocketAddress) -> Bool {
-        func set(_ number: some FixedWidthInteger) -> Bool {
-            unsafe withUnsafeBytes(of: number.bigEndian) { bytes in
-                let start = unsafe bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-                return unsafe X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), start, bytes.count) == 1
-            }
-        }
-        return address.ipv4.map(set) ?? address.ipv6.map(set) ?? false
     }
 
     static func of(_ ssl: OpaquePointer?) -> TLSTransport {
@@ -230,9 +194,10 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     }
 
     private func write(_ bytes: RawSpan, over wire: SocketWire) throws {
-        _ = perform(over: wire, receiving: .nothing) {
+        let code = perform(over: wire, receiving: .nothing) {
             bytes.withAddress { start, count in unsafe SSL_write(ssl, start, CInt(count)) }
-        }
+        }.code
+        if code <= 0, failure == nil { recordFailure() }
         if let error = sendError ?? failure { throw error }
     }
 
