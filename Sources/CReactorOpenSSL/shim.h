@@ -86,6 +86,12 @@ static inline X509 *reactor_x509_shift(STACK_OF(X509) *chain) { return sk_X509_s
 
 static inline void reactor_x509_free_stack(STACK_OF(X509) *chain) { sk_X509_pop_free(chain, X509_free); }
 
+// glibc declares it for GNU sources only.
+char *secure_getenv(const char *name);
+
+/// A variable of the environment; null in a program that runs with other privileges than its user's.
+static inline const char *reactor_secure_environment(const char *name) { return secure_getenv(name); }
+
 static inline const char *reactor_entry_name(const struct dirent *entry) { return entry->d_name; }
 
 static inline int reactor_ssl_library(unsigned long error) { return ERR_GET_LIB(error) == ERR_LIB_SSL; }

@@ -5,23 +5,37 @@ import SystemPackage
 extension Stream {
     /// Protects the stream's connection with TLS.
     ///
-    /// Before the stream is opened, the handshake is part of opening: the streams of the pair are open when
-    /// the peer has proved who it is. On an open stream it begins after the bytes that were written before
-    /// (STARTTLS), and later bytes are protected; bytes of a server that were not read before are an error,
-    /// because they come from anyone. Either way it is made on the library's thread within the
-    /// ``Stream/connectTimeout``, and its failure fails both streams with a ``TLSError``, or with an
-    /// `IOError` for one of the socket.
+    /// Before the stream is opened, the handshake is part of opening: the streams of the pair are open when it
+    /// has completed, and a client has then checked the server as the settings say. On an open stream it
+    /// begins after the bytes that were written before (STARTTLS), and later bytes are protected. On a client,
+    /// unread bytes from the server then fail the stream with ``TLSError/Reason/unprotectedBytes``: an
+    /// attacker may have inserted them.
+    ///
+    /// The handshake is made on a thread of the library within the `connectTimeout`, which on an open stream
+    /// is counted from this call. Its failure fails both streams with a ``TLSError``, or with an `IOError` for
+    /// one of the socket.
     ///
     /// Events are delivered for clear bytes only. Ending the output sends close_notify. If the peer ends
     /// the connection without it, the input fails with ``TLSError/Reason/truncated`` after the last byte.
     ///
-    /// - Throws: ``TLSError`` if the settings cannot be used, or the stream has no socket, is closed, or
-    ///   has TLS.
+    /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or
+    ///   the stream has no socket, is closed, has failed, or has TLS.
     public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         let security = try TLSSecurity(settings)
         guard protect(by: security) else {
-            throw TLSError(
-                .invalidSettings("a stream needs a connection that is not closed and has no TLS yet"))
+            throw TLSError(.invalidSettings(obstacle))
+        }
+    }
+
+    /// Why the stream cannot be protected.
+    private var obstacle: String {
+        switch streamStatus {
+        case .closed: "startTLS was called on a closed stream"
+        case .error: "startTLS was called on a stream that has failed: \(streamError.map { "\($0)" } ?? "")"
+        default:
+            property(forKey: .shouldCloseNativeSocketKey) == nil
+                ? "startTLS needs the stream of a socket, which an adopted descriptor has when it is open"
+                : "startTLS was called on a stream that has TLS, or whose connection has ended"
         }
     }
 
@@ -35,18 +49,33 @@ extension Stream.PropertyKey {
 
 /// Makes transports for settings.
 struct TLSSecurity: SocketSecurity {
-    private let context: TLSContext
+    let context: TLSContext
+    let verifier: TLSPeerVerifier?
+    private let peerName: String?
 
     /// Throws if the settings cannot be used.
-    init(_ settings: TLSSettings) throws(TLSError) { context = try TLSContext.context(for: settings) }
+    init(_ settings: TLSSettings) throws(TLSError) {
+        context = try TLSContext.context(for: settings)
+        (verifier, peerName) = (settings.peerVerifier, settings.peerName)
+    }
+
+    /// Throws if the settings are a client's, too.
+    init(server settings: TLSSettings) throws(TLSError) {
+        guard settings.role == .server else {
+            throw TLSError(.invalidSettings("a listener needs the settings of a server"))
+        }
+        try self.init(settings)
+    }
 
     var isServer: Bool { context.settings.role == .server }
 
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
-        let name = context.settings.peerName ?? host
+        let name = peerName ?? host
         return try TLSTransport(
-            context, name: name.map(Self.withoutDot), peer: peer, resumes: host != nil)
+            self, name: name.map(Self.withoutDot), peer: peer, resumes: host != nil)
     }
+
+    package func unprotectedBytes(from peer: String) -> any Error { TLSError(.unprotectedBytes, peer: peer) }
 
     /// A final dot makes a name absolute; certificates have none.
     private static func withoutDot(_ name: String) -> String {
@@ -98,23 +127,50 @@ extension Listener {
     /// - Parameters:
     ///   - address: As in `init(_:options:handler:faults:)`.
     ///   - options: Options to set before listening.
-    ///   - settings: The server's settings, read for each connection: to replace a certificate while the
-    ///     listener runs, let them come from a variable.
+    ///   - settings: The server's settings, for all connections.
     ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off. A connection whose settings cannot
-    ///     be used is closed.
-    /// - Throws: ``TLSError`` if the settings cannot be used now; `IOError` as that initializer does.
+    ///   - faults: Called with the reason when the listener backs off.
+    /// - Throws: ``TLSError`` if the settings are a client's or cannot be used; `IOError` as that initializer
+    ///   does.
     public convenience init(
-        _ address: SocketAddress, options: Options = Options(),
-        tls settings: @escaping @autoclosure () -> TLSSettings, handler: @escaping Handler,
-        faults: @escaping FaultHandler
+        _ address: SocketAddress, options: Options = Options(), tls settings: TLSSettings,
+        handler: @escaping Handler, faults: @escaping FaultHandler
     ) throws {
-        _ = try TLSSecurity(settings())
+        let security = try TLSSecurity(server: settings)
         try self.init(
             address, options: options,
             handler: { listener, connection in
-                guard (try? connection.input.startTLS(settings())) != nil else { return }
-                handler(listener, connection)
+                if connection.input.protect(by: security) { handler(listener, connection) }
             }, faults: faults)
+    }
+
+    /// Listens at `address` for connections that TLS protects, with settings that may change.
+    ///
+    /// - Parameters:
+    ///   - address: As in `init(_:options:handler:faults:)`.
+    ///   - options: Options to set before listening.
+    ///   - settings: Called now and for each connection, on the loop's thread. Return settings that are stored;
+    ///     load certificates elsewhere.
+    ///   - handler: Called for each connection.
+    ///   - faults: Called with an `IOError` when the listener backs off, and with the error of a connection
+    ///     that is closed because `settings` throws or cannot be used.
+    /// - Throws: What `settings` throws; ``TLSError`` if they are a client's or cannot be used now; `IOError`
+    ///   as that initializer does.
+    public convenience init(
+        _ address: SocketAddress, options: Options = Options(),
+        tls settings: @escaping () throws -> TLSSettings, handler: @escaping Handler,
+        faults: @escaping (Listener, any Error) -> Void
+    ) throws {
+        _ = try TLSSecurity(server: settings())
+        try self.init(
+            address, options: options,
+            handler: { listener, connection in
+                do {
+                    let security = try TLSSecurity(server: settings())
+                    if connection.input.protect(by: security) { handler(listener, connection) }
+                } catch {
+                    faults(listener, error)
+                }
+            }, faults: { faults($0, $1) })
     }
 }

@@ -4,69 +4,34 @@ import Reactor
 
 /// What OpenSSL makes of settings, for all connections that have them.
 final class TLSContext: Sendable {
-    /// The most hosts of which a client keeps a session: a few kilobytes each.
-    private static let sessionLimit = 256
-    /// The most contexts that are kept for later connections: more than programs have settings in use.
-    private static let contextLimit = 128
     /// The longest chain of certificates, without the peer's own and the trusted one.
     private static let longestChain: CInt = 8
     /// The most issuers that a server names to its clients: a few kilobytes in each handshake.
     private static let announcedLimit = 32
 
+    /// Without what belongs to the program or to a connection.
     let settings: TLSSettings
+    /// A server's certificates, in the order of the identities.
+    fileprivate let credentials: [TLSCredential]
     let object: OpenSSLObject
     /// The last session with each host.
-    private let sessions = Mutex<[String: OpenSSLObject]>([:])
+    private let sessions = Mutex(RecentValues<[UInt8], Session>(limit: sessionLimit))
 
-    private struct Known {
-        var context: TLSContext
-        var lastUse: UInt64
-    }
-
-    private static let known = Mutex<(contexts: [TLSSettings: Known], uses: UInt64)>(([:], 0))
-
-    /// The context of `settings`: the same one for equal settings.
-    static func context(for settings: TLSSettings) throws(TLSError) -> TLSContext {
-        if let context = use({ $0[settings]?.context }) { return context }
-        let new = try TLSContext(settings)
-        // Released when the lock is free: a program's objects may be released with it.
-        var evicted: TLSContext?
-        defer { withExtendedLifetime(evicted) {} }
-        return use { known in
-            if let other = known[settings] { return other.context }
-            if known.count >= contextLimit,
-                let oldest = known.min(by: { $0.value.lastUse < $1.value.lastUse })
-            {
-                evicted = known.removeValue(forKey: oldest.key)?.context
-            }
-            known[settings] = Known(context: new, lastUse: 0)
-            return new
-        }!
-    }
-
-    /// Notes the use of the context that `find` returns.
-    private static func use(_ find: (inout [TLSSettings: Known]) -> TLSContext?) -> TLSContext? {
-        known.withLock { known in
-            guard let context = find(&known.contexts) else { return nil }
-            known.uses += 1
-            known.contexts[context.settings]?.lastUse = known.uses
-            return context
-        }
-    }
-
-    private init(_ settings: TLSSettings) throws(TLSError) {
-        startOpenSSL()
-        let object = unsafe OpenSSLObject(SSL_CTX_new(TLS_method())) { unsafe SSL_CTX_free($0) }
+    init(_ settings: TLSSettings) throws(TLSError) {
+        prepareOpenSSL()
+        let object = unsafe OpenSSLObject(SSL_CTX_new(TLS_method()), free: SSL_CTX_free)
         guard let object else { throw .settings("OpenSSL has no memory") }
-        (self.settings, self.object) = (settings, object)
+        self.settings = settings.shared
+        (credentials, self.object) = (settings.identities.map(\.credential), object)
         let context = unsafe object.pointer
+        // A transport retains its context, and owns the SSL that calls back.
         unsafe reactor_tls_set_context_data(context, Unmanaged.passUnretained(self).toOpaque())
         unsafe reactor_tls_set_modes(context)
         if settings.role == .server { unsafe reactor_tls_accept_names(context) }
         unsafe try setVersions(context)
         unsafe try setProtocols(context)
-        unsafe try setIdentities(context)
-        unsafe try setTrust(context)
+        unsafe try setCredentials(context)
+        unsafe try setTrust(context, hasVerifier: settings.peerVerifier != nil)
         unsafe setSessions(context)
     }
 
@@ -99,8 +64,8 @@ final class TLSContext: Sendable {
         settings.applicationProtocols.flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
     }
 
-    private func setIdentities(_ context: OpaquePointer) throws(TLSError) {
-        if let first = settings.identities.first {
+    private func setCredentials(_ context: OpaquePointer) throws(TLSError) {
+        if let first = credentials.first {
             let (certificate, key, chain) = unsafe (
                 first.certificate.pointer, first.key.pointer, first.chain.pointer
             )
@@ -110,34 +75,44 @@ final class TLSContext: Sendable {
         } else if settings.role == .server {
             throw TLSError(.invalidSettings("a server needs a certificate: set TLSSettings.identities"))
         }
-        if settings.role == .server, settings.identities.count > 1 {
-            unsafe SSL_CTX_set_cert_cb(context, selectIdentity, nil)
+        if settings.role == .server, credentials.count > 1 {
+            unsafe SSL_CTX_set_cert_cb(context, selectCredential, nil)
         }
     }
 
     // MARK: Trust
 
-    private func setTrust(_ context: OpaquePointer) throws(TLSError) {
-        unsafe SSL_CTX_set_verify(context, verificationMode, nil)
-        guard verificationMode != SSL_VERIFY_NONE else { return }
+    private func setTrust(_ context: OpaquePointer, hasVerifier: Bool) throws(TLSError) {
+        let mode = verificationMode(hasVerifier: hasVerifier)
+        unsafe SSL_CTX_set_verify(context, mode, nil)
+        guard mode != SSL_VERIFY_NONE else { return }
         unsafe SSL_CTX_set_verify_depth(context, Self.longestChain)
         unsafe SSL_CTX_set_cert_verify_callback(context, verify, nil)
-        let isSet: Bool
-        switch settings.trust {
-        case .system: isSet = unsafe trustSystem(context)
-        case .file(let path): isSet = unsafe try trust(readFile(path), in: context)
-        case .directory(let path): isSet = unsafe SSL_CTX_load_verify_dir(context, path) == 1
-        case .certificates(let text): isSet = unsafe trust(text, in: context)
-        }
-        guard isSet else { throw .settings("the trusted certificates cannot be read") }
+        unsafe try add(settings.trust, to: context)
         ERR_clear_error()
     }
 
-    private var verificationMode: CInt {
+    private func add(_ trust: TLSTrust, to context: OpaquePointer) throws(TLSError) {
+        let isAdded: Bool
+        switch trust {
+        case .system: isAdded = unsafe trustSystem(context)
+        case .file(let path): isAdded = unsafe try add(readFile(path), to: context)
+        case .directory(let path):
+            // OpenSSL would notice that it is missing in each handshake.
+            try checkDirectory(path)
+            isAdded = unsafe SSL_CTX_load_verify_dir(context, path) == 1
+        case .certificates(let text): isAdded = unsafe add(text, to: context)
+        case .anyOf(let sources):
+            for source in sources { unsafe try add(source, to: context) }
+            isAdded = !sources.isEmpty
+        }
+        guard isAdded else { throw .settings("the trusted certificates cannot be read") }
+    }
+
+    private func verificationMode(hasVerifier: Bool) -> CInt {
         switch (settings.role, settings.clientCertificates) {
         case (.client, _):
-            settings.verification == .disabled && settings.decision == nil
-                ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
+            settings.verification == .disabled && !hasVerifier ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
         case (.server, .ignored): SSL_VERIFY_NONE
         case (.server, .requested): SSL_VERIFY_PEER
         case (.server, .required): SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
@@ -147,10 +122,13 @@ final class TLSContext: Sendable {
     /// The directory first, from which OpenSSL reads what it needs: reading the file takes a hundred times
     /// as long.
     private func trustSystem(_ context: OpaquePointer) -> Bool {
-        let file = unsafe getenv(X509_get_default_cert_file_env()).map { unsafe String(cString: $0) }
+        // As OpenSSL does: the user who runs a program of another's privileges does not choose what it trusts.
+        let file = unsafe reactor_secure_environment(X509_get_default_cert_file_env()).map {
+            unsafe String(cString: $0)
+        }
         let directory = unsafe String(
-            cString: getenv(X509_get_default_cert_dir_env())
-                ?? UnsafeMutablePointer(mutating: X509_get_default_cert_dir()))
+            cString: reactor_secure_environment(X509_get_default_cert_dir_env())
+                ?? X509_get_default_cert_dir())
         if let file {
             return unsafe SSL_CTX_load_verify_file(context, file) == 1
                 && SSL_CTX_load_verify_dir(context, directory) == 1
@@ -171,22 +149,72 @@ final class TLSContext: Sendable {
         return false
     }
 
-    private func trust(_ text: [UInt8], in context: OpaquePointer) -> Bool {
+    private func add(_ text: [UInt8], to context: OpaquePointer) -> Bool {
         let count = unsafe text.withMemoryBIO { bio -> Int? in
             var count = 0
             guard let items = unsafe PEM_X509_INFO_read_bio(bio, nil, nil, nil) else { return nil }
             defer { unsafe reactor_x509_info_free(items) }
             let itemCount = unsafe reactor_x509_info_count(items)
-            let isAnnounced: CInt = settings.role == .server && itemCount <= Self.announcedLimit ? 1 : 0
             for index in 0..<itemCount {
-                count += Int(unsafe reactor_x509_info_trust(items, index, context, isAnnounced))
+                let isAnnounced = settings.role == .server && count < Self.announcedLimit
+                count += Int(unsafe reactor_x509_info_trust(items, index, context, isAnnounced ? 1 : 0))
             }
             return count
         }
         return count ?? 0 > 0
     }
 
+    // MARK: Names
+
+    /// Has the peer's certificate checked for the name, and sends that to the server unless it is an address.
+    func setName(_ name: String?, of ssl: OpaquePointer, _ peer: String) throws(TLSError) {
+        let verification = settings.verification
+        guard let name else {
+            if verification == .full { throw TLSError(.noName, peer: peer) }
+            return
+        }
+        if let address = SocketAddress(name, port: 0) {
+            guard unsafe verification != .full || setAddress(address, of: ssl) else {
+                throw TLSError.settings("the address \(name) cannot be checked")
+            }
+            return
+        }
+        // As on a Mac: the common name counts for nothing, and a wildcard stands for a whole label.
+        let flags = X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
+        unsafe SSL_set_hostflags(ssl, CUnsignedInt(flags))
+        // OpenSSL would take a leading dot for all subdomains, and end the name at a null byte. The others are
+        // in addresses only, such as one with an interface that this machine does not have.
+        let isName = !name.hasPrefix(".") && name.utf8.allSatisfy { $0 > 0x20 && !"[]:%".utf8.contains($0) }
+        let isChecked = unsafe verification != .full || SSL_set1_host(ssl, name) == 1
+        guard unsafe isName && isChecked && reactor_tls_set_server_name(ssl, name) == 1 else {
+            throw TLSError(.invalidSettings("\(name) is not a host's name"), peer: peer)
+        }
+    }
+
+    /// Has the certificate checked for the address. Certificates have no interfaces.
+    private func setAddress(_ address: SocketAddress, of ssl: OpaquePointer) -> Bool {
+        func set(_ number: some FixedWidthInteger) -> Bool {
+            unsafe withUnsafeBytes(of: number.bigEndian) { bytes in
+                let start = unsafe bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+                return unsafe X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), start, bytes.count) == 1
+            }
+        }
+        return address.ipv4.map(set) ?? address.ipv6.map(set) ?? false
+    }
+
     // MARK: Sessions
+
+    /// A session that later handshakes with the host can resume.
+    struct Session {
+        let object: OpenSSLObject
+        /// When the host's certificates were verified: in the first of the handshakes that resume each other.
+        let verification: ContinuousClock.Instant
+    }
+
+    /// The most hosts of which a client keeps a session: a few kilobytes each.
+    private static let sessionLimit = 256
+    /// How long a verification counts: as long as in curl.
+    static let verificationLifetime = Duration.seconds(86_400)
 
     private func setSessions(_ context: OpaquePointer) {
         let isServer = settings.role == .server
@@ -203,20 +231,18 @@ final class TLSContext: Sendable {
 
     /// The last session with a host. One of TLS 1.3 is not used again, so that an observer cannot link
     /// connections.
-    func session(with host: String) -> OpenSSLObject? {
+    func session(with host: [UInt8], at now: ContinuousClock.Instant = .now) -> Session? {
         sessions.withLock { sessions in
-            guard let session = sessions[host] else { return nil }
-            let isForOneUse = unsafe SSL_SESSION_get_protocol_version(session.pointer) >= TLS1_3_VERSION
-            if isForOneUse { sessions[host] = nil }
-            return session
+            guard let session = sessions.value(for: host) else { return nil }
+            let version = unsafe SSL_SESSION_get_protocol_version(session.object.pointer)
+            let isOld = session.verification.duration(to: now) > Self.verificationLifetime
+            if isOld || version >= TLS1_3_VERSION { sessions.remove(host) }
+            return isOld ? nil : session
         }
     }
 
-    fileprivate func keep(_ session: OpenSSLObject, with host: String) {
-        sessions.withLock { sessions in
-            if sessions.count >= Self.sessionLimit { sessions.removeAll() }
-            sessions[host] = session
-        }
+    func keep(_ session: Session, with host: [UInt8]) {
+        sessions.withLock { $0.set(session, for: host) }
     }
 
     fileprivate static func of(_ ssl: OpaquePointer?) -> TLSContext {
@@ -230,8 +256,10 @@ private func keepSession(_ ssl: OpaquePointer?, _ session: OpaquePointer?) -> CI
     let transport = unsafe TLSTransport.of(ssl)
     guard let host = transport.sessionKey else { return 0 }
     // The reference is this function's if it returns 1.
-    guard let owned = unsafe OpenSSLObject(session, free: { unsafe SSL_SESSION_free($0) }) else { return 0 }
-    transport.context.keep(owned, with: host)
+    guard let owned = unsafe OpenSSLObject(session, free: SSL_SESSION_free) else { return 0 }
+    let former = unsafe SSL_session_reused(ssl) == 1 ? transport.offeredSession : nil
+    let verification = former?.verification ?? .now
+    transport.context.keep(TLSContext.Session(object: owned, verification: verification), with: host)
     return 1
 }
 
@@ -257,16 +285,16 @@ private func selectProtocol(
     return SSL_TLSEXT_ERR_ALERT_FATAL
 }
 
-private func selectIdentity(_ ssl: OpaquePointer?, _: UnsafeMutableRawPointer?) -> CInt {
+private func selectCredential(_ ssl: OpaquePointer?, _: UnsafeMutableRawPointer?) -> CInt {
     guard let name = unsafe SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name) else { return 1 }
     let host = unsafe String(cString: name)
-    guard let identity = unsafe TLSContext.of(ssl).settings.identities.first(where: { $0.isFor(host) }) else {
+    guard let credential = unsafe TLSContext.of(ssl).credentials.first(where: { $0.isFor(host) }) else {
         return 1
     }
     let (certificate, key, chain) = unsafe (
-        identity.certificate.pointer, identity.key.pointer, identity.chain.pointer
+        credential.certificate.pointer, credential.key.pointer, credential.chain.pointer
     )
-    // Otherwise the first identity stays, and is chosen if the client prefers its kind of key.
+    // Otherwise the first one stays, and is chosen if the client prefers its kind of key.
     unsafe SSL_certs_clear(ssl)
     return unsafe SSL_use_cert_and_key(ssl, certificate, key, chain, 1)
 }
@@ -274,13 +302,15 @@ private func selectIdentity(_ ssl: OpaquePointer?, _: UnsafeMutableRawPointer?) 
 private func verify(_ verification: OpaquePointer?, _: UnsafeMutableRawPointer?) -> CInt {
     let isValid = unsafe X509_verify_cert(verification) == 1
     let transport = unsafe TLSTransport.of(reactor_tls_verified(verification))
-    guard let decision = transport.context.settings.decision else { return isValid ? 1 : 0 }
+    guard let verifier = transport.verifier else { return isValid ? 1 : 0 }
     let chain = unsafe certificates(of: X509_STORE_CTX_get0_untrusted(verification))
     let code = unsafe isValid ? X509_V_OK : X509_STORE_CTX_get_error(verification)
     // The program may use other connections.
     transport.leaveThreadMemory()
-    let isAccepted = decision.accepts(
-        TLSDecision.Evidence(chain, name: transport.peerName, verification: code))
+    let isAccepted = verifier.accepts(
+        TLSPeerVerifier.Evidence(chain, name: transport.peerName, verification: code))
+    // An error that the verification or the program has left would count as one of the handshake.
+    ERR_clear_error()
     // Else the result stays, also if it is accepted: it is kept with the session.
     if isValid, !isAccepted {
         unsafe X509_STORE_CTX_set_error(verification, X509_V_ERR_APPLICATION_VERIFICATION)

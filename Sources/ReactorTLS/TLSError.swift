@@ -1,6 +1,6 @@
 import CReactorOpenSSL
 
-/// Why a connection is not protected by TLS, or is no more: the reason and the peer.
+/// Why a TLS handshake or connection has failed: the reason and the peer.
 ///
 /// ```swift
 /// print(stream.streamError!)  // TLS with example.org:443: the certificate has expired
@@ -14,8 +14,10 @@ public struct TLSError: Error, Hashable, Sendable {
         case noName
         /// No trusted certificate has issued the peer's.
         case unknownIssuer
-        /// The peer's certificate, or the last of its chain, has issued itself and is not trusted.
+        /// The peer's certificate has issued itself and is not trusted.
         case selfSigned
+        /// The chain that the peer has sent ends in a root that is not trusted.
+        case untrustedRoot
         /// A certificate of the peer's chain has expired.
         case expired
         /// A certificate of the peer's chain is not valid yet.
@@ -24,7 +26,7 @@ public struct TLSError: Error, Hashable, Sendable {
         case revoked
         /// The peer's chain has too many certificates.
         case chainTooLong
-        /// ``TLSSettings/decision`` has rejected the peer's chain.
+        /// ``TLSSettings/peerVerifier`` has rejected the peer's chain.
         case rejected
         /// The peer's chain is invalid for another reason, in OpenSSL's words.
         case invalidChain(String)
@@ -40,6 +42,9 @@ public struct TLSError: Error, Hashable, Sendable {
         case noCommonVersion
         /// The peer does not speak TLS.
         case notTLS
+        /// The server has sent bytes before the handshake that the client has not read. An attacker may have
+        /// inserted them.
+        case unprotectedBytes
         /// The peer breaks the protocol, in OpenSSL's words.
         case protocolViolation(String)
         /// A setting cannot be used.
@@ -67,6 +72,7 @@ extension TLSError.Reason: CustomStringConvertible {
         case .noName: "the peer has no name to check: set TLSSettings.peerName"
         case .unknownIssuer: "the issuer of the certificate is not known"
         case .selfSigned: "the certificate is self-signed and not trusted"
+        case .untrustedRoot: "the chain of certificates ends in a root that is not trusted"
         case .expired: "the certificate has expired"
         case .notYetValid: "the certificate is not valid yet"
         case .revoked: "the certificate has been revoked"
@@ -79,6 +85,7 @@ extension TLSError.Reason: CustomStringConvertible {
         case .alert(let code, let words): "the peer has sent the alert \(code): \(words)"
         case .noCommonVersion: "the peers have no version of TLS in common"
         case .notTLS: "the peer does not speak TLS"
+        case .unprotectedBytes: "the peer has sent bytes before the handshake that were not read"
         case .protocolViolation(let words): words
         case .invalidSettings(let words): words
         }
@@ -98,7 +105,8 @@ extension TLSError.Reason {
             case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
                 X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
                 .unknownIssuer
-            case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN: .selfSigned
+            case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT: .selfSigned
+            case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN: .untrustedRoot
             case X509_V_ERR_CERT_HAS_EXPIRED: .expired
             case X509_V_ERR_CERT_NOT_YET_VALID: .notYetValid
             case X509_V_ERR_CERT_REVOKED: .revoked
@@ -141,7 +149,8 @@ extension TLSError {
         return unsafe String(cString: words)
     }
 
-    /// An error about settings, with OpenSSL's words for the reason.
+    /// An error about settings, with OpenSSL's words for the reason if it has failed since
+    /// `prepareOpenSSL()`.
     static func settings(_ what: String) -> TLSError {
         let error = ERR_get_error()
         ERR_clear_error()
@@ -159,12 +168,12 @@ extension TLSError {
     /// `NSError`.
     public var _code: Int {
         switch reason {
-        case .protocolViolation, .notTLS: -9800  // errSSLProtocol
+        case .protocolViolation, .notTLS, .unprotectedBytes: -9800  // errSSLProtocol
         case .noCommonVersion: -9801  // errSSLNegotiation
         case .closedInHandshake: -9806  // errSSLClosedAbort
         case .selfSigned, .chainTooLong, .noName, .invalidChain, .rejected: -9807  // errSSLXCertChainInvalid
         case .revoked: -9808  // errSSLBadCert
-        case .unknownIssuer: -9812  // errSSLUnknownRootCert
+        case .unknownIssuer, .untrustedRoot: -9812  // errSSLUnknownRootCert
         case .expired: -9814  // errSSLCertExpired
         case .notYetValid: -9815  // errSSLCertNotYetValid
         case .truncated: -9816  // errSSLClosedNoNotify

@@ -6,10 +6,7 @@ import SystemPackage
 ///
 /// Load it once: connections with the same object share what OpenSSL makes of it.
 public final class TLSIdentity: Hashable, Sendable {
-    let certificate: OpenSSLObject
-    let key: OpenSSLObject
-    /// The certificates of the issuers.
-    let chain: OpenSSLObject
+    let credential: TLSCredential
 
     /// Reads PEM files.
     ///
@@ -33,6 +30,7 @@ public final class TLSIdentity: Hashable, Sendable {
     private init(
         _ certificate: [UInt8], _ key: [UInt8], _ password: String?, named names: (String, String)
     ) throws(TLSError) {
+        try Self.check(password)
         guard let chain = readCertificates(certificate), let first = chain.takeFirst() else {
             throw .settings("\(names.0) has no certificate (PEM)")
         }
@@ -42,15 +40,16 @@ public final class TLSIdentity: Hashable, Sendable {
         guard unsafe X509_check_private_key(first.pointer, key.pointer) == 1 else {
             throw .settings("\(names.1) is not the key of \(names.0)")
         }
-        (self.certificate, self.key, self.chain) = (first, key, chain)
+        credential = TLSCredential(certificate: first, key: key, chain: chain)
     }
 
     /// Takes a PKCS #12 archive, the format of `.p12` and `.pfx` files.
     ///
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)``.
     public init(pkcs12 bytes: [UInt8], password: String) throws(TLSError) {
+        try Self.check(password)
         let archive = unsafe bytes.withMemoryBIO { bio in
-            unsafe OpenSSLObject(d2i_PKCS12_bio(bio, nil)) { unsafe PKCS12_free($0) }
+            unsafe OpenSSLObject(d2i_PKCS12_bio(bio, nil), free: PKCS12_free)
         }
         guard let archive else { throw .settings("the PKCS #12 archive cannot be read") }
         var (key, certificate, others): (OpaquePointer?, OpaquePointer?, OpaquePointer?) = (nil, nil, nil)
@@ -63,11 +62,17 @@ public final class TLSIdentity: Hashable, Sendable {
             throw .settings(
                 "the PKCS #12 archive has no certificate with a key that can be read with the password")
         }
-        (self.certificate, self.key, self.chain) = (ownedCertificate, ownedKey, chain)
+        credential = TLSCredential(certificate: ownedCertificate, key: ownedKey, chain: chain)
     }
 
-    /// Whether the certificate is for the host `name`.
-    func isFor(_ name: String) -> Bool { unsafe X509_check_host(certificate.pointer, name, 0, 0, nil) == 1 }
+    /// OpenSSL would end the password at a null byte.
+    private static func check(_ password: String?) throws(TLSError) {
+        guard password?.utf8.contains(0) != true else {
+            throw TLSError(.invalidSettings("the password contains a null byte"))
+        }
+    }
+
+    deinit { TLSContext.removeAll(of: self) }
 
     /// Whether both are the same object.
     public static func == (left: TLSIdentity, right: TLSIdentity) -> Bool { left === right }
@@ -76,43 +81,60 @@ public final class TLSIdentity: Hashable, Sendable {
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
 
+/// What an identity consists of.
+struct TLSCredential: Sendable {
+    let certificate: OpenSSLObject
+    let key: OpenSSLObject
+    /// The certificates of the issuers.
+    let chain: OpenSSLObject
+
+    /// Whether the certificate is for the host `name`.
+    func isFor(_ name: String) -> Bool { unsafe X509_check_host(certificate.pointer, name, 0, 0, nil) == 1 }
+}
+
 // MARK: - OpenSSL's objects
 
-/// Prepares OpenSSL, before it does so by itself: then exit(3) would release its memory, which other threads
-/// may be using.
-func startOpenSSL() { _ = isOpenSSLStarted }
+/// Prepares OpenSSL for calls, and empties the thread's queue of errors, so that the next one is theirs.
+func prepareOpenSSL() {
+    _ = isOpenSSLInitialized
+    ERR_clear_error()
+}
 
-private let isOpenSSLStarted = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil) == 1
+/// Has OpenSSL keep its memory at exit(3), when other threads may be using it. That takes effect if nothing else
+/// in the program, such as libcurl, has initialized OpenSSL before. If it fails, so do the calls that follow.
+private let isOpenSSLInitialized = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil) == 1
 
 /// An object of OpenSSL, which is freed with the last reference to this.
 ///
-/// `@unchecked Sendable` is right: objects are changed only where they are made, and OpenSSL synchronizes
-/// what it changes by itself, such as reference counts and caches.
+/// `@unchecked Sendable` is right: only its maker changes an object, before others have it, and OpenSSL locks
+/// or copies what it changes by itself, such as reference counts, caches, and a session that several
+/// connections resume. `free` captures nothing, so any thread may release last.
 @safe
 final class OpenSSLObject: @unchecked Sendable {
+    typealias Free = @convention(c) (OpaquePointer?) -> Void
+
     let pointer: OpaquePointer
-    private let free: (OpaquePointer) -> Void
+    private let free: Free
 
     /// Nil without an object.
-    init?(_ pointer: OpaquePointer?, free: @escaping (OpaquePointer) -> Void) {
+    init?(_ pointer: OpaquePointer?, free: Free) {
         guard let pointer = unsafe pointer else { return nil }
-        unsafe self.pointer = pointer
-        unsafe self.free = free
+        unsafe (self.pointer, self.free) = (pointer, free)
     }
 
     deinit { unsafe free(pointer) }
 
     static func certificate(_ pointer: OpaquePointer?) -> OpenSSLObject? {
-        unsafe OpenSSLObject(pointer) { unsafe X509_free($0) }
+        unsafe OpenSSLObject(pointer, free: X509_free)
     }
 
     static func key(_ pointer: OpaquePointer?) -> OpenSSLObject? {
-        unsafe OpenSSLObject(pointer) { unsafe EVP_PKEY_free($0) }
+        unsafe OpenSSLObject(pointer, free: EVP_PKEY_free)
     }
 
     /// A stack of certificates; an empty one without `pointer`.
     static func stack(_ pointer: OpaquePointer?) -> OpenSSLObject? {
-        unsafe OpenSSLObject(pointer ?? reactor_x509_make_stack()) { unsafe reactor_x509_free_stack($0) }
+        unsafe OpenSSLObject(pointer ?? reactor_x509_make_stack(), free: reactor_x509_free_stack)
     }
 
     /// Removes the first certificate of a stack.
@@ -122,7 +144,7 @@ final class OpenSSLObject: @unchecked Sendable {
 extension [UInt8] {
     /// Calls `body` with a BIO that reads the bytes.
     func withMemoryBIO<Result>(_ body: (OpaquePointer) -> Result?) -> Result? {
-        startOpenSSL()
+        prepareOpenSSL()
         return withBytes { bytes in
             bytes.withAddress { start, count in
                 guard let bio = unsafe BIO_new_mem_buf(start, CInt(count)) else { return nil }
@@ -155,6 +177,13 @@ private func readKey(_ text: [UInt8], _ password: String) -> OpenSSLObject? {
         return unsafe copy.withUnsafeMutableBytes { bytes in
             unsafe .key(PEM_read_bio_PrivateKey(bio, nil, nil, bytes.baseAddress))
         }
+    }
+}
+
+/// Throws unless the path is a directory's that can be read.
+func checkDirectory(_ path: String) throws(TLSError) {
+    do { try FileDescriptor.open(FilePath(path), .readOnly, options: .directory).close() } catch {
+        throw TLSError(.invalidSettings("\(path): \(error)"))
     }
 }
 

@@ -9,7 +9,9 @@
 /// try stream.startTLS(.server(identity))
 /// ```
 ///
-/// Connections with equal settings share what OpenSSL makes of them, and sessions that can be resumed.
+/// Connections whose settings are equal but for ``peerName`` share one OpenSSL context and the sessions that can be resumed. The library
+/// keeps the contexts of the 128 settings that were used last, those with ``identities`` or a
+/// ``peerVerifier`` until one of these objects is released. It retains none of them.
 public struct TLSSettings: Hashable, Sendable {
     /// Which side of the handshake this is.
     public enum Role: Hashable, Sendable {
@@ -26,7 +28,9 @@ public struct TLSSettings: Hashable, Sendable {
         case full
         /// The chain, and not whom it is for: any holder of any trusted certificate is accepted.
         case chainWithoutName
-        /// Nothing: any peer is accepted, and can read and change everything.
+        /// Nothing, on a client: anyone on the network's path can read and change everything. A
+        /// ``TLSSettings/peerVerifier`` is still called. On a server, ``TLSSettings/clientCertificates`` alone
+        /// decides what is checked.
         case disabled
     }
 
@@ -72,10 +76,13 @@ public struct TLSSettings: Hashable, Sendable {
     /// Whether a server asks its clients for certificates.
     public var clientCertificates = ClientCertificates.ignored
     /// Whether sessions are resumed, which spares later handshakes most of their cost.
+    ///
+    /// A resumed session is not verified again, but a ``peerVerifier`` is called again. A client keeps a session for
+    /// each of 256 hosts, and resumes none of which the verification is more than a day old.
     public var resumesSessions = true
-    /// Decides on the peer's chain in the place of the verification, whose result it gets; nil to follow
-    /// that.
-    public var decision: TLSDecision?
+    /// Accepts or rejects the peer's chain in the place of the verification, whose result it gets; nil to
+    /// follow that.
+    public var peerVerifier: TLSPeerVerifier?
 
     /// The settings of a client.
     ///
@@ -96,29 +103,39 @@ public struct TLSSettings: Hashable, Sendable {
 public enum TLSTrust: Hashable, Sendable {
     /// The system's: OpenSSL's directory, or `SSL_CERT_DIR` and `SSL_CERT_FILE`.
     case system
-    /// The certificates in this file (PEM), which is read once. Revocation lists among them are checked for
-    /// the end of the chain.
+    /// The certificates in this file (PEM).
+    ///
+    /// The file is read when settings with this path are first used, and not again: to replace it while the
+    /// program runs, read the file and pass ``certificates(_:)``. If it contains a revocation list, the issuer
+    /// of every peer's own certificate must have a current one in it.
     case file(String)
-    /// The certificates in this directory, named as by openssl-rehash(1).
+    /// The certificates in this directory, named as by openssl-rehash(1). Revocation lists in it are not used.
     case directory(String)
-    /// These certificates (PEM). Revocation lists among them are checked for the end of the chain.
+    /// These certificates (PEM). If they contain a revocation list, the issuer of every peer's own certificate
+    /// must have a current one among them.
     case certificates([UInt8])
+    /// The certificates of all of these: `.anyOf([.system, .file("authority.pem")])` trusts an authority of
+    /// one's own besides the system's. A revocation list in one of them counts for all.
+    case anyOf([TLSTrust])
 }
 
-/// A program's decision on the peer's chain of certificates.
+/// A program's closure that accepts or rejects the peer's chain of certificates.
 ///
-/// It is made in each handshake in which the peer has presented certificates, whatever
-/// ``TLSSettings/verification`` says. When a session is resumed it is made on what the first handshake has
+/// It is called in each handshake in which the peer has presented certificates, whatever
+/// ``TLSSettings/verification`` says. When a session is resumed it is called with what the first handshake has
 /// found; a server then knows only the client's own certificate. Make one object for all connections that
 /// decide in the same way: they share what OpenSSL makes of their settings.
-public final class TLSDecision: Hashable, Sendable {
+public final class TLSPeerVerifier: Hashable, Sendable {
     /// The peer's certificates, and what the verification has found.
     public struct Evidence: Sendable {
         /// The certificates that the peer has sent, its own first (DER).
         public let chain: [[UInt8]]
         /// The name that a client expects.
         public let name: String?
-        /// Why the verification fails; nil if it succeeds.
+        /// The first check that failed; nil if all succeeded. Later ones were not made: a self-signed
+        /// certificate, for example, is reported before its dates and its name are looked at, so accepting
+        /// ``TLSError/Reason/selfSigned`` accepts any name. The name is checked only with
+        /// ``TLSSettings/Verification/full``.
         public let failure: TLSError.Reason?
 
         /// - Parameter code: OpenSSL's result of the verification.
@@ -135,7 +152,9 @@ public final class TLSDecision: Hashable, Sendable {
     public init(_ accepts: @escaping @Sendable (Evidence) -> Bool) { self.accepts = accepts }
 
     /// Whether both are the same object.
-    public static func == (left: TLSDecision, right: TLSDecision) -> Bool { left === right }
+    public static func == (left: TLSPeerVerifier, right: TLSPeerVerifier) -> Bool { left === right }
+
+    deinit { TLSContext.removeAll(of: self) }
 
     /// Adds the object's identity.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }

@@ -13,11 +13,11 @@ import Testing
     // MARK: Trust
 
     @Test(arguments: [true, false])
-    func `a decision counts although nothing else is checked`(accepts: Bool) throws {
-        let seen = Shared<TLSDecision.Evidence?>(nil)
+    func `a verifier counts although nothing else is checked`(accepts: Bool) throws {
+        let seen = Shared<TLSPeerVerifier.Evidence?>(nil)
         let client = TLSSettings.testClient(nil) {
             $0.verification = .disabled
-            $0.decision = TLSDecision { evidence in
+            $0.peerVerifier = TLSPeerVerifier { evidence in
                 seen.value = evidence
                 return accepts
             }
@@ -29,11 +29,11 @@ import Testing
     }
 
     @Test(arguments: [Version.tls12, .tls13])
-    func `a decision is made on a resumed session too`(version: Version) throws {
-        let (accepts, evidence) = (Shared(true), Shared<[TLSDecision.Evidence]>([]))
+    func `a verifier is called for a resumed session too`(version: Version) throws {
+        let (accepts, evidence) = (Shared(true), Shared<[TLSPeerVerifier.Evidence]>([]))
         let client = TLSSettings.testClient {
             $0.maximumVersion = version
-            $0.decision = TLSDecision { found in
+            $0.peerVerifier = TLSPeerVerifier { found in
                 evidence.update { $0.append(found) }
                 return accepts.value
             }
@@ -55,12 +55,12 @@ import Testing
         #expect(evidence.value[0].chain.count == 1)
     }
 
-    @Test func `a decision may use other connections`() throws {
+    @Test func `a verifier may use other connections`() throws {
         let other = try TLSPair(client: .testClient(), server: .testServer()).opened()
         other.server.output.writeAll(pattern(1000))
         let (used, answer) = (Carrier(other.client), Shared<[UInt8]>([]))
         let client = TLSSettings.testClient {
-            $0.decision = TLSDecision { evidence in
+            $0.peerVerifier = TLSPeerVerifier { evidence in
                 answer.value = used.value.input.read(exactly: 1000)
                 used.value.output.writeAll(pattern(10))
                 return evidence.failure == nil
@@ -70,6 +70,44 @@ import Testing
         #expect(answer.value == pattern(1000))
         #expect(other.server.input.read(exactly: 10) == pattern(10))
         for each in [pair, other] { each.close() }
+    }
+
+    /// Leaves an error in the thread's queue, as a program may that uses OpenSSL by itself.
+    private static func failInOpenSSL() { #expect(BIO_new_file("/nonexistent", "r") == nil) }
+
+    @Test func `an error of a program in OpenSSL's queue is not the reason of a rejection`() throws {
+        let client = TLSSettings.testClient {
+            $0.peerVerifier = TLSPeerVerifier { _ in
+                Self.failInOpenSSL()
+                return false
+            }
+        }
+        for (certificate, reason) in [
+            (TestCertificates.localhost, TLSError.Reason.rejected), (TestCertificates.expired, .expired),
+        ] {
+            let pair = try TLSPair(client: client, server: .testServer(certificate)).settle()
+            #expect(pair.client.error?.reason == reason)
+            pair.close()
+        }
+    }
+
+    @Test func `an error of a program in OpenSSL's queue is not the reason of a refusal`() throws {
+        for settings in [
+            TLSSettings.testClient { $0.trust = .certificates([1]) },
+            .testClient { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) },
+        ] {
+            Self.failInOpenSSL()
+            let (input, output) = Stream.connection(to: .ipv4Loopback(port: 1))
+            let error = #expect(throws: TLSError.self) { try input.startTLS(settings) }
+            #expect(error?.description.contains("unknown error") == false)
+            withExtendedLifetime(output) {}
+        }
+        Self.failInOpenSSL()
+        let (certificate, key) = (
+            TestCertificates.localhost.certificateText, TestCertificates.example.keyText
+        )
+        let error = #expect(throws: TLSError.self) { try TLSIdentity(certificate: certificate, key: key) }
+        #expect(error?.description.contains("unknown error") == false)
     }
 
     @Test func `only alternative names count, and their wildcards stand for whole labels`() throws {
@@ -85,7 +123,10 @@ import Testing
         let partial = Certificate("x", names: ["DNS:w*.example.org"], issuedBy: authority)
         #expect(try reason(partial, "www.example.org") == .wrongName("www.example.org"))
         #expect(try reason(TestCertificates.example, "a.b.example.org") == .wrongName("a.b.example.org"))
-        for name in ["", ".", ".example.org", String(repeating: "a", count: 256), "example.org\0.b"] {
+        for name in [
+            "", ".", ".example.org", String(repeating: "a", count: 256), "example.org\0.b", "127.0.0.1\0.b",
+            "127.0.0.1 ", " example.org",
+        ] {
             guard case .invalidSettings = try reason(TestCertificates.example, name) else {
                 Issue.record("\"\(name)\" is a name")
                 continue
@@ -144,6 +185,20 @@ import Testing
         for stream in server.streams { stream.open() }
         let client = OpenSSLClient(SocketPeer(other))
         #expect(client.wantedIssuers == (wanted == .ignored ? [] : ["/CN=Test authority"]))
+        server.close()
+    }
+
+    @Test func `a server with many issuers names the first ones`() throws {
+        let (number, other) = try socketPair()
+        let server = TLSPair.end(number)
+        let issuers = (0..<33).map { Certificate("Issuer \($0)", isAuthority: true).certificateText }
+        try server.input.startTLS(
+            .testServer {
+                $0.clientCertificates = .requested
+                $0.trust = .certificates(Array(issuers.joined()))
+            })
+        for stream in server.streams { stream.open() }
+        #expect(OpenSSLClient(SocketPeer(other)).wantedIssuers == (0..<32).map { "/CN=Issuer \($0)" })
         server.close()
     }
 

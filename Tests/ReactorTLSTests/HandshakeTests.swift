@@ -50,7 +50,7 @@ import Testing
 
     @Test func `the peer of a host needs no name of its own`() async throws {
         try await onItsOwnThread {
-            let listener = try Listener(.ipv4Loopback(port: 0), tls: try! .testServer()) { _, connection in
+            let listener = try Listener(.ipv4Loopback(port: 0), tls: .testServer()) { _, connection in
                 for stream in [connection.input, connection.output] as [Stream] { stream.open() }
                 connection.output.writeAll([7])
                 for stream in [connection.input, connection.output] as [Stream] { stream.close() }
@@ -126,6 +126,23 @@ import Testing
         pair.close()
     }
 
+    @Test func `trust in several sources is trust in each`() throws {
+        let other = Certificate("Other authority", isAuthority: true)
+        let leaf = Certificate("localhost", names: ["DNS:localhost"], issuedBy: other)
+        let trust = TLSTrust.anyOf([
+            .system, TestCertificates.trust, .anyOf([.certificates(other.certificateText)]),
+        ])
+        for certificate in [TestCertificates.localhost, leaf] {
+            try TLSPair(client: .testClient { $0.trust = trust }, server: .testServer(certificate)).opened()
+                .close()
+        }
+        let stranger = try TLSPair(
+            client: .testClient { $0.trust = trust }, server: .testServer(TestCertificates.selfSigned)
+        ).settle()
+        #expect(stranger.client.error?.reason == .selfSigned)
+        stranger.close()
+    }
+
     @Test func `checks end only where the settings say so`() throws {
         let anyName = TLSSettings.testClient("elsewhere") { $0.verification = .chainWithoutName }
         try TLSPair(client: anyName, server: .testServer()).opened().close()
@@ -136,13 +153,23 @@ import Testing
     }
 
     @Test func `an address is checked as an address, and not sent as a name`() throws {
-        for address in ["127.0.0.1", "::1"] {
+        // The interface is this machine's, and not in the certificate.
+        for address in ["127.0.0.1", "::1", "[::1]", "::1%lo"] {
             let pair = try TLSPair(client: .testClient(address), server: .testServer()).opened()
             #expect(pair.server.input.tlsSession?.serverName == nil)
             pair.close()
         }
         let other = try TLSPair(client: .testClient("127.0.0.2"), server: .testServer()).settle()
         #expect(other.client.error?.reason == .wrongName("127.0.0.2"))
+        for text in ["fe80::1%no-interface", "[localhost]", "127.0.0.1:443"] {
+            let pair = try TLSPair(client: .testClient(text), server: .testServer())
+            waitUntil { pair.client.input.streamStatus != .opening }
+            guard case .invalidSettings = pair.client.error?.reason else {
+                Issue.record("\(text) is a name")
+                continue
+            }
+            pair.close()
+        }
     }
 
     @Test func `a revoked certificate is an error`() throws {
@@ -174,14 +201,24 @@ import Testing
         #expect(long.client.error?.reason == .chainTooLong)
     }
 
+    @Test func `a chain that ends in an unknown root is not called self-signed`() throws {
+        let other = Certificate("Other", isAuthority: true)
+        let leaf = Certificate("localhost", names: ["DNS:localhost"], issuedBy: other)
+        let identity = try TLSIdentity(
+            certificate: leaf.certificateText + other.certificateText, key: leaf.keyText)
+        let pair = try TLSPair(client: .testClient(), server: .server(identity)).settle()
+        #expect(pair.client.error?.reason == .untrustedRoot)
+        pair.close()
+    }
+
     @Test func `a program decides on the chain`() throws {
         for accepts in [true, false] {
-            let seen = Shared<TLSDecision.Evidence?>(nil)
-            let decision = TLSDecision { evidence in
+            let seen = Shared<TLSPeerVerifier.Evidence?>(nil)
+            let verifier = TLSPeerVerifier { evidence in
                 seen.value = evidence
                 return accepts
             }
-            let client = TLSSettings.testClient { $0.decision = decision }
+            let client = TLSSettings.testClient { $0.peerVerifier = verifier }
             for (certificate, failure) in [
                 (TestCertificates.localhost, nil), (TestCertificates.expired, TLSError.Reason.expired),
             ] {
@@ -270,7 +307,11 @@ import Testing
         var bad = [TLSSettings.server()]
         bad.append(.testClient { $0.applicationProtocols = [""] })
         bad.append(.testClient { $0.trust = .file("/nonexistent") })
+        bad.append(.testClient { $0.trust = .directory("/nonexistent") })
+        bad.append(.testClient { $0.trust = .directory("/dev/null") })
         bad.append(.testClient { $0.trust = .certificates([1, 2, 3]) })
+        bad.append(.testClient { $0.trust = .anyOf([]) })
+        bad.append(.testClient { $0.trust = .anyOf([TestCertificates.trust, .file("/nonexistent")]) })
         bad.append(.testClient { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) })
         for settings in bad {
             let error = #expect(throws: TLSError.self) { try input.startTLS(settings) }
@@ -283,6 +324,21 @@ import Testing
         withExtendedLifetime(output) {}
     }
 
+    @Test func `the reason says why a stream cannot be protected`() throws {
+        func reason(_ stream: Stream) -> String {
+            let error = #expect(throws: TLSError.self) { try stream.startTLS(.testClient()) }
+            return error?.description ?? ""
+        }
+        #expect(reason(InputStream(data: [1])).contains("needs the stream of a socket"))
+        let pair = try TLSPair(client: .testClient(), server: .testServer()).opened()
+        #expect(reason(pair.client.input).contains("has TLS"))
+        pair.close()
+        #expect(reason(pair.client.input).contains("closed stream"))
+        let failed = try TLSPair(client: .testClient("elsewhere"), server: .testServer()).settle()
+        #expect(reason(failed.client.input).contains("the certificate is not for elsewhere"))
+        failed.close()
+    }
+
     @Test func `identities come from PEM and PKCS 12, and keys must fit`() throws {
         let (localhost, example) = (TestCertificates.localhost, TestCertificates.example)
         let leaf = Certificate("localhost", names: ["DNS:localhost"], issuedBy: TestCertificates.intermediate)
@@ -292,7 +348,13 @@ import Testing
         ).opened()
         #expect(pair.client.input.tlsSession?.peerCertificates.count == 2)
         pair.close()
-        #expect(throws: TLSError.self) { try TLSIdentity(pkcs12: archive, password: "wrong") }
+        for password in ["wrong", "secret\0"] {
+            #expect(throws: TLSError.self) { try TLSIdentity(pkcs12: archive, password: password) }
+        }
+        #expect(throws: TLSError.self) {
+            try TLSIdentity(
+                certificate: localhost.certificateText, key: localhost.keyText, password: "\0")
+        }
         #expect(throws: TLSError.self) { try TLSIdentity(pkcs12: [1, 2, 3], password: "") }
         #expect(throws: TLSError.self) { try TLSIdentity(certificate: [], key: localhost.keyText) }
         #expect(throws: TLSError.self) { try TLSIdentity(certificate: localhost.certificateText, key: []) }

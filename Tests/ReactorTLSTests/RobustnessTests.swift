@@ -94,7 +94,8 @@ import Testing
     @Test func `a hello with any byte changed fails or is answered`() throws {
         let (settings, hello) = (try TLSSettings.testServer(), OpenSSLClient.hello)
         #expect(hello.count > 100)
-        let servers = try hello.indices.map { index in
+        // The peers' sockets stay open: the kernel would reset one with unread bytes.
+        let pairs = try hello.indices.map { index in
             let (number, other) = try socketPair()
             let (server, peer) = (TLSPair.end(number), SocketPeer(other))
             try server.input.startTLS(settings)
@@ -103,9 +104,9 @@ import Testing
             bytes[index] ^= index % 2 == 0 ? 0x01 : 0xFF
             peer.send(bytes)
             peer.shutDown()
-            return server
+            return (server, peer)
         }
-        for server in servers {
+        for (server, _) in pairs {
             #expect(server.input.readToEnd().isEmpty)
             #expect(server.input.streamError is TLSError)
             server.close()
@@ -123,7 +124,7 @@ import Testing
                 else { return }
                 for stream in [connection.input, connection.output] as [Stream] { stream.close() }
             }
-            let listener = try Listener(.ipv4Loopback(port: 0), tls: try! .testServer()) { _, connection in
+            let listener = try Listener(.ipv4Loopback(port: 0), tls: .testServer()) { _, connection in
                 connections[ObjectIdentifier(connection.output)] = connection
                 connection.output.delegate = recorder
                 connection.output.schedule(in: .current, forMode: .default)
@@ -213,7 +214,7 @@ import Testing
         try await onItsOwnThread {
             let settings = Shared(try TLSSettings.testServer(TestCertificates.expired))
             var servers: [Listener.Connection] = []
-            let listener = try Listener(.ipv4Loopback(port: 0), tls: settings.value) { _, connection in
+            let listener = try Listener(.ipv4Loopback(port: 0), tls: { settings.value }) { _, connection in
                 for stream in [connection.input, connection.output] as [Stream] { stream.open() }
                 servers.append(connection)
             } faults: {
@@ -233,6 +234,54 @@ import Testing
                 settings.value = try TLSSettings.testServer()
             }
             listener.close()
+        }
+    }
+
+    @Test func `a listener reports settings that cannot be used, and goes on`() async throws {
+        try await onItsOwnThread {
+            let good = try TLSSettings.testServer()
+            let current = Shared<TLSSettings?>(good)
+            var (errors, servers): ([any Error], [Listener.Connection]) = ([], [])
+            func settings() throws -> TLSSettings {
+                guard let settings = current.value else { throw Errno.noSuchFileOrDirectory }
+                return settings
+            }
+            let listener = try Listener(.ipv4Loopback(port: 0), tls: settings) { _, connection in
+                for stream in [connection.input, connection.output] as [Stream] { stream.open() }
+                servers.append(connection)
+            } faults: {
+                errors.append($1)
+            }
+            try RunLoop.current.add(listener, forMode: .default)
+            for settings in [TLSSettings.server(), .client(), nil, good] {
+                current.value = settings
+                let (input, output) = Stream.connection(to: listener.localAddress)
+                try input.startTLS(.testClient())
+                let recorder = Recorder()
+                input.delegate = recorder
+                input.schedule(in: .current, forMode: .default)
+                input.open()
+                RunLoop.current.serve { !recorder.events.isEmpty }
+                #expect(input.streamStatus == (settings == good ? .open : .error))
+                for stream in [input, output] as [Stream] { stream.close() }
+            }
+            #expect(errors.count == 3 && servers.count == 1)
+            #expect(errors.map { $0 is TLSError } == [true, true, false])
+            listener.close()
+        }
+    }
+
+    @Test func `a listener is refused the settings of a client`() {
+        func settings() -> TLSSettings { .testClient() }
+        #expect(throws: TLSError.self) {
+            try Listener(.ipv4Loopback(port: 0), tls: .testClient()) { _, _ in
+            } faults: { _, _ in
+            }
+        }
+        #expect(throws: TLSError.self) {
+            try Listener(.ipv4Loopback(port: 0), tls: settings) { _, _ in
+            } faults: { _, _ in
+            }
         }
     }
 }

@@ -9,53 +9,22 @@
 
 #define _GNU_SOURCE // memfd_create(2)
 
+#include "certificate.h"
+
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 enum { block_size = 65536 };
 
 static SSL_CTX *context;
-
-static void add(X509 *certificate, int kind, const char *value) {
-    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, NULL, kind, (char *)value);
-    X509_add_ext(certificate, extension, -1);
-    X509_EXTENSION_free(extension);
-}
-
-// Makes the certificate, which is its own root, and returns a descriptor of its text.
-static int make_certificate(void) {
-    EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *certificate = X509_new();
-    X509_set_version(certificate, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
-    X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
-    X509_gmtime_adj(X509_getm_notAfter(certificate), 86400);
-    X509_set_pubkey(certificate, key);
-    X509_NAME *name = X509_get_subject_name(certificate);
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"localhost", -1, -1, 0);
-    X509_set_issuer_name(certificate, name);
-    add(certificate, NID_basic_constraints, "critical,CA:TRUE");
-    add(certificate, NID_subject_alt_name, "DNS:localhost");
-    X509_sign(certificate, key, EVP_sha256());
-    SSL_CTX_use_certificate(context, certificate);
-    SSL_CTX_use_PrivateKey(context, key);
-    int file = memfd_create("certificate", 0);
-    BIO *text = BIO_new_fd(file, BIO_NOCLOSE);
-    PEM_write_bio_X509(text, certificate);
-    BIO_free(text);
-    return file;
-}
 
 static int send_all(SSL *ssl, uint64_t count) {
     static char block[block_size];
@@ -97,7 +66,11 @@ static void *serve(void *argument) {
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
     context = SSL_CTX_new(TLS_server_method());
-    int certificate = make_certificate(), listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EVP_PKEY *key;
+    X509 *certificate = make_certificate(&key);
+    SSL_CTX_use_certificate(context, certificate);
+    SSL_CTX_use_PrivateKey(context, key);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 1024)) return 1;
@@ -105,7 +78,7 @@ int main(int argc, char **argv) {
     if (fork()) {
         char port[8], file[32];
         snprintf(port, sizeof port, "%d", ntohs(address.sin_port));
-        snprintf(file, sizeof file, "/proc/self/fd/%d", certificate);
+        snprintf(file, sizeof file, "/proc/self/fd/%d", write_certificate(certificate));
         execlp(argv[1], argv[1], argv[2], argv[3], port, file, NULL);
         return 1;
     }

@@ -4,14 +4,22 @@
 // get, put       cpu-s/GB GB/s, of COUNT MiB
 // full, resumed  cpu-us/handshake handshakes/s, of COUNT connections one after another
 // idle           KiB/connection, of COUNT connections
+//
+// With one more argument, the file of CERTIFICATE's key, it is the server of tls-clients on the port: server-full and
+// server-resumed print the columns of the handshakes, and server-idle those of idle.
+//
 // context        cpu-ms, of the first context that trusts the system's certificates
+
+#define _GNU_SOURCE // accept4(2)
 
 #include "workloads.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -95,14 +103,16 @@ static void transfer(char kind, uint64_t size) {
     printf("%.3f %.3f\n", (double)processor / (double)size, (double)size / (double)wall);
 }
 
+static void connect_once(void) {
+    SSL *ssl = connect_for('h', 0);
+    if (!read_some(ssl)) exit(1);
+    end(ssl);
+}
+
 static void handshakes(size_t count) {
-    end(connect_for('h', 0));
+    connect_once();
     int64_t wall = monotonic_ns(), processor = processor_ns();
-    for (size_t i = 0; i < count; i++) {
-        SSL *ssl = connect_for('h', 0);
-        if (!read_some(ssl)) exit(1);
-        end(ssl);
-    }
+    for (size_t i = 0; i < count; i++) connect_once();
     processor = processor_ns() - processor;
     wall = monotonic_ns() - wall;
     printf("%.1f %.0f\n", (double)processor / 1e3 / (double)count, (double)count * 1e9 / (double)wall);
@@ -126,6 +136,44 @@ static void idle(size_t count) {
     printf("%.1f\n", (double)(resident() - before) / 1024 / (double)count);
 }
 
+// MARK: The server
+
+static uint64_t served; // complete connections
+
+// Serves one connection. It counts unless the client makes no handshake.
+static void serve(int listener, int is_idle) {
+    int descriptor = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), code, on = 1;
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    SSL *ssl = SSL_new(context);
+    SSL_set_fd(ssl, descriptor);
+    while ((code = SSL_accept(ssl)) != 1 && wait_after(ssl, code)) continue;
+    if (code == 1 && read_some(ssl)) {
+        write_some(ssl, 1);
+        served++;
+    }
+    if (code != 1 || !is_idle) end(ssl);
+}
+
+static int run_server(const char *kind, uint64_t count, const char *certificate, const char *key) {
+    context = SSL_CTX_new(TLS_server_method());
+    if (SSL_CTX_use_certificate_chain_file(context, certificate) != 1) return 1;
+    if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1) return 1;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, is_idle = !strcmp(kind, "server-idle");
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1024)) return 1;
+    allow_descriptors(count + 64);
+    signal(SIGPIPE, SIG_IGN);
+    while (served < 1) serve(listener, is_idle);
+    long before = resident();
+    int64_t wall = monotonic_ns(), processor = processor_ns();
+    while (served < count + 1) serve(listener, is_idle);
+    processor = processor_ns() - processor;
+    wall = monotonic_ns() - wall;
+    if (is_idle) return printf("%.1f\n", (double)(resident() - before) / 1024 / (double)count) < 0;
+    printf("%.1f %.0f\n", (double)processor / 1e3 / (double)count, (double)count * 1e9 / (double)wall);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc < 5) return 2;
     const char *kind = argv[1];
@@ -138,6 +186,7 @@ int main(int argc, char **argv) {
     }
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3]))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (argc > 5) return run_server(kind, count, argv[4], argv[5]);
     context = SSL_CTX_new(TLS_client_method());
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     if (SSL_CTX_load_verify_file(context, argv[4]) != 1) return 1;

@@ -96,7 +96,7 @@ extension Workload {
         name: "tls",
         work: """
             A client of a TLS server on loopback, both with OpenSSL 3: receive and send, make handshakes \
-            one after another, and keep connections that are idle. The baseline is `SSL_set_fd` and \
+            one after another, and keep connections that are idle; then a server of such clients. The baseline is `SSL_set_fd` and \
             `poll`. `context` is what the first connection costs that trusts the system's certificates.
             """,
         experiments: [
@@ -119,6 +119,18 @@ extension Workload {
                 peers: ["openssl", "reactor"], sizes: [.few(100), .both(300), .all(1000)],
                 command: { tls($0, "idle", $1) }),
             Experiment(
+                name: "full handshakes of a server", unit: "connections",
+                columns: ["cpu-us/handshake*", "handshakes/s"], peers: ["openssl", "reactor"],
+                sizes: [.few(100), .both(300), .all(1000)], command: { tlsServer($0, "full", $1) }),
+            Experiment(
+                name: "resumed handshakes of a server", unit: "connections",
+                columns: ["cpu-us/handshake*", "handshakes/s"], peers: ["openssl", "reactor"],
+                sizes: [.few(100), .both(300), .all(1000)], command: { tlsServer($0, "resumed", $1) }),
+            Experiment(
+                name: "idle connections of a server", unit: "connections", columns: ["KiB/connection*"],
+                peers: ["openssl", "reactor"], sizes: [.few(100), .both(300), .all(1000)],
+                command: { tlsServer($0, "idle", $1) }),
+            Experiment(
                 name: "context", unit: "contexts", columns: ["cpu-ms*"], peers: ["openssl", "reactor"],
                 sizes: [.both(1)], command: { tls($0, "context", $1) }),
         ]
@@ -126,6 +138,10 @@ extension Workload {
 
     private static func tls(_ peer: String, _ kind: String, _ count: Int) -> [String] {
         ["@tls-server", "@tls-\(peer)", kind, "\(count)"]
+    }
+
+    private static func tlsServer(_ peer: String, _ kind: String, _ count: Int) -> [String] {
+        ["@tls-clients", "@tls-\(peer)", kind, "\(count)"]
     }
 
     static let modes = Workload(

@@ -1,5 +1,5 @@
 // tls-reactor KIND COUNT PORT CERTIFICATE  A client of tls-server, with delegates of streams on the main loop. Prints the
-//                                          columns of tls-openssl.
+//                                          columns of tls-openssl. With a KEY as well: the server of tls-clients.
 
 import Glibc
 import Measuring
@@ -8,6 +8,7 @@ import ReactorTLS
 
 let kind = CommandLine.arguments[1]
 let (count, port, _) = numbers(from: 2)
+let connectionCount = count
 let loop = RunLoop.main
 
 /// A connection that sends a request, and then reads or writes.
@@ -108,11 +109,76 @@ final class Workload {
     }
 }
 
+/// A server whose clients send a request each. It ends them, unless the kind is `server-idle`.
+final class Server: StreamDelegate {
+    private let isIdle = kind == "server-idle"
+    private var listener: Listener?
+    private var connections: [ObjectIdentifier: Listener.Connection] = [:]
+    private var servedCount = 0
+    private var (wall, processor, resident) = (Int64(0), Int64(0), Int64(0))
+    private let block = UnsafeMutablePointer<UInt8>.allocate(capacity: 16)
+
+    func start(_ identity: TLSIdentity) throws {
+        listener = try Listener(.ipv4Loopback(port: UInt16(port)), tls: .server(identity)) { [self] in
+            accept($1)
+        } faults: {
+            fatalError("\($1)")
+        }
+        try loop.add(listener!, forMode: .default)
+    }
+
+    private func accept(_ connection: Listener.Connection) {
+        connections[ObjectIdentifier(connection.input)] = connection
+        connection.input.delegate = self
+        connection.input.schedule(in: loop, forMode: .default)
+        for stream in [connection.input, connection.output] as [Stream] { stream.open() }
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        guard let connection = connections[ObjectIdentifier(stream)] else { return }
+        switch event {
+        case .hasBytesAvailable:
+            _ = connection.input.read(block, maxLength: 9)
+            _ = connection.output.write(block, maxLength: 1)
+            if !isIdle { end(connection) }
+            count()
+        case .endEncountered, .errorOccurred: end(connection)
+        default: break
+        }
+    }
+
+    private func end(_ connection: Listener.Connection) {
+        connections[ObjectIdentifier(connection.input)] = nil
+        for stream in [connection.input, connection.output] as [Stream] { stream.close() }
+    }
+
+    /// The first one is not counted.
+    private func count() {
+        servedCount += 1
+        if servedCount == 1 { (wall, processor, resident) = (now(), processorTime(), residentBytes()) }
+        guard servedCount == connectionCount + 1 else { return }
+        let (cost, time) = (processorTime() - processor, now() - wall)
+        let size = residentBytes() - resident
+        if isIdle { report([fixed(Double(size) / 1024 / Double(connectionCount))]) }
+        report([
+            fixed(Double(cost) / 1e3 / Double(connectionCount)),
+            fixed(Double(connectionCount) * 1e9 / Double(time), 0),
+        ])
+    }
+}
+
 if kind == "context" {
     let processor = processorTime()
     let (input, _) = Stream.connection(to: .ipv4Loopback(port: UInt16(port)))
     try input.startTLS()
     report([fixed(Double(processorTime() - processor) / 1e6, 2)])
+}
+let server = Server()
+if CommandLine.arguments.count > 5 {
+    allowDescriptors(count + 64)
+    let (certificate, key) = (CommandLine.arguments[4], CommandLine.arguments[5])
+    try server.start(TLSIdentity(certificateFile: certificate, keyFile: key))
+    loop.run(in: .default)
 }
 let workload = Workload()
 switch kind {

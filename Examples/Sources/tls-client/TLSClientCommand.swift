@@ -37,7 +37,8 @@ struct TLSClientCommand: ParsableCommand {
         let (input, output) = Stream.connection(toHost: host, port: port)
         output.proxy = proxy?.proxy
         try input.startTLS(settings)
-        let session = Session(input, output)
+        let route = proxy.map { " through \($0.proxy.host):\($0.proxy.port)" } ?? ""
+        let session = Session(input, output, peer: "\(host):\(port)\(route)")
         session.start()
         RunLoop.main.run(in: .default)
         if let error = session.error {
@@ -80,11 +81,15 @@ private final class Session: StreamDelegate {
     private let terminal = (
         input: InputStream(descriptor: .standardInput), output: OutputStream(descriptor: .standardOutput)
     )
+    /// Whom the certificate is for, and the proxy on the way.
+    private let peer: String
     private(set) var error: (any Error)?
     private var hasInput = false
     private var hasSpace = false
 
-    init(_ input: InputStream, _ output: OutputStream) { (self.input, self.output) = (input, output) }
+    init(_ input: InputStream, _ output: OutputStream, peer: String) {
+        (self.input, self.output, self.peer) = (input, output, peer)
+    }
 
     func start() {
         terminal.output.open()
@@ -112,8 +117,7 @@ private final class Session: StreamDelegate {
 
     private func opened() {
         if let session = input.tlsSession {
-            let peer = input.peerAddress.map { " with \($0)" } ?? ""
-            Self.report("\(session.version), \(session.cipher)\(peer)")
+            Self.report("\(session.version), \(session.cipher) with \(peer)")
         }
         start(terminal.input)
     }

@@ -16,6 +16,26 @@ final class OpenSSLClient {
         SSL_connect(ssl)
     }
 
+    /// Makes the handshake, and calls `body` before it sends the last flight.
+    init(_ socket: SocketPeer, beforeLastFlight body: () -> Void) {
+        self.socket = socket
+        context = SSL_CTX_new(TLS_client_method())!
+        ssl = SSL_new(context)!
+        let (input, output) = (BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()))
+        SSL_set_bio(ssl, input, output)
+        var bytes = [UInt8](repeating: 0, count: 4096)
+        while SSL_connect(ssl) != 1 {
+            let count = BIO_read(output, &bytes, CInt(bytes.count))
+            if count > 0 { socket.send(Array(bytes.prefix(Int(count)))) }
+            guard let received = socket.receive(upTo: 4096), !received.isEmpty else { return }
+            BIO_write(input, received, CInt(received.count))
+        }
+        body()
+        let count = BIO_read(output, &bytes, CInt(bytes.count))
+        socket.send(Array(bytes.prefix(max(0, Int(count)))))
+        SSL_set0_wbio(ssl, BIO_new_socket(socket.number, BIO_NOCLOSE))
+    }
+
     deinit {
         SSL_free(ssl)
         SSL_CTX_free(context)
