@@ -13,7 +13,7 @@ uint32_t reactor_diagnostics;
 // A constructor, because an item that is made before the first loop knows its place, too.
 __attribute__((constructor)) static void read_environment(void) {
     const char *value = getenv("REACTOR_DEBUG");
-    if (value && strcmp(value, "1") == 0) reactor_set_diagnostics(3);
+    if (value && strcmp(value, "1") == 0) reactor_set_diagnostics(2, true);
 }
 
 static _Thread_local uint64_t current_loop;
@@ -33,6 +33,17 @@ void reactor_set_current_loop(uint64_t identity, void *object) {
     current_loop = identity;
     last_poll = identity << 32;
     current_loop_object = object;
+}
+
+// libdispatch's; its headers need the blocks of clang.
+extern const char *dispatch_queue_get_label(void *queue);
+
+bool reactor_is_on_pool_thread(void) {
+    // Of a thread that no queue uses it says the second. A thread's name would tell less: it differs between versions of
+    // libdispatch, and a program may use the same one.
+    const char *label = dispatch_queue_get_label(NULL);
+    return !reactor_is_main_thread() && strcmp(label, "com.apple.main-thread") != 0
+        && strcmp(label, "com.apple.root.default-qos.overcommit") != 0;
 }
 
 bool reactor_captures_messages(void) { return handles_messages; }

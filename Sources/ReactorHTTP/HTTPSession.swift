@@ -13,8 +13,8 @@ public import Reactor
 /// }
 /// ```
 ///
-/// The session's loop sends and receives while it runs in one of the session's modes; there is no other thread. In other
-/// modes transfers stand still, and no time-out counts. Callbacks are called on the loop, or on the queue that a transfer
+/// The session's loop sends and receives while it runs in one of the session's modes. In other modes transfers are paused,
+/// and no timeout counts. Other threads only write files, and look up names if libcurl was built so. Callbacks are called on the loop, or on the queue that a transfer
 /// names; they may start, suspend and cancel transfers, run the loop, and end the session. A consumer that is slower than
 /// the network pauses its transfer, so memory is bounded whatever the size of the body.
 ///
@@ -80,7 +80,7 @@ public final class HTTPSession: Sendable {
 
     /// Starts a transfer whose body is read from a stream, at the reader's speed.
     ///
-    /// Hand-off, line readers and the asynchronous sequences of streams so work on bodies. If the transfer fails, so does
+    /// So hand-offs, line readers and async sequences work on bodies. If the transfer fails, so does
     /// the stream, with the same ``HTTPError``. Closing the stream before its end cancels the transfer.
     ///
     /// - Parameters:
@@ -207,7 +207,8 @@ final class SessionCore: Sendable {
 
     private func makeSource(_ number: Int) -> RunLoop.Source {
         RunLoop.Source(
-            cancelled: { [weak self] _, _ in self?.sourceLeftLoop(number) }, perform: { [self] in perform() })
+            named: { "HTTP session" }, cancelled: { [weak self] _, _ in self?.sourceLeftLoop(number) },
+            perform: { [self] in perform() })
     }
 
     private func add(_ source: RunLoop.Source) {

@@ -54,6 +54,14 @@ let scenarios: [String: () throws -> Void] = [
     "cancelled by a signal": cancelledBySignal,
     "few watches": fewWatches,
     "few watches after an overflow": fewWatchesAfterOverflow,
+    "exit in a timer": {
+        Timer.scheduled(after: .zero, label: "last") { _ in exit(0) }
+        RunLoop.main.run()
+    },
+    "debugging that begins late": {
+        Timer.scheduled(after: .seconds(100), label: "forgotten") { _ in }
+        LoopDiagnostics.isDebugging = true
+    },
     "left at exit": { Timer.scheduled(after: .seconds(100), label: "forgotten") { _ in } },
 ]
 

@@ -92,14 +92,17 @@ void reactor_capture_messages(bool handles);
 
 // MARK: Diagnostics
 
-/// What loops record of their callbacks: bit 0, times and names; bit 1, mistakes are reported.
+/// What loops record of their callbacks. Bit 0: times and names. Bit 1: mistakes are reported, and times and names recorded.
 extern uint32_t reactor_diagnostics;
 static inline uint32_t reactor_diagnostics_switches(void) {
     return __atomic_load_n(&reactor_diagnostics, __ATOMIC_RELAXED);
 }
-static inline void reactor_set_diagnostics(uint32_t switches) {
-    __atomic_store_n(&reactor_diagnostics, switches, __ATOMIC_RELAXED);
+static inline void reactor_set_diagnostics(uint32_t switches, bool is_on) {
+    if (is_on) __atomic_fetch_or(&reactor_diagnostics, switches, __ATOMIC_RELAXED);
+    else __atomic_fetch_and(&reactor_diagnostics, ~switches, __ATOMIC_RELAXED);
 }
+/// Whether a worker of libdispatch's pool runs the calling code. Swift's tasks use these workers, too.
+bool reactor_is_on_pool_thread(void);
 
 // MARK: fork(2)
 

@@ -4,9 +4,11 @@ extension RunLoop {
     /// Listens at `address`, and accepts a connection each time that one is awaited.
     ///
     /// ```swift
-    /// let connections = try loop.connections(at: .ipv6Any(port: 7)) { print($0) }
+    /// let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7)) { print($0) }
     /// for try await connection in connections {
-    ///     group.addTask { await serve(connection) }
+    ///     Task {
+    ///         for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
+    ///     }
     /// }
     /// ```
     ///

@@ -85,6 +85,8 @@ public final class DescriptorSource: EventSource {
         }
     }
 
+    override var kind: String { "descriptor source" }
+
     override func ended() {
         var handler = Handler.none
         unsafe swap(&handler, &self.handler)

@@ -1,22 +1,22 @@
+import Synchronization
 import SystemPackage
 
 /// A source that a run loop serves, on its thread, when a descriptor is ready: the superclass of ``DescriptorSource``,
-/// ``SignalSource``, ``Listener`` and ``DatagramSocket``. Clients cannot subclass it.
+/// ``SignalSource``, ``Listener``, ``DatagramSocket``, ``ProcessSource``, ``FileWatcher``, ``ClockTimer`` and
+/// ``PressureSource``. Clients cannot subclass it.
 ///
 /// A source is in modes of one loop, which retains it meanwhile and ends it with itself. A source and its loop belong to one
-/// thread; every method traps on another.
+/// thread; every method but ``explain()`` traps on another.
 public class EventSource: CustomStringConvertible {
-    // The properties that every event uses come first, next to each other.
+    // The properties that every event uses come first, next to each other. What is atomic is for explanations by other
+    // threads: only the loop's thread changes it.
 
-    /// What the descriptor is watched for.
-    final private(set) var watchedInterest: Readiness
-    /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
-    final private(set) var isInCallback = false
+    private final let interestBits: Atomic<UInt8>
+    private final let inCallback = Atomic(false)
     /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
-    /// Whether the library itself has made the source ready; see ``markReady()``.
-    final private(set) var isMarkedReady = false
-    final private(set) var isEnded = false
+    private final let markedReady = Atomic(false)
+    private final let hasEnded = Atomic(false)
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
     final private var isDisarmed = false
     /// One for each mode that has run; none while there is nothing to record.
@@ -26,23 +26,36 @@ public class EventSource: CustomStringConvertible {
     final private var hasSeveralWatches = false
     /// Whether there is something to do when the callback has returned.
     final private var hasWorkAfterCallback = false
-    final private(set) var number: CInt
+    private final let descriptorNumber: Atomic<CInt>
     /// What closes the descriptor, if another thread may do that.
     final private(set) var shared: SharedDescriptor?
-    final var membership = Membership()
+    final var membership = Membership() {
+        didSet { identification.withLock { [membership] in $0.membership = membership } }
+    }
     /// Where it is registered in its loop.
     final var registrations = ModeRegistrations()
     /// The loop that it is in, which retains it.
-    final private(set) var loop: RunLoop?
+    final private(set) var loop: RunLoop? {
+        didSet { identification.withLock { [loop] in $0.loop = loop } }
+    }
     /// The source itself, if its loop may release it before its callback returns.
     final private var keptAlive: EventSource?
-    final private(set) var name: ItemName?
+    /// What explanations by other threads say of the source.
+    final let identification: Mutex<Identification>
+
+    struct Identification: Sendable {
+        var name: ItemName?
+        var loop: RunLoop?
+        var membership = Membership()
+        /// Whether the end of its loop has ended the source.
+        var hasLoopEnded = false
+    }
 
     /// - Parameter number: The descriptor; -1 for a source that has none yet.
     init(_ number: CInt, for interest: Readiness, name: ItemName? = nil) {
-        self.number = number
-        watchedInterest = interest
-        self.name = name
+        descriptorNumber = Atomic(number)
+        interestBits = Atomic(interest.rawValue)
+        identification = Mutex(Identification(name: name))
     }
 
     deinit { for watch in watches { watch.end() } }
@@ -65,8 +78,18 @@ public class EventSource: CustomStringConvertible {
     /// Called before the loop ends the source with itself.
     func loopEnded(_ loop: RunLoop) {}
 
-    /// What the source is, for ``explain()``.
+    /// Ends the source with its loop.
+    final func endWithLoop(_ loop: RunLoop) {
+        loopEnded(loop)
+        identification.withLock { $0.hasLoopEnded = true }
+        end()
+    }
+
+    /// What the source is, for ``explain()``. From any thread, as all that describes the source but ``silence``.
     var noun: String { "source of descriptor \(number)" }
+
+    /// The noun, or a common one where there may be very many sources: the ledger has an entry for each.
+    var kind: String { noun }
 
     /// The noun with the label.
     var title: String { name.naming(noun) }
@@ -74,8 +97,14 @@ public class EventSource: CustomStringConvertible {
     /// What a dump of the loop says of the source.
     var dumpLine: String { name.naming(description) }
 
+    /// The name of the source's entry in the ledger.
+    var account: String { name.naming(kind) }
+
     /// Why the source has nothing to report, as a clause.
-    var silence: String {
+    var silence: String { readinessSilence }
+
+    /// The same as the kernel sees it, from any thread.
+    final var readinessSilence: String {
         watchedInterest.isEmpty ? "it is watched for nothing" : "the descriptor is not \(watchedInterest)"
     }
 
@@ -89,8 +118,38 @@ public class EventSource: CustomStringConvertible {
         get { name?.label }
         set {
             requireLoopThread()
-            name = .relabel(name, newValue)
+            identification.withLock { $0.name = .relabel($0.name, newValue) }
         }
+    }
+
+    final var name: ItemName? { identification.withLock { $0.name } }
+
+    /// What the descriptor is watched for.
+    final private(set) var watchedInterest: Readiness {
+        @inline(__always) get { Readiness(rawValue: interestBits.load(ordering: .relaxed)) }
+        set { interestBits.store(newValue.rawValue, ordering: .relaxed) }
+    }
+
+    /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
+    final private(set) var isInCallback: Bool {
+        @inline(__always) get { inCallback.load(ordering: .relaxed) }
+        @inline(__always) set { inCallback.store(newValue, ordering: .relaxed) }
+    }
+
+    /// Whether the library itself has made the source ready; see ``markReady()``.
+    final private(set) var isMarkedReady: Bool {
+        @inline(__always) get { markedReady.load(ordering: .relaxed) }
+        @inline(__always) set { markedReady.store(newValue, ordering: .relaxed) }
+    }
+
+    final private(set) var isEnded: Bool {
+        @inline(__always) get { hasEnded.load(ordering: .relaxed) }
+        set { hasEnded.store(newValue, ordering: .relaxed) }
+    }
+
+    final private(set) var number: CInt {
+        @inline(__always) get { descriptorNumber.load(ordering: .relaxed) }
+        set { descriptorNumber.store(newValue, ordering: .relaxed) }
     }
 
     /// What the source waits for.

@@ -152,7 +152,10 @@ final class ReadyQueue {
 
         /// The watch has recorded something, so that its source is alive: see ``Watch/source``.
         @inline(never)
-        func push(to meter: LoopMeter) { meter.push(unsafe watch.source.takeUnretainedValue().title) }
+        func push(to meter: LoopMeter) {
+            let source = unsafe watch.source.takeUnretainedValue()
+            meter.push(source.title, account: source.account, mayHaveWoken: true)
+        }
 
         /// Has the source serve what was recorded. Returns whether that has handled a source. The watch may end meanwhile.
         @inline(__always)

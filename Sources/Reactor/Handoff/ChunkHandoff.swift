@@ -14,8 +14,13 @@ import SystemPackage
 /// read on the processor's queue, one chunk at a time, just before the processor is called.
 ///
 /// ```swift
+/// struct ByteCount: ChunkProcessor {
+///     var output = 0
+///     mutating func process(_ chunk: RawSpan) { output += chunk.byteCount }
+/// }
+///
 /// let input = InputStream(path: "/var/log/syslog")
-/// let handoff = ChunkHandoff(input, to: Checksum(), on: DispatchQueue(label: "checksum"))
+/// let handoff = ChunkHandoff(input, to: ByteCount(), on: DispatchQueue(label: "count"))
 /// handoff.start { report in
 ///     print(report.output, "after", report.byteCount, "bytes")
 ///     RunLoop.current.stop()
@@ -31,9 +36,16 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
 
     private let worker: ChunkWorker
     private let output = OutputSlot<Processor.Output>()
-    /// Nil once the hand-off has been started.
-    private let stream: Mutex<LoopOwned<InputStream>?>
+    private let state: Mutex<State>
     private let loop: RunLoop
+
+    private struct State: Sendable {
+        /// Nil once the hand-off has been started.
+        var stream: LoopOwned<InputStream>?
+        /// For explanations.
+        weak var engine: StreamEngine?
+        var membership = Membership()
+    }
 
     /// Creates a hand-off on the calling thread's loop. Nothing is read before it is started.
     ///
@@ -48,17 +60,17 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     ) {
         loop = .current
         worker = ChunkWorker(ProcessorBox(processor, output), on: queue, limits)
-        self.stream = Mutex(LoopOwned(stream, on: loop))
+        state = Mutex(State(stream: LoopOwned(stream, on: loop), engine: stream.engine))
     }
 
     deinit {
-        if stream.withLock({ $0 == nil }) { worker.abandon() }
+        if state.withLock({ $0.stream == nil }) { worker.abandon() }
     }
 
     /// The processor's progress. From any thread.
     public var progress: HandoffProgress { worker.progress }
 
-    /// What explanations call the hand-off; nil for none. From any thread.
+    /// What dumps, ``LoopDiagnostics`` and explanations call the hand-off; nil for none. From any thread.
     public var label: String? {
         get { worker.label }
         set { worker.label = newValue }
@@ -69,8 +81,16 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
 
     /// Says in a sentence what the hand-off waits for; for a person, so the wording may change. From any thread.
     public func explain() -> String {
-        if stream.withLock({ $0 != nil }) { return "The \(worker.title) has not been started." }
-        return "\(worker.explanation) \(loop.explain())"
+        let (isStarted, engine, membership) = state.withLock { ($0.stream == nil, $0.engine, $0.membership) }
+        let subject = "The \(worker.title)"
+        guard isStarted else { return "\(subject) has not been started." }
+        let delay = loop.reasonForDelay(of: "the hand-off", in: membership)
+        if let text = worker.explanation(delay: delay) { return "\(subject) \(text)." }
+        if engine?.isReady == true { return "\(subject) has bytes to read: \(delay)." }
+        let reason =
+            loop.runs(in: membership)
+            ? loop.explain() : "\(delay.prefix(1).uppercased())\(delay.dropFirst())."
+        return "\(subject) waits for bytes of its stream. \(reason)"
     }
 
     /// Starts reading. The hand-off then runs until it completes, even if every reference to it is released;
@@ -104,9 +124,12 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         require(
             !modes.isEmpty,
             "ChunkHandoff.start(inModes:) needs at least one mode: in none, nothing would be read.")
-        guard let stream = stream.withLock({ $0.take() }) else {
-            fatalError("ChunkHandoff.start(inModes:) must be called only once.")
+        let common = loop.commonModes
+        let stream = state.withLock { state in
+            for mode in modes { state.membership.add(mode, common: common) }
+            return state.stream.take()
         }
+        guard let stream else { fatalError("ChunkHandoff.start(inModes:) must be called only once.") }
         let reader = ChunkReader(stream.value, worker, progress: progress) { [output] conclusion in
             if let output = output.take() { completion(Report(conclusion, output)) }
         }

@@ -35,7 +35,8 @@ final class ChunkReader {
         let end = LoopOwned({ _ = self.end() }, on: loop)
         // Cancelled by the end of the loop's thread, or by `end()`.
         let source = RunLoop.Source(
-            cancelled: { _, _ in end.value() }, perform: { receive.value() })
+            named: { [worker] in worker.title }, cancelled: { _, _ in end.value() },
+            perform: { receive.value() })
         self.source = source
         for mode in modes { loop.add(source, forMode: mode) }
         let announce = Callback {

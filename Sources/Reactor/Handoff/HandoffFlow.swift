@@ -79,6 +79,7 @@ struct HandoffFlow: Sendable {
     var label: String?
     private var tracker = ProgressTracker()
     private var conclusion: Conclusion?
+    private var isConcluded = false
 
     init(_ limits: HandoffLimits) {
         require(
@@ -100,20 +101,21 @@ extension HandoffFlow {
 
     var title: String { "hand-off\(label.map { " '\($0)'" } ?? "")" }
 
-    /// What the hand-off waits for, as a sentence.
-    var explanation: String {
+    /// What the hand-off waits for, as a predicate; nil for bytes of its stream.
+    ///
+    /// - Parameter delay: Why the loop does not serve the hand-off yet, as a clause.
+    func explanation(delay: String) -> String? {
         switch worker {
-        case .over: return "The \(title) has ended, or its completion waits for the loop."
-        case .processing: return "The processor is being called, or the hand-off is about to end."
-        case .reading: return "A file is being read."
-        case _ where isSuspended: return "The \(title) is suspended: call resume()."
-        case .called: return "The \(title) waits for its queue, which is busy or suspended."
+        case .over where conclusion != nil: return "has ended, and its completion waits: \(delay)"
+        case .over: return isConcluded ? "has ended" : "is finishing its processor"
+        case .processing: return "is calling its processor"
+        case .reading: return "is reading its file"
+        case _ where isSuspended: return "is suspended: call resume()"
+        case .called: return "waits for its queue, which is busy or suspended"
         case .idle: break
         }
-        guard request != nil, let budget = limits.budget else {
-            return "The \(title) waits for bytes of its stream."
-        }
-        return "The \(title) waits for its budget: \(budget.inUse) of \(budget.limit) bytes are in use."
+        guard request != nil, let budget = limits.budget else { return nil }
+        return "waits for its budget: \(budget.inUse) of \(budget.limit) bytes are in use"
     }
 }
 
@@ -223,6 +225,7 @@ extension HandoffFlow {
 
     /// Records how the hand-off has ended, after the processor has been released.
     mutating func conclude(_ fault: (any Error)?, _ effects: inout Effects) {
+        isConcluded = true
         conclusion = Conclusion(fault: fault, isCancelled: isCancelled, byteCount: progress.byteCount)
         announce(&effects)
     }

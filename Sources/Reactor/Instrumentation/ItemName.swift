@@ -8,8 +8,12 @@ final class ItemName: Sendable {
 
     let label: String?
     private let place: Place?
+    /// Whether the library has made the item for itself, and the client cannot know it. Noted in debug mode.
+    let isInternal: Bool
 
-    init(_ label: String?, _ place: Place? = nil) { (self.label, self.place) = (label, place) }
+    init(_ label: String?, _ place: Place? = nil, isInternal: Bool = false) {
+        (self.label, self.place, self.isInternal) = (label, place, isInternal)
+    }
 
     /// Nil if there is nothing to remember: no label, and no debug mode that shows the place.
     @inline(__always)
@@ -20,15 +24,19 @@ final class ItemName: Sendable {
 
     @inline(never)
     private static func remember(_ label: String?, _ file: StaticString, _ line: UInt) -> ItemName? {
-        let module = "\(file)".prefix { $0 != "/" }
-        let isShown = LoopDiagnostics.isReporting && !ownModules.contains(String(module))
+        let module = String("\(file)".prefix { $0 != "/" })
+        guard LoopDiagnostics.isReporting else { return label.map { ItemName($0) } }
+        if internalModules.contains(module) { return ItemName(label, isInternal: label == nil) }
+        let isShown = !cocoaModules.contains(module)
         return label == nil && !isShown ? nil : ItemName(label, isShown ? Place(file: file, line: line) : nil)
     }
 
-    /// The modules whose code makes items on behalf of a client, as for Cocoa's spellings: their places tell nothing.
-    private static let ownModules: Set = [
-        "Reactor", "ReactorCoreFoundation", "ReactorFoundation", "ReactorHTTP", "ReactorHTTPFoundation",
-        "ReactorTLS",
+    /// The modules whose code makes items for itself.
+    private static let internalModules: Set = ["Reactor", "ReactorHTTP", "ReactorTLS", "ReactorGLib"]
+
+    /// The modules whose code makes items on behalf of a client, for Cocoa's spellings: their places tell nothing.
+    private static let cocoaModules: Set = [
+        "ReactorCoreFoundation", "ReactorFoundation", "ReactorHTTPFoundation",
     ]
 
     /// The same place with another label; nil if nothing is left.

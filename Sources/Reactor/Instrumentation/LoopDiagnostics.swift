@@ -1,12 +1,11 @@
 import CReactorLinux
 import Synchronization
-import SystemPackage
 
 /// Reports what looks like a mistake in a program, and switches on what loops measure of their callbacks.
 ///
 /// With `REACTOR_DEBUG=1` in the environment, or ``isDebugging`` set, the library reports the mistakes of ``Report/Kind`` on
-/// standard error, each in a sentence. Items are named by their labels and, where the interface is this library's own and
-/// not Cocoa's, by the file and the line that made them.
+/// standard error, each in a sentence. Items are named by their labels. Timers, sources, observers, descriptor sources and
+/// posted blocks are also named by the file and the line that made them, unless that was in Cocoa's spelling.
 ///
 /// ```swift
 /// LoopDiagnostics.isDebugging = true
@@ -23,11 +22,12 @@ public enum LoopDiagnostics {
             /// the loop within the callback do not count.
             case slowCallback
             /// The loop of a thread of Dispatch's or Swift's pool was used, which that thread does not run.
-            case poolThread
-            /// The last reference to a scheduled and open stream was released, which has closed it.
+            case runLoopOnPoolThread
+            /// The last reference to a scheduled stream was released, which has closed it, before it had delivered an event.
             case releasedStream
-            /// A loop ended that had never run, or had never run in a mode with items, or with work that was left in it.
-            case workLeft
+            /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
+            /// served them, or was never run at all.
+            case unservedItems
             /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
             case unsentBytes
         }
@@ -47,30 +47,34 @@ public enum LoopDiagnostics {
     private struct Settings {
         /// Nil for standard error.
         var handler: ReportHandler?
-        var slowCallback = Duration.milliseconds(100)
     }
 
     private static let settings = Mutex(Settings())
+    /// In nanoseconds. Read after each callback of every loop.
+    private static let slowest = Atomic<Int64>(100_000_000)
 
     // MARK: The switches
 
-    /// Whether mistakes are reported. Debugging includes measuring.
+    /// Whether mistakes are reported. Debugging includes measuring. Items that were made before it was set have no place.
     public static var isDebugging: Bool {
         get { isReporting }
-        set { reactor_set_diagnostics(newValue ? 3 : reactor_diagnostics_switches() & ~2) }
+        set {
+            reactor_set_diagnostics(2, newValue)
+            if newValue { RunLoop.reportAtExit() }
+        }
     }
 
     /// Whether loops measure their callbacks, for ``RunLoop/Statistics/ledger`` and ``RunLoop/explain()``: two readings of
-    /// the clock for each callback, and its name.
+    /// the clock for each callback, two locks, and its name. True while ``isDebugging`` is.
     public static var measuresCallbacks: Bool {
         get { isMeasuring }
-        set { reactor_set_diagnostics(newValue ? reactor_diagnostics_switches() | 1 : 0) }
+        set { reactor_set_diagnostics(1, newValue) }
     }
 
     /// How long a callback may take before it is reported: 100 ms unless set.
     public static var slowCallback: Duration {
-        get { settings.withLock { $0.slowCallback } }
-        set { settings.withLock { $0.slowCallback = newValue } }
+        get { .nanoseconds(slowest.load(ordering: .relaxed)) }
+        set { slowest.store(newValue.wholeNanoseconds, ordering: .relaxed) }
     }
 
     /// Gives the reports to `handler` instead of standard error; with nil, to standard error again.
@@ -94,7 +98,7 @@ public enum LoopDiagnostics {
         if let handler = settings.withLock({ $0.handler }) {
             handler(Report(kind: kind, text: text))
         } else {
-            _ = try? FileDescriptor.standardError.writeAll("Reactor: \(text)\n".utf8)
+            SystemCall.writeToStandardError("Reactor: \(text)\n")
         }
     }
 }

@@ -37,8 +37,15 @@ final class LoopMeter: Sendable {
     /// A callback that is under way.
     struct Call: Sendable {
         var name: String
+        /// The name of its account.
+        var account: String
         /// When it began, moved by the runs of the loop within it.
         var start: Int64
+        /// Since when the host waits for the loop within the callback.
+        var idleSince: Int64?
+
+        /// When it would have begun if the loop had been busy ever since.
+        func effectiveStart(at now: Int64) -> Int64 { start + (idleSince.map { now - $0 } ?? 0) }
     }
 
     /// What one item, or one kind of items, has cost.
@@ -53,10 +60,10 @@ final class LoopMeter: Sendable {
         /// The innermost comes last.
         var calls: [Call] = []
         var accounts: [String: Account] = [:]
-        /// The thread that has woken the loop, until a callback begins.
+        /// The thread that is waking the loop, until the loop counts that.
         var waker: String?
-        /// How many wake-ups there had been when the last callback began.
-        var wakeUps = 0
+        /// The pass in which a timer or a descriptor has ended a sleep, until the first of them is called.
+        var wokenPass: Int?
         /// How late timers have fired, in nanoseconds.
         var lateness: Int64 = 0
         var greatestLateness: Int64 = 0
@@ -93,32 +100,43 @@ final class LoopMeter: Sendable {
         pop(true)
     }
 
-    /// The first callback after a sleep is what has ended it, unless another thread has.
+    /// Begins a callback.
     ///
-    /// - Parameter due: When it was due, for a timer.
+    /// - Parameters:
+    ///   - account: The name of its account; nil for the same.
+    ///   - due: When it was due, for a timer.
+    ///   - mayHaveWoken: Whether the kernel may have ended the sleep for it: the first such callback of the pass after a
+    ///     sleep has, unless another thread did.
     @inline(never)
-    func push(_ name: String, due: Int64? = nil) {
+    func push(_ name: String, account: String? = nil, due: Int64? = nil, mayHaveWoken: Bool = false) {
         let now = reactor_monotonic_nanoseconds()
-        let wakeUps = wakeUps
+        let account = account ?? name
         measured.withLock { measured in
-            measured.calls.append(Call(name: name, start: now))
+            measured.calls.append(Call(name: name, account: account, start: now))
             if let due {
                 measured.lateness += now - due
                 measured.greatestLateness = max(measured.greatestLateness, now - due)
             }
-            let waker = measured.waker.take()
-            guard measured.wakeUps != wakeUps else { return }
-            measured.wakeUps = wakeUps
-            measured.change(waker ?? name) { $0.wakeUps += 1 }
+            guard mayHaveWoken, measured.wokenPass.take() == passes.value else { return }
+            measured.change(account) { $0.wakeUps += 1 }
         }
     }
-
-    private var wakeUps: Int { wakeUpsByTime.value + wakeUpsByDescriptor.value + wakeUpsByThread.value }
 
     /// Names the callback under way, which the loop does not know better.
     func rename(_ name: String) {
         measured.withLock { measured in
-            if let last = measured.calls.indices.last { measured.calls[last].name = name }
+            guard let last = measured.calls.indices.last else { return }
+            (measured.calls[last].name, measured.calls[last].account) = (name, name)
+        }
+    }
+
+    /// Notes that a sleep has ended.
+    @inline(never)
+    func noteWakeUp(byThread: Bool) {
+        measured.withLock { measured in
+            let waker = measured.waker.take()
+            measured.wokenPass = byThread ? nil : passes.value
+            if byThread, let waker { measured.change(waker) { $0.wakeUps += 1 } }
         }
     }
 
@@ -127,8 +145,8 @@ final class LoopMeter: Sendable {
         let now = reactor_monotonic_nanoseconds()
         let slow = measured.withLock { measured -> (name: String, time: Int64)? in
             guard let call = measured.calls.popLast(), hasCalled else { return nil }
-            let time = now - call.start
-            measured.change(call.name) { account in
+            let time = now - call.effectiveStart(at: now)
+            measured.change(call.account) { account in
                 account.callbacks += 1
                 account.nanoseconds += time
                 account.longest = max(account.longest, time)
@@ -150,10 +168,31 @@ final class LoopMeter: Sendable {
         }
     }
 
+    /// Does not count the time from now on, until ``endIdleness()``, as the callback's that is under way: it runs the loop
+    /// of the loop's host.
+    @inline(never)
+    func beginIdleness() {
+        let now = reactor_monotonic_nanoseconds()
+        measured.withLock { measured in
+            if let last = measured.calls.indices.last { measured.calls[last].idleSince = now }
+        }
+    }
+
+    @inline(never)
+    func endIdleness() {
+        let now = reactor_monotonic_nanoseconds()
+        measured.withLock { measured in
+            guard let last = measured.calls.indices.last else { return }
+            measured.calls[last].start = measured.calls[last].effectiveStart(at: now)
+            measured.calls[last].idleSince = nil
+        }
+    }
+
     /// The callback under way and for how long it has been; nil unless callbacks are measured. From any thread.
     var current: (name: String, time: Duration)? {
         guard let call = measured.withLock({ $0.calls.last }) else { return nil }
-        return (call.name, .nanoseconds(reactor_monotonic_nanoseconds() - call.start))
+        let now = reactor_monotonic_nanoseconds()
+        return (call.name, .nanoseconds(now - call.effectiveStart(at: now)))
     }
 
     /// Called by the thread that wakes the loop.
@@ -164,8 +203,8 @@ final class LoopMeter: Sendable {
 }
 
 extension LoopMeter.Measured {
-    /// Enough for the items of a large program, and little memory. Connections have names of their own, so a server would
-    /// need more and more.
+    /// Enough for the items of a large program, and little memory. A program that labels each connection would need more
+    /// and more.
     private static var mostAccounts: Int { 1_000 }
 
     fileprivate mutating func change(_ name: String, _ change: (inout LoopMeter.Account) -> Void) {

@@ -247,5 +247,5 @@ private let listenToLibevent: Void = unsafe event_set_log_callback { severity, m
     let names = [
         EVENT_LOG_DEBUG: "debug", EVENT_LOG_MSG: "msg", EVENT_LOG_WARN: "warn", EVENT_LOG_ERR: "err",
     ]
-    _ = try? FileDescriptor.standardError.writeAll("[\(names[severity] ?? "???")] \(text)\n".utf8)
+    SystemCall.writeToStandardError("[\(names[severity] ?? "???")] \(text)\n")
 }

@@ -35,8 +35,6 @@ extension RunLoop {
         var spareBatch: [PostedBlock] = []
         /// The executors that have jobs to run.
         var waitingExecutors: [RunLoop.Executor] = []
-        /// Whether other threads may have been told of blocks and executors that wait.
-        private var hasPublishedBlocks = false
         /// What ends waits; made with the first mode's poller.
         var waker: Waker?
         /// The thread's timer slack (prctl(2)), in nanoseconds: the kernel may end a wait that much later.
@@ -53,6 +51,7 @@ extension RunLoop {
             self.identity = identity
             (self.inbox, meter) = (inbox, inbox.meter)
             ownedCommonItems = OwnedModeState(.common, shared: ownedNoItems.state)
+            inbox.insert(ownedCommonItems.state.record)
         }
 
         func adopt(_ loop: RunLoop, isMain: Bool) {
@@ -75,6 +74,7 @@ extension RunLoop {
         private func makeState(of mode: Mode) -> ModeState {
             let shared = commonModes.contains(mode) ? ownedCommonItems.state : ownedNoItems.state
             let owned = OwnedModeState(mode, shared: shared)
+            inbox.insert(owned.state.record)
             // Changed as a copy: nothing may read the property while it changes.
             var states = states
             while states.count <= Int(mode.index) { states.append(nil) }
@@ -174,18 +174,6 @@ extension RunLoop {
             }
         }
 
-        /// How many blocks and executors wait for each mode that has any.
-        var blockCounts: [(mode: Mode, count: Int)] {
-            knownStates.filter { $0.blockCount > 0 }.map { ($0.mode, $0.blockCount) }
-        }
-
-        /// Lets other threads know how many blocks and executors wait: called when the running mode's have run.
-        @inline(__always)
-        func publishBlockCounts() {
-            guard hasPublishedBlocks || !blocks.isEmpty || !waitingExecutors.isEmpty else { return }
-            hasPublishedBlocks = inbox.publish(blockCounts)
-        }
-
         // MARK: The end
 
         /// Releases everything when the thread ends. Code that this calls can still get the loop, but neither run it nor
@@ -203,8 +191,7 @@ extension RunLoop {
             }
             for entry in states.flatMap({ $0.observers.inOrder() }) { entry.observer.invalidate() }
             for source in states.flatMap({ $0.eventSources.members }) {
-                source.loopEnded(loop)
-                source.end()
+                source.endWithLoop(loop)
             }
             mainQueue = nil
             var dropped = BlockQueue()

@@ -11,33 +11,30 @@ extension RunLoop {
     /// print(RunLoop.main.explain())  // The main run loop is busy in default. 12 posted blocks wait for its next pass.
     /// ```
     public func explain() -> String {
+        guard !inbox.belongsToParent else { return "The \(name) belongs to the parent process." }
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
         guard let mode = currentMode else {
-            return "The \(name) is not running.\(waitingBlocks(for: "a run"))\(blocksOfOtherModes)"
+            return "The \(name) is not running.\(blocks(except: ModeSet()))"
         }
+        var served = ModeSet(mode)
+        if commonModes.contains(mode) { served.insert(.common) }
         let place = "\(mode.shortName)\(inbox.isHosted ? ", hosted by another event loop" : "")"
-        let blocks = waitingBlocks(for: inbox.isHosted ? "its host to call dispatch()" : "its next pass")
+        let next = blocks(in: served, for: inbox.isHosted ? "its host to call dispatch()" : "its next pass")
         if isWaiting {
-            return "The \(name) is waiting in \(place).\(inbox.isHosted ? blocks : "")\(blocksOfOtherModes)"
+            return "The \(name) is waiting in \(place).\(inbox.isHosted ? next : "")\(blocks(except: served))"
         }
-        return "The \(name) is busy in \(place)\(inbox.callUnderWay).\(blocks)\(blocksOfOtherModes)"
+        return "The \(name) is busy in \(place)\(inbox.callUnderWay).\(next)\(blocks(except: served))"
     }
 
-    private func waitingBlocks(for what: String) -> String {
-        let count = inbox.pendingCounts.blocks
+    private func blocks(in modes: ModeSet, for what: String) -> String {
+        let count = inbox.postedBlockCount(for: modes)
         return count == 0
             ? "" : " \(counted(count, "posted block")) \(count == 1 ? "waits" : "wait") for \(what)."
     }
 
-    private var blocksOfOtherModes: String {
-        let (running, common) = (currentMode, commonModes)
-        let counts = isCurrent ? core.blockCounts : inbox.publishedBlockCounts
-        return counts.reduce(into: "") { text, entry in
-            let (mode, count) = entry
-            let isServed = mode == running || mode == .common && running.map(common.contains) ?? false
-            guard !isServed else { return }
-            text +=
-                " \(count) \(count == 1 ? "block or executor" : "blocks or executors") in \(mode.shortName)."
+    private func blocks(except modes: ModeSet) -> String {
+        inbox.waitingCounts.filter { !modes.contains($0.mode) }.reduce(into: "") { text, entry in
+            text += " \(countedBlocks(entry.count)) in \(entry.mode.shortName)."
         }
     }
 
@@ -56,6 +53,7 @@ extension Inbox {
     }
 
     fileprivate func reasonForDelay(of item: String, in membership: Membership, isCurrent: Bool) -> String {
+        guard !belongsToParent else { return "the \(loopName) belongs to the parent process" }
         guard !isClosed else { return "the \(loopName) has ended with its thread" }
         guard let mode = currentMode else { return "the \(loopName) is not running" }
         guard runs(in: membership) else {
@@ -74,6 +72,9 @@ extension Inbox {
 }
 
 extension RunLoop.Mode {
+    /// The place in a list: the common modes come first.
+    var rank: Int32 { self == .common ? -1 : index }
+
     /// The name as code has it, for a person.
     var shortName: String {
         switch self {
@@ -88,13 +89,17 @@ extension RunLoop.Mode {
 }
 
 extension Membership {
-    fileprivate var shortNames: String {
+    var shortNames: String {
         let modes = registrationModes(common: ModeSet()).members.map(\.shortName)
         return modes.isEmpty ? "no mode" : modes.joined(separator: ", ")
     }
 }
 
 private func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+
+func countedBlocks(_ count: Int) -> String {
+    "\(count) \(count == 1 ? "block or executor" : "blocks or executors")"
+}
 
 // MARK: - Items
 
@@ -111,10 +116,11 @@ extension Timer {
             (state.isValid, state.isFiring, state.due, state.tolerance, state.loop, state.membership)
         }
         guard isValid else {
-            return "The \(title) is invalid: it was invalidated, or it has fired and does not repeat."
+            return
+                "The \(title) is invalid: it was invalidated, its loop has ended, or it has fired and does not repeat."
         }
         if isFiring { return "The \(title)'s closure is being called." }
-        guard let loop else { return "The \(title) is in no run loop: add it with RunLoop.add(_:forMode:)." }
+        guard let loop else { return "The \(title) is \(inNoLoop)." }
         let reason = loop.reasonForDelay(of: "the timer", in: membership)
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
         if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.runs(in: membership) {
@@ -134,9 +140,8 @@ extension RunLoop.Source {
     public func explain() -> String {
         let loops = memberships
         guard isValid else { return "The \(title) has been invalidated." }
-        guard !loops.isEmpty else {
-            return "The \(title) is in no run loop: add it with RunLoop.add(_:forMode:)."
-        }
+        if isPerforming { return "The \(title) is being performed." }
+        guard !loops.isEmpty else { return "The \(title) is \(inNoLoop)." }
         guard isSignalled else { return "The \(title) has not been signalled since it was last performed." }
         let reasons = loops.map { loop, membership in
             guard loop.isWaiting, loop.runs(in: membership) else {
@@ -151,22 +156,33 @@ extension RunLoop.Source {
 extension EventSource {
     /// Says in a sentence why the handler is not being called; for a person, so the wording may change.
     ///
-    /// - Precondition: Called on the thread of the source's loop.
+    /// Unlike the other methods it answers on any thread: a loop that is stuck cannot be asked on its own. There the
+    /// reason for silence is only what the kernel says of the descriptor.
     public final func explain() -> String {
-        requireLoopThread()
-        if isEnded { return "The \(title) has been cancelled or closed." }
-        if isInCallback { return "The \(title)'s handler is being called." }
-        guard let loop, !membership.isEmpty else {
-            return "The \(title) is in no run loop: add it with RunLoop.add(_:forMode:)."
+        let known = identification.withLock { $0 }
+        if isEnded {
+            return known.hasLoopEnded
+                ? "The \(title) has been closed, because its loop has ended."
+                : "The \(title) has been cancelled or closed."
         }
+        if isInCallback { return "The \(title)'s handler is being called." }
+        guard let loop = known.loop, !known.membership.isEmpty else { return "The \(title) is \(inNoLoop)." }
         let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
-        let reason = loop.reasonForDelay(of: "it", in: membership)
+        let reason = loop.reasonForDelay(of: "it", in: known.membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
-        return
-            "The \(title) has nothing to report: \(silence)\(loop.runs(in: membership) ? "" : ", and \(reason)")."
+        let silence =
+            if events & CInt(POLLNVAL) != 0, !watchedInterest.isEmpty {
+                "descriptor \(number) is closed: cancel the source before its descriptor is closed"
+            } else {
+                loop.isCurrent ? silence : readinessSilence
+            }
+        let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
+        return "The \(title) has nothing to report: \(silence)\(delay)."
     }
 }
+
+private let inNoLoop = "in no run loop, or its loop has ended: add it with RunLoop.add(_:forMode:)"
 
 extension RunLoop.Executor {
     /// Says in a sentence why jobs are not being run; for a person, so the wording may change.
@@ -178,7 +194,9 @@ extension RunLoop.Executor {
     /// ```
     public func explain() -> String {
         let tasks =
-            suspendedCount == 0 ? "" : " \(counted(suspendedCount, "task")) wait for the loop's events."
+            suspendedCount == 0
+            ? ""
+            : " \(counted(suspendedCount, "task")) \(suspendedCount == 1 ? "waits" : "wait") for the loop's events."
         guard hasJobs else { return "The \(title) has no jobs.\(tasks)" }
         var membership = Membership()
         for mode in modes.members { membership.add(mode, common: ModeSet()) }

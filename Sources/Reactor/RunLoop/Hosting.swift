@@ -186,6 +186,7 @@ extension RunLoop {
         /// Ends the wait of the host, because the loop's own thread runs the loop, or ends it.
         func suspend() {
             guard case .until = wait.take() else { return }
+            if LoopDiagnostics.isMeasuring { loop.inbox.meter.endIdleness() }
             loop.inbox.endSleep()
             loop.inbox.setWaiting(false)
             loop.core.notify(.afterWaiting, running)
@@ -212,9 +213,15 @@ extension RunLoop {
         /// Calls `body`, which calls handlers, and then ends the hosting if one of them has asked for that.
         private func callHandlers(_ body: () -> Void) {
             guard !isEnding else { return }
+            // A handler runs the host's loop: neither that nor the wait for it is the handler's time.
+            let meter = calls > 0 && LoopDiagnostics.isMeasuring ? loop.inbox.meter : nil
+            meter?.endIdleness()
+            let start = Deadline.now.uptimeNanoseconds
             calls += 1
             body()
             calls -= 1
+            meter?.exclude(since: start)
+            if wait != nil { meter?.beginIdleness() }
             if isEnding { finishIfIdle() }
         }
 
@@ -286,7 +293,7 @@ extension RunLoop.Core {
             mode != .common, "A run loop cannot run in RunLoop.Mode.common: name one of the common modes.")
         try poller(for: state(of: mode)).nest(in: epoll)
         let running = running(mode)
-        running.own.hasRun = true
+        running.own.record.noteRun()
         return running
     }
 }

@@ -50,7 +50,8 @@ final class Inbox: Sendable {
     private let waiting = Atomic(false)
     /// The innermost activation that another event loop hosts; 0 if there is none. The outermost one has depth 1.
     private let hostedActivation = Atomic(0)
-    private let blockCounts = Mutex<[(mode: RunLoop.Mode, count: Int)]>([])
+    /// The modes that the loop has states of.
+    let modeRecords = Mutex<[ModeRecord]>([])
     private let process = ProcessIdentity.current
     private let common = Mutex(RunLoop.firstCommonModes)
     /// The loop's name, for messages.
@@ -74,8 +75,22 @@ final class Inbox: Sendable {
         return depth > 0 && depth == activationCount
     }
 
-    /// How many blocks and executors waited for each mode when the loop last went to sleep or ended an activation.
-    var publishedBlockCounts: [(mode: RunLoop.Mode, count: Int)] { blockCounts.withLock { $0 } }
+    /// How many blocks and executors wait for each mode that has any.
+    var waitingCounts: [(mode: RunLoop.Mode, count: Int)] {
+        var counts: [RunLoop.Mode: Int] = [:]
+        for record in modeRecords.withLock({ $0 }) { counts[record.mode] = record.waiting.value }
+        let posted = contents.withLock { $0.blocks.map(\.modes) + $0.executors.map(\.modes) }
+        for modes in posted {
+            for mode in modes.members { counts[mode, default: 0] += 1 }
+        }
+        return counts.filter { $0.value > 0 }.map { ($0.key, $0.value) }
+            .sorted { $0.mode.rank < $1.mode.rank }
+    }
+
+    /// How many of the blocks that the loop has not taken in are for one of `modes`.
+    func postedBlockCount(for modes: ModeSet) -> Int {
+        contents.withLock { contents in contents.blocks.count { $0.modes.intersects(modes) } }
+    }
 
     /// The loop's common set: what ``RunLoop/Mode/common`` stands for.
     var commonModes: ModeSet { common.withLock { $0 } }
@@ -314,12 +329,7 @@ final class Inbox: Sendable {
 
     func setHosted(activation depth: Int) { hostedActivation.store(depth, ordering: .relaxed) }
 
-    /// Returns whether there are any.
-    @inline(never)
-    func publish(_ counts: [(mode: RunLoop.Mode, count: Int)]) -> Bool {
-        blockCounts.withLock { $0 = counts }
-        return !counts.isEmpty
-    }
+    func insert(_ record: ModeRecord) { modeRecords.withLock { $0.append(record) } }
 
     func setWaiting(_ isWaiting: Bool) { waiting.store(isWaiting, ordering: .relaxed) }
 }

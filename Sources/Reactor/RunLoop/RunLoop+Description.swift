@@ -84,7 +84,9 @@ extension Timer: CustomStringConvertible {
 
 extension LoopMeter {
     @inline(never)
-    func push(_ timer: Timer) { push(timer.title, due: timer.state.withLock { $0.due }) }
+    func push(_ timer: Timer) {
+        push(timer.title, due: timer.state.withLock { $0.due }, mayHaveWoken: true)
+    }
 }
 
 extension Timer {
@@ -93,7 +95,7 @@ extension Timer {
 }
 
 extension RunLoop.Source: CustomStringConvertible {
-    var title: String { name.naming("source") }
+    var title: String { subject?() ?? name.naming("source") }
 
     /// The source's order, and whether it is signalled.
     public var description: String {

@@ -14,6 +14,7 @@ extension RunLoop {
     public func add(_ timer: Timer, forMode mode: Mode) {
         requireNotOfParent()
         guard !inbox.isClosed else { return }
+        if LoopDiagnostics.isReporting { Watchdog.watch(timer) }
         change(timer) { $0.add(mode, of: self) }
     }
 
@@ -64,6 +65,7 @@ extension RunLoop {
     public func add(_ source: Source, forMode mode: Mode) {
         requireNotOfParent()
         guard !inbox.isClosed else { return }
+        if LoopDiagnostics.isReporting { Watchdog.watch(source) }
         let common = commonModes
         source.change(in: self) { $0.add(mode, common: common) }
     }

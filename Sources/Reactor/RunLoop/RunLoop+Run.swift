@@ -115,7 +115,7 @@ extension RunLoop.Core {
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 
-        running.own.hasRun = true
+        running.own.record.noteRun()
         var hasItems = hasReasonToContinue(running)
         notify(.entry, running)
         var result: RunResult? = inbox.isStopRequested ? .stopped : nil
@@ -124,7 +124,6 @@ extension RunLoop.Core {
             hasItems = true  // a pass that leaves none ends the activation
         }
         notify(.exit, running)
-        publishBlockCounts()
         return result
     }
 
@@ -193,7 +192,6 @@ extension RunLoop.Core {
         let limit = needsRetry(own) ? retry(own, until: limit) : limit
         if hasUnserved || hasPassed(limit) { return .polling }
         notify(.beforeWaiting, mode)
-        publishBlockCounts()
         inbox.setWaiting(true)
         let wakeTime = hadItems && !hasReasonToContinue(mode) ? .min : wakeTime(mode, until: limit)
         let isIdle = wakeTime != .min && !ready.dropServed()
@@ -219,13 +217,15 @@ extension RunLoop.Core {
     /// Counts the end of a sleep by what has ended it.
     @inline(__always)
     private func countWakeUp(_ mode: RunLoop.RunningMode) {
-        if !mode.ready.isEmpty {
-            meter.wakeUpsByDescriptor.add()
-        } else if inbox.isWokenByThread {
+        let byThread = mode.ready.isEmpty && inbox.isWokenByThread
+        if byThread {
             meter.wakeUpsByThread.add()
-        } else {
+        } else if mode.ready.isEmpty {
             meter.wakeUpsByTime.add()
+        } else {
+            meter.wakeUpsByDescriptor.add()
         }
+        if LoopDiagnostics.isMeasuring { meter.noteWakeUp(byThread: byThread) }
     }
 
     /// Until when the kernel may wait: the limit or the first timer, whichever is earlier; `.min` if that has passed.

@@ -51,6 +51,7 @@ public final class RunLoop: Sendable {
         inbox = Inbox(
             loopName: isMain ? "main run loop" : "run loop \(identity.number) of \(currentThreadName)")
         confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
+        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
     }
 
     /// The part of the loop that only its own thread may use; traps on any other.

@@ -10,7 +10,7 @@ extension RunLoop {
     /// in several loops: the first one to perform it consumes the signal.
     ///
     /// ```swift
-    /// let redraw = RunLoop.Source { window.draw() }
+    /// let redraw = RunLoop.Source { print("draw") }
     /// RunLoop.main.add(redraw, forMode: .common)
     /// redraw.signal()
     /// RunLoop.main.wakeUp()
@@ -37,6 +37,8 @@ extension RunLoop {
 
         fileprivate let state: Mutex<State>
         let name: ItemName?
+        /// What a source of the library's own is for, in the place of ``name``.
+        let subject: (@Sendable () -> String)?
 
         /// Makes a source; it does nothing until it is added to a loop.
         ///
@@ -57,8 +59,19 @@ extension RunLoop {
         ) {
             self.order = order
             name = .make(label, file, line)
+            subject = nil
             let callbacks = Callbacks(scheduled: scheduled, cancelled: cancelled, perform: perform)
             state = Mutex(State(callbacks: callbacks))
+        }
+
+        /// Makes a source of the library's own, which reports and dumps call `subject`.
+        package init(
+            named subject: @escaping @Sendable () -> String,
+            cancelled: @escaping @Sendable (RunLoop, Mode) -> Void,
+            perform: @escaping @Sendable () -> Void
+        ) {
+            (order, name, self.subject) = (0, nil, subject)
+            state = Mutex(State(callbacks: Callbacks(cancelled: cancelled, perform: perform)))
         }
 
         /// Whether the source can still be performed.
@@ -131,6 +144,13 @@ extension RunLoop.Source {
     var memberships: [(RunLoop, Membership)] {
         state.withLock { $0.loops.values.filter { !$0.membership.isEmpty }.map { ($0.loop, $0.membership) } }
     }
+
+    func membership(in loop: RunLoop) -> Membership {
+        state.withLock { $0.loops[loop.identity]?.membership ?? Membership() }
+    }
+
+    /// Whether a loop is performing the source.
+    var isPerforming: Bool { state.withLock { $0.loops.values.contains { $0.isPerforming } } }
 
     var isInLoop: Bool { state.withLock { $0.loops.values.contains { !$0.membership.isEmpty } } }
 

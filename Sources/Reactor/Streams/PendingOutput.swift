@@ -62,6 +62,6 @@ enum PendingOutput {
     private static func report(_ left: Int) {
         let streams = left == 1 ? "1 stream" : "\(left) streams"
         LoopDiagnostics.report(
-            .unsentBytes, "the process exits before \(streams) had sent all that was written")
+            .unsentBytes, "The process exits before \(streams) had sent all that was written")
     }
 }

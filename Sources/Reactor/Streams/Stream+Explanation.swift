@@ -19,6 +19,12 @@ extension StreamEngine {
     /// The noun with the label.
     var title: String { state.withLock { $0.name }.naming(noun) }
 
+    /// The name of the stream's entry in the ledger. Connections are too many to have one each.
+    var account: String {
+        let kind = backend.event == .hasSpaceAvailable ? "output stream" : "input stream"
+        return state.withLock { $0.name }.naming(kind)
+    }
+
     /// The stream's state, for a dump.
     var summary: String {
         state.withLock { state in
@@ -27,13 +33,16 @@ extension StreamEngine {
         }
     }
 
-    /// Reports a stream that nothing refers to any more and that has never delivered what it had to.
+    /// Reports a stream that nothing refers to any more and that has delivered no event. One that has failed, or has
+    /// delivered something, may have been dropped on purpose.
     @inline(never)
     func reportRelease() {
         guard process.isCurrent else { return }
         let isSilent = state.withLock { state in
             let isUnopened = [.notOpen, .opening].contains(state.machine.status)
-            return state.machine.isScheduled && (isUnopened || !state.machine.pending.isEmpty)
+            let hasFailed = state.machine.status == .error
+            return state.machine.isScheduled && !hasFailed
+                && (isUnopened || state.machine.pending.contains(.openCompleted))
                 && state.handoff == nil && state.taskDelegate == nil
         }
         guard isSilent else { return }
@@ -56,9 +65,13 @@ extension StreamEngine {
         default: break
         }
         if isTasks { return "is used by a task, which receives what comes" }
-        if isHandedOff { return "is owned by a hand-off, which reads it" }
+        if isHandedOff { return "is owned by a hand-off, which reads it: ask that with explain()" }
         if !hasDelegate { return "has no delegate: keep a reference to it, as the stream's is weak" }
-        if machine.isDelivering { return "is calling its delegate, or about to on its queue" }
+        switch machine.delivery {
+        case .underway: return "is calling its delegate"
+        case .enqueued: return "waits for its queue, which is busy or suspended, to call its delegate"
+        case .idle: break
+        }
         guard machine.isScheduled else { return "is scheduled on no run loop" }
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let state = machine.description(isReady: isReady)
@@ -69,6 +82,25 @@ extension StreamEngine {
         let reasons = loops.map { $0.reasonForDelay(of: "the stream", in: $1) }.joined(separator: "; ")
         if isReady { return "\(state): \(reasons)" }
         return loops.contains { $0.runs(in: $1) } ? state : "\(state), and \(reasons)"
+    }
+}
+
+extension StreamEngine: Watched {
+    var complaint: String? {
+        let (machine, isWatched) = state.withLock { state in
+            let isOwned = state.handoff != nil || state.taskDelegate != nil || state.queue != nil
+            return (state.machine, !isOwned)
+        }
+        guard isWatched, machine.delivery == .idle, machine.isOpen || !machine.pending.isEmpty else {
+            return nil
+        }
+        let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
+        let loops = machine.schedule.entries { _ in true }.compactMap { entry in
+            entry.attachment.map { ($0.loop.inbox, entry.membership) }
+        }
+        let reasons = loops.compactMap { $0.reasonForNeverRunning($1) }
+        guard isReady, !loops.isEmpty, reasons.count == loops.count else { return nil }
+        return "The \(title) \(machine.description(isReady: true)): \(reasons.joined(separator: "; "))."
     }
 }
 

@@ -5,11 +5,13 @@ import SystemPackage
 /// queue.
 ///
 /// ```swift
-/// func stream(_ stream: Stream, handle event: Stream.Event) {
-///     switch event {
-///     case .hasBytesAvailable: receive(input.read(upTo: 4096))
-///     case .endEncountered, .errorOccurred: stream.close()
-///     default: break
+/// final class Printer: StreamDelegate {
+///     func stream(_ stream: Stream, handle event: Stream.Event) {
+///         switch event {
+///         case .hasBytesAvailable: print((stream as? InputStream)?.read(upTo: 4096) ?? [])
+///         case .endEncountered, .errorOccurred: stream.close()
+///         default: break
+///         }
 ///     }
 /// }
 /// ```

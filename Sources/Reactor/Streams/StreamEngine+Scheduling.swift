@@ -21,6 +21,8 @@ final class StreamSource: EventSource {
 
     override var title: String { engine.title }
 
+    override var account: String { engine.account }
+
     override var dumpLine: String { "\(engine.title): \(engine.summary)" }
 
     /// The engine asks the kernel itself.
@@ -67,6 +69,7 @@ extension StreamEngine {
             return true
         }
         guard isScheduled else { return }
+        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
         update(loop)
         refresh()
     }

@@ -71,6 +71,16 @@ extension SystemCall {
         try make { bytes.withAddress { unsafe reactor_write(descriptor, $0, $1) } }
     }
 
+    /// Writes `text` to standard error, as far as that accepts it. Raises no signal.
+    static func writeToStandardError(_ text: String) {
+        Array(text.utf8).withBytes { bytes in
+            var rest = bytes
+            while !rest.isEmpty, let count = try? write(rest, to: STDERR_FILENO), count > 0 {
+                rest = rest.extracting(droppingFirst: count)
+            }
+        }
+    }
+
     /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
     static func receive(from socket: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         try count(

@@ -40,6 +40,8 @@ public final class ProcessSource: EventSource {
 
     override var noun: String { "source of process \(process.processIdentifier)" }
 
+    override var kind: String { "source of a process" }
+
     override var silence: String { "the process is running" }
 
     override func serve(_ readiness: Readiness) {

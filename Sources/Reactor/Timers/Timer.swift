@@ -263,6 +263,7 @@ extension Timer {
 
     @inline(never)
     func setName(_ label: String?, _ file: StaticString, _ line: UInt) {
+        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
         state.withLock { $0.name = .make(label, file, line) }
     }
 

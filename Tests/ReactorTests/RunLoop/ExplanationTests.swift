@@ -32,7 +32,7 @@ import Testing
             waitUntil { thread.runLoop.explain().contains("has ended") }
             return (idle, [texts.value[0]], texts.value[1], thread.runLoop.explain())
         }
-        #expect(idle.hasSuffix(" is not running. 2 posted blocks wait for a run."))
+        #expect(idle.hasSuffix(" is not running. 2 blocks or executors in default."))
         #expect(running[0].hasSuffix(" is busy in default. 1 block or executor in 'custom'."))
         #expect(waiting.hasSuffix(" is waiting in default. 1 block or executor in 'custom'."))
         #expect(ended.hasSuffix("has ended with its thread."))

@@ -1,0 +1,177 @@
+import Dispatch
+import Reactor
+import SystemPackage
+import Testing
+
+/// What another thread learns: while a loop is stuck, only other threads can ask.
+@Suite struct OtherThreadExplanationTests {
+    @Test func `an event source answers another thread`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            try await onItsOwnThread {
+                let loop = RunLoop.current
+                let pipe = try TestPipe()
+                pipe.put()
+                let source = DescriptorSource(pipe.readEnd, for: .readable, label: "bell") { source, _ in
+                    nonisolated(unsafe) let asked = source
+                    try? onAThread {
+                        #expect(asked.explain().hasSuffix(" 'bell''s handler is being called."))
+                    }
+                    source.cancel()
+                }
+                nonisolated(unsafe) let asked = source
+                try onAThread { #expect(asked.explain().contains(" 'bell' is in no run loop")) }
+                try loop.add(source, forMode: .tracking)
+                let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
+                } faults: { _, _ in
+                }
+                try loop.add(listener, forMode: .default)
+                nonisolated(unsafe) let front = listener
+                let holder = loop.hold(.default)
+                loop.perform {
+                    try? onAThread {
+                        #expect(asked.explain().hasSuffix(" runs in default, and it is only in tracking."))
+                        #expect(asked.explain().contains(" 'bell' has something to report: the run loop "))
+                        #expect(
+                            front.explain().hasPrefix("The listener at \(front.localAddress) has nothing"))
+                    }
+                }
+                loop.poll()
+                holder.invalidate()
+                loop.poll(.tracking)
+                try onAThread { #expect(asked.explain().contains("has been cancelled or closed")) }
+                listener.close()
+            }
+        }
+        #expect(result != nil)
+    }
+
+    @Test func `blocks are counted in their own modes`() async throws {
+        let texts = try await onItsOwnThread { () -> [String] in
+            let (loop, texts) = (RunLoop.current, Shared<[String]>([]))
+            loop.hold(.tracking)
+            loop.perform(inModes: [.tracking]) {
+                try? onAThread {
+                    for _ in 0..<12 { loop.perform {} }
+                    texts.update { $0.append(loop.explain()) }
+                    loop.perform(inModes: [.tracking]) {}
+                    loop.perform(inModes: [.common]) {}
+                    texts.update { $0.append(loop.explain()) }
+                }
+            }
+            loop.poll(.tracking)
+            loop.poll()
+            return texts.value
+        }
+        #expect(texts[0].hasSuffix(" is busy in tracking. 12 blocks or executors in default."))
+        #expect(
+            texts[1].hasSuffix(
+                " is busy in tracking. 2 posted blocks wait for its next pass. 12 blocks or executors in default."
+            ))
+    }
+
+    @Test func `a handler that has run the blocks of another mode counts them no more`() async throws {
+        let text = try await onItsOwnThread { () -> String in
+            let (loop, text) = (RunLoop.current, Shared(""))
+            loop.hold(.default)
+            loop.perform(inModes: [.custom]) {}
+            loop.perform {
+                loop.poll(.custom)
+                try? onAThread { text.value = loop.explain() }
+            }
+            loop.poll()
+            return text.value
+        }
+        #expect(text.hasSuffix(" is busy in default."))
+    }
+
+    @Test func `a hand-off knows its modes`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let pipe = try TestPipe()
+            let input = InputStream(descriptor: pipe.readEnd)
+            let queue = DispatchQueue(label: "lines")
+            let reader = LineReader(input, into: 0, on: queue) { _, _, _ in }
+            reader.label = "orders"
+            reader.start { _ in loop.stop() }
+            loop.poll()
+            loop.hold(.tracking)
+            let idle = Shared("")
+            let ready = Shared("")
+            loop.perform(inModes: [.tracking]) { idle.value = reader.explain() }
+            loop.poll(.tracking)
+            pipe.put()
+            loop.perform(inModes: [.tracking]) { ready.value = reader.explain() }
+            loop.poll(.tracking)
+            let only = " runs in tracking, and the hand-off is only in default."
+            #expect(
+                idle.value.hasPrefix("The hand-off 'orders' waits for bytes of its stream. The run loop "))
+            #expect(idle.value.hasSuffix(only), "\(idle.value)")
+            #expect(ready.value.hasPrefix("The hand-off 'orders' has bytes to read: the run loop "))
+            #expect(ready.value.hasSuffix(only), "\(ready.value)")
+            reader.cancel()
+            waitUntil { reader.explain().contains("has ended") }
+            #expect(
+                reader.explain().hasPrefix(
+                    "The hand-off 'orders' has ended, and its completion waits: the run loop ")
+            )
+            loop.run(in: .default)
+            #expect(reader.explain() == "The hand-off 'orders' has ended.")
+        }
+    }
+
+    @Test func `a source says that it is being performed`() async throws {
+        try await onItsOwnThread {
+            let (loop, text) = (RunLoop.current, Shared(""))
+            let itself = Shared<RunLoop.Source?>(nil)
+            let source = RunLoop.Source { text.value = itself.value?.explain() ?? "" }
+            itself.value = source
+            loop.add(source, forMode: .default)
+            source.signal()
+            loop.poll()
+            itself.value = nil
+            #expect(text.value == "The source is being performed.")
+        }
+    }
+
+    @Test func `a descriptor that was closed under its source is named`() async throws {
+        try await onItsOwnThread {
+            let ends = try FileDescriptor.pipe()
+            let source = DescriptorSource(ends.readEnd, for: .readable) { _, _ in }
+            try RunLoop.current.add(source, forMode: .default)
+            // A number that no other test's descriptor takes meanwhile.
+            let number = CInt(1_000)
+            let copy = try ends.readEnd.duplicate(as: FileDescriptor(rawValue: number))
+            let watched = DescriptorSource(copy, for: .readable) { _, _ in }
+            try RunLoop.current.add(watched, forMode: .default)
+            try copy.close()
+            #expect(
+                watched.explain().contains(
+                    ": descriptor 1000 is closed: cancel the source before its descriptor is closed"))
+            watched.cancel()
+            source.cancel()
+            try ends.readEnd.close()
+            try ends.writeEnd.close()
+        }
+    }
+
+    @Test func `what was in a loop that has ended says so`() async throws {
+        let texts = try await onItsOwnThread { () -> [String] in
+            let (timer, free) = (Shared<Timer?>(nil), Timer(interval: .seconds(100)) { _ in })
+            let source = RunLoop.Source {}
+            let event = Shared<[Carrier<DescriptorSource>]>([])
+            let pipe = try TestPipe()
+            try onAThread {
+                timer.value = Timer.scheduled(after: .seconds(100)) { _ in }
+                RunLoop.current.add(free, forMode: .default)
+                RunLoop.current.add(source, forMode: .default)
+                let bell = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+                try RunLoop.current.add(bell, forMode: .default)
+                event.value = [Carrier(bell)]
+            }
+            return [
+                timer.value!.explain(), free.explain(), source.explain(), event.value[0].value.explain(),
+            ]
+        }
+        for text in texts { #expect(text.contains("its loop has ended"), "\(text)") }
+    }
+}

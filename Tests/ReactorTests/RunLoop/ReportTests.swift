@@ -1,0 +1,235 @@
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+import Testing
+
+/// Which programs the debug mode reports, and which correct ones it does not. Each in a process of its own.
+@Suite struct ReportTests {
+    // MARK: What is left at the end
+
+    @Test func `an item is served if one of its modes has run`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try onAThread {
+                let (loop, pipe) = (RunLoop.current, try TestPipe())
+                let timer = Timer(interval: .seconds(100), repeats: true) { _ in }
+                let source = RunLoop.Source {}
+                let event = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+                for mode in [RunLoop.Mode.default, .tracking] {
+                    loop.add(timer, forMode: mode)
+                    loop.add(source, forMode: mode)
+                    try loop.add(event, forMode: mode)
+                }
+                loop.poll()
+            }
+        }
+        #expect(result.message.isEmpty, "\(result.message)")
+    }
+
+    @Test func `a timer is reported when it is due, and not before`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try onAThread {
+                RunLoop.current.hold(.default)
+                RunLoop.current.poll()
+                Timer.scheduled(after: .seconds(100), label: "idle time-out") { _ in }
+                let late = Timer.scheduled(after: .zero, label: "late") { _ in }
+                waitUntil { late.fireDate < .now }
+            }
+        }
+        #expect(!result.message.contains("idle time-out"), "\(result.message)")
+        #expect(result.message.contains("timer 'late' "), "\(result.message)")
+    }
+
+    @Test func `a timer that exits is not reported as unserved`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            setenv("REACTOR_DEBUG", "1", 1)
+            _ = try await probeMainLoop("exit in a timer")
+        }
+        #expect(result.message.isEmpty, "\(result.message)")
+    }
+
+    @Test func `the main loop reports at exit if debugging began after its first use`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            _ = try await probeMainLoop("debugging that begins late")
+        }
+        #expect(result.message.contains("timer 'forgotten'"), "\(result.message)")
+    }
+
+    // MARK: While the program hangs
+
+    @Test func `what is due where nothing runs is reported while the program hangs`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await onItsOwnThread {
+                let loop = RunLoop.current
+                let periodic = Timer.scheduled(every: .seconds(1_000), label: "not due") { _ in }
+                Timer.scheduled(after: .zero, forMode: .custom, label: "misplaced") { _ in }
+                let source = RunLoop.Source(label: "signalled") {}
+                loop.add(source, forMode: .custom)
+                source.signal()
+                let waiter = try JoinableThread {
+                    reports.wait { $0.count >= 2 ? () : nil }
+                    loop.stop()
+                }
+                loop.run(in: .default)
+                waiter.join()
+                periodic.invalidate()
+            }
+            let texts = reports.value.map(\.text)
+            #expect(reports.value.allSatisfy { $0.kind == .unservedItems })
+            #expect(
+                texts.contains {
+                    $0.hasPrefix("The timer 'misplaced' (") && $0.contains(" has been due for ")
+                })
+            #expect(
+                texts.contains { $0.hasPrefix("The source 'signalled' (") && $0.contains("is signalled") })
+            #expect(texts.allSatisfy { $0.contains("only in 'custom', which has never run") }, "\(texts)")
+        }
+        #expect(result != nil)
+    }
+
+    @Test func `a block on a loop that nothing runs is reported while the program hangs`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await onItsOwnThread {
+                RunLoop.current.perform {}
+                let report = reports.wait { $0.first }
+                #expect(
+                    report.text.contains(" has 1 block or executor in default, and has never run"),
+                    "\(report)")
+                RunLoop.current.poll()
+            }
+        }
+        #expect(result != nil)
+    }
+
+    // MARK: Slow callbacks
+
+    @Test func `a handler that runs the host's loop is not slow`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try await onItsOwnThread {
+                LoopDiagnostics.slowCallback = .milliseconds(200)
+                let hosting = try RunLoop.Hosting(.current)
+                let end = Deadline.after(milliseconds: 400)
+                Timer.scheduled(every: .milliseconds(20), label: "ticker") { _ in }
+                Timer.scheduled(after: .zero, label: "dialog") { _ in
+                    var request = pollfd(
+                        fd: hosting.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+                    hosting.prepare()
+                    while Deadline.now < end {
+                        poll(&request, 1, -1)
+                        hosting.dispatch()
+                    }
+                    poll(&request, 1, 100)
+                }
+                hosting.dispatch()
+                hosting.dispatch()
+                let ledger = RunLoop.current.statistics.ledger
+                let dialog = ledger.first { $0.name.contains("'dialog'") }
+                #expect(dialog!.longest < .milliseconds(200), "\(ledger)")
+                hosting.end()
+            }
+        }
+        #expect(result.message.isEmpty, "\(result.message)")
+    }
+
+    @Test func `a slow completion of a hand-off is named by the hand-off`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try await onItsOwnThread {
+                LoopDiagnostics.slowCallback = .milliseconds(1)
+                let queue = DispatchQueue(label: "lines")
+                let reader = LineReader(InputStream(path: "/etc/passwd"), into: 0, on: queue) { _, _, _ in }
+                reader.label = "users"
+                reader.start { _ in
+                    let end = Deadline.after(milliseconds: 2)
+                    while Deadline.now < end {}
+                    RunLoop.current.stop()
+                }
+                RunLoop.current.run(in: .default)
+            }
+        }
+        #expect(result.message.contains("The hand-off 'users' kept the run loop "), "\(result.message)")
+    }
+
+    // MARK: Streams
+
+    @Test func `a stream that has failed, or has delivered something, may be released`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try await onItsOwnThread {
+                let (loop, pipe) = (RunLoop.current, try TestPipe())
+                do {
+                    let failed = InputStream(path: "/nowhere/at/all")
+                    failed.schedule(in: loop, forMode: .default)
+                    failed.open()
+                    let delegate = Ignorant()
+                    let served = InputStream(descriptor: pipe.readEnd)
+                    served.delegate = delegate
+                    served.schedule(in: loop, forMode: .default)
+                    served.open()
+                    loop.poll()
+                    pipe.put()
+                    loop.perform(order: 0) { withExtendedLifetime(delegate) {} }
+                    served.delegate = nil
+                    loop.poll()
+                }
+            }
+        }
+        #expect(!result.message.contains("was released"), "\(result.message)")
+    }
+
+    // MARK: The switches
+
+    @Test func `debugging and measuring are switched independently`() async {
+        await #expect(processExitsWith: .success) {
+            LoopDiagnostics.isDebugging = true
+            #expect(LoopDiagnostics.measuresCallbacks)
+            LoopDiagnostics.isDebugging = false
+            #expect(!LoopDiagnostics.measuresCallbacks)
+            LoopDiagnostics.measuresCallbacks = true
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.measuresCallbacks = false
+            #expect(LoopDiagnostics.isDebugging && LoopDiagnostics.measuresCallbacks)
+            LoopDiagnostics.measuresCallbacks = true
+            LoopDiagnostics.isDebugging = false
+            #expect(!LoopDiagnostics.isDebugging && LoopDiagnostics.measuresCallbacks)
+        }
+    }
+
+    @Test func `a report to a closed pipe raises no signal`() async {
+        await #expect(processExitsWith: .success) {
+            signal(SIGPIPE, SIG_DFL)
+            let pipe = try FileDescriptor.pipe()
+            try pipe.readEnd.close()
+            _ = try pipe.writeEnd.duplicate(as: .standardError)
+            LoopDiagnostics.isDebugging = true
+            try onAThread { RunLoop.current.perform {} }
+            // The end of an exit test writes to standard error, too.
+            _exit(0)
+        }
+    }
+
+    @Test func `a program's thread is no pool's, whatever its name`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            let thread = try JoinableThread(name: "qos-probe") {
+                RunLoop.current.perform {}
+                RunLoop.current.poll()
+            }
+            thread.join()
+        }
+        #expect(result.message.isEmpty, "\(result.message)")
+    }
+}
+
+private final class Ignorant: StreamDelegate {
+    func stream(_ stream: Stream, handle event: Stream.Event) {}
+}
