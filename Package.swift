@@ -206,7 +206,8 @@ let package = Package(
 )
 
 #if !os(Linux)
-// Not tested: on Apple's platforms there is only ReactorFoundation, and it is Foundation.
+// Not tested: on Apple's platforms there is only ReactorFoundation, and it is Foundation. The condition is the host's: a Mac
+// that builds for Linux with a Swift SDK gets this, too, and no product Reactor.
 package.products = [.library(name: "ReactorFoundation", targets: ["ReactorFoundation"])]
 package.dependencies = []
 package.targets = [.target(name: "ReactorFoundation", path: "Sources/AppleFoundation")]

@@ -5,10 +5,6 @@ import Glibc
 import Reactor
 import SystemPackage
 
-private final class Session: StreamDelegate {
-    init(_ connection: Listener.Connection) {}
-}
-
 private func overview() {
     let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) {
         count, line, _ in
@@ -23,12 +19,9 @@ private func overview() {
 
 // MARK: - Getting started
 
-private func runTimer(until end: Deadline) {
-    Timer.scheduled(every: .seconds(1)) { timer in
-        print("tick")
-        if Deadline.now > end { timer.invalidate() }
-    }
-    RunLoop.current.run(in: .default, until: end)
+private func runTimer() {
+    Timer.scheduled(every: .seconds(1)) { _ in print("tick") }
+    RunLoop.current.run(in: .default, until: .now.advanced(by: .seconds(10)))
 }
 
 private func readLines() {
@@ -44,9 +37,27 @@ private func readLines() {
         }
         RunLoop.current.stop()
     }
+    RunLoop.current.run(in: .default)
 }
 
 private func serve() throws {
+    final class Session: StreamDelegate {
+        private let connection: Listener.Connection
+
+        init(_ connection: Listener.Connection) {
+            self.connection = connection
+            for stream in [connection.input, connection.output] as [Stream] {
+                stream.delegate = self
+                stream.schedule(in: .current, forMode: .default)
+                stream.open()
+            }
+        }
+
+        func stream(_ stream: Stream, handle event: Stream.Event) {
+            // …
+        }
+    }
+
     var sessions: [Session] = []
     let listener = try Listener(.ipv6Any(port: 7007)) { _, connection in
         sessions.append(Session(connection))
@@ -54,6 +65,7 @@ private func serve() throws {
         print(error)
     }
     try RunLoop.current.add(listener, forMode: .default)
+    RunLoop.current.run(in: .default)
 }
 
 // MARK: - Modes
@@ -64,7 +76,10 @@ private final class Dragging {
     func drag() {
         let release = RunLoop.Source { RunLoop.current.stop() }
         RunLoop.current.add(release, forMode: .tracking)
-        buttonReleased = { release.signal() }
+        buttonReleased = {
+            release.signal()
+            RunLoop.main.wakeUp()
+        }
         RunLoop.current.run(in: .tracking)
         release.invalidate()
     }
