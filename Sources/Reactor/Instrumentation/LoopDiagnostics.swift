@@ -58,10 +58,7 @@ public enum LoopDiagnostics {
     /// Whether mistakes are reported. Debugging includes measuring. Items that were made before it was set have no place.
     public static var isDebugging: Bool {
         get { isReporting }
-        set {
-            reactor_set_diagnostics(2, newValue)
-            if newValue { RunLoop.reportAtExit() }
-        }
+        set { reactor_set_diagnostics(2, newValue) }
     }
 
     /// Whether loops measure their callbacks, for ``RunLoop/Statistics/ledger`` and ``RunLoop/explain()``: two readings of

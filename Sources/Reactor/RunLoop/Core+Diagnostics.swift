@@ -57,12 +57,7 @@ extension RunLoop.Core {
 }
 
 extension RunLoop {
-    /// Begins to report what looks like a mistake in the use of a new loop.
-    func beginReporting() {
-        if isMain { Self.reportAtExit() } else { reportPoolThread() }
-    }
-
-    /// Has the main thread's loop report what it leaves: it does not end before the process does.
+    /// Has the main thread's loop report in debug mode what it leaves: it does not end before the process does.
     static func reportAtExit() { _ = isReportingAtExit }
 
     private static let isReportingAtExit: Bool =
@@ -75,11 +70,73 @@ extension RunLoop {
         } == 0
 
     /// Reports a loop of a thread that returns to a pool as soon as the code that uses it has returned.
-    private func reportPoolThread() {
+    func reportPoolThread() {
         guard reactor_is_on_pool_thread() else { return }
         LoopDiagnostics.report(
             .runLoopOnPoolThread,
             "RunLoop.current was used on \(currentThreadName) of Dispatch's or Swift's pool. Its loop serves nothing unless "
                 + "that code runs it: use RunLoop.main, or the loop of a RunLoopThread.")
+    }
+}
+
+// MARK: - What is never served
+
+extension RunLoop: Watched {
+    var complaint: String? {
+        guard !inbox.isClosed else { return nil }
+        let counts = inbox.waitingCounts.filter { inbox.neverRan(in: Membership($0.mode)) }
+        guard !counts.isEmpty else { return nil }
+        let blocks = counts.map { "\(countedBlocks($0.count)) in \($0.mode.shortName)" }
+        let reason =
+            inbox.hasRun ? "which has never run" : "and has never run: call run(in:until:) on its thread"
+        return "The \(name) has \(blocks.joined(separator: ", ")), \(reason)."
+    }
+}
+
+extension Timer: Watched {
+    var complaint: String? {
+        let (isWaiting, due, loop, membership) = state.withLock { state in
+            let isOwn = state.name?.isInternal == true
+            return (state.isValid && !state.isFiring && !isOwn, state.due, state.loop, state.membership)
+        }
+        let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
+        guard isWaiting, overdue > .zero, let reason = loop?.inbox.reasonForNeverRunning(membership) else {
+            return nil
+        }
+        return "The \(title) has been due for \(overdue.rounded): \(reason)."
+    }
+}
+
+extension RunLoop.Source: Watched {
+    var complaint: String? {
+        guard isSignalled else { return nil }
+        let loops = memberships
+        let reasons = loops.compactMap { $0.inbox.reasonForNeverRunning($1) }
+        guard !loops.isEmpty, reasons.count == loops.count else { return nil }
+        return "The \(title) is signalled: \(reasons.joined(separator: "; "))."
+    }
+}
+
+extension Inbox {
+    /// Whether the loop has ever run.
+    var hasRun: Bool { modeRecords.withLock { $0.contains { $0.hasRun } } }
+
+    /// Whether the loop has run in none of the modes of `membership`.
+    func neverRan(in membership: Membership) -> Bool {
+        let common = commonModes
+        return modeRecords.withLock { records in
+            !records.contains { record in
+                record.hasRun
+                    && (membership.contains(record.mode, common: common)
+                        || membership.isCommon && common.contains(record.mode))
+            }
+        }
+    }
+
+    /// Why an item in the modes of `membership` has never been served, as a clause; nil if one of them has run.
+    func reasonForNeverRunning(_ membership: Membership) -> String? {
+        guard !isClosed, neverRan(in: membership) else { return nil }
+        guard hasRun else { return "the \(loopName) has never run: call run(in:until:) on its thread" }
+        return "it is only in \(membership.shortNames), which has never run"
     }
 }

@@ -216,7 +216,7 @@ extension RunLoop {
             // A handler runs the host's loop: neither that nor the wait for it is the handler's time.
             let meter = calls > 0 && LoopDiagnostics.isMeasuring ? loop.inbox.meter : nil
             meter?.endIdleness()
-            let start = Deadline.now.uptimeNanoseconds
+            let start = meter == nil ? 0 : Deadline.now.uptimeNanoseconds
             calls += 1
             body()
             calls -= 1

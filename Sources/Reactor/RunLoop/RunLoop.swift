@@ -91,7 +91,11 @@ public final class RunLoop: Sendable {
         loop.requireNotOfParent()
         ThreadLoop.set(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
-        if LoopDiagnostics.isReporting { loop.beginReporting() }
+        if loop.isMain {
+            reportAtExit()
+        } else if LoopDiagnostics.isReporting {
+            loop.reportPoolThread()
+        }
         return loop
     }
 
