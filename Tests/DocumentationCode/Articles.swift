@@ -5,6 +5,10 @@ import Glibc
 import Reactor
 import SystemPackage
 
+private final class Session: StreamDelegate {
+    init(_ connection: Listener.Connection) {}
+}
+
 private func overview() {
     let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) {
         count, line, _ in

@@ -151,7 +151,7 @@ extension RunLoop {
     /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
     ///
     /// ```swift
-    /// for try await signal in try RunLoop.main.signals(SIGINT, SIGTERM) { … }
+    /// for try await signal in try RunLoop.main.signals(SIGINT, SIGTERM) { print(signal) }
     /// ```
     ///
     /// Deliveries of a signal that come while none is awaited are one. From any thread. When the sequence

@@ -3,7 +3,7 @@ import Synchronization
 /// Passes values from any thread to a run loop's thread, in order.
 ///
 /// ```swift
-/// let answers = Mailbox<[UInt8]> { _, answer in output.write(answer) }
+/// let answers = Mailbox<[UInt8]> { _, answer in print(answer.count, "bytes") }
 /// DispatchQueue.global().async {
 ///     for number in 1...3 { answers.post(Array("\(number)\n".utf8)) }
 /// }

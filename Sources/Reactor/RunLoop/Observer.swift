@@ -31,8 +31,8 @@ extension RunLoop {
     /// called again while its callback is under way.
     ///
     /// ```swift
-    /// let flush = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, _ in log.flush() }
-    /// RunLoop.current.add(flush, forMode: .common)
+    /// let idle = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, activity in print(activity) }
+    /// RunLoop.current.add(idle, forMode: .common)
     /// ```
     public final class Observer {
         /// The activities that the observer is called for.

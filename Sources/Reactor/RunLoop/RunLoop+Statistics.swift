@@ -5,9 +5,9 @@ extension RunLoop {
     /// lateness of timers need a clock and names, and are filled only while ``LoopDiagnostics/measuresCallbacks`` is on.
     ///
     /// ```swift
-    /// let before = loop.statistics
+    /// let before = RunLoop.main.statistics
     /// // …
-    /// let wakeUps = loop.statistics.wakeUps.total - before.wakeUps.total
+    /// let wakeUps = RunLoop.main.statistics.wakeUps.total - before.wakeUps.total
     /// print(wakeUps == 0 ? "idle" : "woken \(wakeUps) times")
     /// ```
     public struct Statistics: Sendable, Hashable {

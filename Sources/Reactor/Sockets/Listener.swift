@@ -4,7 +4,7 @@ public import SystemPackage
 ///
 /// ```swift
 /// let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
-///     print("a client at \(connection.peerAddress)")  // keep its streams: releasing them closes the connection
+///     print("a client at \(connection.peerAddress)")  // keep its streams
 /// } faults: { _, error in
 ///     print(error)  // accept at [::]:7: Too many open files
 /// }

@@ -38,7 +38,8 @@ extension StreamDelegate {
 ///
 /// ```swift
 /// let input = InputStream(path: "/etc/services")
-/// input.delegate = delegate
+/// let printer = Printer()  // to be kept: the stream refers to it weakly
+/// input.delegate = printer
 /// input.schedule(in: .current, forMode: .default)
 /// input.open()
 /// ```

@@ -1,0 +1,222 @@
+// The examples of the main types in their documentation comments. scripts/check-code compares it with them; compiling it is
+// the test.
+
+import Dispatch
+import Glibc
+import Reactor
+import SystemPackage
+
+private final class Printer: StreamDelegate {
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        switch event {
+        case .hasBytesAvailable: print((stream as? InputStream)?.read(upTo: 4096) ?? [])
+        case .endEncountered, .errorOccurred: stream.close()
+        default: break
+        }
+    }
+}
+
+private func connections() async throws {
+    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7)) { print($0) }
+    for try await connection in connections {
+        Task {
+            for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
+        }
+    }
+}
+
+private func events2() async throws {
+    for try await signal in try RunLoop.main.signals(SIGINT, SIGTERM) { print(signal) }
+}
+
+private func streamLines() async throws {
+    for try await line in InputStream(path: "/var/log/syslog").lines where line.contains("error") {
+        print(line)
+    }
+}
+
+private func signalSource() throws {
+    let interrupt = try SignalSource(SIGINT) { source, _ in
+        print("stopping")
+        source.cancel()
+    }
+    try RunLoop.main.add(interrupt, forMode: .common)
+}
+
+private func chunkHandoff() {
+    struct ByteCount: ChunkProcessor {
+        var output = 0
+        mutating func process(_ chunk: RawSpan) { output += chunk.byteCount }
+    }
+
+    let input = InputStream(path: "/var/log/syslog")
+    let handoff = ChunkHandoff(input, to: ByteCount(), on: DispatchQueue(label: "count"))
+    handoff.start { report in
+        print(report.output, "after", report.byteCount, "bytes")
+        RunLoop.current.stop()
+    }
+    RunLoop.current.run(in: .default)
+}
+
+private func chunkProcessor1() {
+    struct Checksum: ChunkProcessor {
+        var output: UInt64 = 0
+        mutating func process(_ chunk: RawSpan) throws {
+            for offset in chunk.byteOffsets {
+                output &+= UInt64(unsafe chunk.unsafeLoad(fromByteOffset: offset, as: UInt8.self))
+            }
+        }
+    }
+}
+
+private func loopDiagnostics() {
+    LoopDiagnostics.isDebugging = true
+    LoopDiagnostics.setReportHandler { report in print("event loop:", report.text) }
+}
+
+private func lineReader() {
+    let reader = LineReader(path: "/var/log/syslog", into: 0, on: DispatchQueue(label: "lines")) {
+        count, line, place in
+        if line.byteCount > 80 { count += 1 }
+    }
+    reader.start { report in
+        print(report.output.value, "of", report.output.lineCount, "lines are long")
+        RunLoop.current.stop()
+    }
+    RunLoop.current.run(in: .default)
+}
+
+private func mailbox() {
+    let answers = Mailbox<[UInt8]> { _, answer in print(answer.count, "bytes") }
+    DispatchQueue.global().async {
+        for number in 1...3 { answers.post(Array("\(number)\n".utf8)) }
+    }
+}
+
+private func observer() {
+    let idle = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, activity in print(activity) }
+    RunLoop.current.add(idle, forMode: .common)
+}
+
+private func runLoopStatistics() {
+    let before = RunLoop.main.statistics
+    // …
+    let wakeUps = RunLoop.main.statistics.wakeUps.total - before.wakeUps.total
+    print(wakeUps == 0 ? "idle" : "woken \(wakeUps) times")
+}
+
+private func runLoop() {
+    let loop = RunLoop.current
+    Timer.scheduled(after: .seconds(1)) { _ in loop.stop() }
+    DispatchQueue.global().async {
+        loop.perform { print("on the loop's thread") }
+    }
+    loop.run(in: .default)
+}
+
+private func source() {
+    let redraw = RunLoop.Source { print("draw") }
+    RunLoop.main.add(redraw, forMode: .common)
+    redraw.signal()
+    RunLoop.main.wakeUp()
+}
+
+private func datagramSocket() throws {
+    let server = try DatagramSocket(boundTo: .ipv6Any(port: 7)) { socket, bytes, datagram in
+        guard let sender = datagram.sender else { return }
+        _ = try? socket.send(bytes, to: sender)
+    } events: { _, event in
+        print(event)
+    }
+    try RunLoop.current.add(server, forMode: .default)
+}
+
+private func listener() throws {
+    let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
+        print("a client at \(connection.peerAddress)")  // keep its streams
+    } faults: { _, error in
+        print(error)  // accept at [::]:7: Too many open files
+    }
+    try RunLoop.current.add(listener, forMode: .common)
+    print("listening on \(listener.localAddress)")
+}
+
+private func resolver1() {
+    Resolver.resolve(host: "localhost", port: 80) { answer in
+        switch answer {
+        case .success(let addresses): print(addresses)
+        case .failure(let error): print(error)  // resolve localhost: Name or service not known
+        }
+        RunLoop.current.stop()
+    }
+    RunLoop.current.run(in: .default)
+}
+
+private func inputStream() {
+    final class Counter: StreamDelegate {
+        func stream(_ stream: Stream, handle event: Stream.Event) {
+            guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
+            let bytes = input.read(upTo: 4096)
+            print("\(bytes.count) bytes")
+        }
+    }
+    let input = InputStream(descriptor: .standardInput)
+    let counter = Counter()
+    input.delegate = counter
+    input.schedule(in: .current, forMode: .default)
+    input.open()
+}
+
+private func outputStream() {
+    let output = OutputStream(path: "report.txt")
+    output.open()
+    output.write("done\n")
+    output.close()
+}
+
+private func stream2() {
+    let input = InputStream(path: "/etc/services")
+    let printer = Printer()  // to be kept: the stream refers to it weakly
+    input.delegate = printer
+    input.schedule(in: .current, forMode: .default)
+    input.open()
+}
+
+private func clockTimer() throws {
+    let alarm = try ClockTimer(.wallClock, at: ClockTimer.Clock.wallClock.now + .seconds(3600)) {
+        timer, event in
+        print(event)
+    }
+    try RunLoop.current.add(alarm, forMode: .default)
+}
+
+private func fileWatcher() throws {
+    let watcher = try FileWatcher { _, event in print(event) }
+    try watcher.watch("/etc", recursively: true)
+    try watcher.watch("settings.json")
+    try RunLoop.current.add(watcher, forMode: .default)
+}
+
+private func processSource() throws {
+    let child = try ChildProcess.spawn(.init("make", ["all"]))
+    let source = ProcessSource(child.process) { _, termination in
+        print(termination.reason)
+    }
+    try RunLoop.current.add(source, forMode: .default)
+}
+
+private func timer1() {
+    let clock = Timer.scheduled(every: .seconds(1), forMode: .common, tolerance: .milliseconds(100)) { _ in
+        print("tick")
+    }
+    clock.invalidate()
+}
+
+private func timer2() {
+    Timer.scheduled(after: .seconds(5)) { _ in print("five seconds have passed") }
+}
+
+private func timer3() {
+    let ticker = Timer.scheduled(every: .milliseconds(10), forMode: .common) { _ in print("tick") }
+    ticker.invalidate()
+}
