@@ -12,6 +12,10 @@ public class EventSource: CustomStringConvertible {
     // threads: only the loop's thread changes it.
 
     private final let interestBits: Atomic<UInt8>
+    /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
+    final private(set) var isInCallback = false
+    /// The same, for explanations. Apart, because each pass of the main loop asks whether the main queue is being drained, and
+    /// to use an atomic of another object it would retain that.
     private final let inCallback = Atomic(false)
     /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
@@ -130,11 +134,8 @@ public class EventSource: CustomStringConvertible {
         set { interestBits.store(newValue.rawValue, ordering: .relaxed) }
     }
 
-    /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
-    final private(set) var isInCallback: Bool {
-        @inline(__always) get { inCallback.load(ordering: .relaxed) }
-        @inline(__always) set { inCallback.store(newValue, ordering: .relaxed) }
-    }
+    /// ``isInCallback``, from any thread.
+    final var isBeingServed: Bool { inCallback.load(ordering: .relaxed) }
 
     /// Whether the library itself has made the source ready; see ``markReady()``.
     final private(set) var isMarkedReady: Bool {
@@ -289,8 +290,10 @@ extension EventSource {
         isMarkedReady = false
         isHandled = true
         isInCallback = true
+        inCallback.store(true, ordering: .relaxed)
         serve(readiness)
         isInCallback = false
+        inCallback.store(false, ordering: .relaxed)
         let isHandled = isHandled
         if hasWorkAfterCallback { finishCallback() }
         return isHandled

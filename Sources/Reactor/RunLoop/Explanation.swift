@@ -165,7 +165,7 @@ extension EventSource {
                 ? "The \(title) has been closed, because its loop has ended."
                 : "The \(title) has been cancelled or closed."
         }
-        if isInCallback { return "The \(title)'s handler is being called." }
+        if isBeingServed { return "The \(title)'s handler is being called." }
         guard let loop = known.loop, !known.membership.isEmpty else { return "The \(title) is \(inNoLoop)." }
         let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
