@@ -170,6 +170,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
                 try SystemCall.send(part.range, of: part.file, to: number)
             }
             guard sent != 0 else { return nil }
+            if connection.isOvertaken { throw connection.abort(.output) }
             connection.noteSent(sent ?? 0, isBlocked: sent == nil)
             return Transfer(count: sent ?? 0, room: sent == nil ? .full : .assumed)
         } catch {
