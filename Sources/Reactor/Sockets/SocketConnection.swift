@@ -289,11 +289,11 @@ final class SocketConnection: Sendable {
         }
         guard let details else { return }
         details.opening?.cancel()
-        announce()
         for half in [Half.input, .output] { details.waits[half]?.end() }
         bufferSlot.buffer?.abandon(error)
         if half != .input { notify(.input) }
         if half != .output { notify(.output) }
+        announce()
     }
 
     /// Why the connection has failed.

@@ -578,6 +578,7 @@ import Testing
         // The line was put back, or is in the socket.
         #expect(input.protect(by: MaskingSecurity()))
         #expect(input.read(upTo: 100).isEmpty)
+        waitUntil { fixture.streams.allSatisfy { $0.streamStatus == .error } }
         for stream in fixture.streams { #expect(stream.streamError is SocketSecurityError) }
         fixture.closeBoth()
     }
