@@ -9,14 +9,14 @@ extension Reactor.Stream.PropertyKey {
     /// A level other than ``StreamSocketSecurityLevel/none``, the default, needs ReactorTLS: without it,
     /// streams do not open, and open ones end, with `StreamRequirementError.securityUnavailable`. With it,
     /// the handshake is a part of opening, and on open streams it begins at once. The peer's certificate is
-    /// checked, and must be for the host.
+    /// checked, and must be for the host. A stream whose settings ReactorTLS's `startTLS(_:)` has set keeps
+    /// them: no level and no dictionary changes them, or removes the protection.
     public static let socketSecurityLevelKey = Self("kCFStreamPropertySocketSecurityLevel")
 
-    /// A dictionary with keys of ``StreamSOCKSProxyConfiguration``; nil for no proxy. Set before opening;
-    /// cannot be read.
+    /// A dictionary with keys of ``StreamSOCKSProxyConfiguration``; nil for no proxy. Set before opening.
     ///
-    /// Streams with a proxy do not open: they fail with `StreamRequirementError.proxyUnavailable` instead of
-    /// connecting directly.
+    /// A stream with a dictionary that is no usable proxy fails with `StreamRequirementError.proxyUnavailable`
+    /// instead of connecting directly.
     public static let socksProxyConfigurationKey = Self("kCFStreamPropertySOCKSProxy")
 
     /// A ``StreamNetworkServiceTypeValue``, or its name; reading it returns the name. Nil by default.

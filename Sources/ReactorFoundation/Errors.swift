@@ -46,7 +46,7 @@ extension StreamProxyError: CustomNSError {
     public var errorCode: Int {
         switch reason {
         case .authenticationFailed: 120
-        case .authenticationRequired: 122
+        case .authenticationRequired, .noAcceptableMethod: 122
         case .rejected: 110
         case .userUnknown: 111
         default: 113

@@ -111,13 +111,64 @@ import Testing
         }
     }
 
+    @Test func `no level and no dictionary changes the settings of startTLS`() throws {
+        let level = Stream.PropertyKey.socketSecurityLevelKey
+        for (certificate, reason) in [
+            (TestCertificates.localhost, nil), (TestCertificates.expired, TLSError.Reason.expired),
+        ] {
+            let (client, server) = try Self.ends()
+            // Nor do Cocoa's settings come back that startTLS has replaced.
+            #expect(client.input.setProperty(Self.unchecked, forKey: Self.settingsKey))
+            try client.input.startTLS(.testClient())
+            #expect(
+                client.output.property(forKey: level) as? String
+                    == StreamSocketSecurityLevel.negotiatedSSL.rawValue)
+            #expect(client.output.setProperty(StreamSocketSecurityLevel.tlSv1, forKey: level))
+            for value in [StreamSocketSecurityLevel.ssLv3, StreamSocketSecurityLevel.none, nil] {
+                #expect(!client.output.setProperty(value, forKey: level))
+            }
+            #expect(!client.output.setProperty(Self.unchecked, forKey: Self.settingsKey))
+            #expect(throws: TLSError.self) {
+                try client.output.startTLS(.testClient { $0.verification = .disabled })
+            }
+            try server.input.startTLS(.testServer(certificate))
+            for stream in client.streams + server.streams { stream.open() }
+            waitUntil { client.input.streamStatus != .opening }
+            #expect(client.input.streamStatus == (reason == nil ? .open : .error))
+            #expect(client.error?.reason == reason)
+            Self.close((client, server))
+        }
+    }
+
+    @Test func `a level makes no settings available, and settings no level`() throws {
+        let level = Stream.PropertyKey.socketSecurityLevelKey
+        let (tls, old) = (StreamSocketSecurityLevel.tlSv1, StreamSocketSecurityLevel.ssLv3)
+        let changes: [[(Any, Stream.PropertyKey)]] = [
+            [(["kCFStreamSSLAllowsAnyRoot": true], Self.settingsKey), (tls, level)],
+            [(old, level), (Self.unchecked, Self.settingsKey)],
+            [(Self.unchecked, Self.settingsKey), (old, level)],
+        ]
+        for each in changes {
+            let (client, server) = try Self.ends()
+            for (value, key) in each { #expect(client.input.setProperty(value, forKey: key)) }
+            client.output.open()
+            #expect(client.output.streamError is StreamRequirementError)
+            Self.close((client, server))
+        }
+    }
+
     @Test func `an unknown setting, value or level fails the stream and sends nothing`() throws {
+        let (tls, none) = ("kCFStreamSocketSecurityLevelTLSv1", "kCFStreamSocketSecurityLevelNone")
         let bad: [[String: Any]] = [
             ["kCFStreamSSLAllowsAnyRoot": true], ["kCFStreamSSLValidatesCertificateChain": "no"],
             ["kCFStreamSSLPeerName": 7], ["kCFStreamSSLPeerName": ""],
             ["kCFStreamSSLCertificates": ["server.pem"]],
             ["kCFStreamSSLIsServer": true], ["kCFStreamSSLIsServer": "yes"],
             ["kCFStreamSSLLevel": "kCFStreamSocketSecurityLevelSSLv3"], ["kCFStreamSSLLevel": 3],
+            ["kCFStreamSSLLevel": tls, "kCFStreamPropertySocketSecurityLevel": none],
+            ["kCFStreamSSLLevel": none, "kCFStreamPropertySocketSecurityLevel": tls],
+            ["kCFStreamSSLLevel": none, "kCFStreamSSLAllowsAnyRoot": true],
+            ["kCFStreamSSLLevel": ["kCFStreamSSLLevel": none]],
         ]
         for settings in bad {
             let (client, server) = try Self.ends()

@@ -229,7 +229,7 @@ final class LineBuffer {
     private var cutter: LineCutter
 
     fileprivate init(_ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress) {
-        reader = EagerReader(stream)
+        reader = EagerReader(stream, readsAhead: true)
         (self.cutter, self.tracker) = (cutter, tracker)
         batch = LineBatch(cutter: cutter, chunk: [])
         let file = stream.engine.backend as? ReadAheadInput

@@ -104,7 +104,7 @@ extension InputStream {
         exactly count: Int, timeout: Duration? = nil
     ) async throws -> [UInt8] {
         require(count >= 0, "InputStream.read(exactly:) needs a number of bytes (it is \(count)).")
-        let use = StreamUse(self, timeout: timeout)
+        let use = StreamUse(self, timeout: timeout, readsAhead: true)
         var bytes: [UInt8] = []
         do {
             try Task.checkCancellation()
@@ -140,7 +140,7 @@ extension InputStream {
         until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
         require(!delimiter.isEmpty, "InputStream.read(until:) needs a delimiter of at least one byte.")
-        let use = StreamUse(self, timeout: timeout)
+        let use = StreamUse(self, timeout: timeout, readsAhead: true)
         var bytes: [UInt8] = []
         do {
             let end = try await use.read(into: &bytes, until: delimiter, limit: limit, isolation: #isolation)

@@ -136,7 +136,10 @@ final class EagerReader {
     private var window = 4096
     private static let leastWindow = 256
 
-    init(_ stream: InputStream) { use = StreamUse(stream) }
+    /// - Parameter readsAhead: Whether the iteration keeps bytes that it has not returned.
+    init(_ stream: InputStream, readsAhead: Bool = false) {
+        use = StreamUse(stream, readsAhead: readsAhead)
+    }
 
     /// Reads up to `size` bytes without waiting, in memory of about their number.
     ///
@@ -176,7 +179,7 @@ final class ByteBuffer {
     @usableFromInline var bytes: [UInt8] = []
     @usableFromInline var position = 0
 
-    fileprivate init(_ stream: InputStream) { reader = EagerReader(stream) }
+    fileprivate init(_ stream: InputStream) { reader = EagerReader(stream, readsAhead: true) }
 
     deinit { reader.engine.putBack(Array(bytes[position...])) }
 

@@ -11,11 +11,11 @@ final class StreamUse {
     private var transfers = 0
 
     /// - Precondition: No other task uses the stream, and it has no delegate.
-    init(_ stream: Stream, timeout: Duration? = nil) {
+    init(_ stream: Stream, timeout: Duration? = nil, readsAhead: Bool = false) {
         self.stream = stream
         deadline = timeout.map { .now.advanced(by: $0) }
         delegate = stream.engine.taskDelegate()
-        delegate.beginUse()
+        delegate.beginUse(readsAhead: readsAhead)
         stream.open()
     }
 

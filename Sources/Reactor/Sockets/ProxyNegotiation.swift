@@ -22,14 +22,17 @@ struct ProxyNegotiation {
         case nothing
     }
 
-    /// Far more than a proxy has to say.
-    private static let longestHead = 16_384
+    /// Far more than a proxy has to say in HTTP, interim responses included.
+    private static let longestReply = 16_384
+    /// Long enough for a sentence, and short in an error.
+    private static let longestPhrase = 100
 
-    private let proxy: StreamProxy
+    let proxy: StreamProxy
     private let target: Target
     private var expected = Expected.nothing
     private var received: [UInt8] = []
     private var wantedCount = 0
+    private var totalCount = 0
     /// What to send next.
     private(set) var output: [UInt8] = []
 
@@ -63,6 +66,7 @@ struct ProxyNegotiation {
     mutating func receive(_ bytes: some Collection<UInt8>) throws(StreamProxyError) {
         if bytes.isEmpty { throw error(.closed) }
         received += bytes
+        totalCount += bytes.count
         guard missingCount <= 0 else { return }
         switch expected {
         case .method: try takeMethod()
@@ -93,10 +97,10 @@ struct ProxyNegotiation {
         case 0: try request()
         case 2 where proxy.user != nil:
             let (user, password) = (Array((proxy.user ?? "").utf8), Array((proxy.password ?? "").utf8))
-            guard (1...255).contains(user.count), password.count <= 255 else { throw error(.unsuitable) }
+            guard (1...255).contains(user.count), password.count <= 255 else { throw error(.cannotBeEncoded) }
             output = [1, UInt8(user.count)] + user + [UInt8(password.count)] + password
             expect(.authentication, 2)
-        case 0xFF: throw error(.authenticationRequired)
+        case 0xFF: throw error(proxy.user == nil ? .authenticationRequired : .noAcceptableMethod)
         default: throw error(.notAProxy)
         }
     }
@@ -105,7 +109,7 @@ struct ProxyNegotiation {
         let address: [UInt8]
         switch target.resolved {
         case .name(let name, _):
-            guard (1...255).contains(name.utf8.count) else { throw error(.unsuitable) }
+            guard (1...255).contains(name.utf8.count) else { throw error(.cannotBeEncoded) }
             address = [3, UInt8(name.utf8.count)] + Array(name.utf8)
         case .address(let target):
             guard let bytes = target.ipBytes else { throw error(.addressNotSupported) }
@@ -133,14 +137,14 @@ struct ProxyNegotiation {
         var (address, name): ([UInt8], [UInt8]) = ([0, 0, 0, 1], [])
         switch target.resolved {
         case .name(let text, _):
-            guard !text.isEmpty, text.utf8.count <= 255 else { throw error(.unsuitable) }
+            guard !text.isEmpty, text.utf8.count <= 255 else { throw error(.cannotBeEncoded) }
             name = Array(text.utf8) + [0]
         case .address(let target):
             guard let bytes = target.ipBytes, bytes.count == 4 else { throw error(.addressNotSupported) }
             address = bytes
         }
         guard !user.contains(0), !name.dropLast().contains(0), user.count <= 255 else {
-            throw error(.unsuitable)
+            throw error(.cannotBeEncoded)
         }
         return [4, 1] + target.portBytes + address + user + [0] + name
     }
@@ -159,10 +163,12 @@ struct ProxyNegotiation {
 
     private func httpRequest() throws(StreamProxyError) -> [UInt8] {
         // Nothing may end the line, or begin another one.
-        guard target.text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw error(.unsuitable) }
+        guard target.text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            throw error(.cannotBeEncoded)
+        }
         var text = "CONNECT \(target.text) HTTP/1.1\r\nHost: \(target.text)\r\n"
         if let user = proxy.user {
-            guard !user.utf8.contains(UInt8(ascii: ":")) else { throw error(.unsuitable) }
+            guard !user.utf8.contains(UInt8(ascii: ":")) else { throw error(.cannotBeEncoded) }
             text += "Proxy-Authorization: Basic \(base64("\(user):\(proxy.password ?? "")".utf8))\r\n"
         }
         return Array((text + "\r\n").utf8)
@@ -171,11 +177,11 @@ struct ProxyNegotiation {
     /// Takes a part of the head, up to the empty line. The bytes that are missing at least depend on how
     /// much of the line's end there is.
     private mutating func takeHead() throws(StreamProxyError) {
-        guard !received.suffix(4).elementsEqual([13, 10, 13, 10]) else { return try takeStatus() }
-        guard received.count < Self.longestHead,
+        guard totalCount < Self.longestReply,
             Array("HTTP/".utf8).starts(with: received.prefix(5)) || received.starts(with: Array("HTTP/".utf8))
         else { throw error(.notAProxy) }
         let end: [UInt8] = [13, 10, 13, 10]
+        if received.suffix(4).elementsEqual(end) { return try takeStatus() }
         let matched = (0...3).last { received.suffix($0).elementsEqual(end.prefix($0)) } ?? 0
         wantedCount = received.count + 4 - matched
     }
@@ -188,7 +194,7 @@ struct ProxyNegotiation {
         }
         // An interim response: the final one follows.
         if (100..<200).contains(status), status != 101 { return expect(.httpHead, 4) }
-        let phrase = words.count > 2 ? String(words[2]) : ""
+        let phrase = words.count > 2 ? Self.printable(words[2]) : ""
         guard (200..<300).contains(status) else {
             // tinyproxy says 401 to a wrong password.
             let isRefusal = status == 407 || status == 401
@@ -197,6 +203,15 @@ struct ProxyNegotiation {
             throw error(isRefusal ? refusal : .status(status, phrase))
         }
         expect(.nothing, 0)
+    }
+
+    /// A phrase without what would control the terminal that an error is printed on.
+    private static func printable(_ phrase: Substring) -> String {
+        String(
+            String.UnicodeScalarView(
+                phrase.unicodeScalars.prefix(longestPhrase).map {
+                    (" "..."~").contains($0) ? $0 : "?"
+                }))
     }
 }
 

@@ -11,18 +11,25 @@ final class SecureChannel: Sendable {
     struct State {
         /// Nil until the handshake begins.
         var transport: (any SocketTransport)?
-        /// Whether the client has shut the output down during the handshake.
-        var isEnding = false
         /// How many threads wait for the socket to read from it.
         var readerCount = 0
     }
 
+    /// How far the handshake has come.
+    private enum Phase: UInt8, AtomicRepresentable {
+        /// What was written before is sent first.
+        case waiting
+        case begun
+        case complete
+    }
+
     private let security: any SocketSecurity
-    /// Locked during every call of the transport.
+    /// Locked during every call of the transport. Before the handshake is complete only the thread that makes
+    /// it locks the state, so that no other one waits for a step.
     private let state = Mutex(State())
-    /// Whether the handshake is complete. Until then no other thread locks the state, and so none waits for
-    /// its steps.
-    private let hasHandshake = Atomic(false)
+    private let phase = Atomic(Phase.waiting)
+    /// Whether the client has shut the output down.
+    private let hasEnding = Atomic(false)
     /// Announced when the handshake has ended, and when a half is closed.
     let changed = Condition()
 
@@ -30,7 +37,13 @@ final class SecureChannel: Sendable {
 
     var isServer: Bool { security.isServer }
 
-    var isEstablished: Bool { hasHandshake.load(ordering: .acquiring) }
+    var isEstablished: Bool { phase.load(ordering: .acquiring) == .complete }
+
+    /// Whether the socket's bytes may be the handshake's.
+    var hasBegun: Bool { phase.load(ordering: .sequentiallyConsistent) != .waiting }
+
+    /// The error of a peer that has sent bytes before the handshake which the client has not read.
+    func unprotectedBytes(from peer: String) -> any Error { security.unprotectedBytes(from: peer) }
 
     /// Calls `body` with the transport; nil during the handshake.
     private func withTransport<Result: Sendable>(_ body: (any SocketTransport, State) -> Result?) -> Result? {
@@ -47,11 +60,13 @@ final class SecureChannel: Sendable {
     func continueHandshake(of connection: SocketConnection) throws -> Bool {
         let wire = connection.wire
         return try state.withLock { state in
+            if state.transport == nil { phase.store(.begun, ordering: .sequentiallyConsistent) }
             let transport = try state.transport ?? security.makeTransport(for: connection)
             state.transport = transport
             guard try transport.continueHandshake(over: wire) else { return false }
-            if state.isEnding { transport.end(over: wire) }
-            hasHandshake.store(true, ordering: .releasing)
+            phase.store(.complete, ordering: .sequentiallyConsistent)
+            // A thread that ends the output finds the handshake complete, or this finds its wish.
+            if isEnding { transport.end(over: wire) }
             return true
         }
     }
@@ -117,16 +132,14 @@ final class SecureChannel: Sendable {
     /// - Returns: Whether the end is announced by now.
     @discardableResult
     func end(over wire: SocketWire) -> Bool {
-        state.withLock { state in
-            state.isEnding = true
-            guard isEstablished else { return false }
-            state.transport?.end(over: wire)
-            return true
-        }
+        hasEnding.store(true, ordering: .sequentiallyConsistent)
+        guard phase.load(ordering: .sequentiallyConsistent) == .complete else { return false }
+        state.withLock { $0.transport?.end(over: wire) }
+        return true
     }
 
     /// Whether the client has shut the output down.
-    var isEnding: Bool { state.withLock { $0.isEnding } }
+    var isEnding: Bool { hasEnding.load(ordering: .sequentiallyConsistent) }
 }
 
 extension SocketSecurity {
@@ -139,185 +152,4 @@ extension SocketSecurity {
         }
         return try makeTransport(toHost: host, peer: connection.subject)
     }
-}
-
-// MARK: - The halves
-
-/// The half of a protected connection that is read.
-final class SecureInput: InputBackend {
-    private let connection: SocketConnection
-    private let channel: SecureChannel
-
-    init(_ connection: SocketConnection, _ channel: SecureChannel) {
-        (self.connection, self.channel) = (connection, channel)
-    }
-
-    var descriptor: SharedDescriptor? { connection.shared }
-
-    var refusal: (any Error)? { connection.refusal }
-
-    /// The handshake reads the socket until it is complete.
-    var readinessSource: ReadinessSource { channel.isEstablished ? .kernelThroughBackend : .backend }
-
-    func progress() -> Availability { connection.progress }
-
-    func waitUntilOpen() { connection.waitUntilOpen(.input) }
-
-    func close() throws(Errno) { connection.close(.input) }
-
-    func closeDescriptor() { connection.closeDescriptor(.input) }
-
-    func isReady() -> Bool { connection.fault != nil || channel.canReceive(for: connection) }
-
-    /// A fault is reported after the bytes that arrived before it.
-    var fault: Errno? {
-        guard let fault = connection.faultForReading else { return nil }
-        return channel.hasReceived(for: connection) || connection.shared.hasUnreadBytes ? nil : fault
-    }
-
-    /// The kernel reports bytes, unless they have been received already.
-    func prepare() -> Availability {
-        fault.map { .failed($0) } ?? (channel.hasReceived(for: connection) ? .ready : .waiting)
-    }
-
-    func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
-        while true {
-            if let transfer = try readIfReady(into: &buffer) { return transfer }
-            if channel.isEstablished {
-                try channel.whileReading(for: connection) { () throws(Errno) in
-                    try connection.wait(for: CInt(POLLIN), .input)
-                }
-            } else {
-                try connection.waitForHandshake(.input)
-            }
-        }
-    }
-
-    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
-        let count: Int?
-        do throws(Errno) { count = try channel.receive(into: &buffer, for: connection) } catch {
-            connection.fail(error, on: .input)
-            throw connection.fault ?? error
-        }
-        if let count, count > 0 { return Transfer(count: count) }
-        if let fault = connection.fault { throw fault }
-        return count == 0 ? Transfer(count: 0, isAtEnd: true) : nil
-    }
-
-    func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
-
-    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
-
-    var failedOperation: IOError.Operation { connection.failedOperation(of: .input) }
-
-    var subject: String { connection.subject }
-}
-
-/// The half of a protected connection that is written.
-///
-/// A write is accepted while nothing waits for the socket, or less than the size of the write buffer.
-final class SecureOutput: OutputBackend {
-    /// What is protected in one step. It takes one system call to send, and is the most that a write adds
-    /// to the write buffer beyond its size.
-    private static let stepSize = 65_536
-
-    private let connection: SocketConnection
-    private let channel: SecureChannel
-
-    init(_ connection: SocketConnection, _ channel: SecureChannel) {
-        (self.connection, self.channel) = (connection, channel)
-    }
-
-    private var buffer: WriteBuffer? { connection.bufferSlot.buffer }
-
-    var descriptor: SharedDescriptor? { connection.shared }
-
-    var refusal: (any Error)? { connection.refusal }
-
-    var readinessSource: ReadinessSource { .backend }
-
-    func progress() -> Availability { connection.progress }
-
-    func waitUntilOpen() { connection.waitUntilOpen(.output) }
-
-    func close() throws(Errno) { connection.close(.output) }
-
-    func closeDescriptor() { connection.closeDescriptor(.output) }
-
-    var fault: Errno? { connection.fault }
-
-    func isReady() -> Bool { fault != nil || channel.isEstablished && buffer?.hasRoom ?? true }
-
-    func prepare() -> Availability {
-        if let fault { return .failed(fault) }
-        guard channel.isEstablished, let buffer else { return .waiting }
-        return buffer.requestRoom() == .found ? .ready : .waiting
-    }
-
-    func checkRoom() throws(Errno) -> Room {
-        if let fault { throw fault }
-        guard channel.isEstablished, let buffer else { return .awaited }
-        return buffer.requestRoom()
-    }
-
-    // MARK: Writing
-
-    func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
-        while true {
-            let transfer = try writeIfReady(bytes)
-            if transfer.count > 0 { return transfer }
-            guard channel.isEstablished else {
-                if isScheduled { return transfer }
-                try connection.waitForHandshake(.output)
-                continue
-            }
-            guard let buffer else { throw .canceled }
-            if isScheduled, buffer.limit > 0 { return transfer }
-            buffer.waitForRoom()
-        }
-    }
-
-    func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer {
-        if let fault { throw fault }
-        guard channel.isEstablished else { return Transfer(count: 0, room: .awaited) }
-        guard let buffer else { throw .canceled }
-        try buffer.checkOpen()
-        var count = 0
-        while count < bytes.byteCount, buffer.hasRoom {
-            let step = bytes.extracting(droppingFirst: count).extracting(first: Self.stepSize)
-            do throws(Errno) { try channel.send(step, for: connection) } catch {
-                connection.fail(error, on: .output)
-                throw connection.fault ?? error
-            }
-            count += step.byteCount
-        }
-        return Transfer(count: count, room: count == bytes.byteCount ? .assumed : buffer.requestRoom())
-    }
-
-    /// Announces the end, and shuts the socket down for writing after the buffered bytes.
-    func shutDown() throws(Errno) {
-        if let fault { throw fault }
-        if channel.end(over: connection.wire) { try connection.shutDownSocket() }
-    }
-
-    var isFlushed: Bool { buffer?.isEmpty ?? true }
-
-    func whenFlushed(_ callback: Callback) {
-        if let buffer { buffer.whenFlushed(callback) } else { callback() }
-    }
-
-    func flush(until deadline: Deadline) throws(Errno) {
-        try buffer?.flush(until: deadline)
-        if let fault { throw fault }
-    }
-
-    // MARK: Properties
-
-    func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
-
-    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
-
-    var failedOperation: IOError.Operation { connection.failedOperation(of: .output) }
-
-    var subject: String { connection.subject }
 }

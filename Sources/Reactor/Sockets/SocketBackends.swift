@@ -1,8 +1,43 @@
 import Glibc
 import SystemPackage
 
+/// A half of a connection.
+///
+/// The connection decides at each transfer whether its ``SecureChannel`` or its socket moves the bytes.
+protocol SocketHalf: StreamBackend {
+    static var half: SocketConnection.Half { get }
+    var connection: SocketConnection { get }
+}
+
+extension SocketHalf {
+    var refusal: (any Error)? { connection.refusal }
+
+    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
+        connection.open(Self.half, for: engine)
+        return self
+    }
+
+    func progress() -> Availability { connection.progress }
+
+    func waitUntilOpen() { connection.waitUntilOpen(Self.half) }
+
+    func close() throws(Errno) { connection.close(Self.half) }
+
+    func closeDescriptor() { connection.closeDescriptor(Self.half) }
+
+    func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
+
+    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
+
+    var failedOperation: IOError.Operation { connection.failedOperation(of: Self.half) }
+
+    var subject: String { connection.subject }
+}
+
 /// The half of a connection that is read.
-final class SocketInput: InputBackend {
+final class SocketInput: SocketHalf, InputBackend {
+    static var half: SocketConnection.Half { .input }
+
     let connection: SocketConnection
 
     init(_ connection: SocketConnection) { self.connection = connection }
@@ -11,37 +46,33 @@ final class SocketInput: InputBackend {
 
     var descriptor: SharedDescriptor? { shared }
 
-    var refusal: (any Error)? { connection.refusal }
-
-    var readinessSource: ReadinessSource { .kernel }
-
-    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
-        connection.open(.input, for: engine)
-        return connection.secureInput ?? self
+    /// A handshake reads the socket until it is complete.
+    var readinessSource: ReadinessSource {
+        guard let channel = connection.channel else { return .kernel }
+        return channel.isEstablished ? .kernelThroughBackend : .backend
     }
 
-    func progress() -> Availability { connection.progress }
-
-    func waitUntilOpen() { connection.waitUntilOpen(.input) }
-
-    func close() throws(Errno) { connection.close(.input) }
-
-    func closeDescriptor() { connection.closeDescriptor(.input) }
-
-    func isReady() -> Bool { connection.fault != nil || shared.isReady(for: CInt(POLLIN)) }
+    func isReady() -> Bool {
+        if connection.fault != nil { return true }
+        guard let channel = connection.channel else { return shared.isReady(for: CInt(POLLIN)) }
+        return channel.canReceive(for: connection)
+    }
 
     /// A fault is reported after the bytes that arrived before it.
-    var fault: Errno? { connection.faultForReading.flatMap { shared.hasUnreadBytes ? nil : $0 } }
+    var fault: Errno? {
+        guard let fault = connection.faultForReading else { return nil }
+        return connection.hasReceived || shared.hasUnreadBytes ? nil : fault
+    }
 
-    /// The kernel reports bytes.
-    func prepare() -> Availability { fault.map { .failed($0) } ?? .waiting }
+    /// The kernel reports bytes, unless they have been received already.
+    func prepare() -> Availability {
+        fault.map { .failed($0) } ?? (connection.hasReceived ? .ready : .waiting)
+    }
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
             if let transfer = try readIfReady(into: &buffer) { return transfer }
-            try connection.wait(for: CInt(POLLIN), .input)
-            // Another thread has protected the connection meanwhile: the bytes are the handshake's.
-            if let secure = connection.secureInput { return try secure.read(into: &buffer) }
+            try connection.waitForBytes()
         }
     }
 
@@ -54,51 +85,72 @@ final class SocketInput: InputBackend {
             throw connection.fault ?? error
         }
         if let count, count > 0 {
-            connection.noteActivity()
-            if connection.faultForReading != nil, !shared.hasUnreadBytes { connection.notify(.input) }
+            if fault != nil { connection.notify(.input) }
             return Transfer(count: count)
         }
         if let fault = connection.fault { throw fault }
         return count == 0 ? Transfer(count: 0, isAtEnd: true) : nil
     }
-
-    func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
-
-    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
-
-    var failedOperation: IOError.Operation { connection.failedOperation(of: .input) }
-
-    var subject: String { connection.subject }
 }
 
 /// The half of a connection that is written.
-final class SocketOutput: KernelOutput {
-    private let connection: SocketConnection
+///
+/// A protected write is accepted while nothing waits for the socket, or less than the size of the write
+/// buffer.
+final class SocketOutput: SocketHalf, KernelOutput {
+    static var half: SocketConnection.Half { .output }
+
+    /// What is protected in one step. It takes one system call to send, and is the most that a write adds
+    /// to the write buffer beyond its size.
+    private static let stepSize = 65_536
+
+    let connection: SocketConnection
 
     init(_ connection: SocketConnection) { self.connection = connection }
 
     var target: SharedDescriptor { connection.shared }
 
-    var refusal: (any Error)? { connection.refusal }
+    var readinessSource: ReadinessSource { connection.channel == nil ? .kernelWhenFull : .backend }
 
-    func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
-        connection.open(.output, for: engine)
-        return connection.secureOutput ?? self
+    var roomSource: RoomSource {
+        guard let channel = connection.channel else { return bufferOrKernel }
+        guard channel.isEstablished, let buffer else { return .handshake }
+        return .buffer(buffer)
     }
-
-    func progress() -> Availability { connection.progress }
-
-    func waitUntilOpen() { connection.waitUntilOpen(.output) }
-
-    func close() throws(Errno) { connection.close(.output) }
-
-    func closeDescriptor() { connection.closeDescriptor(.output) }
 
     // MARK: Writing
 
     var buffer: WriteBuffer? { connection.bufferSlot.buffer }
 
     var fault: Errno? { connection.fault }
+
+    @inline(__always)
+    func accept(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer {
+        if let channel = connection.channel { return try protect(bytes, by: channel, into: buffer) }
+        let transfer = try sendOrBuffer(bytes, into: buffer)
+        if connection.isOvertaken { throw connection.abort(.output) }
+        return transfer
+    }
+
+    private func protect(
+        _ bytes: RawSpan, by channel: SecureChannel, into given: WriteBuffer?
+    ) throws(Errno) -> Transfer {
+        if let fault { throw fault }
+        guard channel.isEstablished else { return Transfer(count: 0, room: .awaited) }
+        // A write that began before the handshake does not know the buffer that this has made.
+        guard let buffer = given ?? buffer else { throw .canceled }
+        try buffer.checkOpen()
+        var count = 0
+        while count < bytes.byteCount, buffer.hasRoom {
+            let step = bytes.extracting(droppingFirst: count).extracting(first: Self.stepSize)
+            do throws(Errno) { try channel.send(step, for: connection) } catch {
+                connection.fail(error, on: .output)
+                throw connection.fault ?? error
+            }
+            count += step.byteCount
+        }
+        return Transfer(count: count, room: count == bytes.byteCount ? .assumed : buffer.requestRoom())
+    }
 
     func send(_ bytes: RawSpan) throws(Errno) -> Int {
         do throws(Errno) {
@@ -118,6 +170,7 @@ final class SocketOutput: KernelOutput {
                 try SystemCall.send(part.range, of: part.file, to: number)
             }
             guard sent != 0 else { return nil }
+            if connection.isOvertaken { throw connection.abort(.output) }
             connection.noteSent(sent ?? 0, isBlocked: sent == nil)
             return Transfer(count: sent ?? 0, room: sent == nil ? .full : .assumed)
         } catch {
@@ -133,27 +186,26 @@ final class SocketOutput: KernelOutput {
         throw connection.fault ?? error
     }
 
-    func waitForRoom() throws(Errno) {
-        try connection.wait(for: CInt(POLLOUT), .output)
-        // Another thread has protected the connection meanwhile, and these bytes would not be.
-        if connection.channel != nil { throw .canceled }
+    func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool {
+        guard let channel = connection.channel else { return buffer?.isInUse ?? false }
+        return !channel.isEstablished || buffer?.limit ?? 0 > 0
     }
 
-    /// Shuts the socket down for writing, after the buffered bytes.
+    func waitForRoom(in buffer: WriteBuffer?) throws(Errno) {
+        guard let channel = connection.channel else {
+            if let buffer { return buffer.waitForRoom() }
+            return try connection.wait(for: CInt(POLLOUT), .output)
+        }
+        guard channel.isEstablished else { return try connection.waitForHandshake(.output) }
+        (buffer ?? self.buffer)?.waitForRoom()
+    }
+
+    /// Shuts the socket down for writing, after the buffered bytes and the announcement of the end.
     func shutDown() throws(Errno) {
         if let fault { throw fault }
+        if let channel = connection.channel, !channel.end(over: connection.wire) { return }
         try connection.shutDownSocket()
     }
-
-    // MARK: Properties
-
-    func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
-
-    func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
-
-    var failedOperation: IOError.Operation { connection.failedOperation(of: .output) }
-
-    var subject: String { connection.subject }
 }
 
 extension SocketConnection {

@@ -14,8 +14,8 @@ struct SocketDetails {
     var requirements = SocketRequirements()
     /// Makes the connection.
     var opening: SocketOpening?
-    /// Protects the connection.
-    var channel: SecureChannel?
+    /// Whether the connection was usable before it was protected.
+    var isUpgrade = false
     /// Why the channel, or the proxy, has failed.
     var failure: (any Error)?
     /// The peer that the connector has found.
@@ -42,8 +42,8 @@ struct SocketWaits {
 
 /// The options of a pair of socket streams.
 struct SocketOptions {
-    /// How long resolving and connecting may take: less than the kernel's two minutes of SYN retries, as in
-    /// BSD.
+    /// How long resolving, connecting and the handshakes may take: less than the kernel's two minutes of SYN
+    /// retries, as in BSD.
     var connectTimeout: Duration = .seconds(75)
     var idleTimeout: Duration?
     var writeTimeout: Duration?
@@ -136,70 +136,6 @@ func propertyName(_ value: Any?) -> String? {
 
 // MARK: - Requirements
 
-/// Why a stream does not open, or stops: it is required to do what this program does not support.
-///
-/// The stream neither sends plain bytes in place of protected ones, nor connects without the proxy.
-public enum StreamRequirementError: Error, Hashable, Sendable {
-    /// A security level that is not available was set: SSL 2 or 3, or any in a program without ReactorTLS.
-    /// The value is Cocoa's name of the level.
-    case securityUnavailable(level: String)
-    /// A setting of the security is unknown, or has a value that it cannot have. The value is Cocoa's name
-    /// of the setting.
-    case securitySettingUnavailable(String)
-    /// A proxy was set that cannot be used: Cocoa's dictionary of a SOCKS proxy has an unknown key or value
-    /// or no host or port, or the stream connects to a Unix-domain address.
-    case proxyUnavailable
-}
-
-extension StreamRequirementError: CustomStringConvertible {
-    /// The reason.
-    public var description: String {
-        switch self {
-        case .securityUnavailable(let level):
-            "the security level \(level) is not available: ReactorTLS has TLS 1.2 and newer"
-        case .securitySettingUnavailable(let setting):
-            "the stream cannot have the security setting \(setting)"
-        case .proxyUnavailable: "the stream cannot connect through the proxy that was set"
-        }
-    }
-}
-
-/// What a client requires of a connection and this library does not support.
-struct SocketRequirements {
-    static let noSecurity = "kCFStreamSocketSecurityLevelNone"
-    private static let anySecurity = "kCFStreamSocketSecurityLevelNegotiatedSSL"
-
-    /// Cocoa's name of the level.
-    var securityLevel = noSecurity
-    /// Why the connection cannot be protected as its properties require.
-    var securityRefusal: (any Error)?
-    /// What Cocoa's properties have asked for.
-    var security: (any SocketSecurity)?
-    /// The proxy to connect through.
-    var proxy: StreamProxy?
-    /// Whether a proxy was set that cannot be used.
-    var isProxyUnavailable = false
-
-    /// Why the connection may not be made, or not be used any longer.
-    var refusal: (any Error)? {
-        securityRefusal ?? (isProxyUnavailable ? StreamRequirementError.proxyUnavailable : nil)
-    }
-
-    /// The security level that a property's value requires: a name, as a string or in a type of its own,
-    /// boxed, or in a dictionary of settings. An unknown value requires a security that there is not.
-    static func securityLevel(_ value: Any?) -> String {
-        guard let value else { return noSecurity }
-        if let name = propertyName(value) { return name }
-        guard let settings = value as? [AnyHashable: Any] else { return "\(value)" }
-        return settings.first(where: isLevel).map { securityLevel($0.value) } ?? anySecurity
-    }
-
-    private static func isLevel(_ setting: (key: AnyHashable, value: Any)) -> Bool {
-        let name = propertyName(setting.key.base)
-        return name == "kCFStreamSSLLevel" || name == Stream.PropertyKey.securityLevel.rawValue
-    }
-}
-
 extension SocketConnection {
     /// Why neither half opens or moves another byte.
     var refusal: (any Error)? { state.withLock { $0.refusal } }
@@ -209,59 +145,38 @@ extension SocketConnection {
         state.withLock { if case .custom(let details) = $0.detailsBox { details } else { nil } }
     }
 
-    /// Whether an open half has a ``refusal``. A refusal sets the fault too, which is checked first, without
-    /// the lock.
-    var isRefused: Bool { fault != nil && refusal != nil }
+    /// Whether an open half is required to move no bytes. That sets the fault too, which is checked first,
+    /// without the lock.
+    var isRefused: Bool { fault != nil && details?.requirements.refusal != nil }
 
-    /// Sets Cocoa's level of security or its settings.
+    /// Changes the requirements. Before the connection is opened they are only recorded. After that it is
+    /// protected from the next byte on if they ask for it, and fails if it cannot meet them.
     ///
-    /// - Returns: False if a connection that is open is protected already, or has failed.
-    fileprivate func setSecurity(_ value: Any?) -> Bool {
-        let level = SocketRequirements.securityLevel(value)
-        if level == SocketRequirements.noSecurity { return unprotect() }
-        let former = details?.requirements.security
-        do {
-            guard let bridge = SocketSecurities.bridge else {
-                throw StreamRequirementError.securityUnavailable(level: level)
+    /// - Parameter change: Returns whether the requirements can be changed so.
+    /// - Returns: False if not, or if the connection is protected already, is closed or has failed. Also if its
+    ///   output is shut down, or a reader may have read plain bytes ahead, which would count as protected.
+    private func require(_ change: (inout SocketRequirements) -> Bool) -> Bool {
+        let (input, output) = state.withLock { $0.isReady ? ($0.input, $0.output) : (nil, nil) }
+        let isTooLate = input?.hasReadAhead ?? false || output?.status == .atEnd
+        let (isChanged, hasFailed, upgrade) = state.withLock { state -> (Bool, Bool, State.Upgrade?) in
+            var requirements = state.details.requirements
+            guard channel == nil, !state.hasOpened || state.refusal == nil, change(&requirements) else {
+                return (false, false, nil)
             }
-            let settings = value as? [AnyHashable: Any]
-            let security =
-                try settings.map { try bridge.security(settings: $0) }
-                ?? bridge.security(level: level, former)
-            guard protect(by: security) else { return false }
-            return require { ($0.securityLevel, $0.security, $0.securityRefusal) = (level, security, nil) }
-        } catch {
-            guard channel == nil || !state.withLock({ $0.hasOpened }) else { return false }
-            return require { ($0.securityLevel, $0.securityRefusal) = (level, error) }
-        }
-    }
-
-    /// Removes the protection, unless the connection has begun to have it.
-    private func unprotect() -> Bool {
-        let isPlain = state.withLock { $0.unprotect(isSocket: origin.isDescriptor) }
-        return isPlain
-            && require {
-                ($0.securityLevel, $0.security, $0.securityRefusal) = (
-                    SocketRequirements.noSecurity, nil, nil
-                )
+            if case .success = requirements.security, isTooLate || !state.canBeProtected {
+                return (false, false, nil)
             }
-    }
-
-    /// Changes the requirements. A connection that cannot meet them, and exists or is being made, fails.
-    ///
-    /// - Returns: False if it has failed so already.
-    private func require(_ change: (inout SocketRequirements) -> Void) -> Bool {
-        let (isChanged, isLate, opening) = state.withLock { state -> (Bool, Bool, SocketOpening?) in
-            guard !state.hasOpened || state.refusal == nil else { return (false, false, nil) }
-            change(&state.details.requirements)
-            let isLate = state.hasOpened && state.refusal != nil
-            return (true, isLate, isLate ? state.details.opening.take() : nil)
+            state.details.requirements = requirements
+            guard state.hasOpened else { return (true, false, nil) }
+            if state.refusal != nil { return (true, true, nil) }
+            guard state.security != nil else { return (true, false, nil) }
+            let upgrade = State.Upgrade(&state)
+            makeChannel(&state)
+            return (true, false, upgrade)
         }
-        guard isLate else { return isChanged }
-        opening?.cancel()
-        announce()
-        fail(.protocolNotSupported, on: nil)
-        return true
+        if hasFailed { fail(.protocolNotSupported, on: nil) }
+        if let upgrade { begin(upgrade) }
+        return isChanged
     }
 
     /// Sets the proxy: a ``StreamProxy``, or Cocoa's dictionary.
@@ -272,7 +187,10 @@ extension SocketConnection {
         guard state.withLock({ !$0.hasOpened }) else { return false }
         let proxy = value as? StreamProxy ?? (value as? [AnyHashable: Any]).flatMap { StreamProxy(cocoa: $0) }
         let isUsable = proxy != nil && proxyTarget != nil
-        return require { ($0.proxy, $0.isProxyUnavailable) = (proxy, value != nil && !isUsable) }
+        return require { requirements in
+            (requirements.proxy, requirements.isProxyUnavailable) = (proxy, value != nil && !isUsable)
+            return true
+        }
     }
 
     /// What a proxy connects to; nil for an existing socket and a Unix-domain address.
@@ -323,10 +241,11 @@ extension SocketConnection {
             shared.closesWhenDone = closes
             return true
         case .securityLevel, .securitySettings:
-            return setSecurity(value)
+            let former = state.withLock { $0.security }
+            return require(SocketRequirements.securityChange(value, former))
         case .security:
             guard let security = value as? any SocketSecurity else { return false }
-            return protect(by: security)
+            return require { $0.protect(by: security) }
         case .socksProxy, .streamProxy: return setProxy(value)
         case .writeBufferSizeKey:
             guard let size = nonNegativeInteger(value) else { return false }
@@ -338,7 +257,7 @@ extension SocketConnection {
 
     private func setOption(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         let isSet = state.withLock { state in
-            if key == .socketConnectTimeoutKey, !state.isUnopened { return false }
+            if key == .socketConnectTimeoutKey, !isBeforeHandshake(state) { return false }
             return state.details.options.setProperty(value, key)
         }
         guard isSet else { return false }
@@ -347,6 +266,15 @@ extension SocketConnection {
         }
         startTimeouts()
         return true
+    }
+
+    /// Whether a connect timeout will count: for connecting, or for the handshake of an open connection.
+    private func isBeforeHandshake(_ state: State) -> Bool {
+        switch state.connecting {
+        case .waiting: state.details.opening == nil
+        case .ready: channel == nil && !state.isClosed
+        case .atEnd, .failed: false
+        }
     }
 
     private var peer: SocketAddress? {
@@ -362,10 +290,7 @@ extension SocketConnection {
 extension SocketConnection {
     /// What has failed, if `half` has.
     func failedOperation(of half: Half) -> IOError.Operation {
-        let isConnected = state.withLock { state in
-            if case .ready = state.connecting { true } else { false }
-        }
-        guard isConnected else { return .connect }
+        guard state.withLock({ $0.isReady }) else { return .connect }
         return half == .input ? .read : .write
     }
 
@@ -393,18 +318,18 @@ extension SocketConnection.Origin {
 }
 
 extension SocketConnection.State {
-    /// - Parameter isSocket: Whether the connection is usable without a handshake.
-    /// - Returns: Whether the connection is not protected.
-    fileprivate mutating func unprotect(isSocket: Bool) -> Bool {
-        guard case .custom(let details) = detailsBox, details.channel != nil else { return true }
-        guard !hasOpened else { return false }
-        self.details.channel = nil
-        if isSocket, case .waiting = connecting { connecting = .ready }
-        return true
+    /// What protects the connection, if the requirements ask for it.
+    var security: (any SocketSecurity)? {
+        guard case .custom(let details) = detailsBox else { return nil }
+        return try? details.requirements.security?.get()
     }
 
-    fileprivate var isUnopened: Bool {
-        if case .waiting = connecting { details.opening == nil } else { false }
+    /// Whether the connection is still to move bytes.
+    fileprivate var canBeProtected: Bool {
+        switch connecting {
+        case .ready, .waiting: !isClosed && fault == nil
+        case .atEnd, .failed: false
+        }
     }
 
     /// How long the peer may accept no byte once the stream is closed.

@@ -31,6 +31,8 @@ final class SocketConnection: Sendable {
 
         var isClosed: Bool { isInputClosed && isOutputClosed }
 
+        var isReady: Bool { if case .ready = connecting { true } else { false } }
+
         /// Whether a socket that gets connected now is of no use.
         var hasEnded: Bool { isClosed || refusal != nil }
 
@@ -60,9 +62,11 @@ final class SocketConnection: Sendable {
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
     /// Announced to threads that wait for the connection; nil for an existing socket, which has nothing to
-    /// wait for but the handshake of its ``SecureChannel``.
+    /// wait for but the handshake of its ``channel``.
     let changed: Condition?
     let bufferSlot = WriteBufferSlot()
+    /// Set once: when the connection is opened, or is protected after that.
+    private let channelSlot = AtomicLazyReference<SecureChannel>()
     /// Whether there is a timeout: otherwise no clock is read.
     let isTimed = Atomic(false)
 
@@ -92,6 +96,7 @@ final class SocketConnection: Sendable {
 
     func open(_ half: Half, for engine: StreamEngine) {
         let opening = state.withLock { state -> SocketOpening? in
+            if !state.hasOpened { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
             switch half {
@@ -130,15 +135,15 @@ final class SocketConnection: Sendable {
             state.details.opening = nil
             let proxy = state.details.requirements.proxy
             switch result {
-            case .failure(let error as Errno) where proxy != nil && error != .timedOut:
-                state.connecting = .failed(IOError(.connect, "the proxy \(proxy!.name)", error))
-            case .failure(let error): state.connecting = .failed(error)
+            case .failure(let error): state.connecting = .failed(proxy?.failure(error) ?? error)
             case .success(let connected):
-                guard !state.hasEnded, let number = connected.socket.release() else { break }
+                guard !state.hasEnded, state.fault == nil, let number = connected.socket.release() else {
+                    break
+                }
                 shared.adopt(number)
                 state.details.options.apply(to: FileDescriptor(rawValue: number))
                 state.details.peer = connected.peer
-                if proxy != nil || state.details.channel != nil {
+                if proxy != nil || channel != nil {
                     return makeHandshake(&state, until: deadline)
                 }
                 state.connecting = .ready
@@ -191,11 +196,14 @@ final class SocketConnection: Sendable {
     private func closeSocket(_ closing: Closing) {
         let isOwned = shared.closesWhenDone && fault == nil
         defer { shared.close() }
-        if fault == nil, let channel = closing.channel, channel.isEstablished {
+        if fault == nil, let channel, channel.isEstablished {
             channel.end(over: SocketWire(connection: self, buffer: closing.buffer))
         }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
-        if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) { return }
+        if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) {
+            if isOwned { buffer.keepOpen(shared) }
+            return
+        }
         guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared) else { return }
         GracefulClose.begin(for: shared, stallTimeout: closing.stallTimeout, engine: closing.output)
     }
@@ -213,8 +221,6 @@ final class SocketConnection: Sendable {
         var hasEnded = false
         var opening: SocketOpening?
         var wait: DescriptorWait?
-        /// Set once both halves are closed.
-        var channel: SecureChannel?
         /// The output's write buffer, once the output is closed.
         var buffer: WriteBuffer?
         var stallTimeout: Duration
@@ -224,12 +230,47 @@ final class SocketConnection: Sendable {
 
     // MARK: Moving bytes
 
+    /// Moves the connection's bytes in the place of its socket; nil for plain text. A transfer asks for it as
+    /// it begins, so that none that begins once it is there moves a plain byte.
+    @inline(__always)
+    var channel: SecureChannel? { channelSlot.load() }
+
+    /// Makes the channel that the requirements ask for, if they do.
+    func makeChannel(_ state: inout State) {
+        guard let security = state.security else { return }
+        _ = channelSlot.storeIfNil(SecureChannel(security))
+        if state.isReady { state.connecting = .waiting }
+    }
+
     // The halves hold no reference to the descriptor, and would retain it for each call.
 
+    /// Sends bytes to the socket.
     func send(_ bytes: RawSpan) throws(Errno) -> Int { try shared.send(bytes) }
 
+    /// Receives clear bytes: 0 at the end, nil if there are none.
+    @inline(__always)
     func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
-        try shared.receive(into: &buffer)
+        if let channel { return try channel.receive(into: &buffer, for: self) }
+        let count = try shared.receive(into: &buffer)
+        if count ?? 0 > 0 {
+            if isOvertaken { throw abort(.input) }
+            noteActivity()
+        }
+        return count
+    }
+
+    /// Whether clear bytes, the end or a failure have been received already.
+    var hasReceived: Bool { channel?.hasReceived(for: self) ?? false }
+
+    /// Whether a handshake has begun during a plain transfer, whose bytes may be between the handshake's.
+    @inline(__always)
+    var isOvertaken: Bool { channel?.hasBegun ?? false }
+
+    /// Fails a connection that ``isOvertaken``.
+    @inline(never)
+    func abort(_ half: Half) -> Errno {
+        fail(.connectionAbort, on: half)
+        return fault ?? .connectionAbort
     }
 
     // MARK: Faults
@@ -237,17 +278,22 @@ final class SocketConnection: Sendable {
     /// Records why the connection has failed, and notifies the other half; or both, if neither half found
     /// out.
     func fail(_ error: Errno, on half: Half?) {
-        let waits = state.withLock { state -> SocketWaits? in
+        let details = state.withLock { state -> SocketDetails? in
             guard state.fault == nil else { return nil }
             state.fault = (error, half)
             hasFault.store(true, ordering: .releasing)
-            return state.details.waits
+            if case .waiting = state.connecting { state.connecting = .failed(error) }
+            let details = state.details
+            if details.opening != nil { state.details.opening = nil }
+            return details
         }
-        guard let waits else { return }
-        for half in [Half.input, .output] { waits[half]?.end() }
+        guard let details else { return }
+        details.opening?.cancel()
+        for half in [Half.input, .output] { details.waits[half]?.end() }
         bufferSlot.buffer?.abandon(error)
         if half != .input { notify(.input) }
         if half != .output { notify(.output) }
+        announce()
     }
 
     /// Why the connection has failed.
@@ -265,6 +311,13 @@ final class SocketConnection: Sendable {
     }
 
     // MARK: Waiting
+
+    /// Waits until a read would not block, or the connection has failed.
+    func waitForBytes() throws(Errno) {
+        guard let channel else { return try wait(for: CInt(POLLIN), .input) }
+        guard channel.isEstablished else { return try waitForHandshake(.input) }
+        try channel.whileReading(for: self) { () throws(Errno) in try wait(for: CInt(POLLIN), .input) }
+    }
 
     /// Waits until a read or a write would not block, or the connection has failed.
     ///
@@ -315,7 +368,6 @@ extension SocketConnection.State {
         closing.output = output.take()
         if case .custom = detailsBox {
             closing.opening = details.opening.take()
-            closing.channel = details.channel
             closing.buffer = details.closedBuffer.take() ?? bufferSlot.close()
         }
         return closing

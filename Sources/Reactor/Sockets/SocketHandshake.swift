@@ -31,7 +31,7 @@ final class SocketHandshake: Sendable {
 
     private let connection: SocketConnection
     private let deadline: Deadline
-    /// Whether the socket was used before, unprotected.
+    /// Whether the connection was usable before, unprotected.
     private let isUpgrade: Bool
     private let state = Mutex(State())
 
@@ -61,6 +61,7 @@ final class SocketHandshake: Sendable {
     private func begin(on loop: RunLoop) {
         let steps: HandshakeSteps
         do {
+            // A connection that was usable is the proxy's tunnel already.
             let negotiation = try isUpgrade ? nil : connection.makeNegotiation()
             steps = HandshakeSteps(self, negotiation, until: deadline)
         } catch {
@@ -81,8 +82,8 @@ final class SocketHandshake: Sendable {
     private func begin(_ steps: HandshakeSteps) {
         // Bytes before the first answer of a server were not written by the peer that is about to prove who
         // it is.
-        if isUpgrade, connection.channel?.isServer == false, connection.shared.hasUnreadBytes {
-            end(SocketSecurityError.unprotectedBytes(peer: connection.subject))
+        if isUpgrade, let channel = connection.channel, !channel.isServer, connection.shared.hasUnreadBytes {
+            end(channel.unprotectedBytes(from: connection.subject))
         } else {
             steps.begin(on: connection.shared)
         }
@@ -95,8 +96,13 @@ final class SocketHandshake: Sendable {
             negotiation = nil
             while try connection.channel?.continueHandshake(of: connection) ?? true { if end(nil) { return } }
         } catch {
-            end(error)
+            end(error, during: negotiation)
         }
+    }
+
+    /// Ends the steps because of an error. One of the socket is the proxy's before it has connected.
+    fileprivate func end(_ error: any Error, during negotiation: ProxyNegotiation?) {
+        end(negotiation?.proxy.failure(error) ?? error)
     }
 
     /// Ends the steps.
@@ -117,10 +123,11 @@ private final class HandshakeSteps {
     private var timeout: Timer?
 
     init(_ handshake: SocketHandshake, _ negotiation: ProxyNegotiation?, until deadline: Deadline) {
-        source = HandshakeSource(of: handshake, negotiation)
+        let source = HandshakeSource(of: handshake, negotiation)
+        self.source = source
         timeout = Timer.scheduled(after: Deadline.now.duration(to: deadline), forMode: .common) {
-            [weak handshake] _ in
-            handshake?.end(Errno.timedOut)
+            [weak source] _ in
+            source?.fail(Errno.timedOut)
         }
     }
 
@@ -133,7 +140,7 @@ private final class HandshakeSteps {
             try RunLoop.current.add(source, forMode: .default)
             source.proceed()
         } catch {
-            source.handshake?.end(error)
+            source.fail(error)
         }
     }
 
@@ -145,7 +152,7 @@ private final class HandshakeSteps {
 
 /// Reports that the socket has bytes for a handshake. Closing the socket ends the registration.
 private final class HandshakeSource: EventSource {
-    private(set) var handshake: SocketHandshake?
+    private var handshake: SocketHandshake?
     private var negotiation: ProxyNegotiation?
 
     init(of handshake: SocketHandshake, _ negotiation: ProxyNegotiation?) {
@@ -154,6 +161,8 @@ private final class HandshakeSource: EventSource {
     }
 
     func proceed() { handshake?.proceed(&negotiation) }
+
+    func fail(_ error: any Error) { handshake?.end(error, during: negotiation) }
 
     override func serve(_ readiness: Readiness) { proceed() }
 
@@ -194,40 +203,25 @@ extension SocketConnection {
         SocketWire(connection: self, buffer: bufferSlot.buffer ?? details?.closedBuffer)
     }
 
-    var channel: SecureChannel? { details?.channel }
-
-    /// The backends of the halves, if the connection is protected.
-    var secureInput: SecureInput? { channel.map { SecureInput(self, $0) } }
-    var secureOutput: SecureOutput? { channel.map { SecureOutput(self, $0) } }
-
-    /// Protects the connection before it is opened, or from the next byte on. Bytes that were written
-    /// before are sent before the handshake.
-    ///
-    /// - Returns: False if the connection is closed, has failed, or is protected by a handshake that has
-    ///   begun.
-    func protect(by security: any SocketSecurity) -> Bool {
-        let channel = SecureChannel(security)
-        guard let upgrade = state.withLock({ $0.protect(by: channel) }) else { return false }
-        // Both halves first: no byte of the handshake is read, and none is followed by a plain one.
-        let isClean = upgrade.input?.replaceBackend(SecureInput(self, channel)) ?? true
-        _ = upgrade.output?.replaceBackend(SecureOutput(self, channel))
-        guard upgrade.isConnected else { return true }
-        guard isClean else {
-            finishHandshake(SocketSecurityError.unprotectedBytes(peer: subject))
-            return true
+    /// Protects a connection that is open, from the next byte on. Bytes that were written before are sent
+    /// before the handshake.
+    func begin(_ upgrade: State.Upgrade) {
+        let hasUnused = upgrade.input?.dropPutBackBytes() ?? false
+        for engine in [upgrade.input, upgrade.output] { engine?.updateReadinessSource() }
+        guard upgrade.isConnected, let channel else { return }
+        if hasUnused {
+            finishHandshake(channel.unprotectedBytes(from: subject))
+            return
         }
         let deadline = Deadline.now.advanced(by: upgrade.timeout)
-        state.withLock { makeHandshake(&$0, until: deadline, isUpgrade: true) }?.start()
-        return true
+        state.withLock { makeHandshake(&$0, until: deadline) }?.start()
     }
 
     /// Makes the handshake that the connection waits for next; nil if no half waits for it.
-    func makeHandshake(
-        _ state: inout State, until deadline: Deadline, isUpgrade: Bool = false
-    ) -> SocketHandshake? {
+    func makeHandshake(_ state: inout State, until deadline: Deadline) -> SocketHandshake? {
         guard !state.hasEnded, let engine = state.output ?? state.input else { return nil }
         bufferSlot.requireBuffer(for: engine) { bufferTransport }
-        let handshake = SocketHandshake(self, until: deadline, isUpgrade: isUpgrade)
+        let handshake = SocketHandshake(self, until: deadline, isUpgrade: state.details.isUpgrade)
         state.details.opening = .handshake(handshake)
         return handshake
     }
@@ -239,9 +233,9 @@ extension SocketConnection {
     @discardableResult
     func finishHandshake(_ error: (any Error)?) -> Bool {
         let (isLast, engines) = state.withLock { state -> (Bool, [StreamEngine?]?) in
-            if error == nil, state.details.channel?.isEstablished == false { return (false, nil) }
+            if error == nil, channel?.isEstablished == false { return (false, nil) }
             state.details.opening = nil
-            guard !state.hasEnded else { return (true, nil) }
+            guard !state.hasEnded, state.fault == nil else { return (true, nil) }
             state.connecting = error.map { .failed($0) } ?? .ready
             return (true, [state.input, state.output])
         }
@@ -290,28 +284,19 @@ extension SocketConnection {
 }
 
 extension SocketConnection.State {
-    /// The open halves of a connection that is being protected.
-    fileprivate struct Upgrade {
-        var input: StreamEngine?
-        var output: StreamEngine?
+    /// A connection that is protected while it is open.
+    struct Upgrade {
+        let input: StreamEngine?
+        let output: StreamEngine?
         /// Whether the handshake can begin.
         let isConnected: Bool
         let timeout: Duration
-    }
 
-    fileprivate mutating func protect(by channel: SecureChannel) -> Upgrade? {
-        guard !isClosed, fault == nil, !hasOpened || refusal == nil && details.channel == nil else {
-            return nil
+        init(_ state: inout SocketConnection.State) {
+            (input, output) = (state.input, state.output)
+            isConnected = state.isReady
+            if isConnected { state.details.isUpgrade = true }
+            timeout = state.details.options.connectTimeout
         }
-        var isConnected = false
-        switch connecting {
-        case .ready: isConnected = hasOpened
-        case .waiting: break
-        case .atEnd, .failed: return nil
-        }
-        connecting = .waiting
-        details.channel = channel
-        return Upgrade(
-            input: input, output: output, isConnected: isConnected, timeout: details.options.connectTimeout)
     }
 }

@@ -2,8 +2,8 @@ package import SystemPackage
 
 /// What protects the bytes of a connection, such as TLS: turns clear bytes into the socket's, and back.
 ///
-/// Its connection makes one call at a time, on any thread, and no call waits. A transport that has failed
-/// throws the same error again.
+/// Its connection makes one call at a time, on any thread. No call waits for the socket. A transport that has
+/// failed throws an error from then on.
 package protocol SocketTransport: AnyObject, Sendable {
     /// Continues the handshake.
     ///
@@ -12,7 +12,7 @@ package protocol SocketTransport: AnyObject, Sendable {
     /// Receives as many clear bytes as there are and fit: 0 at the end that the peer has announced, nil if
     /// there are none yet.
     func receive(into buffer: inout MutableRawSpan, over wire: SocketWire) throws -> Int?
-    /// Whether ``receive(into:over:)`` would not return nil.
+    /// Whether ``receive(into:over:)`` would not return nil: there are clear bytes, the end or a failure.
     ///
     /// - Parameter receives: Whether to receive from the socket, or to look only at what was received before.
     func canReceive(over wire: SocketWire, receives: Bool) -> Bool
@@ -28,12 +28,20 @@ package protocol SocketTransport: AnyObject, Sendable {
 package protocol SocketSecurity: Sendable {
     /// Whether the peer begins the handshake.
     var isServer: Bool { get }
+    /// The error of a connection whose peer has sent bytes before the handshake that the client has not read.
+    func unprotectedBytes(from peer: String) -> any Error
     /// Makes a transport, on the thread that makes the handshake.
     ///
     /// - Parameters:
-    ///   - host: The host to connect to; nil for an address or an existing socket.
+    ///   - host: The host's name or address; nil for an existing socket.
     ///   - peer: The peer, as errors name it.
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport
+}
+
+extension SocketSecurity {
+    package func unprotectedBytes(from peer: String) -> any Error {
+        SocketSecurityError.unprotectedBytes(peer: peer)
+    }
 }
 
 /// Makes securities of Cocoa's properties, in a program that links ReactorTLS, which declares the
@@ -78,7 +86,7 @@ package struct SocketWire: Sendable {
 
     /// Receives bytes: 0 at the end, nil if there are none.
     package func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
-        let count = try connection.receive(into: &buffer)
+        let count = try connection.shared.receive(into: &buffer)
         if count ?? 0 > 0 { connection.noteActivity() }
         return count
     }

@@ -94,10 +94,12 @@ extension Stream {
         property(forKey: .socketPeerCredentialsKey) as? PeerCredentials
     }
 
-    /// How long name resolution and connecting may take together before opening fails with `Errno.timedOut`.
+    /// How long name resolution, connecting, the proxy's part and the TLS handshake may take together before
+    /// opening fails with `Errno.timedOut`. If TLS starts on an open stream: how long its handshake may take.
     ///
     /// 75 seconds by default; nil for a stream that is not a socket's.
-    /// - Precondition: Set to a positive duration, before the pair is opened, on a socket stream.
+    /// - Precondition: Set to a positive duration, on a socket stream, before the pair is opened or TLS starts
+    ///   on it.
     public var connectTimeout: Duration? {
         get { property(forKey: .socketConnectTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketConnectTimeoutKey) }
@@ -145,7 +147,7 @@ extension Stream {
         require(
             setProperty(value, forKey: key),
             "\(key.rawValue) cannot be set to \(value ?? "nil"). The stream must be a socket's, a timeout positive, and a "
-                + "connect timeout set before the stream is opened.")
+                + "connect timeout set before the stream is opened or TLS starts on it.")
     }
 }
 
@@ -153,8 +155,8 @@ extension Stream {
     /// Protects the stream's connection: before it is open if it is not opened yet, else from the next byte
     /// on.
     ///
-    /// - Returns: False for another stream than a socket's, and if the connection is closed, has failed, or
-    ///   is protected.
+    /// - Returns: False for another stream than a socket's, and if the connection is closed, has failed, is
+    ///   protected, or is to be protected by another security.
     package func protect(by security: any SocketSecurity) -> Bool { setProperty(security, forKey: .security) }
 }
 
@@ -199,8 +201,7 @@ extension Stream.PropertyKey {
     public static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
 }
 
-// Cocoa's keys of what this library does not support, or supports in ReactorFoundation only, where they are
-// public.
+// Cocoa's keys, which are public in ReactorCoreFoundation.
 extension Stream.PropertyKey {
     /// A ``SocketSecurity``, which protects the connection.
     static let security = Self("ReactorSocketSecurity")

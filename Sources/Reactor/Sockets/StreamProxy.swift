@@ -1,3 +1,5 @@
+import SystemPackage
+
 /// A server that connects to hosts on behalf of a client.
 ///
 /// ```swift
@@ -38,6 +40,11 @@ public struct StreamProxy: Hashable, Sendable {
 
     /// The host and the port, as errors name them.
     var name: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+
+    /// The error of a connection that has failed before the proxy has connected: names the proxy.
+    func failure(_ error: any Error) -> any Error {
+        (error as? Errno).map { IOError(.connect, "the proxy \(name)", $0) } ?? error
+    }
 }
 
 /// Why a proxy has not connected to a host: the proxy, the host and the reason.
@@ -46,7 +53,7 @@ public struct StreamProxy: Hashable, Sendable {
 /// print(stream.streamError!)  // connect to example.org:80 through localhost:1080: connection refused
 /// ```
 public struct StreamProxyError: Error, Hashable, Sendable {
-    /// What the proxy has answered.
+    /// Why it has failed.
     public enum Reason: Hashable, Sendable {
         /// A failure of the proxy itself.
         case generalFailure
@@ -70,25 +77,27 @@ public struct StreamProxyError: Error, Hashable, Sendable {
         case userUnknown
         /// The proxy requires an authentication that the client does not have.
         case authenticationRequired
+        /// The proxy accepts none of the offered ways of authentication (SOCKS 5).
+        case noAcceptableMethod
         /// The user name or the password is wrong.
         case authenticationFailed
         /// A reply of this code, which the protocol does not define.
         case code(UInt8)
-        /// HTTP's status and its phrase.
+        /// HTTP's status, and the beginning of its phrase in printable ASCII.
         case status(Int, String)
         /// The reply is not of the protocol.
         case notAProxy
         /// The proxy has closed the connection before its reply.
         case closed
         /// A name, a user or a password is too long for the protocol, or has characters that it cannot have.
-        case unsuitable
+        case cannotBeEncoded
     }
 
     /// The proxy's host and port.
     public let proxy: String
     /// The host and the port to connect to.
     public let target: String
-    /// What the proxy has answered.
+    /// Why it has failed.
     public let reason: Reason
 }
 
@@ -112,13 +121,14 @@ extension StreamProxyError.Reason: CustomStringConvertible {
         case .rejected: "rejected or failed"
         case .userUnknown: "the proxy cannot identify the user"
         case .authenticationRequired: "the proxy requires authentication"
+        case .noAcceptableMethod: "the proxy accepts none of the offered authentication methods"
         case .authenticationFailed: "the proxy rejects the user name or the password"
         case .code(let code): "unknown reply code \(code)"
         case .status(let status, let phrase):
             phrase.isEmpty ? "HTTP status \(status)" : "HTTP status \(status) \(phrase)"
         case .notAProxy: "the reply is not a proxy's"
         case .closed: "the proxy has closed the connection"
-        case .unsuitable: "a name, a user or a password cannot be sent to the proxy"
+        case .cannotBeEncoded: "a name, a user or a password cannot be sent to the proxy"
         }
     }
 }

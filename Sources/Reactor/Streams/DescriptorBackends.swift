@@ -144,7 +144,8 @@ final class DescriptorOutput: KernelOutput {
 
     func checkPeer() throws(Errno) { if target.isPipe { throw .brokenPipe } }
 
-    func waitForRoom() throws(Errno) {
+    func waitForRoom(in buffer: WriteBuffer?) throws(Errno) {
+        if let buffer { return buffer.waitForRoom() }
         let isOpen = try target.use { (number) throws(Errno) in
             try waiting.wait(for: CInt(POLLOUT), of: number)
         }

@@ -18,8 +18,25 @@ protocol KernelOutput: OutputBackend {
     func noteFull()
     /// Called when poll(2) reports an error: throws what a write would throw.
     func checkPeer() throws(Errno)
-    /// Waits until the kernel has room, or there is a fault; throws `canceled` once the stream is closed.
-    func waitForRoom() throws(Errno)
+    /// What the next bytes need room in.
+    var roomSource: RoomSource { get }
+    /// Accepts bytes without waiting.
+    ///
+    /// - Parameter buffer: ``buffer`` as it was when the write began.
+    func accept(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer
+    /// Whether a write by a loop's thread returns 0 instead of waiting.
+    func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool
+    /// Waits until `buffer`, or the kernel without one, has room, or there is a fault; throws `canceled` once
+    /// the stream is closed.
+    func waitForRoom(in buffer: WriteBuffer?) throws(Errno)
+}
+
+/// What the next bytes of an output need room in.
+enum RoomSource {
+    case kernel
+    case buffer(WriteBuffer)
+    /// None has room before the handshake is complete.
+    case handshake
 }
 
 extension KernelOutput {
@@ -29,22 +46,35 @@ extension KernelOutput {
 
     var readinessSource: ReadinessSource { .kernelWhenFull }
 
+    var roomSource: RoomSource { bufferOrKernel }
+
+    var bufferOrKernel: RoomSource {
+        if let buffer, buffer.isInUse { .buffer(buffer) } else { .kernel }
+    }
+
     /// Ready when a write buffer is at its low-water mark; without one the kernel reports room.
     func prepare() -> Availability {
         if let fault { return .failed(fault) }
-        guard let buffer, buffer.isInUse else { return .waiting }
+        guard case .buffer(let buffer) = roomSource else { return .waiting }
         return buffer.requestRoom() == .found ? .ready : .waiting
     }
 
     func isReady() -> Bool {
         if fault != nil { return true }
-        if let buffer, buffer.isInUse { return buffer.hasRoom }
-        return target.isReady(for: CInt(POLLOUT))
+        switch roomSource {
+        case .kernel: return target.isReady(for: CInt(POLLOUT))
+        case .buffer(let buffer): return buffer.hasRoom
+        case .handshake: return false
+        }
     }
 
     func checkRoom() throws(Errno) -> Room {
         if let fault { throw fault }
-        if let buffer, buffer.isInUse { return buffer.requestRoom() }
+        switch roomSource {
+        case .kernel: break
+        case .buffer(let buffer): return buffer.requestRoom()
+        case .handshake: return .awaited
+        }
         let events = target.events(among: CInt(POLLOUT))
         if events & CInt(POLLERR) != 0 { try checkPeer() }
         if events != 0 { return .found }
@@ -57,26 +87,21 @@ extension KernelOutput {
         // bytes.
         let buffer = buffer
         while true {
-            if let fault { throw fault }
-            try buffer?.checkOpen()
-            let sent = buffer?.isEmpty ?? true ? try send(bytes) : 0
-            if sent == bytes.byteCount { return Transfer(count: sent) }
-            guard let buffer, buffer.isInUse else {
-                if sent > 0 { return Transfer(count: sent, room: .full) }
-                try waitForRoom()
-                continue
-            }
-            let count = sent + (try buffer.accept(bytes.extracting(droppingFirst: sent), for: target))
-            if count == bytes.byteCount { return Transfer(count: count) }
-            if count > 0 || isScheduled {
-                return Transfer(count: count, room: buffer.isEmpty ? .full : .awaited)
-            }
-            if buffer.isEmpty { try waitForRoom() } else { buffer.waitForRoom() }
+            let transfer = try accept(bytes, into: buffer)
+            if transfer.count > 0 || isScheduled && mayAcceptNothing(buffer) { return transfer }
+            try waitForRoom(in: transfer.room == .awaited ? buffer : nil)
         }
     }
 
-    func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer {
-        let buffer = buffer
+    func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer { try accept(bytes, into: buffer) }
+
+    @inline(__always)
+    func accept(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer {
+        try sendOrBuffer(bytes, into: buffer)
+    }
+
+    @inline(__always)
+    func sendOrBuffer(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer {
         if let fault { throw fault }
         try buffer?.checkOpen()
         var count = buffer?.isEmpty ?? true ? try send(bytes) : 0
@@ -86,6 +111,8 @@ extension KernelOutput {
         if count == bytes.byteCount { return Transfer(count: count) }
         return Transfer(count: count, room: buffer.isEmpty ? .full : .awaited)
     }
+
+    func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool { buffer?.isInUse ?? false }
 
     var isFlushed: Bool { buffer?.isEmpty ?? true }
 

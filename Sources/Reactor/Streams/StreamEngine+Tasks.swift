@@ -156,6 +156,21 @@ extension StreamEngine {
         perform(action)
     }
 
+    /// Whether a task or a hand-off may have read bytes that it has not used yet.
+    var hasReadAhead: Bool {
+        state.withLock { $0.handoff != nil || $0.taskDelegate?.readsAhead == true }
+    }
+
+    /// Drops bytes that were put back. Returns whether there were any.
+    func dropPutBackBytes() -> Bool {
+        state.withLock { state in
+            guard let input = state.backend as? PutBackInput else { return false }
+            state.backend = input.rest
+            state.machine.changeReadinessSource(input.rest.readinessSource)
+            return true
+        }
+    }
+
     /// The bytes that were put back have been read again.
     fileprivate func endPutBack(_ backend: PutBackInput) {
         state.withLock { state in

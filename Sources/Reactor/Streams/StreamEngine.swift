@@ -132,11 +132,18 @@ final class StreamEngine: Sendable {
 
     /// Whether a read or a write would not wait.
     var isReady: Bool {
-        let (backend, isScheduled) = state.withLock { state in
-            (state.machine.isOpen ? state.backend : nil, state.machine.isScheduled)
+        let (backend, isScheduled, source) = state.withLock { state in
+            (
+                state.machine.isOpen ? state.backend : nil, state.machine.isScheduled,
+                state.machine.readinessSource
+            )
         }
         guard let backend else { return false }
-        return isScheduled ? backend.isReadyOnLoop() : backend.isReady()
+        guard isScheduled else { return backend.isReady() }
+        let isReady = backend.isReadyOnLoop()
+        // The backend has received what the kernel would have reported.
+        if isReady, source == .kernelThroughBackend { refresh() }
+        return isReady
     }
 }
 
@@ -148,7 +155,7 @@ extension StreamEngine {
         do throws(Errno) {
             let unopened = backend
             let opened = try unopened.open(for: self)
-            // Another thread may have replaced the backend meanwhile.
+            // Another thread may have put bytes back meanwhile.
             state.withLock { if $0.backend === unopened { $0.backend = opened } }
         } catch {
             fail(error)
@@ -167,30 +174,16 @@ extension StreamEngine {
         case .waiting: return true
         case .failed(let error): fail(error)
         case .ready, .atEnd:
-            let (readinessSource, isAtEnd) = (backend.readinessSource, backend.isAtEndWhenOpened)
-            state.withLock { $0.machine.opened(readinessSource, isAtEnd: isAtEnd) }
+            let isAtEnd = backend.isAtEndWhenOpened
+            // Another thread may change the source, and then calls ``updateReadinessSource()``.
+            state.withLock { $0.machine.opened(backend.readinessSource, isAtEnd: isAtEnd) }
         }
         return false
-    }
-
-    /// Replaces the backend, which has to be told of its opening already.
-    ///
-    /// - Returns: False if the stream has bytes that a task has put back, which are the former backend's.
-    func replaceBackend(_ backend: any StreamBackend) -> Bool {
-        let isReplaced = state.withLock { state in
-            if state.backend is PutBackInput { return false }
-            state.backend = backend
-            state.machine.changeReadinessSource(backend.readinessSource)
-            return true
-        }
-        refresh()
-        return isReplaced
     }
 
     /// Called when something else reports the backend's readiness.
     func updateReadinessSource() {
         state.withLock { state in
-            if state.backend is PutBackInput { return }
             state.machine.changeReadinessSource(state.backend.readinessSource)
         }
         refresh()

@@ -267,7 +267,8 @@ struct StreamMachine {
             guard room == .full else { return .none }
             room = .assumed
         } else if let since {
-            guard since == transfers else { return .none }
+            // The kernel repeats its report of what the backend has not received meanwhile.
+            guard since == transfers else { return readinessSource.asksBackend ? .askBackend : .none }
             mayReportBeStale = false
         } else if mayReportBeStale || readinessSource == .kernelThroughBackend {
             return .askKernel(since: transfers)

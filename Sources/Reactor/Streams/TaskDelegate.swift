@@ -8,6 +8,7 @@ final class TaskDelegate: StreamDelegate, Sendable {
         /// Where the task waits; nil before the first wait.
         var place: TaskPlace?
         var isInUse = false
+        var readsAhead = false
     }
 
     private let state = Mutex(State())
@@ -37,16 +38,20 @@ final class TaskDelegate: StreamDelegate, Sendable {
     /// Lets the task, which is about to wait though it could go on, continue after a pass of its loop.
     func wakeTaskAfterPass() { state.withLock { $0.place }?.wakeTaskAfterPass() }
 
+    /// Whether the task may have read bytes that it has not used yet.
+    var readsAhead: Bool { state.withLock { $0.readsAhead } }
+
     /// Makes the caller the only user, until ``endUse()``.
-    func beginUse() {
+    func beginUse(readsAhead: Bool) {
         let isFree = state.withLock { state in
-            defer { state.isInUse = true }
-            return !state.isInUse
+            if state.isInUse { return false }
+            (state.isInUse, state.readsAhead) = (true, readsAhead)
+            return true
         }
         require(isFree, "Two tasks use the same stream in the same direction: only one may at a time.")
     }
 
-    func endUse() { state.withLock { $0.isInUse = false } }
+    func endUse() { state.withLock { ($0.isInUse, $0.readsAhead) = (false, false) } }
 
     /// Has the stream's events let the task continue at `place` from now on; those before may have opened
     /// another gate.

@@ -52,6 +52,10 @@ final class WriteBuffer: Sendable {
         let process = ProcessIdentity.current
         /// Called when the queue is empty, or the sending has failed.
         var flushCallbacks: [Callback] = []
+        /// Whether the sender still needs a descriptor of its own, because there was none left.
+        var lacksDescriptor = false
+        /// The sender's descriptor, until it takes it.
+        var spare: SharedDescriptor?
         var engine: StreamEngine
     }
 
@@ -152,17 +156,21 @@ final class WriteBuffer: Sendable {
         _ bytes: RawSpan, for shared: SharedDescriptor, isReply: Bool = false
     ) throws(Errno) -> Int {
         if let count = try append(bytes, whileSending: true, isReply) { return count }
-        guard let loop = try? ResidentThread.streams.runLoop(), let own = shared.duplicate() else { return 0 }
+        guard let loop = try? ResidentThread.streams.runLoop() else { return 0 }
+        let own = shared.duplicate()
+        // Bytes that cannot be taken back are sent by the stream's descriptor until there is another.
+        if own == nil, !isReply { return 0 }
         guard let count = try append(bytes, whileSending: false, isReply) else { return 0 }
+        state.withLock { ($0.spare, $0.lacksDescriptor) = (own, own == nil) }
         PendingOutput.begin()
-        loop.perform { [self] in WriteBufferSender(self, own).begin() }
+        loop.perform { [self] in WriteBufferSender(self, of: shared).begin() }
         return count
     }
 
     /// Accepts all of `bytes`, beyond the limit and even if the stream is closed, because a protocol cannot
     /// take them back.
     ///
-    /// - Throws: As ``accept(_:for:isReply:)``, or `noBufferSpace` if there is no room or no descriptor left.
+    /// - Throws: As ``accept(_:for:isReply:)``, or `noBufferSpace` if there is no room left.
     func acceptReply(_ bytes: RawSpan, for shared: SharedDescriptor) throws(Errno) {
         let count = try accept(bytes, for: shared, isReply: true)
         guard count == bytes.byteCount else { throw .noBufferSpace }
@@ -210,6 +218,14 @@ final class WriteBuffer: Sendable {
         return isPending
     }
 
+    /// Takes the descriptor of a stream that is closed, if the sender has none.
+    func keepOpen(_ shared: SharedDescriptor) {
+        guard state.withLock({ $0.lacksDescriptor }), let kept = shared.duplicate() ?? shared.move() else {
+            return
+        }
+        state.withLock { $0.spare = kept }
+    }
+
     /// Drops the bytes, because the connection has failed.
     func abandon(_ error: Errno) {
         let (sender, hasLost) = state.withLock { ($0.sender, $0.fail(error)) }
@@ -239,6 +255,14 @@ extension WriteBuffer {
             state.phase = .sending(LoopOwned(sender, on: loop))
             return true
         }
+    }
+
+    /// Takes a descriptor for the sender alone; nil if there is none left.
+    func takeDescriptor(of shared: SharedDescriptor) -> SharedDescriptor? {
+        let spare = state.withLock { $0.spare.take() }
+        guard let own = spare ?? shared.duplicate() else { return nil }
+        state.withLock { $0.lacksDescriptor = false }
+        return own
     }
 
     /// How long the peer may take no byte; nil while the stream is open.

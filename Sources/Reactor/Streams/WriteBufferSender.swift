@@ -2,24 +2,22 @@ import SystemPackage
 
 /// Sends the bytes of a write buffer when the descriptor has room. Confined to the streams thread's loop.
 ///
-/// It has a descriptor of its own, so the stream's may be closed and its number reused meanwhile.
+/// It has a descriptor of its own, so the stream's may be closed and its number reused meanwhile. While there
+/// is none left it uses the stream's.
 final class WriteBufferSender {
     private let buffer: WriteBuffer
-    private let descriptor: SharedDescriptor
+    private let shared: SharedDescriptor
+    private var own: SharedDescriptor?
     private var source: DescriptorSource?
     private var stallTimer: Timer?
     private var hasEnded = false
 
-    /// - Parameter descriptor: A descriptor that nothing else uses, which the sender closes.
-    init(_ buffer: WriteBuffer, _ descriptor: SharedDescriptor) {
-        self.buffer = buffer
-        self.descriptor = descriptor
-    }
+    /// - Parameter shared: The stream's descriptor.
+    init(_ buffer: WriteBuffer, of shared: SharedDescriptor) { (self.buffer, self.shared) = (buffer, shared) }
 
     func begin() {
+        own = buffer.takeDescriptor(of: shared)
         guard buffer.begin(self, on: .current) else { return end() }
-        let number = FileDescriptor(rawValue: descriptor.number)
-        source = DescriptorSource(number, for: .writable) { _, _ in self.send() }
         watch()
         expectProgress()
     }
@@ -27,11 +25,20 @@ final class WriteBufferSender {
     /// Registers the descriptor. If the kernel has no memory or descriptors for that, sends what it can and
     /// tries again.
     private func watch() {
-        guard !hasEnded, let source else { return }
-        do throws(Errno) { try RunLoop.current.add(source, forMode: .default) } catch {
+        guard !hasEnded else { return }
+        do throws(Errno) { try RunLoop.current.add(makeSource(), forMode: .default) } catch {
             send()
             if !hasEnded { Timer.scheduled(after: Self.retryInterval) { _ in self.watch() } }
         }
+    }
+
+    private func makeSource() throws(Errno) -> DescriptorSource {
+        if let source { return source }
+        guard let own = own ?? buffer.takeDescriptor(of: shared) else { throw .tooManyOpenFiles }
+        let number = FileDescriptor(rawValue: own.number)
+        let source = DescriptorSource(number, for: .writable) { _, _ in self.send() }
+        (self.own, self.source) = (own, source)
+        return source
     }
 
     /// 20 ms: rare enough to cost nothing, and short for a peer that waits.
@@ -45,7 +52,7 @@ final class WriteBufferSender {
     }
 
     private func send() {
-        switch buffer.send(to: descriptor) {
+        switch buffer.send(to: own ?? shared) {
         case .blocked(let hasSentSome): if hasSentSome { expectProgress() }
         case .failed(let error): fail(error)
         case .done(let ending): finish(ending)
@@ -54,7 +61,11 @@ final class WriteBufferSender {
 
     private func finish(_ ending: WriteBuffer.Ending) {
         cancel()
-        buffer.transport.end(descriptor, ending, buffer)
+        if let own = own ?? buffer.takeDescriptor(of: shared) {
+            buffer.transport.end(own, ending, buffer)
+        } else if ending == .shutDown {
+            try? shared.shutDown()
+        }
         PendingOutput.end()
     }
 
@@ -66,7 +77,7 @@ final class WriteBufferSender {
     func end() {
         guard !hasEnded else { return }
         cancel()
-        descriptor.close()
+        own?.close()
         PendingOutput.end()
     }
 

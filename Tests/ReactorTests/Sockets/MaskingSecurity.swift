@@ -37,6 +37,8 @@ enum Masking {
 struct MaskingSecurity: SocketSecurity {
     var isServer = false
     var rejectsPeer = false
+    /// Called in the step of the handshake that has received the peer's hello.
+    var decide: @Sendable () -> Void = {}
     /// The names of the threads that have made steps of handshakes.
     var threads = Shared<Set<String>>([])
 
@@ -62,6 +64,7 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
         security.threads.update { _ = $0.insert(threadName()) }
         if !security.isServer { try sayHello(over: wire) }
         while !hasHello { guard try fill(from: wire) else { return false } }
+        security.decide()
         if security.rejectsPeer { throw Masking.Failure.rejected }
         try sayHello(over: wire)
         return true

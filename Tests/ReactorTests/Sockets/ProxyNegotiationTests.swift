@@ -82,8 +82,8 @@ import Testing
         #expect(Self.failure(Self.proxy(.socks5, user: "a"), [[5, 2], [1, 1]]) == .authenticationFailed)
         #expect(Self.failure(Self.proxy(.socks5), [[5, 0], [5, 0, 0]]) == .closed)
         let long = String(repeating: "a", count: 256)
-        #expect(Self.failure(Self.proxy(.socks5), [[5, 0]], to: .name(long, port: 1)) == .unsuitable)
-        #expect(Self.failure(Self.proxy(.socks5, user: long), [[5, 2]]) == .unsuitable)
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 0]], to: .name(long, port: 1)) == .cannotBeEncoded)
+        #expect(Self.failure(Self.proxy(.socks5, user: long), [[5, 2]]) == .cannotBeEncoded)
     }
 
     @Test func `SOCKS 4 asks for addresses, and 4a for names`() throws {
@@ -101,7 +101,7 @@ import Testing
             #expect(Self.failure(proxy, [[0, code, 0, 0, 0, 0, 0, 0]]) == reason)
         }
         #expect(Self.failure(proxy, [], to: .address(.ipv6Loopback(port: 1))) == .addressNotSupported)
-        #expect(Self.failure(Self.proxy(.socks4, user: "a\0b"), []) == .unsuitable)
+        #expect(Self.failure(Self.proxy(.socks4, user: "a\0b"), []) == .cannotBeEncoded)
     }
 
     @Test(arguments: [1, 7, .max])
@@ -132,12 +132,17 @@ import Testing
         #expect(reason("HTTP/1.1 407 Who?\r\n\r\n") == .authenticationRequired)
         #expect(Self.failure(proxy, [Array("HTTP/1.0 401 No\r\n\r\n".utf8)]) == .authenticationFailed)
         #expect(reason("HTTP/1.1 403 Not today\r\n\r\n") == .status(403, "Not today"))
+        #expect(reason("HTTP/1.1 503 \u{1B}[2J\n\u{9B}x\r\n\r\n") == .status(503, "?[2J??x"))
+        let long = String(repeating: "x", count: 1000)
+        #expect(reason("HTTP/1.1 503 \(long)\r\n\r\n") == .status(503, String(long.prefix(100))))
+        let interim = String(repeating: "HTTP/1.1 100 Continue\r\n\r\n", count: 1000)
+        #expect(reason(interim + "HTTP/1.1 200\r\n\r\n") == .notAProxy)
         #expect(reason("SSH-2.0-OpenSSH_9.2\r\n") == .notAProxy)
         #expect(reason("HTTP/1.1 OK\r\n\r\n") == .notAProxy)
         #expect(reason("HTTP/1.1 200 OK\r\n") == .closed)
         #expect(reason("HTTP/1.1 200 " + String(repeating: "x", count: 20_000)) == .notAProxy)
-        #expect(Self.failure(Self.proxy(.http), [], to: .name("a\r\nb", port: 1)) == .unsuitable)
-        #expect(Self.failure(Self.proxy(.http, user: "a:b"), []) == .unsuitable)
+        #expect(Self.failure(Self.proxy(.http), [], to: .name("a\r\nb", port: 1)) == .cannotBeEncoded)
+        #expect(Self.failure(Self.proxy(.http, user: "a:b"), []) == .cannotBeEncoded)
     }
 
     @Test func `base 64 is that of RFC 4648`() {

@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    @Test func `a proxy that cannot be reached is named, and one that is silent times out`() async throws {
+    @Test func `a proxy that cannot be reached is named`() async throws {
         try await onItsOwnThread {
             let refusing = try refusingAddress()
             let (input, output) = Stream.connection(to: .ipv4Loopback(port: 9))
@@ -111,14 +111,65 @@ import Testing
                 input.streamError as? IOError
                     == IOError(.connect, "the proxy \(refusing)", .connectionRefused))
             withExtendedLifetime(output) {}
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a proxy that is silent, or does not accept, is named when the time is up`(accepts: Bool)
+        async throws
+    {
+        try await onItsOwnThread {
+            let (server, full) = (try SocketServer(), try FullServer())
+            let address = accepts ? server.address : full.address
+            let (input, output) = Stream.connection(toHost: "example.invalid", port: 9)
+            input.proxy = StreamProxy(.socks4, host: "127.0.0.1", port: try #require(address.port))
+            input.connectTimeout = .milliseconds(20)
+            let recorder = Recorder()
+            for stream in [input, output] as [Stream] { stream.start(recorder) }
+            RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
+            for stream in [input, output] as [Stream] {
+                #expect(
+                    stream.streamError as? IOError == IOError(.connect, "the proxy \(address)", .timedOut))
+            }
+        }
+    }
+
+    @Test func `an upgrade of a half that was not open asks the proxy nothing again`() async throws {
+        try await onItsOwnThread {
             let server = try SocketServer()
-            let (silent, other) = Stream.connection(to: .ipv4Loopback(port: 9))
-            silent.proxy = StreamProxy(.socks4, host: "127.0.0.1", port: server.port)
-            silent.connectTimeout = .milliseconds(20)
-            silent.start(recorder)
-            RunLoop.current.serve { recorder.events.count == 2 }
-            #expect(silent.streamErrno == .timedOut)
-            withExtendedLifetime(other) {}
+            let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
+            input.proxy = StreamProxy(
+                .socks5, host: "127.0.0.1", port: server.port, user: "me", password: "secret")
+            input.open()
+            let proxy = try server.accept()
+            #expect(proxy.receive(4) == [5, 2, 0, 2])
+            proxy.send([5, 0])
+            #expect(proxy.receive(22).count == 22)
+            proxy.send(Self.granted)
+            waitUntil { input.streamStatus != .opening }
+            #expect(input.streamStatus == .open)
+            input.close()
+            #expect(output.protect(by: MaskingSecurity()))
+            output.open()
+            #expect(proxy.receive(3) == Masking.record(.hello))
+            proxy.send(Masking.record(.hello))
+            #expect(output.write([4]) == 1)
+            #expect(proxy.receiveRecord()?.bytes == [4])
+            output.close()
+        }
+    }
+
+    @Test func `a proxy that sends interim responses without end fails the connection`() async throws {
+        try await onItsOwnThread {
+            let server = try SocketServer()
+            let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
+            input.proxy = StreamProxy(.http, host: "127.0.0.1", port: server.port)
+            for stream in [input, output] as [Stream] { stream.open() }
+            let proxy = try server.accept()
+            let interim = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
+            while input.streamStatus == .opening { proxy.send(interim, flags: CInt(MSG_DONTWAIT)) }
+            #expect((input.streamError as? StreamProxyError)?.reason == .notAProxy)
+            for stream in [input, output] as [Stream] { stream.close() }
         }
     }
 

@@ -8,7 +8,7 @@ import Testing
 /// Streams whose connection a transport protects; a masking one, which shows what a connection does for any.
 @Suite struct SecureStreamTests {
     /// A pair that is protected and open, with its peer after the handshake.
-    private static func open(
+    fileprivate static func open(
         _ origin: SocketOrigin = .ipv4, isNarrow: Bool = false, bufferSize: Int? = nil
     ) throws -> SocketFixture {
         let fixture = try SocketFixture(origin, isNarrow: isNarrow)
@@ -63,6 +63,7 @@ import Testing
     func `the handshake ends within the connect timeout`(origin: SocketOrigin) async throws {
         try await onItsOwnThread {
             let (fixture, recorder) = (try SocketFixture(origin), Recorder())
+            fixture.output.connectTimeout = .seconds(7)
             #expect(fixture.input.protect(by: MaskingSecurity()))
             fixture.input.connectTimeout = .milliseconds(20)
             let start = ContinuousClock.now
@@ -143,11 +144,19 @@ import Testing
     }
 
     @Test func `protection belongs to a socket that is not closed and not protected yet`() throws {
+        let unopened = try SocketFixture(.descriptor)
+        #expect(unopened.input.protect(by: MaskingSecurity()))
+        #expect(!unopened.output.protect(by: MaskingSecurity(isServer: true)))
         let fixture = try Self.open()
         #expect(!fixture.input.protect(by: MaskingSecurity()))
         fixture.closeBoth()
         #expect(!fixture.input.protect(by: MaskingSecurity()))
         #expect(!InputStream(data: [1]).protect(by: MaskingSecurity()))
+        let ended = try SocketFixture()
+        try ended.openBoth()
+        try ended.output.shutDown()
+        #expect(!ended.input.protect(by: MaskingSecurity()))
+        ended.closeBoth()
     }
 
     // MARK: Receiving
@@ -203,6 +212,23 @@ import Testing
             RunLoop.current.serve { !recorder.bytes.isEmpty }
             #expect(recorder.bytes == [1, 2, 3, 4])
             #expect(recorder.count(.hasBytesAvailable) == 1)
+            fixture.closeBoth()
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `asking a stream whether it has bytes takes no event away`(explains: Bool) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try Self.open(), Recorder())
+            let input = fixture.input!
+            input.delegate = recorder
+            input.schedule(in: .current, forMode: .default)
+            RunLoop.current.poll()
+            try fixture.peer.send(Masking.record(.data, [1]))
+            waitUntil { explains ? input.explain().contains("bytes to read") : input.hasBytesAvailable }
+            RunLoop.current.poll()
+            #expect(recorder.count(.hasBytesAvailable) == 1)
+            #expect(input.read(upTo: 10) == [1])
             fixture.closeBoth()
         }
     }
@@ -343,6 +369,29 @@ import Testing
         }
     }
 
+    @Test func `without descriptors left, bytes that the socket has no room for are sent`() async {
+        await #expect(processExitsWith: .exitCode(7)) {
+            let fixture = try SecureStreamTests.open(isNarrow: true)
+            let (answer, peer) = (Answer<[UInt8]?>(), Carrier(try fixture.peer))
+            let mayRead = Answer<Bool>()
+            _ = try JoinableThread {
+                _ = mayRead.wait()
+                answer.give(peer.value.receiveRecordsToEnd())
+            }
+            var limit = rlimit()
+            getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            limit.rlim_cur = 0
+            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            // More than the socket has room for.
+            let first = fixture.output.writeOnce(pattern(500_000))
+            mayRead.give(true)
+            let second = fixture.output.writeOnce(pattern(500_000))
+            fixture.closeBoth()
+            let expected = Array(pattern(500_000).prefix(first) + pattern(500_000).prefix(second))
+            exit(first > 0 && second > 0 && answer.wait() == expected ? 7 : 3)
+        }
+    }
+
     // MARK: Ending
 
     @Test func `an output that is shut down announces its end, and the input goes on`() async throws {
@@ -438,6 +487,102 @@ import Testing
         }
     }
 
+    @Test(arguments: [nil, 10_000])
+    func `a write that waits while the connection is protected sends no plain byte later`(
+        bufferSize: Int?
+    ) async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture(isNarrow: true)
+            if let bufferSize { fixture.output.setProperty(bufferSize, forKey: .writeBufferSizeKey) }
+            try fixture.openBoth()
+            let (expected, written) = (pattern(3_000_000), Shared(0))
+            let (output, writing) = (Carrier(fixture.output!), Answer<KernelThread>())
+            let writer = try JoinableThread {
+                writing.give(.current)
+                while written.value < expected.count {
+                    let count = output.value.writeOnce(expected[written.value...].prefix(10_000))
+                    guard count > 0 else { return }
+                    written.update { $0 += count }
+                }
+                output.value.close()
+            }
+            // The peer reads nothing yet: the thread sleeps only where it waits for room.
+            let thread = writing.wait()
+            waitUntil { !output.value.hasSpaceAvailable && thread.isAsleep }
+            let plainCount = written.value
+            #expect(plainCount < expected.count)
+            #expect(fixture.input.protect(by: MaskingSecurity()))
+            fixture.input.close()
+            let peer = try fixture.peer
+            #expect(peer.receive(plainCount) == Array(expected[..<plainCount]))
+            peer.answerHello()
+            #expect(peer.receiveRecordsToEnd() == Array(expected[plainCount...]))
+            writer.join()
+        }
+    }
+
+    @Test func `a failure wakes the threads that wait for the handshake of an open connection`() async throws
+    {
+        try await onItsOwnThread {
+            var fixture: SocketFixture
+            repeat {
+                fixture = try SocketFixture()
+                try fixture.openBoth()
+                fixture.input.idleTimeout = .milliseconds(50)
+                // A machine that is busy may take longer than that.
+            } while !fixture.input.protect(by: MaskingSecurity())
+            let (input, output) = (Carrier(fixture.input!), Carrier(fixture.output!))
+            let threads = [
+                try JoinableThread { #expect(input.value.read(upTo: 1).isEmpty) },
+                try JoinableThread { #expect(output.value.writeOnce([1]) == -1) },
+            ]
+            for thread in threads { thread.join() }
+            for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
+            // The handshake has ended too: an answer is not read.
+            try fixture.peer.answerHello()
+            fixture.closeBoth()
+            #expect(try fixture.peer.receiveRecord() == nil)
+        }
+    }
+
+    @Test(arguments: [SocketOrigin.ipv4, .descriptor])
+    func `the connect timeout can be set before an open connection is protected`(
+        origin: SocketOrigin
+    ) async throws {
+        try await onItsOwnThread {
+            let (fixture, recorder) = (try SocketFixture(origin), Recorder())
+            try fixture.openBoth()
+            for stream in fixture.streams {
+                stream.delegate = recorder
+                stream.schedule(in: .current, forMode: .default)
+            }
+            fixture.output.connectTimeout = .milliseconds(20)
+            #expect(fixture.input.protect(by: MaskingSecurity()))
+            #expect(!fixture.input.setProperty(Duration.seconds(1), forKey: .socketConnectTimeoutKey))
+            RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
+            for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
+        }
+    }
+
+    @Test func `a task that has read ahead of a protection is refused one`() async throws {
+        let fixture = try SocketFixture()
+        try fixture.openBoth()
+        let (input, peer) = (fixture.input!, try fixture.peer)
+        peer.send(Array("220 ready\n250 injected\n".utf8))
+        for try await line in input.lines {
+            #expect(line == "220 ready")
+            // The next line may have been read already.
+            #expect(!input.protect(by: MaskingSecurity()))
+            break
+        }
+        // The line was put back, or is in the socket.
+        #expect(input.protect(by: MaskingSecurity()))
+        #expect(input.read(upTo: 100).isEmpty)
+        waitUntil { fixture.streams.allSatisfy { $0.streamStatus == .error } }
+        for stream in fixture.streams { #expect(stream.streamError is SocketSecurityError) }
+        fixture.closeBoth()
+    }
+
     @Test func `unread bytes are an error for a client that protects an open connection`() async throws {
         try await onItsOwnThread {
             let fixture = try SocketFixture()
@@ -479,6 +624,21 @@ import Testing
             #expect(answer.wait() == [1])
             reader.join()
             #expect(peer.receiveRecordsToEnd() == [])
+            fixture.closeBoth()
+        }
+    }
+
+    @Test func `a shutdown waits for no step of a handshake, and may be made in one`() async throws {
+        try await onItsOwnThread {
+            let fixture = try SocketFixture()
+            try fixture.openBoth()
+            let output = Carrier(fixture.output!)
+            let security = MaskingSecurity(decide: { try? output.value.shutDown() })
+            #expect(fixture.input.protect(by: security))
+            let peer = try fixture.peer
+            peer.answerHello()
+            #expect(peer.receiveRecordsToEnd() == [])
+            #expect(peer.receiveToEnd() == [])
             fixture.closeBoth()
         }
     }

@@ -126,7 +126,6 @@ import Testing
         typealias Level = StreamSocketSecurityLevel
         let none: [Any?] = [
             nil, Level.none, Level.none.rawValue, ["kCFStreamSSLLevel": Level.none],
-            ["kCFStreamSSLLevel": Level.none.rawValue, "kCFStreamSSLPeerName": "x"],
         ]
         for value in none { #expect(try Self.failure(ofAskingFor: value) == nil) }
         for level in [Level.ssLv2, .ssLv3] {
@@ -136,6 +135,8 @@ import Testing
         }
         let unknown: [Any] = [
             1, true, ["kCFStreamSSLLevel": 3], "TLS 1.3", "",
+            // A setting of a security that is not wanted.
+            ["kCFStreamSSLLevel": Level.none.rawValue, "kCFStreamSSLPeerName": "x"],
         ]
         for value in unknown { #expect(try Self.failure(ofAskingFor: value) != nil) }
     }

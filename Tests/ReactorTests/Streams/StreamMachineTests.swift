@@ -42,6 +42,18 @@ import Testing
         machine.finishTransfer(Transfer(count: 1))
     }
 
+    @Test func `a report that the backend has received is not lost when a transfer overtakes it`() {
+        for (source, action) in [
+            (ReadinessSource.kernelThroughBackend, StreamMachine.Action.askBackend), (.kernel, .none),
+        ] {
+            var machine = opened(.hasBytesAvailable, source)
+            _ = deliver(&machine)
+            transfer(&machine)
+            transfer(&machine)
+            #expect(serve(&machine, isReady: true, since: 1) == action)
+        }
+    }
+
     @Test func `a stream is opened once`() {
         var machine = StreamMachine(.hasBytesAvailable)
         let (before, first) = (machine.status, machine.open())
