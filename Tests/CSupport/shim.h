@@ -9,13 +9,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// mallinfo2(3), adjtimex(2), renameat2(2), unshare(2) and glibc's addition to posix_spawn(3), which Swift's Glibc module lacks.
+// mallinfo2(3), adjtimex(2), renameat2(2) and unshare(2), which Swift's Glibc module lacks.
 #include <malloc.h>
 #include <sys/timex.h>
 
-#include <spawn.h>
-
-int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int first);
+/// posix_spawn_file_actions_addclosefrom_np(3), whose header would take types from Swift's Glibc module.
+int reactor_test_close_from(void *actions, int first) __asm__("posix_spawn_file_actions_addclosefrom_np");
 int unshare(int flags);
 #ifndef CLONE_NEWUSER
 #define CLONE_NEWUSER 0x10000000

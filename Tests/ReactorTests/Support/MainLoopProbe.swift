@@ -42,7 +42,7 @@ private func spawn(
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     posix_spawn_file_actions_adddup2(&actions, output.writeEnd.rawValue, STDOUT_FILENO)
-    posix_spawn_file_actions_addclosefrom_np(&actions, 3)
+    reactor_test_close_from(&actions, 3)
     var strings = arguments.map { strdup($0) } + [nil]
     defer { for string in strings { free(string) } }
     var process = pid_t()
