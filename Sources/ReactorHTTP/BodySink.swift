@@ -323,6 +323,8 @@ final class StreamSink: BodySink, StreamDelegate {
         case .atEnd, .closed: failure = .write(IOError(.write, path, .brokenPipe))
         default: break
         }
+        // The reader of a pair has closed its stream.
+        if buffer != nil, failure != nil { failure = .cancelled }
     }
 
     func stream(_ stream: Stream, handle event: Stream.Event) {

@@ -23,7 +23,8 @@ public struct HTTPError: Error, Sendable, Hashable {
         case tls
         /// A time-out of the session's configuration has passed.
         case timedOut(Timeout)
-        /// ``HTTPTransfer/cancel()``, or the end of a task that waited for the transfer.
+        /// ``HTTPTransfer/cancel()``, the end of a task that waited for the transfer, or the close of the stream from which
+        /// its body was read.
         case cancelled
         /// The body is larger than the memory that was allowed for it, or than what is kept of a body that is decoded.
         case bodyTooLarge(limit: Int)
