@@ -335,7 +335,12 @@ final class Outbox: Sendable {
 
     private func resumeWaiter() {
         let waiting = state.withLock { state -> (CheckedContinuation<Event?, Never>, Event)? in
-            guard state.first < state.events.count, let waiter = state.waiter.take() else { return nil }
+            guard state.first < state.events.count else {
+                // They have been dropped meanwhile. The next event resumes the task.
+                state.isDelivering = false
+                return nil
+            }
+            guard let waiter = state.waiter.take() else { return nil }
             return (waiter, state.takeFirst())
         }
         waiting?.0.resume(returning: waiting?.1)
