@@ -46,16 +46,33 @@ static inline CURLcode reactor_curl_get_string(CURL *easy, CURLINFO information,
 
 static inline const curl_version_info_data *reactor_curl_version(void) { return curl_version_info(CURLVERSION_NOW); }
 
-/// Limits a transfer to HTTP and HTTPS, and its redirects too, or to HTTPS.
-static inline CURLcode reactor_curl_set_protocols(CURL *easy, bool allows_plain_redirects) {
+/// Limits a transfer and its redirects to HTTP and HTTPS.
+static inline CURLcode reactor_curl_set_protocols(CURL *easy) {
 #if LIBCURL_VERSION_NUM >= 0x075500
     CURLcode code = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    const char *redirects = allows_plain_redirects ? "http,https" : "https";
-    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, redirects);
+    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
 #else
     CURLcode code = curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-    long redirects = allows_plain_redirects ? CURLPROTO_HTTP | CURLPROTO_HTTPS : CURLPROTO_HTTPS;
-    return code ? code : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, redirects);
+    return code ? code
+                : curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
+/// Limits a transfer's redirects to HTTPS.
+static inline CURLcode reactor_curl_forbid_plain_redirects(CURL *easy) {
+#if LIBCURL_VERSION_NUM >= 0x075500
+    return curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "https");
+#else
+    return curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, (long)CURLPROTO_HTTPS);
+#endif
+}
+
+/// Detaches the thread that resolves a name if the transfer is removed meanwhile. Before 7.87 libcurl joins it.
+static inline void reactor_curl_detach_resolver(CURL *easy) {
+#if LIBCURL_VERSION_NUM >= 0x075700
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+#else
+    (void)easy;
 #endif
 }
 

@@ -10,6 +10,9 @@ extension HTTPSession {
 
         /// How long resolving the name, connecting and the TLS handshake may take; nil for no limit.
         ///
+        /// A call of getaddrinfo(3) that has begun continues in the background when its transfer ends. Before libcurl 7.87 the
+        /// loop waits for it.
+        ///
         /// Time-outs count only time in which the loop runs in the session's modes: a loop that tracks, or that a callback
         /// or an observer keeps busy, lets no transfer time out.
         public var connectTimeout: Duration? = .seconds(60)

@@ -154,18 +154,7 @@ final class RunningTransfer {
             return HTTPError.Kind(code)
         }
         // A redirect to another protocol, or an answer that is not HTTP's.
-        return isRedirectedToPlainHTTP ? .insecureRedirect : .invalidResponse
-    }
-
-    private var isRedirectedToPlainHTTP: Bool {
-        parser.redirects
-            && parser.fields.values(for: "Location").contains { $0.lowercased().hasPrefix("http:") }
-    }
-
-    /// Whether the response redirects from `https` to `http`, which libcurl knows only of the request's own URL.
-    private var isRedirectedInsecurely: Bool {
-        isRedirectedToPlainHTTP && !configuration.followsInsecureRedirects
-            && easy?.text(CURLINFO_EFFECTIVE_URL)?.lowercased().hasPrefix("https:") == true
+        return parser.redirects && easy?.hasURL("http:") == true ? .insecureRedirect : .invalidResponse
     }
 
     /// How long to wait before the next attempt after `error`; nil if there is none.
@@ -321,10 +310,6 @@ extension RunningTransfer {
     private func takeHead() -> Bool {
         touch()
         if configuration.maxRedirects > 0, parser.redirects {
-            if isRedirectedInsecurely {
-                refusal = .insecureRedirect
-                return false
-            }
             if parser.status == 303 { easy?.resetMethod() }
             return true
         }
@@ -413,9 +398,13 @@ extension RunningTransfer {
         if socket >= 0 { multi.sockets.noteConnection(socket) }
     }
 
-    func hasConnected() {
+    /// Called before the transfer's request, and before each that libcurl makes for a redirect. False ends the transfer.
+    func hasConnected() -> Bool {
         state = .transferring
         lastActivity = multi.timeouts.now
         multi.timeouts.expect(configuration.idleTimeout)
+        guard !configuration.followsInsecureRedirects, easy?.hasURL("https:") == true else { return true }
+        // From here on: an earlier request may have been sent without TLS.
+        return easy?.forbidPlainRedirects() == CURLE_OK
     }
 }

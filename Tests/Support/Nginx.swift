@@ -97,6 +97,7 @@ package final class Nginx: Sendable {
             location /upload/ { dav_methods PUT DELETE; create_full_put_path on; }
             location /refused { client_max_body_size 1k; lingering_close off; dav_methods PUT; }
             location /moved { return 302 /hello.txt; }
+            location /disguised { return 302 "\u{B}http://127.0.0.1:\(ports.0)/hello.txt"; }
             location /insecure { return 302 http://127.0.0.1:\(ports.0)/hello.txt; }
             location /loop { return 302 /loop; }
             location /broken { return 500 "oops"; }

@@ -65,10 +65,10 @@ struct EasyHandle: ~Copyable {
         note(unsafe reactor_curl_set_list(pointer, CURLOPT_HTTPHEADER, headerList))
     }
 
-    /// Whether redirects may lead to `http`.
-    mutating func limitProtocols(allowsPlainRedirects: Bool) {
-        note(unsafe reactor_curl_set_protocols(pointer, allowsPlainRedirects))
-    }
+    mutating func limitProtocols() { note(unsafe reactor_curl_set_protocols(pointer)) }
+
+    /// Lets the transfer end while its host's name is being resolved, without waiting for getaddrinfo(3).
+    func detachResolver() { unsafe reactor_curl_detach_resolver(pointer) }
 
     /// `transfer` is called until this handle ends, and must be retained so long.
     func setCallbacks(to transfer: RunningTransfer, closingWith sockets: SocketTable) {
@@ -91,6 +91,14 @@ struct EasyHandle: ~Copyable {
 
     /// Makes the response under way the last one.
     func stopFollowingRedirects() { unsafe reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
+
+    /// Makes a redirect to `http` an error.
+    func forbidPlainRedirects() -> CURLcode { unsafe reactor_curl_forbid_plain_redirects(pointer) }
+
+    /// Whether the URL of the last request, or of the redirect that libcurl has refused, has a scheme.
+    func hasURL(_ scheme: String) -> Bool {
+        text(CURLINFO_EFFECTIVE_URL)?.lowercased().hasPrefix(scheme) == true
+    }
 
     /// Leaves the method of the next request to libcurl: GET, or still HEAD.
     func resetMethod() { unsafe reactor_curl_set_string(pointer, CURLOPT_CUSTOMREQUEST, nil) }
@@ -136,8 +144,8 @@ extension EasyHandle {
     mutating func configure(
         _ request: HTTPRequest, _ configuration: HTTPSession.Configuration, decodes: Bool, bodyLength: Int??
     ) {
-        let isSecure = request.url.lowercased().hasPrefix("https:")
-        limitProtocols(allowsPlainRedirects: !isSecure || configuration.followsInsecureRedirects)
+        limitProtocols()
+        detachResolver()
         set(CURLOPT_NOSIGNAL, 1)
         set(CURLOPT_NOPROGRESS, 1)
         set(CURLOPT_UPLOAD_BUFFERSIZE, Self.bufferSize)

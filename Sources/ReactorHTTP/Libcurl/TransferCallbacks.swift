@@ -26,8 +26,7 @@ extension RunningTransfer {
                 return socket
             },
             connected: { context, _, _, _, _ in
-                unsafe runningTransfer(context).hasConnected()
-                return CURL_PREREQFUNC_OK
+                unsafe runningTransfer(context).hasConnected() ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
             })
     }
 }
