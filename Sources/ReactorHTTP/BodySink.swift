@@ -11,6 +11,8 @@ protocol BodySink: AnyObject {
     var hasRoom: Bool { get }
     /// Why nothing more can be taken.
     var failure: HTTPError.Kind? { get }
+    /// Whether the response has had all the bytes that the sink expects. libcurl knows only its `Content-Length`.
+    var isWhole: Bool { get }
     /// Changes the request of an attempt.
     func prepare(_ request: inout HTTPRequest)
 
@@ -56,6 +58,7 @@ extension BodySink {
     var decodes: Bool { true }
     var hasRoom: Bool { true }
     var failure: HTTPError.Kind? { nil }
+    var isWhole: Bool { true }
     func prepare(_ request: inout HTTPRequest) {}
     func writeOut() {}
     func finish() -> SinkEnd { .finished([]) }

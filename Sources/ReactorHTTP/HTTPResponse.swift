@@ -39,13 +39,20 @@ extension HTTPResponse {
         enum Line {
             case status
             case field
-            /// The empty line that ends the head of a final response, which neither an interim one (1xx) nor a trailer has.
+            /// The empty line that ends the head of a final response, not of an interim one (1xx).
             case end
-            /// The head has more bytes than ``limit``.
+            /// The head, or the trailers, have more bytes than ``limit``.
             case tooLarge
         }
 
-        /// The most bytes of a head, which is libcurl's limit from 8.3 on.
+        private enum Part {
+            case statusLine
+            case head
+            case trailers
+        }
+
+        /// The most bytes of a head, with the interim ones before it, and of the trailers; which is libcurl's limit from 8.3
+        /// on. libcurl keeps all of them in memory.
         static let limit = 300 << 10
 
         private(set) var status = 0
@@ -53,34 +60,42 @@ extension HTTPResponse {
         private(set) var fields = HTTPFields()
         /// Whether a line names another location. libcurl ignores one in the continuation of a line.
         private var hasLocation = false
-        private(set) var isInHead = false
+        private var part = Part.statusLine
         private var byteCount = 0
 
-        /// Whether the head has more bytes than ``limit``.
+        var isInHead: Bool { part == .head }
+        /// Whether the head of the final response is complete.
+        var hasEnded: Bool { part == .trailers }
+        /// Whether the head, or the trailers, have more bytes than ``limit``.
         var isTooLarge: Bool { byteCount > Self.limit }
         /// Whether the status is one that sends a request elsewhere (RFC 9110, 15.4).
         var isRedirect: Bool { [301, 302, 303, 307, 308].contains(status) }
         /// Whether libcurl follows the response if it follows redirects.
         var redirects: Bool { isRedirect && hasLocation }
 
-        /// Takes one line of a head.
+        /// Takes one line of the response to one request: of a head, or a trailer, whatever they look like.
         mutating func take(_ line: [UInt8]) -> Line {
-            let text = Self.trimmed(line[...])
-            // A field may have any name. An interim response's head has ended before the next one begins.
-            if !isInHead, line.starts(with: Array("HTTP/".utf8)) {
-                begin(String(decoding: text, as: UTF8.self))
-                byteCount = line.count
-                return .status
-            }
-            guard isInHead else { return .field }
             byteCount += line.count
             if isTooLarge { return .tooLarge }
-            if text.isEmpty {
-                isInHead = false
-                return status >= 200 ? .end : .field
+            switch part {
+            case .statusLine:
+                begin(String(decoding: Self.trimmed(line[...]), as: UTF8.self))
+                return .status
+            // As for libcurl: a line of white space continues the one before.
+            case .head where line.first == 13 || line.first == 10: return end()
+            case .head: takeField(Self.trimmed(line[...]), continues: line.first == 32 || line.first == 9)
+            case .trailers: break
             }
-            takeField(text, continues: line.first == 32 || line.first == 9)
             return .field
+        }
+
+        private mutating func end() -> Line {
+            if (100..<200).contains(status) {
+                part = .statusLine
+            } else {
+                (part, byteCount) = (.trailers, 0)
+            }
+            return status >= 200 ? .end : .field
         }
 
         private mutating func takeField(_ text: ArraySlice<UInt8>, continues: Bool) {
@@ -94,8 +109,7 @@ extension HTTPResponse {
 
         private mutating func begin(_ statusLine: String) {
             let words = statusLine.split(separator: " ", maxSplits: 2)
-            self = HeadParser()
-            isInHead = true
+            (part, fields, hasLocation) = (.head, HTTPFields(), false)
             status = words.count > 1 ? Int(words[1]) ?? 0 : 0
             version =
                 switch words.first {
@@ -106,8 +120,9 @@ extension HTTPResponse {
                 }
         }
 
+        /// Without white space around it, of which libcurl counts the vertical tab and the form feed, too.
         private static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-            func isSpace(_ byte: UInt8) -> Bool { byte == 32 || byte == 9 || byte == 13 || byte == 10 }
+            func isSpace(_ byte: UInt8) -> Bool { byte == 32 || (9...13).contains(byte) }
             let start = bytes.drop(while: isSpace)
             return start.prefix(through: start.lastIndex { !isSpace($0) } ?? start.startIndex - 1)
         }

@@ -131,13 +131,20 @@ final class RunningTransfer {
     func error(_ code: CURLcode) -> HTTPError? {
         reportProgress()
         if let refusal {
+            let part = parser.hasEnded ? "the trailers have" : "the head has"
             let reason =
-                parser.isTooLarge ? "the head has more than \(HTTPResponse.HeadParser.limit) bytes" : nil
+                parser.isTooLarge ? "\(part) more than \(HTTPResponse.HeadParser.limit) bytes" : nil
             return error(refusal, reason: reason)
         }
-        guard code != CURLE_OK else { return nil }
+        guard code != CURLE_OK else { return incompleteness.map { error($0) } }
         let kind = kind(of: code)
         return error(kind, reason: easy?.reason(code), errno: kind == .connect ? connectErrno : nil)
+    }
+
+    /// What is wrong with a response that libcurl accepts. It accepts a head that the end of the connection has cut.
+    private var incompleteness: HTTPError.Kind? {
+        if response == nil { return parser.hasEnded ? .invalidResponse : .connectionLost }
+        return sink.isWhole ? nil : .truncated
     }
 
     /// Why no connection could be made. Of a connection that has been made, it may belong to another address.
@@ -401,6 +408,12 @@ extension RunningTransfer {
     /// Called before the transfer's request, and before each that libcurl makes for a redirect. False ends the transfer.
     func hasConnected() -> Bool {
         state = .transferring
+        // libcurl follows a redirect also if the connection has ended before its head.
+        if parser.isInHead {
+            refusal = .connectionLost
+            return false
+        }
+        parser = HTTPResponse.HeadParser()
         lastActivity = multi.timeouts.now
         multi.timeouts.expect(configuration.idleTimeout)
         guard !configuration.followsInsecureRedirects, easy?.hasURL("https:") == true else { return true }
