@@ -24,6 +24,9 @@ final class FileSink: BodySink {
     private var resumption: Resumption
     /// Whether the server has said that the partial file is all there is.
     private var isComplete = false
+    /// How many bytes of the partial file's rest have yet to come, negative if there were more; nil if the response is not
+    /// that rest.
+    private var missingCount: Int?
 
     init(_ path: FilePath, resumes: Bool, on runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
         self.path = path
@@ -37,7 +40,9 @@ final class FileSink: BodySink {
 
     var decodes: Bool { false }
     var hasRoom: Bool { stream?.hasRoom ?? true }
-    var failure: HTTPError.Kind? { stream?.failure }
+    var failure: HTTPError.Kind? { hasTooMany ? .invalidResponse : stream?.failure }
+    var isWhole: Bool { missingCount ?? 0 == 0 }
+    private var hasTooMany: Bool { missingCount.map { $0 < 0 } ?? false }
 
     // MARK: An attempt
 
@@ -46,9 +51,11 @@ final class FileSink: BodySink {
     }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
-        isComplete = false
+        (isComplete, missingCount) = (false, nil)
         switch resumption.meaning(of: response) {
-        case .rest(let total): return open(expecting: total)
+        case .rest(let total):
+            missingCount = total - resumption.offset
+            return open(expecting: total)
         case .nothing:
             isComplete = true
             return .ignores(offset: resumption.offset)
@@ -88,7 +95,12 @@ final class FileSink: BodySink {
         }
     }
 
-    func receive(_ bytes: RawSpan) { stream?.receive(bytes) }
+    func receive(_ bytes: RawSpan) {
+        missingCount = missingCount.map { $0 - bytes.byteCount }
+        // What an inconsistent server has sent is not kept.
+        if hasTooMany { return resumption.forget() }
+        stream?.receive(bytes)
+    }
 
     func writeOut() { stream?.writeOut() }
 

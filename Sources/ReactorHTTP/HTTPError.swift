@@ -30,9 +30,9 @@ public struct HTTPError: Error, Sendable, Hashable {
         case bodyTooLarge(limit: Int)
         /// A file was not downloaded because of the response's status.
         case status(Int)
-        /// The connection ended before the body did.
+        /// The connection ended before the body did, or the response had less of a file's rest than it announced.
         case truncated
-        /// The connection broke, or the server closed it without a response.
+        /// The connection broke, or the server ended it, or the transfer's stream of HTTP/2, without a whole response.
         case connectionLost
         /// The response does not conform to HTTP, or cannot be decoded.
         case invalidResponse

@@ -162,6 +162,62 @@ import Testing
         #expect(folder.names == [])
     }
 
+    /// Continues a partial file of five bytes with `rest`, as a part of 11, and one of eight with what is missing then.
+    private func continuing(with rest: String) throws -> TestServer {
+        _ = try folder.file("hello".utf8, name: "file.part")
+        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+        return try TestServer { peer, _ in
+            guard let head = peer.readHead() else { return }
+            let offset = head.contains("Range: bytes=8-") ? 8 : 5
+            peer.send("HTTP/1.1 206 Partial Content\r\nETag: \"1\"\r\n")
+            peer.send("Content-Range: bytes \(offset)-10/11\r\n")
+            peer.send(offset == 8 ? "Content-Length: 3\r\n\r\nrld" : rest)
+            peer.shutDown()
+            peer.waitForEnd()
+        }
+    }
+
+    @Test(
+        arguments: [
+            "Content-Length: 3\r\n\r\n wo", "Transfer-Encoding: chunked\r\n\r\n3\r\n wo\r\n0\r\n\r\n",
+            "Connection: close\r\n\r\n wo",
+        ], [0, 1])
+    func `a rest with fewer bytes than its range has is not whole, and goes on`(rest: String, retries: Int)
+        async throws
+    {
+        let server = try continuing(with: rest)
+        if retries == 0 {
+            #expect(try await download(server.url, resumes: true).kind == .truncated)
+            #expect(content(of: path.string + ".part") == Array("hello wo".utf8))
+        }
+        #expect(try await download(server.url, resumes: true, retries: retries).get().status == 206)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(folder.names == ["file"])
+    }
+
+    @Test func `a rest with more bytes than its range has is an error, and nothing is kept`() async throws {
+        let server = try continuing(with: "Content-Length: 8\r\n\r\n worldXY")
+        #expect(try await download(server.url, resumes: true, retries: 1).kind == .invalidResponse)
+        #expect(folder.names == [])
+    }
+
+    @Test(.enabled(if: Nginx.isAvailable))
+    func `a download over HTTP 2 that the server cuts goes on`() async throws {
+        let nginx = try Nginx.shared.get()
+        let server = try cutting("hello world", at: 5) { _ in "\"1\"" }
+        let url = nginx.secure + "/relay/\(server.url.split(separator: ":").last!)"
+        let outcome = try await onItsOwnThread { [path] in
+            let session = HTTPSession {
+                $0.trustRoots = nginx.certificate
+                $0.retries = 1
+                $0.retryDelay = .milliseconds(1)
+            }
+            return session.run(HTTPRequest(url), to: .file(path))
+        }
+        #expect(try outcome.get().version == .http2)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+    }
+
     @Test func `a response that has no more of the file does not count`() async throws {
         _ = try folder.file("hello".utf8, name: "file.part")
         _ = try folder.file("\"1\"".utf8, name: "file.part.validator")

@@ -101,6 +101,7 @@ package final class Nginx: Sendable {
             location /insecure { return 302 http://127.0.0.1:\(ports.0)/hello.txt; }
             location /loop { return 302 /loop; }
             location /broken { return 500 "oops"; }
+            location ~ ^/relay/(\\d+)$ { proxy_pass http://127.0.0.1:$1; proxy_buffering off; }
             location /connection { return 200 "$connection"; }
           }
         }

@@ -237,11 +237,10 @@ extension HTTPError.Kind {
             CURLE_SSL_CERTPROBLEM, CURLE_SSL_CIPHER, CURLE_SSL_ISSUER_ERROR:
             self = .tls
         case CURLE_PARTIAL_FILE: self = .truncated
-        case CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR: self = .connectionLost
+        case CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_HTTP2_STREAM: self = .connectionLost
         case CURLE_TOO_MANY_REDIRECTS: self = .tooManyRedirects
         case CURLE_SEND_FAIL_REWIND: self = .bodyNotRepeatable
-        case CURLE_WEIRD_SERVER_REPLY, Self.tooLarge, CURLE_BAD_CONTENT_ENCODING, CURLE_HTTP2,
-            CURLE_HTTP2_STREAM:
+        case CURLE_WEIRD_SERVER_REPLY, Self.tooLarge, CURLE_BAD_CONTENT_ENCODING, CURLE_HTTP2:
             self = .invalidResponse
         default: self = .libcurl(Int(code.rawValue))
         }
