@@ -50,6 +50,17 @@ static inline bool reactor_test_refuse(int call, int error) {
     return reactor_test_filter(filter, sizeof filter / sizeof *filter);
 }
 
+/// Makes connect(2) raise SIGSYS instead.
+static inline bool reactor_test_trap_connect(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    return reactor_test_filter(filter, sizeof filter / sizeof *filter);
+}
+
 /// Makes epoll_ctl(2) fail with ENOMEM when it would add a descriptor.
 static inline bool reactor_test_refuse_epoll_additions(void) {
     struct sock_filter filter[] = {
