@@ -136,7 +136,7 @@ private final class StreamSource: BodySource, StreamDelegate {
         isFilling = true
         defer { isFilling = false }
         open()
-        if piece.isEmpty { noteEnd() }
+        if taken == piece.count { noteEnd() }
         guard let stream, taken == piece.count, !isAtEnd, fault == nil, stream.hasBytesAvailable else {
             return
         }

@@ -315,6 +315,44 @@ import Testing
         if status != "close" { #expect(received.value == Self.body.count) }
     }
 
+    /// A stream of the client's that says at its last byte that it has ended, and delivers no events.
+    private final class Ending: InputStream {
+        private var rest = 300_000
+        private var isOpened = false
+
+        override func open() { isOpened = true }
+        override func close() {}
+        override var streamStatus: Status { rest == 0 ? .atEnd : isOpened ? .open : .notOpen }
+        override var hasBytesAvailable: Bool { rest > 0 }
+        override func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
+            let count = min(len, rest, 50_000)
+            buffer.initialize(repeating: 97, count: count)
+            rest -= count
+            return count
+        }
+    }
+
+    @Test(arguments: [nil, 300_000])
+    func `a subclass that ends with its last byte is uploaded, and the upload ends`(length: Int?) async throws
+    {
+        let server = try TestServer { peer, _ in
+            let isChunked = peer.readHead()?.contains("chunked") == true
+            var (count, last) = (0, [UInt8]())
+            while isChunked ? last != Array("\r\n0\r\n\r\n".utf8) : count < 300_000 {
+                guard let bytes = peer.receive(upTo: 65_536), !bytes.isEmpty else { return }
+                count += bytes.count
+                last = (last + bytes).suffix(7)
+            }
+            peer.send(response(body: "ok"))
+        }
+        let outcome = try await onItsOwnThread {
+            let session = HTTPSession { $0.totalTimeout = .seconds(10) }
+            let body = HTTPRequest.Body.stream(Ending(), length: length)
+            return session.run(HTTPRequest(server.url, method: "POST", body: body))
+        }
+        #expect(outcome.body == "ok")
+    }
+
     /// Answers uploads of `count` bytes. Returns the next head on the connection.
     private static func receiving(
         _ count: Int, _ next: Answer<String?>, begin: @escaping @Sendable () -> Void = {}
