@@ -65,8 +65,8 @@ public final class HTTPTransfer: Sendable {
 
     /// Continues after ``suspend()``.
     public func resume() {
-        suspension.store(false, ordering: .relaxed)
-        session.post(.resume(number))
+        // The idle time-out of a transfer that is not suspended goes on.
+        if suspension.exchange(false, ordering: .relaxed) { session.post(.resume(number)) }
     }
 
     var isSuspended: Bool { suspension.load(ordering: .relaxed) }

@@ -78,6 +78,26 @@ import Testing
         if isWanted { #expect(outcome.body == "hello\n") } else { #expect(outcome.kind == .insecureRedirect) }
     }
 
+    @Test func `resuming a transfer that is not suspended does not put off its idle time-out`() async throws {
+        let server = try TestServer { peer, _ in peer.waitForEnd() }
+        try await onItsOwnThread {
+            let (loop, outcome) = (RunLoop.current, Shared<Outcome?>(nil))
+            let session = HTTPSession {
+                $0.idleTimeout = .milliseconds(300)
+                $0.totalTimeout = .seconds(3)
+            }
+            let transfer = session.start(HTTPRequest(server.url)) {
+                outcome.value = $0
+                loop.stop()
+            }
+            let timer = Timer.scheduled(every: .milliseconds(50), forMode: .default) { _ in transfer.resume()
+            }
+            loop.run { outcome.value == nil }
+            timer.invalidate()
+            #expect(outcome.value?.kind == .timedOut(.idle))
+        }
+    }
+
     @Test func `progress says how much an earlier download had received`() async throws {
         let folder = TemporaryFolder()
         _ = try folder.file("hello".utf8, name: "file.part")
