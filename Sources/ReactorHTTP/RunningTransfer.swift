@@ -138,7 +138,8 @@ final class RunningTransfer {
         }
         guard code != CURLE_OK else { return incompleteness.map { error($0) } }
         let kind = kind(of: code)
-        return error(kind, reason: easy?.reason(code), errno: kind == .connect ? connectErrno : nil)
+        let errno = code == CURLE_COULDNT_CONNECT ? connectErrno : nil
+        return error(kind, reason: easy?.reason(code), errno: errno)
     }
 
     /// What is wrong with a response that libcurl accepts. It accepts a head that the end of the connection has cut.
@@ -157,6 +158,8 @@ final class RunningTransfer {
         if code == CURLE_OUT_OF_MEMORY, isDecoding, isReceivingPaused {
             return .bodyTooLarge(limit: EasyHandle.pausedLimit)
         }
+        // A proxy that refuses to connect. libcurl reports it as a connection that broke.
+        if case .connecting = state, HTTPError.Kind(code) == .connectionLost { return .connect }
         guard code == CURLE_UNSUPPORTED_PROTOCOL, case .transferring = state else {
             return HTTPError.Kind(code)
         }

@@ -259,6 +259,20 @@ import Testing
         }
     }
 
+    @Test func `a proxy that refuses to connect is an error of the connection`() async {
+        await #expect(processExitsWith: .success) {
+            let proxy = try TestServer.responding { _, _ in response("403 Forbidden") }
+            setenv("https_proxy", proxy.url, 1)
+            unsetenv("no_proxy")
+            try await onItsOwnThread {
+                let outcome = HTTPSession().run("https://example.invalid/")
+                guard case .failure(let error) = outcome else { fatalError("connected") }
+                precondition(error.kind == .connect && error.errno == nil)
+                precondition(proxy.requests.all.count == 1)
+            }
+        }
+    }
+
     @Test func `a stream with a negative length traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = HTTPRequest.Body.stream(InputStream(data: []), length: -1)
