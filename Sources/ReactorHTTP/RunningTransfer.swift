@@ -329,7 +329,10 @@ extension RunningTransfer {
         self.response = response
         isDecoding = easy?.decodes == true && response.fields["Content-Encoding"] != nil
         switch sink.begin(response) {
-        case .accepts(let expected, let offset): noteLength(expected, resumedAt: offset)
+        case .accepts(let expected, let offset):
+            // The length of a body that is not sent.
+            let isEmpty = transfer.request.method == "HEAD" || response.status == 304
+            noteLength(isEmpty ? 0 : expected, resumedAt: offset)
         case .ignores(let offset):
             isBodyIgnored = true
             noteLength(offset, resumedAt: offset)

@@ -66,7 +66,11 @@ struct NginxTests {
 
     @Test func `a HEAD request has a head only`() async throws {
         let request = HTTPRequest(server.plain + "/bytes.bin", method: "HEAD")
-        let response = try await onItsOwnThread { try HTTPSession().run(request).get() }
+        let last = Shared<HTTPTransfer.Progress?>(nil)
+        let response = try await onItsOwnThread {
+            try HTTPSession().run(request, progress: { last.value = $0 }).get()
+        }
+        #expect(last.value?.bytesExpected == 0)
         #expect(response.contentLength == Nginx.bytes.count)
         #expect(response.body.isEmpty)
     }
