@@ -13,8 +13,8 @@ extension HTTPSession {
         /// A call of getaddrinfo(3) that has begun continues in the background when its transfer ends. Before libcurl 7.87 the
         /// loop waits for it.
         ///
-        /// Time-outs count only time in which the loop runs in the session's modes: a loop that tracks, or that a callback
-        /// or an observer keeps busy, lets no transfer time out.
+        /// Time-outs count only time in which the loop runs in the session's modes: a loop that tracks lets no transfer time
+        /// out. Of each callback or observer that keeps the loop busy a tenth of a second counts at most.
         public var connectTimeout: Duration? = .seconds(60)
         /// How long a transfer may neither send nor receive a byte once it is connected; nil for no limit. Bytes count as
         /// sent when the kernel has taken them. A transfer that is suspended, or waits for a slow consumer, does not time
@@ -49,7 +49,8 @@ extension HTTPSession {
         /// The `User-Agent` field; nil for none.
         public var userAgent: String? = "swift-reactor"
         /// Whether to accept compressed bodies, which are then decoded. Files are always downloaded as they are, so that
-        /// their lengths are known and they can be resumed.
+        /// their lengths are known and they can be resumed. A compressed body that its sender has cut, with the right
+        /// `Content-Length`, is not an error.
         public var acceptsCompressedBodies = true
         /// How many bytes of a body may wait for their consumer before the transfer pauses; at least 1.
         ///
