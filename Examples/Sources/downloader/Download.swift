@@ -63,7 +63,7 @@ final class Download {
 
     private var status: Int? {
         if let response = transfer.response { return response.status }
-        if case .status(let status)? = (error as? HTTPError)?.kind { return status }
+        if let response = (error as? HTTPError)?.response { return response.status }
         return nil
     }
 
