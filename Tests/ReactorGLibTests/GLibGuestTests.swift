@@ -303,7 +303,8 @@ private func withGuest(
             loop.run(in: .default, until: .after(milliseconds: 20))
             close(copy)
         }
-        #expect(trace.count <= 1)
+        // A loop that is kept awake wakes up hundreds of times.
+        #expect(trace.count < 10)
     }
 
     @Test func `forgetting a closed descriptor does not call the others again`() async throws {
