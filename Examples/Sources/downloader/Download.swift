@@ -1,4 +1,5 @@
 import ExampleSupport
+import Glibc
 import ReactorFoundation
 import ReactorHTTP
 import ReactorHTTPFoundation
@@ -59,6 +60,11 @@ final class Download {
         return checksum != nil && checksum?.result == nil ? CancellationError() : nil
     }
 
+    private var hasFailed: Bool {
+        if case .failure? = transfer.result { return true }
+        return false
+    }
+
     var isCancelled: Bool { error is CancellationError || (error as? HTTPError)?.kind == .cancelled }
 
     private var status: Int? {
@@ -67,11 +73,17 @@ final class Download {
         return nil
     }
 
+    /// The size of the part, which a full disk may have kept smaller than what was received.
+    private var partSize: Int {
+        var status = stat()
+        return unsafe stat(file.string + ".part", &status) == 0 ? Int(status.st_size) : 0
+    }
+
     var json: JSON {
         .object([
             ("url", .text(url)),
             ("file", .text(file.string)),
-            ("bytes", .integer(bytes)),
+            ("bytes", .integer(hasFailed ? partSize : bytes)),
             ("seconds", .real(duration / .seconds(1))),
             ("status", status.map(JSON.integer) ?? .null),
             ("sha256", sha256.map(JSON.text) ?? .null),

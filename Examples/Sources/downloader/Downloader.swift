@@ -37,9 +37,14 @@ final class Downloader {
         transfers.maxConcurrentOperationCount = command.maxConcurrent
     }
 
+    /// Makes the folder and those above it.
     private static func makeFolder(_ path: FilePath) throws {
-        guard unsafe mkdir(path.string, 0o777) != 0, errno != EEXIST else { return }
-        throw IOError(.open, path.string, Errno(rawValue: errno))
+        var folder = FilePath(root: path.root, [])
+        for component in path.components {
+            folder.append(component)
+            guard unsafe mkdir(folder.string, 0o777) != 0, errno != EEXIST else { continue }
+            throw IOError(.open, folder.string, Errno(rawValue: errno))
+        }
     }
 
     /// Downloads all files, and returns the exit status.

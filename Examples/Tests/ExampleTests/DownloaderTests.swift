@@ -82,14 +82,15 @@ import Testing
         #expect(Set(folder.names) == [name, name + ".1", String(repeating: "x", count: 234)])
     }
 
-    @Test func `the folder is created`() async throws {
+    @Test func `the folder is created, and those above it`() async throws {
         let server = try Self.echoing()
-        let path = folder.path("new")
+        let path = folder.path("new/er")
         let outcome = try await run("downloader", ["--output", path, server.url + "/x"])
         #expect(outcome.ending == .exit(0))
         #expect(content(of: path + "/x") == Array("/x".utf8))
         unlink(path + "/x")
         rmdir(path)
+        rmdir(folder.path("new"))
     }
 
     // MARK: Results
@@ -334,8 +335,8 @@ import Testing
 
     @Test func `a folder that cannot be made is an error`() async throws {
         let outcome = try await run(
-            "downloader", ["--output", "/nonexistent/folder", "http://127.0.0.1:1/x"])
+            "downloader", ["--output", "/dev/null/folder", "http://127.0.0.1:1/x"])
         #expect(outcome.ending == .exit(1))
-        #expect(outcome.errors.contains("/nonexistent/folder"))
+        #expect(outcome.errors.contains("/dev/null/folder"))
     }
 }
