@@ -52,7 +52,7 @@ struct plan {
     const struct reactor_spawn *request;
     char **paths, **arguments, **environment;
     const char *folder;
-    // Duplicates above every number that the child is to have.
+    // Duplicates with numbers that the child is not to have.
     int *copies;
     int parent;
     // The child's: the step that it is at, and the errno that has ended it.
@@ -120,25 +120,33 @@ static void reset_dispositions(void) {
 
 static int join_group(const struct reactor_spawn *request) {
     if (request->is_session_leader && setsid() < 0) return -1;
-    if (!request->is_session_leader && request->group >= 0 && setpgid(0, request->group) < 0) return -1;
+    if (!request->is_session_leader && request->group != -1 && setpgid(0, request->group) < 0) return -1;
     return request->terminal < 0 ? 0 : ioctl(request->terminal, TIOCSCTTY, 0);
 }
 
-static int floor_of(const struct reactor_spawn *request) {
-    int floor = 3;
+static bool is_target(const struct reactor_spawn *request, int number) {
     const int *targets = request->descriptors + request->descriptor_count;
     for (size_t i = 0; i < request->descriptor_count; i++)
-        if (targets[i] >= floor && targets[i] < INT_MAX) floor = targets[i] + 1;
-    return floor;
+        if (targets[i] == number) return true;
+    return false;
+}
+
+// A duplicate that has the number of no target.
+static int copy_descriptor(const struct reactor_spawn *request, int source) {
+    int copy, floor = 3;
+    while ((copy = fcntl(source, F_DUPFD_CLOEXEC, floor)) >= 0 && is_target(request, copy)) {
+        close(copy);
+        floor = copy + 1;
+    }
+    return copy;
 }
 
 // Every source is copied first, because a target may have the number of another source.
 static int pass_descriptors(const struct plan *plan) {
     size_t count = plan->request->descriptor_count;
     const int *sources = plan->request->descriptors, *targets = sources + count;
-    int floor = floor_of(plan->request);
     for (size_t i = 0; i < count; i++) {
-        plan->copies[i] = fcntl(sources[i], F_DUPFD_CLOEXEC, floor);
+        plan->copies[i] = copy_descriptor(plan->request, sources[i]);
         if (plan->copies[i] < 0) return -1;
     }
     for (size_t i = 0; i < count; i++)

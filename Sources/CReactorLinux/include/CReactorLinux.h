@@ -192,7 +192,7 @@ struct reactor_spawn {
     bool inherits_environment;
     bool has_folder;
     bool is_session_leader;
-    /// The process group to join: 0 for a new one, -1 for the parent's.
+    /// The process group to join: 0 for a new one, -1 for the parent's. The kernel refuses others below 0.
     int group;
     /// The controlling terminal of the new session; -1 for none.
     int terminal;

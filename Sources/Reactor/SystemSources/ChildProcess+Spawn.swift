@@ -245,12 +245,12 @@ private struct SpawnRequest {
 }
 
 extension ChildProcess.Configuration.Group {
-    /// The group to join; 0 for a new one, and -1 for the parent's.
+    /// The group to join; 0 for a new one, -1 for the parent's, and less for one that the kernel refuses.
     fileprivate var raw: CInt {
         switch self {
         case .inherited, .newSession: -1
         case .new: 0
-        case .existing(let group): group
+        case .existing(let group): group > 0 ? group : .min
         }
     }
 }

@@ -43,6 +43,19 @@ import Testing
         }
     }
 
+    @Test func `a descriptor is passed under the highest number that the limit allows`() async {
+        await #expect(processExitsWith: .success) {
+            var limit = rlimit()
+            getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            limit.rlim_cur = 512
+            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            let file = try TemporaryFile("text")
+            let opened = try FileDescriptor.open(file.path, .readOnly)
+            let text = try ChildProcess.output(of: "cat /proc/self/fd/511") { $0.descriptors = [511: opened] }
+            #expect(text == "text")
+        }
+    }
+
     @Test func `without processes nothing is spawned`() async {
         await #expect(processExitsWith: .success) {
             let before = ownDescriptors()

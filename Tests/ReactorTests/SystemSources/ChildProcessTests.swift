@@ -1,3 +1,4 @@
+import CReactorTestSupport
 import Glibc
 import Reactor
 import SystemPackage
@@ -234,6 +235,8 @@ import Testing
             (.init("ls", environment: .custom(["a=b": "c"])), "spawn ls: Invalid argument"),
             (.init("ls", [String(repeating: "x", count: 1 << 21)]), "spawn ls: Argument list too long"),
             (.init("ls", group: .existing(1 << 22)), "spawn ls: Operation not permitted"),
+            (.init("ls", group: .existing(-7)), "spawn ls: Invalid argument"),
+            (.init("ls", group: .existing(0)), "spawn ls: Invalid argument"),
         ]
         for (configuration, message) in cases {
             let error = #expect(throws: IOError.self) { _ = try ChildProcess.spawn(configuration) }
