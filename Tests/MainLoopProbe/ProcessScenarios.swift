@@ -1,3 +1,4 @@
+import CReactorTestSupport
 import Dispatch
 import Glibc
 import Reactor
@@ -100,4 +101,35 @@ func loadedLibraries() throws {
     for name in ["libFoundation", "libevent", "libdispatch"] {
         print(name, text.firstRange(of: Array(name.utf8)) != nil)
     }
+}
+
+/// Waits for a child that has ended and that another process traces, and prints how little processor time that takes.
+@MainActor func tracedChild() throws {
+    let child = try ChildProcess.spawn(
+        .init("cat", standardInput: .stream, standardOutput: .descriptor(.standardOutput)))
+    let tracer = try ChildProcess.spawn(
+        .init(
+            "/proc/self/exe", ["\(child.process.processIdentifier)", "traces a process"],
+            standardInput: .stream,
+            standardOutput: .stream))
+    tracer.standardInput!.open()
+    tracer.standardOutput!.open()
+    guard !tracer.standardOutput!.read(upTo: 16).isEmpty else { return print("not permitted") }
+    child.standardInput!.open()
+    child.standardInput!.close()
+    let source = ProcessSource(child.process) { _, termination in print(termination.reason) }
+    try RunLoop.main.add(source, forMode: .default)
+    let before = clock()
+    RunLoop.main.run(until: .now + .milliseconds(300))
+    print(child.process.wait(until: .now + .milliseconds(300)) == nil)
+    print(clock() - before < CLOCKS_PER_SEC / 4)
+    tracer.standardInput!.close()
+    while source.isValid { RunLoop.main.run(mode: .default, before: .distantFuture) }
+}
+
+/// Traces the process whose number it is given, until the standard input ends.
+func tracesProcess() {
+    guard let process = Int32(CommandLine.arguments[1]), reactor_test_trace(process) else { return }
+    print("traces")
+    _ = readLine()
 }

@@ -52,6 +52,8 @@ let scenarios: [String: () throws -> Void] = [
     "asynchronous work": runsAsynchronousWork,
     "asynchronous work and a nested run": endsOnlyItsActivation,
     "cancelled by a signal": cancelledBySignal,
+    "an ended child that is traced": tracedChild,
+    "traces a process": tracesProcess,
     "few watches": fewWatches,
     "few watches after an overflow": fewWatchesAfterOverflow,
     "exit in a timer": {

@@ -28,10 +28,14 @@ extension RunLoop {
             on: self, inModes: modes, watching: descriptor, for: .readable,
             ended: { withExtendedLifetime(process) {} })
         defer { subscription.end() }
+        var pause = CollectingPause()
         do throws(Errno) {
             while true {
                 if let termination = process.termination { return termination }
                 try await subscription.wait(until: deadline)
+                if let termination = process.termination { return termination }
+                if let deadline, Deadline.now >= deadline { throw .timedOut }
+                try await DispatchWorkers.sleep(for: pause.next())
             }
         } catch .canceled {
             throw CancellationError()

@@ -65,6 +65,7 @@ public final class ChildProcess: Sendable {
     /// - Returns: How it has ended; nil if it still runs at `deadline`.
     @available(*, noasync, message: "await RunLoop.termination(of:)")
     public func wait(until deadline: Deadline = .distantFuture) -> Termination? {
+        var pause = CollectingPause()
         while true {
             if let termination { return termination }
             let rest = Deadline.now.duration(to: deadline).wholeNanoseconds
@@ -72,7 +73,9 @@ public final class ChildProcess: Sendable {
             var request = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             // In milliseconds, rounded up; again after a signal, and for longer than poll(2) can wait.
             let timeout = deadline == .distantFuture ? -1 : CInt(clamping: (rest - 1) / 1_000_000 + 1)
-            unsafe poll(&request, 1, timeout)
+            guard unsafe poll(&request, 1, timeout) > 0, termination == nil else { continue }
+            let next = min(pause.next().wholeNanoseconds, rest)
+            poll(nil, 0, CInt((next - 1) / 1_000_000 + 1))
         }
     }
 
@@ -196,7 +199,8 @@ extension ChildProcess {
             public let userTime: Duration
             /// The processor time in the kernel.
             public let systemTime: Duration
-            /// The most memory that was resident, in bytes.
+            /// The most memory that was resident, in bytes: at least what this process had when it spawned the child,
+            /// whose memory they shared at first.
             public let maximumResidentSize: Int
             /// The page faults that needed no input.
             public let minorFaults: Int

@@ -86,6 +86,13 @@ import Testing
         }
     }
 
+    @Test func `waiting for a child that has ended and is traced takes hardly any processor time`()
+        async throws
+    {
+        let lines = try await probeMainLoop("an ended child that is traced")
+        #expect(lines == ["true", "true", "exited with status 0"] || lines == ["not permitted"])
+    }
+
     // MARK: Collecting
 
     @Test func `a child that nothing waits for is collected when it ends`() async throws {
