@@ -15,6 +15,9 @@ public import SystemPackage
 /// only the file is watched, and ``Event/moved(from:to:)`` where its folder is. The new file is watched from then
 /// on.
 ///
+/// A file that was given as a symbolic link is that link: what is written through it is not reported. In a folder
+/// that was given by two paths, events have the one that was given first.
+///
 /// A folder is watched for the changes of what is in it, with ``watch(_:recursively:)`` also in all folders below.
 /// Those that appear later are watched as well, and what they contain by then is reported as created. A folder is
 /// followed when it is moved within what is watched; symbolic links are not followed below the path that was
@@ -53,7 +56,8 @@ public final class FileWatcher: EventSource {
         /// A file or folder has been removed, or moved to where it is not watched.
         case removed(FilePath)
         /// A file or folder has got another name or folder, perhaps in the place of another, which is gone.
-        /// If two were exchanged, ``created(_:)`` reports the other one at the old path next.
+        /// If two were exchanged, ``created(_:)`` reports the other one at the old path next. A file that is moved
+        /// back, and whose other path is taken again before the watcher reads that, may be reported so, too.
         case moved(from: FilePath, to: FilePath)
         /// A folder that was given, or the folder of a file that was given, has been removed, moved or
         /// unmounted. The path is the one that was given, and is not watched any more. A file that is removed
@@ -205,9 +209,10 @@ public final class FileWatcher: EventSource {
 }
 
 extension FilePath {
-    /// The same path without needless dots and slashes; the current folder is a dot.
+    /// The same path without needless dots and slashes; the current folder is a dot. Two dots behind a symbolic
+    /// link are not needless.
     fileprivate var withoutNeedlessParts: FilePath {
-        let path = lexicallyNormalized()
+        let path = FilePath(root: root, components.filter { $0.kind != .currentDirectory })
         return path.isEmpty ? "." : path
     }
 }

@@ -12,6 +12,8 @@ struct WatchedFolders: ~Copyable {
     struct Root {
         let isFolder: Bool
         let isRecursive: Bool
+        /// The folder that is watched for it.
+        let folder: CInt
     }
 
     struct Folder {
@@ -28,6 +30,8 @@ struct WatchedFolders: ~Copyable {
         var found: Set<FilePath.Component> = []
         /// The cookie of the move from it whose second half has not come.
         var departure: UInt32?
+        /// The move that has ended in it, until its names change again.
+        var arrival: Arrival?
 
         var isNeeded: Bool { isReported || !files.isEmpty }
 
@@ -49,8 +53,30 @@ struct WatchedFolders: ~Copyable {
         let isFolder: Bool
         let isReported: Bool
         let date: Deadline
+        /// The folder that is moved, if it is watched.
+        let number: CInt?
+        /// The move before, if that was to `place`.
+        let arrival: Arrival?
         /// What happened in the folder that is moved before the second half came.
         var changes: [FolderChange] = []
+    }
+
+    /// A move that is complete: perhaps the first of the two by which the kernel announces an exchange.
+    struct Arrival {
+        let from: Place
+        let name: FilePath.Component
+        let isFolder: Bool
+        /// The folders that were known where it began and where it ended.
+        let (moved, replaced): (CInt?, CInt?)
+    }
+
+    /// What a move back to where the last one began is.
+    private enum Return {
+        /// The second half of an exchange.
+        case exchange
+        case wayBack
+        /// The changes that were read do not say.
+        case unknown(mayAskDisk: Bool)
     }
 
     /// Why folders are watched as part of a tree.
@@ -67,6 +93,9 @@ struct WatchedFolders: ~Copyable {
         var isReported: Bool { self == .appeared || self == .missing }
     }
 
+    /// How many changes are read ahead to learn what a move back was: four reads of short names.
+    private static let lookAheadLimit = 8_192
+
     let inotify: OwnedDescriptor
     private var roots: [FilePath: Root] = [:]
     /// By the kernel's numbers, which it does not use again.
@@ -74,8 +103,12 @@ struct WatchedFolders: ~Copyable {
     private var numbers: [FilePath: CInt] = [:]
     /// By the kernel's cookies.
     private var moves: [UInt32: Move] = [:]
-    /// The move that was last completed.
-    private var lastMove: (from: FilePath, to: FilePath, isFolder: Bool)?
+    /// What was read and not yet taken.
+    private var changes: ArraySlice<FolderChange> = []
+    /// Whether the last read has returned all that the kernel held.
+    private var isDrained = false
+    /// What remains there if what was taken for an exchange was one.
+    private var doubted: Set<Place> = []
     private var events: [FileWatcher.Event] = []
     /// The folders that became unsettled since the last read, and those that did before.
     private var (unsettled, settling): ([CInt], [CInt]) = ([], [])
@@ -118,50 +151,58 @@ struct WatchedFolders: ~Copyable {
 
     /// Watches `path`, and no longer as it was watched before. What the kernel holds of it is not lost.
     mutating func watch(_ path: FilePath, recursively: Bool) throws(IOError) {
+        endIfReplaced(path)
         let (isFolder, before) = (path.isFolder, roots[path])
-        let root = Root(isFolder: isFolder, isRecursive: recursively && isFolder)
-        roots[path] = root
+        let isRecursive = recursively && isFolder
         do throws(IOError) {
-            try begin(path, root, .given)
+            try begin(path, isFolder: isFolder, isRecursive: isRecursive, .given)
         } catch {
-            roots[path] = nil
+            unwatch(path)
             if let before { end(path, before) }
-            end(path, root)
             throw error
         }
         if let before, before.isFolder != isFolder { return end(path, before) }
-        if before?.isRecursive == true, !root.isRecursive { leaveTree(path) }
+        if before?.isRecursive == true, !isRecursive { leaveTree(path) }
+    }
+
+    /// Stops watching `path` if another folder is there than the one that is watched for it.
+    private mutating func endIfReplaced(_ path: FilePath) {
+        guard let root = roots[path] else { return }
+        if !isAt(root.isFolder ? path : path.folder, root.folder, follows: true) { unwatch(path) }
     }
 
     mutating func unwatch(_ path: FilePath) {
         if let root = roots.removeValue(forKey: path) { end(path, root) }
     }
 
-    private mutating func begin(_ path: FilePath, _ root: Root, _ cause: Cause) throws(IOError) {
-        guard root.isFolder else {
+    private mutating func begin(
+        _ path: FilePath, isFolder: Bool, isRecursive: Bool, _ cause: Cause
+    ) throws(IOError) {
+        guard isFolder else {
             guard let name = path.lastComponent else {
                 throw IOError(.watch, "\(path)", .noSuchFileOrDirectory)
             }
-            try change(path.folder) { $0.files[name, default: []].insert(path) }
+            let number = try change(path.folder) { $0.files[name, default: []].insert(path) }
+            roots[path] = Root(isFolder: false, isRecursive: false, folder: number)
             return
         }
-        try change(path) { $0.roots.insert(path) }
-        if root.isRecursive { try join(path, nil, cause) }
+        let number = try change(path) { $0.roots.insert(path) }
+        roots[path] = Root(isFolder: true, isRecursive: isRecursive, folder: number)
+        if isRecursive { try join(path, nil, cause) }
     }
 
     private mutating func end(_ path: FilePath, _ root: Root) {
         if !root.isFolder, let name = path.lastComponent {
-            return leave(numbers[path.folder]) { folder in
+            return leave(root.folder) { folder in
                 folder.files[name]?.remove(path)
                 if folder.files[name]?.isEmpty == true { folder.files[name] = nil }
             }
         }
-        leave(numbers[path]) { $0.roots.remove(path) }
+        leave(root.folder) { $0.roots.remove(path) }
         if root.isRecursive { leaveTree(path) }
     }
 
     /// Watches the folder at `path`, unless it is, after a change of what it is watched for.
-    @discardableResult
     private mutating func change(
         _ path: FilePath, follows: Bool = true, _ change: (inout Folder) -> Void
     ) throws(IOError) -> CInt {
@@ -185,8 +226,8 @@ struct WatchedFolders: ~Copyable {
     }
 
     /// Whether the folder `number` is at `path` now.
-    private func isAt(_ path: FilePath, _ number: CInt) -> Bool {
-        guard let found = try? addWatch(path, follows: false) else { return false }
+    private func isAt(_ path: FilePath, _ number: CInt, follows: Bool = false) -> Bool {
+        guard let found = try? addWatch(path, follows: follows) else { return false }
         if folders[found] == nil { inotify_rm_watch(inotify.number, found) }
         return found == number
     }
@@ -231,10 +272,8 @@ struct WatchedFolders: ~Copyable {
         _ path: FilePath, _ place: Place?, _ cause: Cause
     ) throws(IOError) -> [(FilePath, Place?)] {
         let number = try change(path, follows: place == nil) { $0.isInTree = true }
-        if let place, folders[number]?.path != path {
-            // It has been moved here, as a later change says; or a path that was given leads to it, too.
-            if cause != .missing { missing.insert(place) }
-            return []
+        if let place, let known = folders[number], known.path != path {
+            return moveMissed(number, known, to: place, cause) ? [(path, place)] : []
         }
         // Read after it is watched, so that nothing is missed in between.
         let entries = try attempt(.watch, "\(path)") { () throws(Errno) in try path.entries() }
@@ -249,6 +288,24 @@ struct WatchedFolders: ~Copyable {
             events += entries.map { .created(path.entry($0.name)) }
         }
         return entries.filter(\.isFolder).map { (path.entry($0.name), Place(folder: number, name: $0.name)) }
+    }
+
+    /// Takes that a folder that is known elsewhere is at `place`, and returns whether it is not known any more.
+    ///
+    /// It has been moved, as a later change says; or a path that was given leads to it, too.
+    private mutating func moveMissed(
+        _ number: CInt, _ known: Folder, to place: Place, _ cause: Cause
+    ) -> Bool {
+        let isElsewhere = cause != .missing || !isAt(known.path, number, follows: !known.roots.isEmpty)
+        guard isElsewhere else { return false }
+        if cause != .missing || hasUnread {
+            missing.insert(place)
+            return false
+        }
+        // The move began or ended in a folder that was not watched, so no change says it.
+        drop(known.path)
+        leave(number) { $0.isInTree = false }
+        return folders[number] == nil
     }
 
     /// Watches a folder of a tree that has appeared, perhaps in the place of another.
@@ -313,15 +370,14 @@ struct WatchedFolders: ~Copyable {
     /// Begins again, after changes were lost.
     private mutating func rescan() {
         let (before, known) = (folders, roots)
-        (folders, numbers, moves, lastMove) = ([:], [:], [:], nil)
-        (unsettled, settling, missing) = ([], [], [])
+        (folders, numbers, moves) = ([:], [:], [:])
+        (unsettled, settling, missing, doubted) = ([], [], [], [])
         for (path, root) in known {
             do throws(IOError) {
                 if root.isFolder, !path.isFolder { throw IOError(.watch, "\(path)", .noSuchFileOrDirectory) }
-                try begin(path, root, .overflow)
+                try begin(path, isFolder: root.isFolder, isRecursive: root.isRecursive, .overflow)
             } catch {
-                roots[path] = nil
-                end(path, root)
+                unwatch(path)
                 if error.errno != .noSuchFileOrDirectory { events.append(.errorOccurred(error)) }
                 events.append(.vanished(path))
             }
@@ -333,25 +389,35 @@ struct WatchedFolders: ~Copyable {
 
     /// Reads up to `size` bytes of changes, and makes events of them.
     mutating func read(upTo size: Int) {
+        guard readChanges(upTo: size) else { return }
+        settling += exchange(&unsettled, with: [])
+        while let change = changes.popFirst() { take(change) }
+        guard isDrained else { return }
+        for number in exchange(&settling, with: []) {
+            folders[number]?.isUnsettled = false
+            folders[number]?.found = []
+        }
+        resolveDoubts()
+        findMissing()
+    }
+
+    /// Appends up to `size` bytes of what the kernel holds to `changes`; false if it holds nothing.
+    private mutating func readChanges(upTo size: Int) -> Bool {
         let number = inotify.number
         var bytes: [UInt8] = []
         let count = bytes.append(upTo: size) { buffer in
             (try? SystemCall.read(number, into: &buffer)) ?? 0
         }
-        guard count > 0 else { return }
-        settling += exchange(&unsettled, with: [])
-        for change in FolderChange.all(in: bytes) { take(change) }
         // Less than the buffer holds is all that there was.
-        guard count <= size - FolderChange.sizeLimit else { return }
-        for number in exchange(&settling, with: []) {
-            folders[number]?.isUnsettled = false
-            folders[number]?.found = []
-        }
-        findMissing()
+        isDrained = count <= size - FolderChange.sizeLimit
+        changes += FolderChange.all(in: bytes)
+        return count > 0
     }
 
-    /// Looks again for the folders that were not where the kernel said.
+    /// Looks again for the folders that were not where the kernel said, unless they may still be known where
+    /// they were before.
     private mutating func findMissing() {
+        guard !missing.isEmpty, !moves.contains(where: { $0.value.isFolder }) else { return }
         for place in exchange(&missing, with: []) where folders[place.folder]?.isInTree == true {
             guard let path = path(of: place) else { continue }
             try? join(path, place, .missing)
@@ -362,16 +428,22 @@ struct WatchedFolders: ~Copyable {
     mutating func expireMoves(before date: Deadline) {
         guard !moves.isEmpty, !hasUnread else { return }
         for (cookie, move) in moves where move.date <= date { expire(cookie) }
+        findMissing()
     }
 
     /// Reports what was moved to where it is not watched as removed.
     private mutating func expire(_ cookie: UInt32) {
-        guard let move = moves.removeValue(forKey: cookie), let path = path(of: move.place) else { return }
+        guard let move = moves.removeValue(forKey: cookie) else { return }
         folders[move.place.folder]?.departure = nil
-        if move.isReported { events.append(.removed(path)) }
-        guard move.isFolder else { return }
+        if move.isReported, let path = path(of: move.place) { events.append(.removed(path)) }
+        guard move.isFolder, let path = oldPath(of: move) else { return }
         vanish(below: path)
         drop(path)
+    }
+
+    /// Where the watched folders still are that are being moved, though the folder above may be removed.
+    private func oldPath(of move: Move) -> FilePath? {
+        path(of: move.place) ?? move.number.flatMap { folders[$0]?.path }
     }
 
     private mutating func take(_ change: FolderChange) {
@@ -400,7 +472,7 @@ struct WatchedFolders: ~Copyable {
     private mutating func hold(_ change: FolderChange, in folder: Folder) -> Bool {
         if change.name == nil { return false }
         for (cookie, move) in moves where move.isFolder {
-            guard let path = path(of: move.place), folder.path.starts(with: path) else { continue }
+            guard let path = oldPath(of: move), folder.path.starts(with: path) else { continue }
             moves[cookie]?.changes.append(change)
             return true
         }
@@ -411,16 +483,15 @@ struct WatchedFolders: ~Copyable {
     private mutating func takeChange(_ change: FolderChange, of place: Place) {
         guard let folder = folders[place.folder] else { return }
         let isReported = folder.reports(place.name)
-        if change.has(IN_MOVED_FROM) {
-            moves[change.cookie] = Move(
-                place: place, isFolder: change.isOfFolder, isReported: isReported, date: .now)
-            folders[place.folder]?.departure = change.cookie
-            return forgetFound(place)
+        if change.isOfNames {
+            folders[place.folder]?.arrival = nil
+            doubted.remove(place)
         }
+        if change.has(IN_MOVED_FROM) { return depart(change, from: place, in: folder) }
         if change.has(IN_MOVED_TO), let move = moves.removeValue(forKey: change.cookie) {
             folders[move.place.folder]?.departure = nil
             finish(move, at: place, isReported)
-            for change in move.changes { take(change) }
+            changes.insert(contentsOf: move.changes, at: changes.startIndex)
             return
         }
         guard isReported else { return }
@@ -431,6 +502,16 @@ struct WatchedFolders: ~Copyable {
             if change.isOfFolder { dropDeleted(path) }
         }
         if let event = change.event(at: path) { events.append(event) }
+    }
+
+    /// The first half of a move.
+    private mutating func depart(_ change: FolderChange, from place: Place, in folder: Folder) {
+        let arrival = folder.arrival.flatMap { $0.name == place.name ? $0 : nil }
+        moves[change.cookie] = Move(
+            place: place, isFolder: change.isOfFolder, isReported: folder.reports(place.name), date: .now,
+            number: change.isOfFolder ? known(at: folder.path.entry(place.name)) : nil, arrival: arrival)
+        folders[place.folder]?.departure = change.cookie
+        forgetFound(place)
     }
 
     /// Nothing is at `place` any more.
@@ -451,10 +532,17 @@ struct WatchedFolders: ~Copyable {
     private mutating func finish(_ move: Move, at place: Place, _ isReported: Bool) {
         guard let path = path(of: place) else { return }
         guard let old = self.path(of: move.place) else { return arrive(path, place, move, isReported) }
-        let isExchange = isExchange(move, from: old, to: path)
-        lastMove = (old, path, move.isFolder)
-        // The first half of the exchange has reported what is at the old path now.
-        if isExchange { return arrive(path, place, move, isReported) }
+        if let first = move.arrival, first.from == place {
+            // The first half of an exchange has reported what is at the old path now.
+            if isExchange(move, after: first, from: old, to: path) {
+                return arrive(path, place, move, isReported)
+            }
+        } else {
+            let arrival = Arrival(
+                from: move.place, name: place.name, isFolder: move.isFolder,
+                moved: known(at: old), replaced: known(at: path))
+            folders[place.folder]?.arrival = arrival
+        }
         if move.isFolder { vanish(below: old) }
         let (known, isInTree) = (numbers[old], folders[place.folder]?.isInTree == true)
         let isFollowed = move.isFolder && isInTree && known.map { folders[$0]?.isInTree == true } ?? false
@@ -479,13 +567,71 @@ struct WatchedFolders: ~Copyable {
         if move.isFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) } else { drop(path) }
     }
 
+    // MARK: Exchanges
+
     /// Whether a move is the second of the two by which the kernel announces that two files or folders have been
     /// exchanged (renameat2(2)), and not the way back of the first.
-    private func isExchange(_ move: Move, from old: FilePath, to path: FilePath) -> Bool {
-        guard let lastMove, lastMove.from == path, lastMove.to == old else { return false }
-        guard lastMove.isFolder == move.isFolder else { return true }
-        guard move.isFolder, let number = numbers[old] else { return old.isTaken }
-        return path.isTaken && !isAt(path, number)
+    private mutating func isExchange(
+        _ move: Move, after first: Arrival, from old: FilePath, to path: FilePath
+    ) -> Bool {
+        guard first.isFolder == move.isFolder else { return true }
+        switch nextReturn(of: move, after: first) {
+        case .exchange: return true
+        case .wayBack: return false
+        case .unknown(let mayAskDisk):
+            let isBack = move.number.map { isAt(path, $0) } ?? !old.isTaken
+            if mayAskDisk, isBack, !hasUnread { return false }
+            doubted.insert(move.place)
+            return true
+        }
+    }
+
+    /// What later changes say of a move back. The kernel announces that a watched folder has been moved after
+    /// both halves of the move, and a name that is removed or moved away was still there.
+    private mutating func nextReturn(of move: Move, after first: Arrival) -> Return {
+        var (index, mayAskDisk) = (changes.startIndex, true)
+        while true {
+            if index == changes.endIndex {
+                let isEnough = isDrained || changes.count > Self.lookAheadLimit
+                guard !isEnough, readChanges(upTo: FileWatcher.bytesPerPass) else { break }
+            }
+            let change = changes[index]
+            index += 1
+            if change.has(IN_MOVE_SELF), change.folder == first.moved { return .wayBack }
+            if change.has(IN_MOVE_SELF), change.folder == first.replaced { return .exchange }
+            if change.has(IN_MOVED_FROM), change.isOfFolder { mayAskDisk = false }
+            guard change.isOfNames, change.folder == move.place.folder, change.name == move.place.name else {
+                continue
+            }
+            if change.has(IN_MOVED_FROM | IN_DELETE) { return .exchange }
+            return change.has(IN_CREATE) ? .wayBack : .unknown(mayAskDisk: false)
+        }
+        return .unknown(mayAskDisk: mayAskDisk && isDrained)
+    }
+
+    /// Corrects what was taken for exchanges once the disk shows that they were none.
+    private mutating func resolveDoubts() {
+        guard !doubted.isEmpty else { return }
+        var wrong: [(Place, FilePath)] = []
+        for place in doubted {
+            guard let path = path(of: place), folders[place.folder]?.reports(place.name) == true else {
+                continue
+            }
+            if !(known(at: path).map { isAt(path, $0) } ?? path.isTaken) { wrong.append((place, path)) }
+        }
+        // Later changes say what is there.
+        guard !hasUnread else { return }
+        doubted = []
+        for (place, path) in wrong {
+            drop(path)
+            events.append(path.isTaken ? .created(path) : .removed(path))
+            if folders[place.folder]?.isInTree == true { joinNew(path, place) }
+        }
+    }
+
+    /// The number of the watched folder at `path`.
+    private func known(at path: FilePath) -> CInt? {
+        numbers[path].flatMap { folders[$0] == nil ? nil : $0 }
     }
 
     /// A folder has been moved, and with it what was given below: the kernel tells that of the folder alone.

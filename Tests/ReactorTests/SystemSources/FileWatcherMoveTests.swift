@@ -174,6 +174,69 @@ import Testing
         }
     }
 
+    @Test(arguments: MoveSequence.all)
+    func `after moves that were made before the watcher reads a client knows the tree`(
+        sequence: MoveSequence
+    ) async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in sequence.folders {
+                tree.makeFolder(name)
+                tree.makeFIFO("\(name)/in-\(name.replacing("/", with: "-"))")
+            }
+            for name in sequence.files { tree.makeFIFO(name) }
+            try watch.watcher.watch(tree.path, recursively: true)
+            var replica = Replica(tree.all)
+            for step in sequence.steps { step.make(in: tree) }
+            for event in try watch.take() { replica.take(event) }
+            #expect(replica.paths == Set(tree.all))
+            // What is there is watched.
+            let folders = tree.all.filter { (try? $0.stat(followTargetSymlink: false).type) == .directory }
+            for folder in folders { mkfifo(folder.appending("later").string, 0o600) }
+            let events = try watch.take()
+            #expect(Set(events) == Set(folders.map { .created($0.appending("later")) }))
+            #expect(events.count == folders.count)
+        }
+    }
+
+    @Test func `of two files that were exchanged, each is reported where it is moved next`() async throws {
+        try await onItsOwnThread {
+            for (moved, other) in [("a", "b"), ("b", "a")] {
+                let watch = try Watch()
+                let tree = watch.tree
+                for name in ["a", "b"] { tree.makeFIFO(name) }
+                try watch.watcher.watch(tree.path)
+                exchange(tree("a"), tree("b"))
+                tree.move(moved, "c")
+                tree.makeFIFO(other + "-later")
+                #expect(
+                    try watch.take() == [
+                        .moved(from: tree("a"), to: tree("b")), .created(tree("a")),
+                        .moved(from: tree(moved), to: tree("c")), .created(tree(other + "-later")),
+                    ])
+            }
+        }
+    }
+
+    @Test func `a folder that was moved there and back, and there again, was not exchanged`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            tree.makeFolder("a")
+            tree.makeFIFO("a/file")
+            try watch.watcher.watch(tree.path, recursively: true)
+            // What was queued when it was watched has been read.
+            #expect(try watch.take() == [])
+            for (old, new) in [("a", "b"), ("b", "a"), ("a", "b")] { tree.move(old, new) }
+            let (there, back) = (
+                FileWatcher.Event.moved(from: tree("a"), to: tree("b")),
+                FileWatcher.Event.moved(from: tree("b"), to: tree("a"))
+            )
+            #expect(try watch.take() == [there, back, there])
+        }
+    }
+
     // MARK: The timer of moves
 
     @Test func `a watcher that leaves its loop leaves no timer, and reports a move where it is next`()
@@ -200,6 +263,53 @@ import Testing
             #expect(events.value == [.removed(path)])
         }
     }
+}
+
+/// Changes of the names in a tree with files and folders; each of the folders contains a file.
+struct MoveSequence: Sendable, CustomTestStringConvertible {
+    enum Step {
+        case exchange(String, String)
+        case move(String, String)
+        case make(String)
+        case remove(String)
+
+        func make(in tree: TemporaryTree) {
+            switch self {
+            case .exchange(let one, let other): ReactorTests.exchange(tree(one), tree(other))
+            case .move(let old, let new): tree.move(old, new)
+            case .make(let name): tree.makeFolder(name)
+            case .remove(let name): tree.remove(name)
+            }
+        }
+    }
+
+    var folders: [String] = []
+    var files: [String] = []
+    let steps: [Step]
+
+    var testDescription: String { "\(folders) \(files) \(steps)" }
+
+    private static let ofTwo: [[Step]] = [
+        [.exchange("a", "b"), .move("a", "c")],
+        [.exchange("a", "b"), .move("b", "c")],
+        [.exchange("a", "b"), .exchange("a", "b"), .move("b", "c")],
+        [.exchange("a", "b"), .exchange("a", "b")],
+        [.exchange("a", "b"), .move("b", "c"), .move("a", "b"), .move("c", "a")],
+        [.move("a", "c"), .move("c", "a"), .move("a", "c")],
+        [.move("a", "c"), .move("c", "a"), .exchange("a", "b"), .move("a", "c")],
+    ]
+
+    static let all =
+        ofTwo.map { MoveSequence(folders: ["a", "b"], steps: $0) }
+        + ofTwo.map { MoveSequence(files: ["a", "b"], steps: $0) }
+        + ofTwo.map { MoveSequence(folders: ["b"], files: ["a"], steps: $0) }
+        + [
+            MoveSequence(folders: ["c", "c/a", "c/a/b"], steps: [.make("n"), .move("c/a", "n/a")]),
+            MoveSequence(
+                folders: ["c", "c/a", "c/a/b"],
+                steps: [.make("n"), .move("c/a", "n/a"), .remove("c/in-c"), .remove("c")]),
+            MoveSequence(folders: ["a", "b", "b/c"], steps: [.exchange("a", "b/c"), .move("a", "b/d")]),
+        ]
 }
 
 /// Moves "a" to "c" so that the first half of the move is the last change that one read returns.
