@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test(arguments: MoveSequence.all)
+    @Test(.serialized, arguments: MoveSequence.all)
     func `after moves that were made before the watcher reads a client knows the tree`(
         sequence: MoveSequence
     ) async throws {
