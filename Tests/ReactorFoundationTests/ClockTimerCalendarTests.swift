@@ -30,6 +30,21 @@ import Testing
         #expect(next == format.date(from: expected))
     }
 
+    @Test(arguments: [
+        (DateComponents(day: 31, hour: 0), "2026-02-01T00:00:00+01:00", "2026-03-31T00:00:00+02:00"),
+        (DateComponents(day: 30, hour: 9), "2026-01-30T09:00:00+01:00", "2026-03-30T09:00:00+02:00"),
+        (DateComponents(month: 2, day: 29), "2096-03-01T00:00:00+01:00", "2104-02-29T00:00:00+01:00"),
+        (DateComponents(month: 2, day: 30), "2026-01-01T00:00:00+01:00", nil),
+    ])
+    func `a month without the day has no firing`(
+        components: DateComponents, after: String, expected: String?
+    ) throws {
+        let format = ISO8601DateFormatter()
+        let date = try #require(format.date(from: after))
+        let next = ClockTimer.nextDate(matching: components, after: date, in: Self.berlin)
+        #expect(next == expected.flatMap(format.date))
+    }
+
     @Test func `the timer fires at the next date that matches, and then waits for the one after`()
         async throws
     {
