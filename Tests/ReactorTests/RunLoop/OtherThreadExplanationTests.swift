@@ -133,24 +133,22 @@ import Testing
         }
     }
 
-    @Test func `a descriptor that was closed under its source is named`() async throws {
-        try await onItsOwnThread {
-            let ends = try FileDescriptor.pipe()
-            let source = DescriptorSource(ends.readEnd, for: .readable) { _, _ in }
-            try RunLoop.current.add(source, forMode: .default)
-            // A number that no other test's descriptor takes meanwhile.
-            let number = CInt(1_000)
-            let copy = try ends.readEnd.duplicate(as: FileDescriptor(rawValue: number))
-            let watched = DescriptorSource(copy, for: .readable) { _, _ in }
-            try RunLoop.current.add(watched, forMode: .default)
-            try copy.close()
-            #expect(
-                watched.explain().contains(
-                    ": descriptor 1000 is closed: cancel the source before its descriptor is closed"))
-            watched.cancel()
-            source.cancel()
-            try ends.readEnd.close()
-            try ends.writeEnd.close()
+    @Test func `a descriptor that was closed under its source is named`() async {
+        // In a process of its own, where no other test takes the number meanwhile.
+        await #expect(processExitsWith: .success) {
+            try await onItsOwnThread {
+                let ends = try FileDescriptor.pipe()
+                let source = DescriptorSource(ends.readEnd, for: .readable) { _, _ in }
+                try RunLoop.current.add(source, forMode: .default)
+                let copy = try ends.readEnd.duplicate()
+                let watched = DescriptorSource(copy, for: .readable) { _, _ in }
+                try RunLoop.current.add(watched, forMode: .default)
+                try copy.close()
+                #expect(
+                    watched.explain().contains(
+                        ": descriptor \(copy.rawValue) is closed: cancel the source before its descriptor is closed"
+                    ))
+            }
         }
     }
 

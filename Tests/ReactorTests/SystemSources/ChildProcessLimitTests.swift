@@ -156,7 +156,8 @@ private struct DescriptorLimit {
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         former = limit
-        let highest = (0..<1024).last { fcntl(CInt($0), F_GETFD) >= 0 } ?? 0
+        // Descriptors of other tests may be inherited, with any numbers.
+        let highest = (0..<CInt(clamping: min(limit.rlim_cur, 65_536))).last { fcntl($0, F_GETFD) >= 0 } ?? 0
         while dup(STDIN_FILENO) <= highest {}
         first = CInt(highest) + 2
     }
