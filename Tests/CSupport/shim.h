@@ -46,26 +46,23 @@ static inline bool reactor_test_filter(struct sock_filter *filter, unsigned shor
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-static inline bool reactor_test_refuse(int call, int error) {
+/// Has the kernel do `action` in the place of `call`.
+static inline bool reactor_test_replace(int call, unsigned action) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (error & SECCOMP_RET_DATA)),
+        BPF_STMT(BPF_RET | BPF_K, action),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     return reactor_test_filter(filter, sizeof filter / sizeof *filter);
 }
 
-/// Makes connect(2) raise SIGSYS instead.
-static inline bool reactor_test_trap_connect(void) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    return reactor_test_filter(filter, sizeof filter / sizeof *filter);
+static inline bool reactor_test_refuse(int call, int error) {
+    return reactor_test_replace(call, SECCOMP_RET_ERRNO | (error & SECCOMP_RET_DATA));
 }
+
+/// Makes connect(2) raise SIGSYS instead.
+static inline bool reactor_test_trap_connect(void) { return reactor_test_replace(SYS_connect, SECCOMP_RET_TRAP); }
 
 /// Makes epoll_ctl(2) fail with ENOMEM when it would add a descriptor.
 static inline bool reactor_test_refuse_epoll_additions(void) {

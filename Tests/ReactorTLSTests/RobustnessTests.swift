@@ -222,19 +222,24 @@ import Testing
             }
             try RunLoop.current.add(listener, forMode: .default)
             for status in [Stream.Status.error, .open] {
-                let (input, output) = Stream.connection(to: listener.localAddress)
-                try input.startTLS(.testClient())
-                let recorder = Recorder()
-                input.delegate = recorder
-                input.schedule(in: .current, forMode: .default)
-                input.open()
-                RunLoop.current.serve { !recorder.events.isEmpty }
-                #expect(input.streamStatus == status)
-                for stream in [input, output] as [Stream] { stream.close() }
+                #expect(try statusOfClient(of: listener) == status)
                 settings.value = try TLSSettings.testServer()
             }
             listener.close()
         }
+    }
+
+    /// Connects a client to a listener of this thread's loop, until its first event.
+    private func statusOfClient(of listener: Listener) throws -> Stream.Status {
+        let (input, output) = Stream.connection(to: listener.localAddress)
+        defer { for stream in [input, output] as [Stream] { stream.close() } }
+        try input.startTLS(.testClient())
+        let recorder = Recorder()
+        input.delegate = recorder
+        input.schedule(in: .current, forMode: .default)
+        input.open()
+        RunLoop.current.serve { !recorder.events.isEmpty }
+        return input.streamStatus
     }
 
     @Test func `a listener reports settings that cannot be used, and goes on`() async throws {
@@ -255,15 +260,7 @@ import Testing
             try RunLoop.current.add(listener, forMode: .default)
             for settings in [TLSSettings.server(), .client(), nil, good] {
                 current.value = settings
-                let (input, output) = Stream.connection(to: listener.localAddress)
-                try input.startTLS(.testClient())
-                let recorder = Recorder()
-                input.delegate = recorder
-                input.schedule(in: .current, forMode: .default)
-                input.open()
-                RunLoop.current.serve { !recorder.events.isEmpty }
-                #expect(input.streamStatus == (settings == good ? .open : .error))
-                for stream in [input, output] as [Stream] { stream.close() }
+                #expect(try statusOfClient(of: listener) == (settings == good ? .open : .error))
             }
             #expect(errors.count == 3 && servers.count == 1)
             #expect(errors.map { $0 is TLSError } == [true, true, false])

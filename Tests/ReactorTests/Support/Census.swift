@@ -1,5 +1,5 @@
-import Dispatch
 import Glibc
+import Reactor
 
 /// How many descriptors the process has open. Only of use in a process where no other code opens any.
 ///
@@ -14,16 +14,8 @@ func ownDescriptors() -> Int {
     }
 }
 
-/// A timer's end: its manager has opened all of its descriptors then.
-private let startedDispatch: Void = {
-    let hasFired = DispatchSemaphore(value: 0)
-    let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "census"))
-    timer.setEventHandler { hasFired.signal() }
-    timer.schedule(deadline: .now())
-    timer.activate()
-    hasFired.wait()
-    timer.cancel()
-}()
+/// Returns once the library has had libdispatch open its descriptors.
+private let startedDispatch: Void = DispatchWorkers.run {}
 
 /// How many threads the process has whose names begin with `prefix`: those of Dispatch come and go.
 func ownThreads(named prefix: String) -> Int {

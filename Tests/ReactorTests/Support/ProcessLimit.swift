@@ -1,8 +1,8 @@
 import CReactorTestSupport
 import Glibc
 
-/// Calls `body` while no process and no thread can be made. The process is nobody's from then on: the limit does not
-/// hold for root.
+/// Calls `body` while no process and no thread can be made. The process has the user `nobody` from then on: the
+/// limit does not hold for root.
 func withoutProcesses<Result>(_ body: () throws -> Result) rethrows -> Result {
     reactor_test_become_nobody()
     let resource = __rlimit_resource_t(__RLIMIT_NPROC.rawValue)
