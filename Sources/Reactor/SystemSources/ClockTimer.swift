@@ -47,9 +47,11 @@ public final class ClockTimer: EventSource {
 
     /// The clock.
     public let clock: Clock
-    /// The time between firings; nil for one firing.
+    /// The time between firings, in whole nanoseconds; nil for one firing.
     public let interval: Duration?
     private var date: Duration?
+    /// The firings before the epoch, which the kernel has no dates for.
+    private var earlyCount = 0
     /// Whether ``Event/clockWasSet`` is to be delivered.
     private var wasSet = false
     private var handler: ((ClockTimer, Event) -> Void)?
@@ -59,7 +61,8 @@ public final class ClockTimer: EventSource {
     /// - Parameters:
     ///   - clock: The clock.
     ///   - date: When to fire, since the clock's epoch; nil for not yet.
-    ///   - interval: The time between this and further firings, on the same clock; nil for none.
+    ///   - interval: The time between this and further firings, on the same clock, at least a nanosecond; nil
+    ///     for none.
     ///   - handler: Called with the timer and what has happened.
     /// - Throws: An error of timerfd_create(2): `Errno.tooManyOpenFiles`, `Errno.noMemory`.
     /// - Precondition: `interval` is nil or positive.
@@ -71,7 +74,8 @@ public final class ClockTimer: EventSource {
         let number = try SystemCall.make {
             timerfd_create(clock.identifier, CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK))
         }
-        (self.clock, self.interval, self.date, self.handler) = (clock, interval, date, handler)
+        (self.clock, self.date, self.handler) = (clock, date, handler)
+        self.interval = interval.map { .nanoseconds(max($0.wholeNanoseconds, 1)) }
         super.init(number, for: .readable)
         arm()
     }
@@ -115,9 +119,20 @@ public final class ClockTimer: EventSource {
 
     private func arm() {
         // A wall-clock timer without a date waits until the clock is set.
-        let never: Duration? = clock == .wallClock ? .nanoseconds(Int64.max) : nil
-        let date = (date ?? never).map { max($0.wholeNanoseconds, 1) } ?? 0
+        let never: Int64 = clock == .wallClock ? .max : 0
         let interval = interval?.wholeNanoseconds ?? 0
+        var date = date?.wholeNanoseconds ?? never
+        earlyCount = 0
+        if self.date != nil, date <= 0 {
+            if interval > 0 {
+                let lateness = date.magnitude
+                earlyCount = Int(clamping: lateness / UInt64(interval) + 1)
+                date = interval - Int64(lateness % UInt64(interval))
+                markReady()
+            } else {
+                date = 1
+            }
+        }
         do throws(Errno) {
             try SystemCall.make { reactor_timerfd_set(number, date, interval, clock == .wallClock) }
         } catch {
@@ -153,14 +168,15 @@ public final class ClockTimer: EventSource {
         var count: UInt64 = 0
         do throws(Errno) {
             try SystemCall.make { unsafe read(number, &count, MemoryLayout<UInt64>.size) }
-            return Int(clamping: count)
         } catch {
             if error == .canceled {
                 wasSet = true
                 // The kernel has dropped the firings that the new time has brought.
                 arm()
+                return 0
             }
-            return 0
         }
+        defer { earlyCount = 0 }
+        return Int(clamping: count + UInt64(earlyCount))
     }
 }

@@ -46,6 +46,49 @@ import Testing
         }
     }
 
+    @Test func `a timer dated before its clock's epoch keeps its phase`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let day = Duration.seconds(86_400)
+            for clock in [ClockTimer.Clock.wallClock, .bootTime] {
+                // The last date would be the next one if the kernel counted from the epoch.
+                for (date, interval) in [
+                    (.seconds(-100), .seconds(3600)), (clock.now - day, day), (.zero, .seconds(7)),
+                    (.seconds(-7), .seconds(7)), (clock.now - day * 30, day * 365),
+                ] as [(Duration, Duration)] {
+                    var total = 0
+                    let timer = try ClockTimer(clock, at: date, every: interval) { timer, event in
+                        guard case .fired(let count) = event else { return }
+                        total += count
+                        #expect(timer.fireDate == date + interval * count)
+                        #expect(timer.fireDate! > clock.now && timer.fireDate! <= clock.now + interval)
+                        timer.close()
+                    }
+                    try loop.add(timer, forMode: .default)
+                    #expect(loop.run(in: .default) == .finished)
+                    #expect(total > 0)
+                }
+            }
+        }
+    }
+
+    @Test func `an interval has at least a nanosecond`() async throws {
+        try await onItsOwnThread {
+            let loop = RunLoop.current
+            let start = ClockTimer.Clock.bootTime.now
+            var calls = 0
+            let interval = Duration.nanoseconds(1) / 1000
+            let timer = try ClockTimer(.bootTime, at: start, every: interval) { timer, _ in
+                #expect(timer.interval == .nanoseconds(1) && timer.fireDate! > start)
+                calls += 1
+                if calls == 2 { timer.close() }
+            }
+            try loop.add(timer, forMode: .default)
+            #expect(loop.run(in: .default) == .finished)
+            #expect(calls == 2)
+        }
+    }
+
     @Test func `a timer without a date fires when it gets one`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
