@@ -11,15 +11,15 @@ import Testing
 
         func callAsFunction(_ bytes: UnsafeBufferPointer<UInt8>, _ wanted: UInt8, capacity: Int) -> [UInt32] {
             let (start, length) = (bytes.baseAddress, bytes.count)
-            return unsafe Array(unsafeUninitializedCapacity: capacity) { room, count in
-                let target = room.baseAddress
-                count =
-                    switch self {
-                    case .best: unsafe reactor_find_bytes(start, length, wanted, target, capacity)
-                    case .baseline:
-                        unsafe reactor_find_bytes_baseline(start, length, wanted, target, capacity)
-                    }
+            var places = [UInt32](repeating: 0, count: capacity)
+            let count = unsafe places.withUnsafeMutableBufferPointer { room in
+                switch self {
+                case .best: unsafe reactor_find_bytes(start, length, wanted, room.baseAddress, capacity)
+                case .baseline:
+                    unsafe reactor_find_bytes_baseline(start, length, wanted, room.baseAddress, capacity)
+                }
             }
+            return Array(places.prefix(count))
         }
     }
 
