@@ -58,6 +58,10 @@ extension HTTPResponse {
         private(set) var status = 0
         private(set) var version = HTTPResponse.Version.http11
         private(set) var fields = HTTPFields()
+        /// The value of Content-Length.
+        private var length: String?
+        /// Whether there are two values of it: another program may read another body.
+        private(set) var hasTwoLengths = false
         /// Whether a line names another location. libcurl ignores one in the continuation of a line.
         private var hasLocation = false
         private var part = Part.statusLine
@@ -66,8 +70,14 @@ extension HTTPResponse {
         var isInHead: Bool { part == .head }
         /// Whether the head of the final response is complete.
         var hasEnded: Bool { part == .trailers }
-        /// Whether the head, or the trailers, have more bytes than ``limit``.
-        var isTooLarge: Bool { byteCount > Self.limit }
+        private var isTooLarge: Bool { byteCount > Self.limit }
+        /// Why the response is refused, as a clause; nil if it is not.
+        var fault: String? {
+            if isTooLarge {
+                return "\(hasEnded ? "the trailers have" : "the head has") more than \(Self.limit) bytes"
+            }
+            return hasTwoLengths ? "Content-Length has two values" : nil
+        }
         /// Whether the status is one that sends a request elsewhere (RFC 9110, 15.4).
         var isRedirect: Bool { [301, 302, 303, 307, 308].contains(status) }
         /// Whether libcurl follows the response if it follows redirects.
@@ -105,11 +115,16 @@ extension HTTPResponse {
             let value = String(decoding: Self.trimmed(text[(colon + 1)...]), as: UTF8.self)
             fields.append(name, value)
             if !value.isEmpty, HTTPFields.matches(name, "Location") { hasLocation = true }
+            if HTTPFields.matches(name, "Content-Length") {
+                hasTwoLengths = hasTwoLengths || value != length ?? value
+                length = value
+            }
         }
 
         private mutating func begin(_ statusLine: String) {
             let words = statusLine.split(separator: " ", maxSplits: 2)
             (part, fields, hasLocation) = (.head, HTTPFields(), false)
+            (length, hasTwoLengths) = (nil, false)
             status = words.count > 1 ? Int(words[1]) ?? 0 : 0
             version =
                 switch words.first {

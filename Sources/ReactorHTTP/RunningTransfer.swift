@@ -130,12 +130,7 @@ final class RunningTransfer {
     /// The error of an attempt that libcurl has ended with `code`; nil if it has succeeded.
     func error(_ code: CURLcode) -> HTTPError? {
         reportProgress()
-        if let refusal {
-            let part = parser.hasEnded ? "the trailers have" : "the head has"
-            let reason =
-                parser.isTooLarge ? "\(part) more than \(HTTPResponse.HeadParser.limit) bytes" : nil
-            return error(refusal, reason: reason)
-        }
+        if let refusal { return error(refusal, reason: parser.fault) }
         guard code != CURLE_OK else { return incompleteness.map { error($0) } }
         let kind = kind(of: code)
         let errno = code == CURLE_COULDNT_CONNECT ? connectErrno : nil
@@ -158,6 +153,8 @@ final class RunningTransfer {
         if code == CURLE_OUT_OF_MEMORY, isDecoding, isReceivingPaused {
             return .bodyTooLarge(limit: EasyHandle.pausedLimit)
         }
+        // libcurl has no code of its own for wrong chunks.
+        if code == CURLE_RECV_ERROR, easy?.reason(code).contains("chunk") == true { return .invalidResponse }
         // A proxy that refuses to connect. libcurl reports it as a connection that broke.
         if case .connecting = state, HTTPError.Kind(code) == .connectionLost { return .connect }
         guard code == CURLE_UNSUPPORTED_PROTOCOL, case .transferring = state else {
@@ -319,6 +316,10 @@ extension RunningTransfer {
 
     private func takeHead() -> Bool {
         touch()
+        if parser.hasTwoLengths {
+            refusal = .invalidResponse
+            return false
+        }
         if configuration.maxRedirects > 0, parser.redirects {
             if parser.status == 303 { easy?.resetMethod() }
             return true

@@ -86,6 +86,31 @@ import Testing
     }
 
     @Test(arguments: [
+        ("Content-Length: 5\r\nContent-Length: 4\r\n\r\nhello", "Content-Length has two values"),
+        ("Transfer-Encoding: chunked\r\n\r\nhello", "chunk"),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello, world", "chunk"),
+    ])
+    func `a body whose length is not clear is an invalid response`(rest: String, reason: String) async throws
+    {
+        let server = try TestServer { peer, number in
+            #expect(number == 0, "such a request is not sent again")
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\n\(rest)")
+        }
+        let outcome = try await onItsOwnThread { HTTPSession { $0.retries = 1 }.run(server.url) }
+        #expect(outcome.kind == .invalidResponse)
+        #expect("\(outcome)".contains(reason))
+    }
+
+    @Test func `a length that is given twice is one`() async throws {
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\ncontent-length: 5\r\n\r\nhello")
+        }
+        #expect(try await onItsOwnThread { HTTPSession().run(server.url) }.body == "hello")
+    }
+
+    @Test(arguments: [
         "HTTP/1.1 200 OK\r\nContent-Le", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n",
         "HTTP/1.1 302 Found\r\nLocation: /\r\n",
     ])
