@@ -33,7 +33,8 @@ public final class HTTPTransfer: Sendable {
 
     let number: UInt64
     let outbox: Outbox
-    private let session: SessionCore
+    let session: SessionCore
+    let phase = Mutex(Phase.started)
     private let suspension = Atomic(false)
 
     init(
@@ -114,12 +115,12 @@ final class Outbox: Sendable {
     private static let byteLimit = 1 << 20
     private static let eventLimit = 256
 
-    private let state: Mutex<State>
-    private let delivery: HTTPDelivery
+    let state: Mutex<State>
+    let delivery: HTTPDelivery
     private let group: DispatchGroup?
     let limit: Int
-    private let runLoop: RunLoop
-    private let modes: [RunLoop.Mode]
+    let runLoop: RunLoop
+    let modes: [RunLoop.Mode]
 
     init(
         _ delivery: HTTPDelivery, _ group: DispatchGroup?, limit: Int, in session: SessionCore

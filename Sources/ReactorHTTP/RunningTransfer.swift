@@ -23,7 +23,10 @@ final class RunningTransfer {
     let transfer: HTTPTransfer
     var state = State.queued {
         willSet { if case .delayed(let timer) = state { timer.invalidate() } }
+        didSet { notePhase() }
     }
+    /// What ``HTTPTransfer/explain()`` knows.
+    private var phase = HTTPTransfer.Phase.started
     /// From the beginning of an attempt until libcurl has finished with it.
     private var easy: EasyHandle?
     private let multi: MultiHandle
@@ -240,11 +243,28 @@ final class RunningTransfer {
     /// Does what may call the client's streams, after libcurl has returned.
     func libcurlHasReturned() {
         isTouched = false
+        notePhase()
         reportProgress()
         upload?.fill()
         sink.writeOut()
         let continues = isReceivingPaused && canReceive || isSendingPaused && upload?.isReady == true
         if continues, easy != nil, !isSuspended { multi.continueLater(self) }
+    }
+
+    private func notePhase() {
+        let new: HTTPTransfer.Phase =
+            switch state {
+            case .queued, .held: .queued
+            case .admitted, .connecting: .connecting
+            case .transferring where isReceivingPaused: .receivingPaused
+            case .transferring where isSendingPaused: .sendingPaused
+            case .transferring: response == nil ? .sending : .receiving
+            case .delayed(let timer): .delayed(until: timer.fireDate)
+            case .finishing: .finishing
+            }
+        guard new != phase else { return }
+        phase = new
+        transfer.phase.withLock { $0 = new }
     }
 
     private func reportProgress() {

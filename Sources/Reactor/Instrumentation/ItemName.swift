@@ -57,7 +57,7 @@ extension ItemName? {
 
 extension Duration {
     /// In seconds, to the millisecond.
-    var rounded: String {
+    package var rounded: String {
         let milliseconds = components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
         return "\(Double(milliseconds) / 1000) s"
     }

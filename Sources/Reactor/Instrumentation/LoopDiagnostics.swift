@@ -44,6 +44,7 @@ public enum LoopDiagnostics {
     /// Receives a report, on the thread that has found the mistake.
     public typealias ReportHandler = @Sendable (Report) -> Void
 
+    /// Boxed for the same reason as a ``Callback``.
     private struct Settings {
         /// Nil for standard error.
         var handler: ReportHandler?

@@ -38,6 +38,13 @@ extension RunLoop {
         }
     }
 
+    /// Why what is served in `modes` is not, as a clause; nil if it is, as soon as it has something to report.
+    package func reasonForDelay(of item: String, inModes modes: [Mode]) -> String? {
+        let membership = Membership(modes)
+        if runs(in: membership), isWaiting && !inbox.isHosted || isCurrent { return nil }
+        return reasonForDelay(of: item, in: membership)
+    }
+
     /// Whether the loop runs in one of the modes of `membership`.
     func runs(in membership: Membership) -> Bool { inbox.runs(in: membership) }
 
@@ -89,13 +96,18 @@ extension RunLoop.Mode {
 }
 
 extension Membership {
+    fileprivate init(_ modes: some Sequence<RunLoop.Mode>) {
+        self.init()
+        for mode in modes { add(mode, common: ModeSet()) }
+    }
+
     var shortNames: String {
         let modes = registrationModes(common: ModeSet()).members.map(\.shortName)
         return modes.isEmpty ? "no mode" : modes.joined(separator: ", ")
     }
 }
 
-private func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+package func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
 func countedBlocks(_ count: Int) -> String {
     "\(count) \(count == 1 ? "block or executor" : "blocks or executors")"
@@ -153,6 +165,33 @@ extension RunLoop.Source {
     }
 }
 
+extension RunLoop.Source {
+    /// Why a signal of this source of the library's own, for which the loop was woken, has not been served, as a clause.
+    func reasonForDelay(of item: String) -> String {
+        let reasons = memberships.map { loop, membership in loop.reasonForDelay(of: item, in: membership) }
+        return reasons.isEmpty ? "its loop has ended" : reasons.joined(separator: "; ")
+    }
+}
+
+extension RunLoop.Observer {
+    /// Says in a sentence why the closure is not being called; for a person, so the wording may change.
+    ///
+    /// - Precondition: Called on the loop's thread.
+    public func explain() -> String {
+        guard isValid else {
+            return
+                "The \(title) is invalid: it was invalidated, its loop has ended, or it was called and does not repeat."
+        }
+        if isCalling { return "The \(title)'s closure is being called." }
+        guard let loop else { return "The \(title) is \(inNoLoop)." }
+        let reason =
+            loop.runs(in: membership)
+            ? "and the \(loop.name) runs in \(loop.currentMode?.shortName ?? "no mode")"
+            : "but \(loop.reasonForDelay(of: "the observer", in: membership))"
+        return "The \(title) is called for \(activities), \(reason)."
+    }
+}
+
 extension EventSource {
     /// Says in a sentence why the handler is not being called; for a person, so the wording may change.
     ///
@@ -198,9 +237,7 @@ extension RunLoop.Executor {
             ? ""
             : " \(counted(suspendedCount, "task")) \(suspendedCount == 1 ? "waits" : "wait") for the loop's events."
         guard hasJobs else { return "The \(title) has no jobs.\(tasks)" }
-        var membership = Membership()
-        for mode in modes.members { membership.add(mode, common: ModeSet()) }
-        let reason = inbox.reasonForDelay(of: "it", in: membership, isCurrent: isCurrent)
+        let reason = inbox.reasonForDelay(of: "it", in: Membership(modes.members), isCurrent: isCurrent)
         return "The \(title) has \(counted(queuedCount, "job")) queued: \(reason).\(tasks)"
     }
 

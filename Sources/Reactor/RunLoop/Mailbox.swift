@@ -44,6 +44,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
 
     private let contents: Mutex<Contents>
     private let loop: RunLoop
+    private let name: ItemName?
     /// Read before each message.
     private let isClosed = Flag()
 
@@ -51,14 +52,22 @@ public final class Mailbox<Message: Sendable>: Sendable {
     ///
     /// - Parameters:
     ///   - modes: The modes of the loop in which messages are delivered.
+    ///   - label: What dumps, ``LoopDiagnostics`` and explanations call the mailbox.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     ///   - handler: Called for each message.
     /// - Precondition: There is at least one mode.
-    public init(inModes modes: [RunLoop.Mode] = [.default], handler: @escaping Handler) {
+    public init(
+        inModes modes: [RunLoop.Mode] = [.default], label: String? = nil, file: StaticString = #fileID,
+        line: UInt = #line, handler: @escaping Handler
+    ) {
         require(!modes.isEmpty, "A mailbox in no mode would never deliver a message: name at least one mode.")
         loop = .current
+        let name = ItemName.make(label, file, line)
+        self.name = name
         contents = Mutex(Contents(handler: LoopOwned(handler, on: loop)))
         let source = RunLoop.Source(
-            label: "mailbox", cancelled: { [weak self] _, _ in self?.close() },
+            named: { name.naming("mailbox") }, cancelled: { [weak self] _, _ in self?.close() },
             perform: { [weak self] in self?.deliver() })
         contents.withLock { $0.source = source }
         for mode in modes { loop.add(source, forMode: mode) }
@@ -100,6 +109,27 @@ public final class Mailbox<Message: Sendable>: Sendable {
         var dropped = Contents()
         contents.withLock { swap(&$0, &dropped) }
         dropped.source?.invalidate()
+    }
+
+    /// Says in a sentence why the handler is not being called; for a person, so the wording may change.
+    ///
+    /// May be called from any thread.
+    ///
+    /// ```swift
+    /// print(answers.explain())  // The mailbox has 3 messages: the main run loop is not running.
+    /// ```
+    public func explain() -> String {
+        let title = name.naming("mailbox")
+        let (source, count) = contents.withLock { ($0.source, $0.pending.count) }
+        guard let source, isOpen else { return "The \(title) is closed, or its loop has ended." }
+        let messages = counted(count, "message")
+        if source.isPerforming {
+            let rest =
+                count == 0 ? "" : ", and \(messages) \(count == 1 ? "waits" : "wait") for the next pass"
+            return "The \(title)'s handler is being called\(rest)."
+        }
+        if count == 0 { return "The \(title) has no messages." }
+        return "The \(title) has \(messages): \(source.reasonForDelay(of: "it"))."
     }
 
     /// How many messages there is storage for.

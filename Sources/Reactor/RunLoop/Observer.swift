@@ -57,7 +57,7 @@ extension RunLoop {
         var loop: RunLoop?
         var name: ItemName?
         private var handler: ((Observer, Activities) -> Void)?
-        private var isCalling = false
+        private(set) var isCalling = false
 
         /// Makes an observer; it does nothing until it is added to a loop.
         ///

@@ -122,7 +122,7 @@ extension RunLoop.Activities: CustomStringConvertible {
             (.entry, "entry"), (.beforeTimers, "beforeTimers"), (.beforeSources, "beforeSources"),
             (.beforeWaiting, "beforeWaiting"), (.afterWaiting, "afterWaiting"), (.exit, "exit"),
         ]
-        return names.filter { contains($0.0) }.map(\.1).joined(separator: " ")
+        return isEmpty ? "no activity" : names.filter { contains($0.0) }.map(\.1).joined(separator: " ")
     }
 }
 

@@ -136,6 +136,7 @@ extension Resolver {
             var answer: Answer?
         }
 
+        private let host: String
         private let state: Mutex<State>
 
         init(
@@ -144,6 +145,7 @@ extension Resolver {
         ) {
             require(
                 !modes.isEmpty, "Resolver.resolve needs at least one mode in which to deliver the answer.")
+            host = query.host
             state = Mutex(State(completion: LoopOwned(completion, on: loop)))
             // Cancelled by the end of the loop's thread, or by the end of this lookup.
             let source = RunLoop.Source(
@@ -172,6 +174,30 @@ extension Resolver {
         /// on another thread, the completion may just be running. A call of getaddrinfo(3) that has begun
         /// continues in the background, and its answer is discarded.
         public func cancel() { _ = end() }
+
+        /// Says in a sentence why the completion is not being called; for a person, so the wording may change.
+        ///
+        /// May be called from any thread.
+        ///
+        /// ```swift
+        /// print(lookup.explain())  // The lookup of example.org has been waiting for getaddrinfo(3) for 4.8 s.
+        /// ```
+        public func explain() -> String {
+            let (source, request, answer) = state.withLock { ($0.source, $0.request, $0.answer) }
+            guard let source, let request else {
+                return
+                    "The lookup of \(host) is over: its completion was called, it was cancelled, or its loop has ended."
+            }
+            if answer != nil {
+                return "The lookup of \(host) has its answer: \(source.reasonForDelay(of: "it"))."
+            }
+            guard let start = request.start else {
+                return
+                    "The lookup of \(host) waits until one of the \(ResolverQueue.width) that are under way ends."
+            }
+            let time = start.duration(to: .now).rounded
+            return "The lookup of \(host) has been waiting for getaddrinfo(3) for \(time)."
+        }
 
         private func deliver() {
             let ended = end()

@@ -109,34 +109,41 @@ extension ResolverQuery {
 
 /// A lookup whose answer may arrive on any thread.
 final class ResolverRequest: Sendable {
-    /// Boxed for the same reason as a ``Callback``.
-    private struct Completion: Sendable {
-        let closure: @Sendable (Resolver.Answer) -> Void
+    private struct State: Sendable {
+        /// Nil once it was called or cancelled.
+        var completion: (@Sendable (Resolver.Answer) -> Void)?
+        /// When the lookup began.
+        var start: Deadline?
     }
 
     let query: ResolverQuery
-    /// Nil once it was called or cancelled.
-    private let completion: Mutex<Completion?>
+    private let state: Mutex<State>
 
     init(_ query: ResolverQuery, completion: @escaping @Sendable (Resolver.Answer) -> Void) {
         self.query = query
-        self.completion = Mutex(Completion(closure: completion))
+        state = Mutex(State(completion: completion))
     }
+
+    /// When getaddrinfo(3) was called; nil as long as the request waits for others.
+    var start: Deadline? { state.withLock { $0.start } }
 
     /// Resolves the query on the calling thread, unless it was cancelled.
     func resolve() {
-        guard completion.withLock({ $0 != nil }) else { return }
-        finish(query.resolve())
+        let isWanted = state.withLock { state in
+            state.start = .now
+            return state.completion != nil
+        }
+        if isWanted { finish(query.resolve()) }
     }
 
     func finish(_ answer: Resolver.Answer) {
-        let completion = completion.withLock { $0.take() }
-        completion?.closure(answer)
+        let completion = state.withLock { $0.completion.take() }
+        completion?(answer)
     }
 
     /// Releases the completion. It is not called after this, though another thread may just be calling it.
     func cancel() {
-        let dropped = completion.withLock { $0.take() }
+        let dropped = state.withLock { $0.completion.take() }
         withExtendedLifetime(dropped) {}
     }
 }

@@ -178,6 +178,88 @@ import Testing
         }
     }
 
+    @Test func `an observer says what it is called for, and what keeps it from that`() async throws {
+        let trace = try await traced { loop, trace in
+            let observer = RunLoop.Observer(for: [.entry, .exit], repeats: false, label: "idle") {
+                observer, _ in
+                trace(observer.explain())
+            }
+            trace(observer.explain())
+            loop.add(observer, forMode: .custom)
+            trace(observer.explain())
+            Timer.scheduled(after: .zero) { _ in trace(observer.explain()) }
+            loop.run(in: .default)
+            Timer.scheduled(after: .zero, forMode: .outer) { _ in
+                loop.add(observer, forMode: .outer)
+                trace(observer.explain())
+            }
+            loop.run(in: .outer)
+            trace(observer.explain())
+        }
+        #expect(trace[0].hasPrefix("The observer 'idle' is in no run loop, or its loop has ended: "))
+        #expect(trace[1].hasPrefix("The observer 'idle' is called for entry exit, but "))
+        #expect(trace[1].hasSuffix(" is not running."))
+        #expect(trace[2].hasSuffix(" runs in default, and the observer is only in 'custom'."))
+        #expect(trace[3].hasSuffix(" runs in 'outer'."))
+        #expect(trace[4] == "The observer 'idle''s closure is being called.")
+        #expect(trace[5].contains(" is invalid: "))
+    }
+
+    @Test func `a mailbox says how many messages wait, and for what`() async throws {
+        let texts = try await onItsOwnThread {
+            let (loop, texts) = (RunLoop.current, Shared<[String]>([]))
+            let mailbox = Mailbox<Int>(label: "answers") { mailbox, number in
+                if number == 1 { mailbox.post(3) }
+                texts.update { $0.append(mailbox.explain()) }
+            }
+            func explainElsewhere() throws { try onAThread { texts.update { $0.append(mailbox.explain()) } } }
+            try explainElsewhere()
+            mailbox.post(1)
+            mailbox.post(2)
+            try explainElsewhere()
+            loop.perform(inModes: [.custom]) { texts.update { $0.append(mailbox.explain()) } }
+            loop.poll(.custom)
+            loop.poll()
+            mailbox.close()
+            try explainElsewhere()
+            return texts.value
+        }
+        try #require(texts.count >= 6)
+        #expect(texts[0] == "The mailbox 'answers' has no messages.")
+        #expect(
+            texts[1].hasPrefix("The mailbox 'answers' has 2 messages: ")
+                && texts[1].hasSuffix(" is not running."))
+        #expect(texts[2].hasSuffix(" runs in 'custom', and it is only in default."))
+        #expect(
+            texts[3]
+                == "The mailbox 'answers''s handler is being called, and 1 message waits for the next pass.")
+        #expect(texts.last == "The mailbox 'answers' is closed, or its loop has ended.")
+    }
+
+    @Test func `a lookup says that it waits for the answer, or for the loop`() async throws {
+        let texts = try await onItsOwnThread {
+            let (loop, texts) = (RunLoop.current, Shared<[String]>([]))
+            let lookup = Resolver.resolve(host: "127.0.0.1", port: 1, inModes: [.custom]) { _ in }
+            texts.update { $0.append(lookup.explain()) }
+            loop.hold(.default)
+            loop.perform { texts.update { $0.append(lookup.explain()) } }
+            loop.poll()
+            loop.poll(.custom)
+            texts.update { $0.append(lookup.explain()) }
+            let cancelled = Resolver.resolve(host: "localhost", port: 1) { _ in }
+            texts.update { $0.append(cancelled.explain()) }
+            cancelled.cancel()
+            texts.update { $0.append(cancelled.explain()) }
+            return texts.value
+        }
+        #expect(texts[0].hasPrefix("The lookup of 127.0.0.1 has its answer: "))
+        #expect(texts[0].hasSuffix(" is not running."))
+        #expect(texts[1].hasSuffix(" runs in default, and it is only in 'custom'."))
+        #expect(texts[2].hasPrefix("The lookup of 127.0.0.1 is over: "))
+        #expect(texts[3].hasPrefix("The lookup of localhost "))
+        #expect(texts[4].hasPrefix("The lookup of localhost is over: "))
+    }
+
     @Test func `a descriptor source says whether its descriptor is ready`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
