@@ -117,56 +117,45 @@ final class SocketHandshake: Sendable {
     }
 }
 
-/// Makes the steps of a handshake when the socket has bytes for them. Confined to the streams thread's loop.
-private final class HandshakeSteps {
-    private let source: HandshakeSource
+/// Makes the steps of a handshake when the socket has bytes for them. Confined to the streams thread's loop. Closing the
+/// socket ends it.
+private final class HandshakeSteps: EventSource {
+    private var handshake: SocketHandshake?
+    private var negotiation: ProxyNegotiation?
     private var timeout: Timer?
 
     init(_ handshake: SocketHandshake, _ negotiation: ProxyNegotiation?, until deadline: Deadline) {
-        let source = HandshakeSource(of: handshake, negotiation)
-        self.source = source
+        (self.handshake, self.negotiation) = (handshake, negotiation)
+        super.init(-1, for: [])
         timeout = Timer.scheduled(after: Deadline.now.duration(to: deadline), forMode: .common) {
-            [weak source] _ in
-            source?.fail(Errno.timedOut)
+            [weak self] _ in
+            self?.fail(Errno.timedOut)
         }
     }
 
     /// Does nothing after ``end()``.
     func begin(on socket: SharedDescriptor) {
-        guard source.isValid else { return }
-        source.adopt(socket)
+        guard isValid else { return }
+        adopt(socket)
         do throws(Errno) {
-            try source.setInterest(.readable)
-            try RunLoop.current.add(source, forMode: .default)
-            source.proceed()
+            try setInterest(.readable)
+            try RunLoop.current.add(self, forMode: .default)
+            proceed()
         } catch {
-            source.fail(error)
+            fail(error)
         }
     }
 
-    func end() {
-        timeout?.invalidate()
-        source.end()
-    }
-}
+    private func proceed() { handshake?.proceed(&negotiation) }
 
-/// Reports that the socket has bytes for a handshake. Closing the socket ends the registration.
-private final class HandshakeSource: EventSource {
-    private var handshake: SocketHandshake?
-    private var negotiation: ProxyNegotiation?
-
-    init(of handshake: SocketHandshake, _ negotiation: ProxyNegotiation?) {
-        (self.handshake, self.negotiation) = (handshake, negotiation)
-        super.init(-1, for: [])
-    }
-
-    func proceed() { handshake?.proceed(&negotiation) }
-
-    func fail(_ error: any Error) { handshake?.end(error, during: negotiation) }
+    private func fail(_ error: any Error) { handshake?.end(error, during: negotiation) }
 
     override func serve(_ readiness: Readiness) { proceed() }
 
-    override func ended() { handshake = nil }
+    override func ended() {
+        handshake = nil
+        timeout?.invalidate()
+    }
 }
 
 extension ProxyNegotiation {
