@@ -288,9 +288,9 @@ extension SocketConnection {
 // MARK: - Errors
 
 extension SocketConnection {
-    /// What has failed, if `half` has.
+    /// What has failed, if `half` has. The handshake of an existing socket is no attempt to connect.
     func failedOperation(of half: Half) -> IOError.Operation {
-        guard state.withLock({ $0.isReady }) else { return .connect }
+        guard origin.isDescriptor || state.withLock({ $0.isReady }) else { return .connect }
         return half == .input ? .read : .write
     }
 
