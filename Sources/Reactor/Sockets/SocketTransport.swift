@@ -38,12 +38,6 @@ package protocol SocketSecurity: Sendable {
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport
 }
 
-extension SocketSecurity {
-    package func unprotectedBytes(from peer: String) -> any Error {
-        SocketSecurityError.unprotectedBytes(peer: peer)
-    }
-}
-
 /// Makes securities of Cocoa's properties, in a program that links ReactorTLS, which declares the
 /// conformance of ``SocketSecurities``.
 package protocol SocketSecurityBridge {
@@ -59,22 +53,6 @@ package protocol SocketSecurityBridge {
 package enum SocketSecurities {
     static var bridge: (any SocketSecurityBridge.Type)? {
         SocketSecurities.self as? any SocketSecurityBridge.Type
-    }
-}
-
-/// Why a connection is not protected, although it has to be.
-package enum SocketSecurityError: Error, Hashable, Sendable {
-    /// The peer has sent bytes before the handshake, which belong to no protected message.
-    case unprotectedBytes(peer: String)
-}
-
-extension SocketSecurityError: CustomStringConvertible {
-    /// The reason.
-    package var description: String {
-        switch self {
-        case .unprotectedBytes(let peer):
-            "\(peer) has sent bytes before the handshake that nothing has read: they are not protected"
-        }
     }
 }
 

@@ -17,6 +17,7 @@ enum Masking {
     enum Failure: Error, Equatable {
         case truncated
         case rejected
+        case unprotectedBytes
         case unknownRecord(UInt8)
     }
 
@@ -41,6 +42,8 @@ struct MaskingSecurity: SocketSecurity {
     var decide: @Sendable () -> Void = {}
     /// The names of the threads that have made steps of handshakes.
     var threads = Shared<Set<String>>([])
+
+    func unprotectedBytes(from peer: String) -> any Error { Masking.Failure.unprotectedBytes }
 
     func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
         MaskingTransport(self)
