@@ -68,7 +68,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
         // The SSL and its BIO are freed in `deinit`, and call nothing after a call of theirs has returned.
         let pointer = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe reactor_tls_set_data(ssl, pointer)
-        let bio = unsafe BIO_new(Self.method)
+        let bio = unsafe BIO_new(TransportBIO.method)
         unsafe BIO_set_data(bio, pointer)
         unsafe BIO_set_init(bio, 1)
         unsafe SSL_set_bio(ssl, bio, bio)
@@ -279,7 +279,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     }
 
     /// OpenSSL wants up to `count` bytes of the socket. Returns 0 if there are none.
-    fileprivate func read(into target: UnsafeMutableRawPointer, _ count: Int) -> Int {
+    func read(into target: UnsafeMutableRawPointer, _ count: Int) -> Int {
         if !received.isEmpty {
             let taken = min(count, received.count)
             unsafe received.withUnsafeBytes {
@@ -295,6 +295,9 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
         call!.input = call!.input.dropFirst(taken)
         return taken
     }
+
+    /// Whether ``read(into:_:)`` may have bytes later.
+    var mayReadLater: Bool { !isSocketAtEnd && receiveError == nil }
 
     /// Receives bytes from the socket.
     private func fill(asked count: Int) {
@@ -313,7 +316,7 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
     }
 
     /// OpenSSL has written bytes for the socket: up to four records at once, which the memory has room for.
-    fileprivate func write(_ source: UnsafeRawPointer, _ count: Int) {
+    func write(_ source: UnsafeRawPointer, _ count: Int) {
         precondition(count <= ThreadMemory.outputSize, "OpenSSL has written \(count) bytes at once")
         if call!.outputCount + count > ThreadMemory.outputSize { flush() }
         let target = unsafe call!.memory.start + ThreadMemory.inputSize
@@ -355,65 +358,5 @@ final class TLSTransport: SocketTransport, @unchecked Sendable {
         case .sslPeerCertificatesKey: unsafe TLSSession(of: ssl).peerCertificates
         default: nil
         }
-    }
-
-    /// How OpenSSL reads and writes.
-    ///
-    /// `nonisolated(unsafe)` is right: it does not change once it is made.
-    private nonisolated(unsafe) static let method: OpaquePointer? = {
-        let method = unsafe BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "reactor")
-        unsafe BIO_meth_set_read(method) { bio, target, count in
-            unsafe reactor_bio_clear_retry(bio)
-            let taken = unsafe transport(bio).read(into: target!, Int(count))
-            guard taken == 0 else { return CInt(taken) }
-            if unsafe transport(bio).mayReadLater { unsafe reactor_bio_retry_read(bio) }
-            return -1
-        }
-        unsafe BIO_meth_set_write(method) { bio, source, count in
-            unsafe reactor_bio_clear_retry(bio)
-            unsafe transport(bio).write(source!, Int(count))
-            return count
-        }
-        unsafe BIO_meth_set_ctrl(method) { _, command, _, _ in command == BIO_CTRL_FLUSH ? 1 : 0 }
-        return unsafe method
-    }()
-
-    fileprivate var mayReadLater: Bool { !isSocketAtEnd && receiveError == nil }
-}
-
-private func transport(_ bio: OpaquePointer?) -> TLSTransport {
-    unsafe Unmanaged<TLSTransport>.fromOpaque(BIO_get_data(bio)).takeUnretainedValue()
-}
-
-/// Memory of one thread for the calls of any connection.
-///
-/// `@safe` is right: a ``TLSTransport/Call`` alone keeps it, which ends before the thread returns from the
-/// call, and a call within that one begins after `leaveThreadMemory()`, so both never use it at once. The
-/// thread's end frees it.
-@safe
-private struct ThreadMemory {
-    /// Four records that are received at once.
-    static let inputSize = 65_536
-    /// Four records that are sent at once, with their heads and ends.
-    static let outputSize = 65_536 + 1024
-
-    let start: UnsafeMutableRawPointer
-
-    private static let key: pthread_key_t = {
-        var key = pthread_key_t()
-        let code = unsafe pthread_key_create(&key) { unsafe free($0) }
-        precondition(code == 0, "cannot make a key for a thread's memory: \(Errno(rawValue: code))")
-        return key
-    }()
-
-    static var current: ThreadMemory {
-        if let known = unsafe pthread_getspecific(key) { return unsafe ThreadMemory(start: known) }
-        let new = unsafe malloc(inputSize + outputSize)!
-        unsafe pthread_setspecific(key, new)
-        return unsafe ThreadMemory(start: new)
-    }
-
-    func input(_ range: Range<Int>) -> [UInt8] {
-        unsafe Array(UnsafeRawBufferPointer(start: start + range.lowerBound, count: range.count))
     }
 }
