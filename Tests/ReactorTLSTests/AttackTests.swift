@@ -266,6 +266,35 @@ import Testing
         withExtendedLifetime(peer) {}
     }
 
+    @Test func `bytes before the handshake are an error of TLS`() throws {
+        let (own, other) = try connectedSockets()
+        let client = TLSPair.end(own)
+        for stream in client.streams { stream.open() }
+        let bytes = Array("220 ready\r\n250 injected\r\n".utf8)
+        #expect(write(other, bytes, bytes.count) == bytes.count)
+        #expect(client.input.read(exactly: 11) == Array(bytes.prefix(11)))
+        try client.input.startTLS(.testClient())
+        waitUntil { client.streams.allSatisfy { $0.streamStatus == .error } }
+        #expect(client.error?.reason == .unprotectedBytes)
+        #expect(client.output.streamError as? TLSError == client.error)
+        client.close()
+        close(other)
+    }
+
+    @Test func `the handshake of an existing connection is no attempt to connect`() throws {
+        let (own, other) = try connectedSockets()
+        let server = TLSPair.end(own)
+        server.input.connectTimeout = .milliseconds(1)
+        try server.input.startTLS(.testServer())
+        for stream in server.streams { stream.open() }
+        waitUntil { server.streams.allSatisfy { $0.streamStatus == .error } }
+        #expect(server.input.streamErrno == .timedOut)
+        #expect((server.input.streamError as? IOError)?.operation == .read)
+        #expect((server.output.streamError as? IOError)?.operation == .write)
+        server.close()
+        close(other)
+    }
+
     @Test func `a process may exit while handshakes are made`() async {
         for _ in 0..<3 {
             await #expect(processExitsWith: .exitCode(7)) {
