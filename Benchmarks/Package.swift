@@ -42,6 +42,7 @@ let package = Package(
     products: [
         .library(name: "Workloads", targets: ["Workloads"]),
         .library(name: "TaskWorkloads", targets: ["TaskWorkloads"]),
+        .library(name: "HTTPWorkload", targets: ["HTTPWorkload"]),
     ],
     dependencies: [
         .package(name: "swift-reactor", path: ".."),

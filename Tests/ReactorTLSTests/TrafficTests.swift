@@ -92,7 +92,7 @@ import Testing
             }
             for thread in threads { thread.join() }
             #expect(intact.value == [true, true])
-            #expect(try peakResidentSize() - before < 8 << 20)
+            #expect(try peakResidentSize() - before < 64 << 20)
             pair.close()
         }
     }

@@ -68,17 +68,19 @@ extension Workload {
             """,
         experiments: [
             Experiment(
-                name: "plain", unit: "MiB", columns: body, peers: ["curl", "foundation", "reactor"],
+                name: "plain", unit: "MiB", columns: body,
+                peers: ["curl", "foundation", "async-http-client", "reactor"],
                 sizes: [.few(64), .both(256), .all(1024)], command: { download($0, "body", $1) }),
             Experiment(
-                name: "TLS", unit: "MiB", columns: body, peers: ["curl", "reactor"],
+                name: "TLS", unit: "MiB", columns: body, peers: ["curl", "async-http-client", "reactor"],
                 sizes: [.few(64), .both(256), .all(1024)],
                 absences: ["foundation": "it does not accept a certificate of one's own."],
                 command: { download($0, "secure", $1) }),
             Experiment(
                 name: "small", unit: "bodies",
                 columns: ["cpu-us/body*", "bodies/s", "peak-KiB", "tick-late-us", "pass-KiB", "pass-us"],
-                peers: ["curl", "foundation", "reactor"], sizes: [.both(1000), .few(3000), .all(10_000)],
+                peers: ["curl", "foundation", "async-http-client", "reactor"],
+                sizes: [.both(1000), .few(3000), .all(10_000)],
                 command: { download($0, "small", $1) }),
         ]
     )
