@@ -11,6 +11,7 @@ extension WatchedFolders {
         for number in exchange(&settling, with: []) {
             folders[number]?.isUnsettled = false
             folders[number]?.found = []
+            folders[number]?.reported = nil
         }
         resolveDoubts()
         findMissing()
@@ -43,6 +44,7 @@ extension WatchedFolders {
     mutating func expireMoves(before date: Deadline) {
         guard !moves.isEmpty, !hasUnread else { return }
         for (cookie, move) in moves where move.date <= date { expire(cookie) }
+        resolveDoubts()
         findMissing()
     }
 
@@ -50,7 +52,11 @@ extension WatchedFolders {
     private mutating func expire(_ cookie: UInt32) {
         guard let move = moves.removeValue(forKey: cookie) else { return }
         folders[move.place.folder]?.departure = nil
-        if move.isReported, let path = path(of: move.place) { events.append(.removed(path)) }
+        if move.isReported, let path = path(of: move.place) {
+            events.append(.removed(path))
+            // What it was exchanged for, if that was not watched.
+            doubted[move.place] = false
+        }
         guard move.isFolder, let path = oldPath(of: move) else { return }
         vanish(below: path)
         drop(path)
@@ -100,7 +106,7 @@ extension WatchedFolders {
         let isReported = folder.reports(place.name)
         if change.isOfNames {
             folders[place.folder]?.arrival = nil
-            doubted.remove(place)
+            doubted[place] = nil
         }
         if change.has(IN_MOVED_FROM) { return depart(change, from: place, in: folder) }
         if change.has(IN_MOVED_TO), let move = moves.removeValue(forKey: change.cookie) {
@@ -113,25 +119,26 @@ extension WatchedFolders {
         if change.has(IN_CREATE | IN_MOVED_TO) { return appear(change, place) }
         let path = folder.path.entry(place.name)
         if change.has(IN_DELETE) {
-            forgetFound(place)
+            forget(place)
             if change.isOfFolder { dropDeleted(path) }
         }
-        if let event = change.event(at: path) { events.append(event) }
+        if folder.hasReported(place.name), let event = change.event(at: path) { events.append(event) }
     }
 
     /// The first half of a move.
     private mutating func depart(_ change: FolderChange, from place: Place, in folder: Folder) {
         let arrival = folder.arrival.flatMap { $0.name == place.name ? $0 : nil }
         moves[change.cookie] = Move(
-            place: place, isFolder: change.isOfFolder, isReported: folder.reports(place.name), date: .now,
+            place: place, isFolder: change.isOfFolder, isReported: folder.hasReported(place.name), date: .now,
             number: change.isOfFolder ? known(at: folder.path.entry(place.name)) : nil, arrival: arrival)
         folders[place.folder]?.departure = change.cookie
-        forgetFound(place)
+        forget(place)
     }
 
     /// Nothing is at `place` any more.
-    private mutating func forgetFound(_ place: Place) {
+    private mutating func forget(_ place: Place) {
         folders[place.folder]?.found.remove(place.name)
+        folders[place.folder]?.reported?.remove(place.name)
         missing.remove(place)
     }
 
@@ -140,8 +147,13 @@ extension WatchedFolders {
         // Reported already, when the folder was read.
         if change.has(IN_CREATE), folders[place.folder]?.found.remove(place.name) != nil { return }
         guard let path = path(of: place) else { return }
-        events.append(.created(path))
+        reportNew(path, place)
         if change.isOfFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) }
+    }
+
+    mutating func reportNew(_ path: FilePath, _ place: Place) {
+        events.append(.created(path))
+        folders[place.folder]?.reported?.insert(place.name)
     }
 
     private mutating func finish(_ move: Move, at place: Place, _ isReported: Bool) {
@@ -167,8 +179,9 @@ extension WatchedFolders {
             drop(old)
             return arrive(path, place, move, isReported)
         }
-        if move.isReported { events.append(isReported ? .moved(from: old, to: path) : .removed(old)) }
         if !move.isReported { return arrive(path, place, move, isReported) }
+        events.append(isReported ? .moved(from: old, to: path) : .removed(old))
+        folders[place.folder]?.reported?.insert(place.name)
         drop(path)
         if isFollowed { return rename(old, to: path) }
         drop(old)
@@ -178,7 +191,7 @@ extension WatchedFolders {
     /// Reports what has been moved to `path` as new there.
     private mutating func arrive(_ path: FilePath, _ place: Place, _ move: Move, _ isReported: Bool) {
         guard isReported else { return }
-        events.append(.created(path))
+        reportNew(path, place)
         if move.isFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) } else { drop(path) }
     }
 

@@ -27,7 +27,7 @@ extension WatchedFolders {
         case .unknown(let mayAskDisk):
             let isBack = move.number.map { isAt(path, $0) } ?? !old.isTaken
             if mayAskDisk, isBack, !hasUnread { return false }
-            doubted.insert(move.place)
+            doubted[move.place] = true
             return true
         }
     }
@@ -55,22 +55,23 @@ extension WatchedFolders {
         return .unknown(mayAskDisk: mayAskDisk && isDrained)
     }
 
-    /// Corrects what was taken for exchanges once the disk shows that they were none.
+    /// Corrects what the changes say where they do not tell what is on the disk.
     mutating func resolveDoubts() {
         guard !doubted.isEmpty else { return }
         var wrong: [(Place, FilePath)] = []
-        for place in doubted {
+        for (place, isThere) in doubted {
             guard let path = path(of: place), folders[place.folder]?.reports(place.name) == true else {
                 continue
             }
-            if !(known(at: path).map { isAt(path, $0) } ?? path.isTaken) { wrong.append((place, path)) }
+            let isTaken = (isThere ? known(at: path) : nil).map { isAt(path, $0) } ?? path.isTaken
+            if isTaken != isThere { wrong.append((place, path)) }
         }
         // Later changes say what is there.
         guard !hasUnread else { return }
-        doubted = []
+        doubted = [:]
         for (place, path) in wrong {
             drop(path)
-            events.append(path.isTaken ? .created(path) : .removed(path))
+            if path.isTaken { reportNew(path, place) } else { events.append(.removed(path)) }
             if folders[place.folder]?.isInTree == true { joinNew(path, place) }
         }
     }

@@ -30,15 +30,20 @@ extension WatchedFolders {
             return moveMissed(number, known, to: place, cause) ? [(path, place)] : []
         }
         // Read after it is watched, so that nothing is missed in between.
-        let entries = try attempt(.watch, "\(path)") { () throws(Errno) in try path.entries() }
-        guard place == nil || isAt(path, number) else {
+        let entries: [(name: FilePath.Component, isFolder: Bool)]
+        do throws(Errno) {
+            entries = try path.entries()
+            if place != nil, !isAt(path, number) { throw .noSuchFileOrDirectory }
+        } catch {
             leave(number) { $0.isInTree = false }
-            throw IOError(.watch, "\(path)", .noSuchFileOrDirectory)
+            throw IOError(.watch, "\(path)", error)
         }
         if folders[number]?.isUnsettled == false { unsettled.append(number) }
         folders[number]?.isUnsettled = true
         if cause.isReported {
-            folders[number]?.found = Set(entries.map(\.name))
+            let names = Set(entries.map(\.name))
+            folders[number]?.found = names
+            folders[number]?.reported = names
             events += entries.map { .created(path.entry($0.name)) }
         }
         return entries.filter(\.isFolder).map { (path.entry($0.name), Place(folder: number, name: $0.name)) }
@@ -107,7 +112,7 @@ extension WatchedFolders {
         }
         for (number, path) in unsettled where folders[number] != nil && !isAt(path, number) {
             guard let place = place(of: path) else { continue }
-            events.append(.created(path))
+            reportNew(path, place)
             joinNew(path, place)
         }
     }
@@ -116,7 +121,7 @@ extension WatchedFolders {
     mutating func rescan() {
         let (before, known) = (folders, roots)
         (folders, numbers, moves) = ([:], [:], [:])
-        (unsettled, settling, missing, doubted) = ([], [], [], [])
+        (unsettled, settling, missing, doubted) = ([], [], [], [:])
         for (path, root) in known {
             do throws(IOError) {
                 if root.isFolder, !path.isFolder { throw IOError(.watch, "\(path)", .noSuchFileOrDirectory) }

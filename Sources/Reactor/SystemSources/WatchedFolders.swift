@@ -28,6 +28,8 @@ struct WatchedFolders: ~Copyable {
         var isUnsettled = false
         /// The names that were reported when it was read, while the kernel may still announce that they were made.
         var found: Set<FilePath.Component> = []
+        /// The names that were reported since it was read, while it is unsettled; nil if those that it contained were not.
+        var reported: Set<FilePath.Component>?
         /// The cookie of the move from it whose second half has not come.
         var departure: UInt32?
         /// The move that has ended in it, until its names change again.
@@ -39,6 +41,11 @@ struct WatchedFolders: ~Copyable {
         var isReported: Bool { !roots.isEmpty || isInTree }
 
         func reports(_ name: FilePath.Component) -> Bool { isReported || files[name] != nil }
+
+        /// Whether `name` was reported, or was there before anything was.
+        func hasReported(_ name: FilePath.Component) -> Bool {
+            reports(name) && reported?.contains(name) != false
+        }
     }
 
     /// A name in a watched folder.
@@ -95,8 +102,8 @@ struct WatchedFolders: ~Copyable {
     var changes: ArraySlice<FolderChange> = []
     /// Whether the last read has returned all that the kernel held.
     var isDrained = false
-    /// What remains there if what was taken for an exchange was one.
-    var doubted: Set<Place> = []
+    /// Where the disk may differ from what the changes say, and whether they say that something is there.
+    var doubted: [Place: Bool] = [:]
     var events: [FileWatcher.Event] = []
     /// The folders that became unsettled since the last read, and those that did before.
     var (unsettled, settling): ([CInt], [CInt]) = ([], [])
@@ -200,7 +207,7 @@ struct WatchedFolders: ~Copyable {
             var folder = folders[number] ?? Folder(path: path)
             change(&folder)
             folders[number] = folder
-            numbers[path] = number
+            if follows || folder.path == path { numbers[path] = number }
             return number
         } catch {
             let limit = error == .noSpace ? " (limit: fs.inotify.max_user_watches)" : ""

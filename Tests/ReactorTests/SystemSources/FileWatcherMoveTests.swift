@@ -155,6 +155,29 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false], [true, false])
+    func `what is exchanged for something that is not watched is made anew`(
+        isFolder: Bool, isOutsideFirst: Bool
+    ) async throws {
+        try await onItsOwnThread {
+            let (watch, other) = (try Watch(), TemporaryTree())
+            let tree = watch.tree
+            for place in [tree, other] {
+                if isFolder { place.makeFolder("a") } else { place.makeFIFO("a") }
+            }
+            if isFolder { other.makeFIFO("a/new") }
+            tree.makeFolder("b")
+            try watch.watcher.watch(tree.path, recursively: true)
+            #expect(try watch.take() == [])
+            var replica = Replica(tree.all)
+            if isOutsideFirst { exchange(other("a"), tree("a")) } else { exchange(tree("a"), other("a")) }
+            for event in try watch.take() { replica.take(event) }
+            #expect(replica.paths == Set(tree.all))
+            tree.makeFIFO(isFolder ? "a/later" : "b/later")
+            #expect(try watch.take() == [.created(tree(isFolder ? "a/later" : "b/later"))])
+        }
+    }
+
     @Test func `a file and a folder that are exchanged are both there`() async throws {
         try await onItsOwnThread {
             let watch = try Watch()
@@ -309,6 +332,10 @@ struct MoveSequence: Sendable, CustomTestStringConvertible {
                 folders: ["c", "c/a", "c/a/b"],
                 steps: [.make("n"), .move("c/a", "n/a"), .remove("c/in-c"), .remove("c")]),
             MoveSequence(folders: ["a", "b", "b/c"], steps: [.exchange("a", "b/c"), .move("a", "b/d")]),
+            MoveSequence(folders: ["b"], steps: [.make("c"), .exchange("c", "b")]),
+            MoveSequence(folders: ["b"], steps: [.make("c"), .exchange("b", "c")]),
+            MoveSequence(folders: ["a", "b"], steps: [.make("n"), .move("a", "n/a"), .exchange("n", "b")]),
+            MoveSequence(folders: ["a", "b"], steps: [.make("b/n"), .move("b/n", "c"), .move("a", "c/a")]),
         ]
 }
 
