@@ -92,7 +92,8 @@ import Testing
             }
             for thread in threads { thread.join() }
             #expect(intact.value == [true, true])
-            #expect(try peakResidentSize() - before < 64 << 20)
+            // A sanitizer keeps memory that was freed.
+            #expect(try peakResidentSize() - before < size / 2)
             pair.close()
         }
     }
