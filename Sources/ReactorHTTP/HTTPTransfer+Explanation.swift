@@ -31,8 +31,9 @@ extension HTTPTransfer {
         let title = "The transfer of \(request.url)"
         if let delivery = outbox.explanation { return "\(title) \(delivery)." }
         if isSuspended { return "\(title) is suspended: call resume()." }
-        if let reason = session.runLoop.reasonForDelay(of: "it", inModes: session.modes) {
-            return "\(title) cannot go on: \(reason)."
+        guard session.runLoop.serves(session.modes) else {
+            return
+                "\(title) cannot go on: \(session.runLoop.reasonForDelay(of: "it", inModes: session.modes))."
         }
         return "\(title) \(explanation(of: phase.withLock { $0 }))."
     }
@@ -76,6 +77,6 @@ extension Outbox {
     }
 
     private func reason(_ runLoop: RunLoop, _ modes: [RunLoop.Mode]) -> String {
-        runLoop.reasonForDelay(of: "a callback", inModes: modes).map { ": \($0)" } ?? ""
+        ": \(runLoop.reasonForDelay(of: "a callback", inModes: modes))"
     }
 }

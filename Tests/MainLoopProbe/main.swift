@@ -57,7 +57,11 @@ let scenarios: [String: () throws -> Void] = [
     "few watches": fewWatches,
     "few watches after an overflow": fewWatchesAfterOverflow,
     "exit in a timer": {
-        Timer.scheduled(after: .zero, label: "last") { _ in exit(0) }
+        Timer.scheduled(after: .zero, label: "last") { _ in
+            RunLoop.main.perform {}
+            exit(0)
+        }
+        Timer.scheduled(after: .zero, label: "due as well") { _ in }
         RunLoop.main.run()
     },
     "debugging that begins late": {

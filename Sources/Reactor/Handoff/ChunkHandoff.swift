@@ -85,7 +85,9 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         let subject = "The \(worker.title)"
         guard isStarted else { return "\(subject) has not been started." }
         let delay = loop.reasonForDelay(of: "the hand-off", in: membership)
-        if let text = worker.explanation(delay: delay) { return "\(subject) \(text)." }
+        if let text = worker.explanation(delay: loop.inbox.isClosed ? nil : delay) {
+            return "\(subject) \(text)."
+        }
         if engine?.isReady == true { return "\(subject) has bytes to read: \(delay)." }
         let reason =
             loop.runs(in: membership)

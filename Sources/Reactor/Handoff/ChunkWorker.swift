@@ -56,7 +56,7 @@ final class ChunkWorker: Sendable {
     var progress: HandoffProgress { flow.withLock { $0.progress } }
 
     /// From any thread.
-    func explanation(delay: String) -> String? { flow.withLock { $0.explanation(delay: delay) } }
+    func explanation(delay: String?) -> String? { flow.withLock { $0.explanation(delay: delay) } }
 
     /// From any thread.
     var title: String { flow.withLock { $0.title } }

@@ -104,9 +104,11 @@ extension HandoffFlow {
     /// What the hand-off waits for, as a predicate; nil for bytes of its stream.
     ///
     /// - Parameter delay: Why the loop does not serve the hand-off yet, as a clause.
-    func explanation(delay: String) -> String? {
+    func explanation(delay: String?) -> String? {
         switch worker {
-        case .over where conclusion != nil: return "has ended, and its completion waits: \(delay)"
+        case .over where conclusion != nil:
+            return delay.map { "has ended, and its completion waits: \($0)" }
+                ?? "was cancelled, as its loop has ended"
         case .over: return isConcluded ? "has ended" : "is finishing its processor"
         case .processing: return "is calling its processor"
         case .reading: return "is reading its file"

@@ -20,6 +20,12 @@ extension RunLoop.Core {
     /// What a mode leaves: everything if none of an item's modes has run, else what is due or ready and would have been
     /// done only once.
     private func describeLeftovers(of state: ModeState) -> String? {
+        // The process exits within a pass, which would have served the rest.
+        if let mode = inbox.currentMode,
+            state.mode == mode || state.mode == .common && commonModes.contains(mode)
+        {
+            return nil
+        }
         let timers = state.timers.elements.filter { isLeft($0, in: state) }.map(\.title)
         let sources = state.sources.members.filter { source in
             isHome(state, of: source.membership(in: loop)) && (!hasRun(state) || source.isSignalled)
@@ -84,7 +90,7 @@ extension RunLoop {
 extension RunLoop: Watched {
     var complaint: String? {
         guard !inbox.isClosed else { return nil }
-        let counts = inbox.waitingCounts.filter { inbox.neverRan(in: Membership($0.mode)) }
+        let counts = inbox.waitingCounts().filter { inbox.neverRan(in: Membership($0.mode)) }
         guard !counts.isEmpty else { return nil }
         let blocks = counts.map { "\(countedBlocks($0.count)) in \($0.mode.shortName)" }
         let reason =

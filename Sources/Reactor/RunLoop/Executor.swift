@@ -159,6 +159,8 @@ extension RunLoop {
 
         var hasJobs: Bool { queuedCount > 0 }
 
+        var hasIncomingJobs: Bool { !incoming.isEmpty }
+
         var suspendedCount: Int { suspended.load(ordering: .relaxed) }
 
         // MARK: On the loop's thread

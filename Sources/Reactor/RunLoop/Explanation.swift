@@ -33,17 +33,18 @@ extension RunLoop {
     }
 
     private func blocks(except modes: ModeSet) -> String {
-        inbox.waitingCounts.filter { !modes.contains($0.mode) }.reduce(into: "") { text, entry in
-            text += " \(countedBlocks(entry.count)) in \(entry.mode.shortName)."
-        }
+        let counts = inbox.waitingCounts(except: modes)
+        let texts = counts.map { " \(countedBlocks($0.count)) in \($0.mode.shortName)." }
+        return texts.joined() + (texts.count > 1 ? " One may be in several of these modes." : "")
     }
 
-    /// Why what is served in `modes` is not, as a clause; nil if it is, as soon as it has something to report.
-    package func reasonForDelay(of item: String, inModes modes: [Mode]) -> String? {
-        let membership = Membership(modes)
-        if runs(in: membership), isWaiting && !inbox.isHosted || isCurrent { return nil }
-        return reasonForDelay(of: item, in: membership)
+    /// Why an item in `modes` that has something to be called for has not been served yet, as a clause.
+    package func reasonForDelay(of item: String, inModes modes: [Mode]) -> String {
+        reasonForDelay(of: item, in: Membership(modes))
     }
+
+    /// Whether the loop serves an item in `modes` as soon as that has something to be called for.
+    package func serves(_ modes: [Mode]) -> Bool { runs(in: Membership(modes)) && (isWaiting || isCurrent) }
 
     /// Whether the loop runs in one of the modes of `membership`.
     func runs(in membership: Membership) -> Bool { inbox.runs(in: membership) }
@@ -210,6 +211,7 @@ extension EventSource {
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
         let reason = loop.reasonForDelay(of: "it", in: known.membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
+        let pause = loop.isCurrent && silence != readinessSilence ? ": \(silence)" : ""
         let silence =
             if events & CInt(POLLNVAL) != 0, !watchedInterest.isEmpty {
                 "descriptor \(number) is closed: cancel the source before its descriptor is closed"
@@ -217,6 +219,7 @@ extension EventSource {
                 loop.isCurrent ? silence : readinessSilence
             }
         let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
+        if watchedInterest.isEmpty { return "The \(title) watches for nothing\(pause)\(delay)." }
         return "The \(title) has nothing to report: \(silence)\(delay)."
     }
 }
@@ -229,16 +232,22 @@ extension RunLoop.Executor {
     /// May be called from any thread.
     ///
     /// ```swift
-    /// print(loop.executor().explain())  // The executor of the main run loop in the common modes has no jobs.
+    /// print(loop.executor().explain())  // The executor of the main run loop in the common modes has no jobs queued.
     /// ```
     public func explain() -> String {
         let tasks =
             suspendedCount == 0
             ? ""
             : " \(counted(suspendedCount, "task")) \(suspendedCount == 1 ? "waits" : "wait") for the loop's events."
-        guard hasJobs else { return "The \(title) has no jobs.\(tasks)" }
+        guard hasJobs else { return "The \(title) has no jobs queued.\(tasks)" }
         let reason = inbox.reasonForDelay(of: "it", in: Membership(modes.members), isCurrent: isCurrent)
-        return "The \(title) has \(counted(queuedCount, "job")) queued: \(reason).\(tasks)"
+        return "The \(title) has \(queuedJobs): \(reason).\(tasks)"
+    }
+
+    /// How many other threads have queued since the loop last took them in is not known.
+    private var queuedJobs: String {
+        guard hasIncomingJobs else { return "\(counted(queuedCount, "job")) queued" }
+        return queuedCount > 1 ? "\(queuedCount) or more jobs queued" : "jobs queued"
     }
 
     var title: String {

@@ -75,15 +75,17 @@ final class Inbox: Sendable {
         return depth > 0 && depth == activationCount
     }
 
-    /// How many blocks and executors wait for each mode that has any.
-    var waitingCounts: [(mode: RunLoop.Mode, count: Int)] {
+    /// How many blocks and executors wait for each mode that has any. One that waits for several counts in each.
+    ///
+    /// - Parameter served: Modes whose blocks do not count.
+    func waitingCounts(except served: ModeSet = ModeSet()) -> [(mode: RunLoop.Mode, count: Int)] {
         var counts: [RunLoop.Mode: Int] = [:]
         for record in modeRecords.withLock({ $0 }) { counts[record.mode] = record.waiting.value }
         let posted = contents.withLock { $0.blocks.map(\.modes) + $0.executors.map(\.modes) }
-        for modes in posted {
+        for modes in posted where !modes.intersects(served) {
             for mode in modes.members { counts[mode, default: 0] += 1 }
         }
-        return counts.filter { $0.value > 0 }.map { ($0.key, $0.value) }
+        return counts.filter { $0.value > 0 && !served.contains($0.key) }.map { ($0.key, $0.value) }
             .sorted { $0.mode.rank < $1.mode.rank }
     }
 

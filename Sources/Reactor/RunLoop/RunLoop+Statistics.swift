@@ -74,9 +74,8 @@ extension RunLoop {
 
         /// Iterations of the loop, nested runs included.
         public var passes = 0
-        /// How often the loop has gone to sleep: as often as it has woken up, and once more while it waits. A hosted loop's
-        /// host sleeps in its place.
-        public var sleeps = 0
+        /// How often the loop has slept, without the sleep that is under way. A hosted loop's host sleeps in its place.
+        public var sleeps: Int { wakeUps.total }
         /// What has ended the sleeps.
         public var wakeUps = WakeUps()
         /// How often handlers have been called.
@@ -105,7 +104,7 @@ extension RunLoop {
             byTime: meter.wakeUpsByTime.value, byDescriptor: meter.wakeUpsByDescriptor.value,
             byThread: meter.wakeUpsByThread.value)
         return Statistics(
-            passes: meter.passes.value, sleeps: wakeUps.total + (isWaiting ? 1 : 0), wakeUps: wakeUps,
+            passes: meter.passes.value, wakeUps: wakeUps,
             callbacks: .init(
                 timers: meter.timers.value, events: meter.events.value, sources: meter.sources.value,
                 observers: meter.observers.value, blocks: meter.blocks.value, jobs: meter.jobs.value),

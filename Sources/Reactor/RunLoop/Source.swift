@@ -39,6 +39,8 @@ extension RunLoop {
         let name: ItemName?
         /// What a source of the library's own is for, in the place of ``name``.
         let subject: (@Sendable () -> String)?
+        /// The name of its account in the ledger, if that is not its title.
+        fileprivate let account: String?
 
         /// Makes a source; it does nothing until it is added to a loop.
         ///
@@ -59,18 +61,20 @@ extension RunLoop {
         ) {
             self.order = order
             name = .make(label, file, line)
-            subject = nil
+            (subject, account) = (nil, nil)
             let callbacks = Callbacks(scheduled: scheduled, cancelled: cancelled, perform: perform)
             state = Mutex(State(callbacks: callbacks))
         }
 
         /// Makes a source of the library's own, which reports and dumps call `subject`.
+        ///
+        /// - Parameter account: The name of its account in the ledger, where there may be very many sources.
         package init(
-            named subject: @escaping @Sendable () -> String,
+            named subject: @escaping @Sendable () -> String, account: String? = nil,
             cancelled: @escaping @Sendable (RunLoop, Mode) -> Void,
             perform: @escaping @Sendable () -> Void
         ) {
-            (order, name, self.subject) = (0, nil, subject)
+            (order, name, self.subject, self.account) = (0, nil, subject, account)
             state = Mutex(State(callbacks: Callbacks(cancelled: cancelled, perform: perform)))
         }
 
@@ -192,7 +196,7 @@ extension RunLoop.Source {
         }
         guard let callbacks else { return false }
         core.meter.sources.add()
-        core.meter.measure({ core.meter.push(title) }, { callbacks.perform() })
+        core.meter.measure({ core.meter.push(title, account: account) }, { callbacks.perform() })
         update(in: core) { $0.isPerforming = false }
         return true
     }

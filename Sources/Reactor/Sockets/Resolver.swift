@@ -149,7 +149,7 @@ extension Resolver {
             state = Mutex(State(completion: LoopOwned(completion, on: loop)))
             // Cancelled by the end of the loop's thread, or by the end of this lookup.
             let source = RunLoop.Source(
-                named: { "lookup of \(query.host)" }, cancelled: { _, _ in self.cancel() },
+                named: { "lookup of \(query.host)" }, account: "lookup", cancelled: { _, _ in self.cancel() },
                 perform: { self.deliver() })
             let request = ResolverRequest(query) { answer in
                 self.state.withLock { $0.answer = answer }

@@ -54,7 +54,8 @@ import Testing
         }
         #expect(
             texts[0].hasSuffix(
-                " is not running. 1 block or executor in the common modes. 2 blocks or executors in 'custom'."
+                " 1 block or executor in the common modes. 2 blocks or executors in 'custom'."
+                    + " One may be in several of these modes."
             ))
         #expect(texts[1].hasSuffix(" is not running. 1 block or executor in the common modes."))
         #expect(texts[2].hasSuffix(" is not running."))
@@ -89,9 +90,9 @@ import Testing
             let loop = thread.runLoop
             let executor = loop.executor(inModes: [.custom])
             waitUntil { loop.currentMode == .default }
-            #expect(executor.explain().hasSuffix(" in 'custom' has no jobs."))
+            #expect(executor.explain().hasSuffix(" in 'custom' has no jobs queued."))
             let task = Task(executorPreference: executor) {}
-            waitUntil { executor.explain().contains("has 1 job queued: ") }
+            waitUntil { executor.explain().contains("has jobs queued: ") }
             #expect(executor.explain().hasSuffix(" runs in default, and it is only in 'custom'."))
             loop.perform { RunLoop.current.run(in: .custom, until: .distantPast) }
             await task.value
@@ -275,7 +276,7 @@ import Testing
             pipe.put()
             #expect(source.explain().contains("has something to report: the "))
             try source.setInterest([])
-            #expect(source.explain().contains("it is watched for nothing"))
+            #expect(source.explain().contains("watches for nothing"))
             try source.setInterest(.readable)
             loop.poll()
             #expect(source.explain().contains("has been cancelled"))

@@ -68,6 +68,18 @@ import Testing
         }
     }
 
+    @Test func `lookups share an entry, whatever their hosts`() async {
+        await #expect(processExitsWith: .success) {
+            LoopDiagnostics.measuresCallbacks = true
+            try await onItsOwnThread {
+                for host in ["127.0.0.1", "::1"] { Resolver.resolve(host: host, port: 1) { _ in } }
+                RunLoop.current.poll()
+                let ledger = RunLoop.current.statistics.ledger
+                #expect(ledger.first { $0.name == "lookup" }?.callbacks == 2, "\(ledger)")
+            }
+        }
+    }
+
     @Test func `unlabelled descriptors share an entry, and labelled ones have their own`() async {
         await #expect(processExitsWith: .success) {
             LoopDiagnostics.measuresCallbacks = true

@@ -45,6 +45,34 @@ import Testing
         #expect(result != nil)
     }
 
+    @Test func `a block that the next pass runs waits in no other mode`() async throws {
+        let text = try await onItsOwnThread { () -> String in
+            let (loop, text) = (RunLoop.current, Shared(""))
+            loop.perform {
+                try? onAThread {
+                    loop.perform(inModes: [.default, .tracking]) {}
+                    text.value = loop.explain()
+                }
+            }
+            loop.poll()
+            return text.value
+        }
+        #expect(text.hasSuffix(" 1 posted block waits for its next pass."))
+    }
+
+    @Test func `a hand-off of a loop that has ended was cancelled`() async throws {
+        let pipe = try TestPipe()
+        let reader = try await onItsOwnThread {
+            let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: .global()) {
+                _, _, _ in
+            }
+            reader.start { _ in }
+            RunLoop.current.poll()
+            return reader
+        }
+        waitUntil { reader.explain() == "The hand-off was cancelled, as its loop has ended." }
+    }
+
     @Test func `blocks are counted in their own modes`() async throws {
         let texts = try await onItsOwnThread { () -> [String] in
             let (loop, texts) = (RunLoop.current, Shared<[String]>([]))

@@ -42,7 +42,7 @@ import Testing
         #expect(result.message.contains("timer 'late' "), "\(result.message)")
     }
 
-    @Test func `a timer that exits is not reported as unserved`() async {
+    @Test func `what the pass that exits would have served is not reported`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             setenv("REACTOR_DEBUG", "1", 1)
             _ = try await probeMainLoop("exit in a timer")

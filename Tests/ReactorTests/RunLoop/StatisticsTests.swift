@@ -28,7 +28,7 @@ import Testing
             return idle.wait()
         }
         #expect(statistics.wakeUps.total == 0)
-        #expect(statistics.sleeps == 1)
+        #expect(statistics.sleeps == 0)
         #expect(statistics.passes == 1)
         #expect(statistics.callbacks.total == 0)
     }
