@@ -38,20 +38,22 @@ extension ClockTimer {
 
     /// The first date after `date` that matches `components`; nil if there is none.
     ///
-    /// A time that a change to summer time skips counts as the first moment after the change; of one that the
-    /// end of summer time repeats, the first counts. Months without a day, such as `day: 31`, are passed over.
+    /// A time that a change to summer time by an hour skips counts as the first moment after the change; of one
+    /// that the end of summer time repeats, the first counts. Months without a day, such as `day: 31`, are
+    /// passed over.
     public static func nextDate(
         matching components: DateComponents, after date: Date, in calendar: Calendar = .current
     ) -> Date? {
-        var date = date
+        var (date, day) = (date, components)
+        (day.hour, day.minute, day.second, day.nanosecond) = (nil, nil, nil, nil)
         // The 29th of February is missing in at most seven years in a row. Other days are missing for good.
-        for _ in 0..<10 {
+        for _ in 0..<20 {
             guard
                 let next = calendar.nextDate(
                     after: date, matching: components, matchingPolicy: .nextTime, repeatedTimePolicy: .first)
             else { return nil }
-            // In place of a missing day Foundation answers the one after it.
-            if components.day.map({ $0 == calendar.component(.day, from: next) }) ?? true { return next }
+            // In place of a missing day Foundation answers one after it.
+            if calendar.date(next, matchesComponents: day) { return next }
             date = next
         }
         return nil

@@ -198,17 +198,31 @@ extension WatchedFolders {
     /// A folder has been moved, and with it what was given below: the kernel tells that of the folder alone.
     private mutating func vanish(below path: FilePath) {
         for (number, folder) in folders where folder.path != path && folder.path.starts(with: path) {
-            vanish(number, folder)
+            endRoots(of: number, folder)
         }
     }
 
     /// A watched folder is not at its path any more. Those below others are reported there.
     private mutating func vanish(_ number: CInt, _ folder: Folder) {
-        for path in Array(folder.files.values.joined()) + folder.roots {
-            let isRecursive = roots.removeValue(forKey: path)?.isRecursive == true
+        vanish(below: folder.path)
+        endRoots(of: number, folder)
+    }
+
+    /// Stops watching the paths that were given for a folder and for the files in it, but for those that lead to it: they
+    /// were given after it was moved.
+    private mutating func endRoots(of number: CInt, _ folder: Folder) {
+        let given = folder.files.values.joined().map { ($0, $0.folder) } + folder.roots.map { ($0, $0) }
+        let left = given.filter { !isAt($0.1, number, follows: true) }
+        let kept = given.first { path, _ in !left.contains { $0.0 == path } }?.1
+        if !left.isEmpty, let kept, !isAt(folder.path, number, follows: true) { rename(folder.path, to: kept) }
+        for (path, _) in left {
+            let root = roots.removeValue(forKey: path)
             events.append(.vanished(path))
-            if isRecursive { leaveTree(path) }
+            leave(number) { folder in
+                folder.roots.remove(path)
+                if let name = path.lastComponent { folder.remove(path, of: name) }
+            }
+            if root?.isRecursive == true { for top in [path, kept ?? path] { leaveTree(top) } }
         }
-        leave(number) { folder in (folder.roots, folder.files) = ([], [:]) }
     }
 }

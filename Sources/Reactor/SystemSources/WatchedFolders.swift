@@ -42,6 +42,12 @@ struct WatchedFolders: ~Copyable {
 
         func reports(_ name: FilePath.Component) -> Bool { isReported || files[name] != nil }
 
+        /// Stops watching the file `name` by a path that was given.
+        mutating func remove(_ path: FilePath, of name: FilePath.Component) {
+            files[name]?.remove(path)
+            if files[name]?.isEmpty == true { files[name] = nil }
+        }
+
         /// Whether `name` was reported, or was there before anything was.
         func hasReported(_ name: FilePath.Component) -> Bool {
             reports(name) && reported?.contains(name) != false
@@ -188,10 +194,7 @@ struct WatchedFolders: ~Copyable {
 
     private mutating func end(_ path: FilePath, _ root: Root) {
         if !root.isFolder, let name = path.lastComponent {
-            return leave(root.folder) { folder in
-                folder.files[name]?.remove(path)
-                if folder.files[name]?.isEmpty == true { folder.files[name] = nil }
-            }
+            return leave(root.folder) { $0.remove(path, of: name) }
         }
         leave(root.folder) { $0.roots.remove(path) }
         if root.isRecursive { leaveTree(path) }
@@ -207,7 +210,7 @@ struct WatchedFolders: ~Copyable {
             var folder = folders[number] ?? Folder(path: path)
             change(&folder)
             folders[number] = folder
-            if follows || folder.path == path { numbers[path] = number }
+            if folder.path == path { numbers[path] = number }
             return number
         } catch {
             let limit = error == .noSpace ? " (limit: fs.inotify.max_user_watches)" : ""

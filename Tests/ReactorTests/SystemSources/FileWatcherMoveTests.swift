@@ -178,6 +178,59 @@ import Testing
         }
     }
 
+    @Test(arguments: [false, true])
+    func `a path that is given after the move of a folder stays watched`(isRecursive: Bool) async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "a/b"] { tree.makeFolder(name) }
+            tree.makeFIFO("a/file")
+            try watch.watcher.watch(tree("a"), recursively: isRecursive)
+            try watch.watcher.watch(tree("a/file"))
+            tree.move("a", "c")
+            try watch.watcher.watch(tree("c"), recursively: isRecursive)
+            try watch.watcher.watch(tree("c/file"))
+            let events = try watch.take()
+            #expect(
+                Set(events.filter { if case .vanished = $0 { true } else { false } })
+                    == [.vanished(tree("a")), .vanished(tree("a/file"))])
+            #expect(Set(watch.watcher.paths) == [tree("c"), tree("c/file")])
+            for name in ["c/later", "c/b/later"] { tree.makeFIFO(name) }
+            let later = (isRecursive ? ["c/later", "c/b/later"] : ["c/later"]).map { tree($0) }
+            #expect(try watch.take() == later.map { .created($0) })
+        }
+    }
+
+    @Test func `a path in a tree that is given after a move stays watched`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            tree.makeFolder("a")
+            try watch.watcher.watch(tree.path, recursively: true)
+            tree.move("a", "b")
+            try watch.watcher.watch(tree("b"))
+            #expect(try watch.take() == [.moved(from: tree("a"), to: tree("b"))])
+            tree.makeFIFO("b/later")
+            #expect(try watch.take() == [.created(tree("b/later"))])
+            #expect(Set(watch.watcher.paths) == [tree.path, tree("b")])
+        }
+    }
+
+    @Test func `what was given below a folder vanishes with it when it is moved`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "a/b"] { tree.makeFolder(name) }
+            try watch.watcher.watch(tree("a"), recursively: true)
+            try watch.watcher.watch(tree("a/b"))
+            tree.move("a", "c")
+            #expect(Set(try watch.take()) == [.vanished(tree("a")), .vanished(tree("a/b"))])
+            #expect(watch.watcher.paths.isEmpty)
+            tree.makeFIFO("c/b/later")
+            #expect(try watch.take() == [])
+        }
+    }
+
     @Test func `a file and a folder that are exchanged are both there`() async throws {
         try await onItsOwnThread {
             let watch = try Watch()
@@ -332,6 +385,12 @@ struct MoveSequence: Sendable, CustomTestStringConvertible {
                 folders: ["c", "c/a", "c/a/b"],
                 steps: [.make("n"), .move("c/a", "n/a"), .remove("c/in-c"), .remove("c")]),
             MoveSequence(folders: ["a", "b", "b/c"], steps: [.exchange("a", "b/c"), .move("a", "b/d")]),
+            MoveSequence(
+                folders: ["a"], steps: [.make("n"), .make("n/x"), .move("n", "m"), .move("a", "n")]),
+            MoveSequence(
+                folders: ["a", "a/a", "a/b"], steps: [.make("c"), .move("c", "a/a/c"), .move("a/b", "c")]),
+            MoveSequence(
+                folders: ["b"], steps: [.make("c"), .make("c/d"), .move("c", "b/m"), .move("b", "c")]),
             MoveSequence(folders: ["b"], steps: [.make("c"), .exchange("c", "b")]),
             MoveSequence(folders: ["b"], steps: [.make("c"), .exchange("b", "c")]),
             MoveSequence(folders: ["a", "b"], steps: [.make("n"), .move("a", "n/a"), .exchange("n", "b")]),
