@@ -42,15 +42,16 @@ extension HTTPTransfer {
         switch phase {
         case .started: "is about to begin"
         case .queued:
-            "waits until another one of \(request.host) has ended: HTTPSession.Configuration.maxConnectionsPerHost"
-        case .connecting: "waits for a connection"
+            "waits for another transfer to \(request.host) to end: maxConnectionsPerHost is reached"
+        case .connecting: "is connecting: by looking up the name, TCP or TLS"
+        case .sending where request.body == nil: "has sent its request, and waits for the response"
         case .sending:
             "has sent \(counted(progress.bytesSent, "byte")) of its body, and waits for the response"
         case .receiving: "receives the response: \(received) so far"
         case .receivingPaused: "waits for its consumer, which has not taken what was received: \(received)"
         case .sendingPaused:
             "waits for the body of the request: \(counted(progress.bytesSent, "byte")) so far"
-        case .delayed(let date): "is sent again in \(Deadline.now.duration(to: date).rounded)"
+        case .delayed(let date): "will be sent again in \(Deadline.now.duration(to: date).rounded)"
         case .finishing: "writes what was received: \(received)"
         }
     }
@@ -64,14 +65,18 @@ extension HTTPTransfer {
 extension Outbox {
     /// Why events that are due have not been delivered, or that there will be no more; nil otherwise.
     var explanation: String? {
-        let (count, hasEnded) = state.withLock { ($0.events.count - $0.first, $0.callbacks == nil) }
+        let (count, isCalling, hasEnded) = state.withLock {
+            ($0.events.count - $0.first, $0.isCalling, $0.callbacks == nil)
+        }
         if hasEnded { return "has ended, and its completion was called" }
+        if isCalling { return "has a callback that is being called" }
         guard count > 0 else { return nil }
         let events = "has \(counted(count, "event")) to deliver"
         return switch delivery.kind {
         case .session: events + reason(runLoop, modes)
         case .runLoop(let runLoop, let modes): events + reason(runLoop, modes)
-        case .queue(let queue): "\(events): the queue \(queue.label) has not called its callbacks yet"
+        case .queue(let queue):
+            "\(events): its queue\(queue.label.isEmpty ? "" : " '\(queue.label)'") has not called it back yet"
         case .pulled: "\(events): its task has not taken them yet"
         }
     }

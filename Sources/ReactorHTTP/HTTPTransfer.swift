@@ -93,6 +93,8 @@ final class Outbox: Sendable {
         var spares: [[UInt8]] = []
         /// Whether a job that delivers events is scheduled or under way.
         var isDelivering = false
+        /// Whether a callback is being called.
+        var isCalling = false
         /// The error of a transfer whose events are dropped because it has been cancelled.
         var cancellation: HTTPError?
         /// Whether the head or bytes have been dropped.
@@ -251,13 +253,17 @@ final class Outbox: Sendable {
             if case .event(.bytes(let bytes)) = event { byteCount += bytes.count }
             eventCount += 1
             call(event)
-            if byteCount >= Self.byteLimit || eventCount >= Self.eventLimit { return schedule() }
+            if byteCount >= Self.byteLimit || eventCount >= Self.eventLimit {
+                state.withLock { $0.isCalling = false }
+                return schedule()
+            }
         }
     }
 
     private func next() -> Event? {
         state.withLock { state -> Event? in
-            guard state.first < state.events.count else {
+            state.isCalling = state.first < state.events.count
+            guard state.isCalling else {
                 state.isDelivering = false
                 return nil
             }

@@ -80,12 +80,12 @@ import Testing
         let first = session.start(HTTPRequest(server.url), to: .handler { _ in }, delivery: .queue(queue)) {
             _ in
         }
-        Self.waitFor(" to deliver: the queue slow callbacks has not called its callbacks yet.", from: first)
+        Self.waitFor(" to deliver: its queue 'slow callbacks' has not called it back yet.", from: first)
         let second = session.start(HTTPRequest(server.url)) { _ in }
-        Self.waitFor(" waits until another one of http://127.0.0.1:", from: second)
+        Self.waitFor(" waits for another transfer to http://127.0.0.1:", from: second)
         let closed = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress
         let third = session.start(HTTPRequest("http://\(closed)/")) { _ in }
-        Self.waitFor(" is sent again in ", from: third)
+        Self.waitFor(" will be sent again in ", from: third)
         session.invalidateAndCancel()
         Self.waitFor("has ended", from: third)
         gate.give(true)

@@ -109,7 +109,7 @@ public class EventSource: CustomStringConvertible {
 
     /// The same as the kernel sees it, from any thread.
     final var readinessSilence: String {
-        watchedInterest.isEmpty ? "it is watched for nothing" : "the descriptor is not \(watchedInterest)"
+        watchedInterest.isEmpty ? "its interest is empty" : "the descriptor is not \(watchedInterest)"
     }
 
     /// Whether the kernel is asked again before the source is served late.

@@ -12,11 +12,18 @@ protocol Watched: AnyObject, Sendable {
 enum Watchdog {
     private struct Entry: Sendable {
         weak var item: (any Watched)?
+        /// Another object may have the same key later.
+        let sequence: UInt64
         /// Whether the last look has found something to complain of.
         var isSuspect = false
     }
 
-    private static let entries = Mutex<[ObjectIdentifier: Entry]>([:])
+    private struct Entries: Sendable {
+        var all: [ObjectIdentifier: Entry] = [:]
+        var lastSequence: UInt64 = 0
+    }
+
+    private static let entries = Mutex(Entries())
     /// A child of fork(2) has no such thread, and its copy of the lock may be held for good.
     private static let process = ProcessIdentity.current
     private static let thread: JoinableThread? = try? JoinableThread(name: "reactor.debug") {
@@ -36,18 +43,25 @@ enum Watchdog {
         guard process.isCurrent else { return }
         _ = thread
         let key = ObjectIdentifier(item)
-        entries.withLock { if $0[key]?.item !== item { $0[key] = Entry(item: item) } }
+        entries.withLock { entries in
+            if entries.all[key]?.item === item { return }
+            entries.lastSequence += 1
+            entries.all[key] = Entry(item: item, sequence: entries.lastSequence)
+        }
     }
 
+    /// An item whose last reference is held here ends with nothing locked: its end may call the client.
     private static func look() {
-        for (key, entry) in entries.withLock({ $0 }) {
-            let complaint = entry.item?.complaint
-            let isDone = entry.item == nil || entry.isSuspect && complaint != nil
+        for (key, entry) in entries.withLock({ $0.all }) {
+            let item = entry.item
+            let complaint = item?.complaint
+            let isDone = item == nil || entry.isSuspect && complaint != nil
             entries.withLock { entries in
-                guard entries[key]?.item === entry.item else { return }
-                if isDone { entries[key] = nil } else { entries[key]?.isSuspect = complaint != nil }
+                guard entries.all[key]?.sequence == entry.sequence else { return }
+                if isDone { entries.all[key] = nil } else { entries.all[key]?.isSuspect = complaint != nil }
             }
             if isDone, let complaint { LoopDiagnostics.report(.unservedItems, complaint) }
+            withExtendedLifetime(item) {}
         }
     }
 }

@@ -90,7 +90,7 @@ extension RunLoop {
 extension RunLoop: Watched {
     var complaint: String? {
         guard !inbox.isClosed else { return nil }
-        let counts = inbox.waitingCounts().filter { inbox.neverRan(in: Membership($0.mode)) }
+        let counts = inbox.waitingCounts(except: inbox.modesThatRan)
         guard !counts.isEmpty else { return nil }
         let blocks = counts.map { "\(countedBlocks($0.count)) in \($0.mode.shortName)" }
         let reason =
@@ -126,6 +126,15 @@ extension RunLoop.Source: Watched {
 extension Inbox {
     /// Whether the loop has ever run.
     var hasRun: Bool { modeRecords.withLock { $0.contains { $0.hasRun } } }
+
+    fileprivate var modesThatRan: ModeSet {
+        let common = commonModes
+        return modeRecords.withLock { $0 }.reduce(into: ModeSet()) { modes, record in
+            guard record.hasRun else { return }
+            modes.insert(record.mode)
+            if common.contains(record.mode) { modes.insert(.common) }
+        }
+    }
 
     /// Whether the loop has run in none of the modes of `membership`.
     func neverRan(in membership: Membership) -> Bool {

@@ -169,7 +169,9 @@ extension RunLoop {
             var rest = blocks[...]
             while let modes = rest.first?.modes {
                 let end = rest.firstIndex { $0.modes != modes } ?? rest.endIndex
-                for mode in modes.members { state(of: mode).blockCount += sign * (end - rest.startIndex) }
+                let count = sign * (end - rest.startIndex)
+                for mode in modes.members { state(of: mode).blockCount += count }
+                if modes.single == nil { inbox.countShared(modes, count) }
                 rest = rest[end...]
             }
         }

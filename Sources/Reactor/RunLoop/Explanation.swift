@@ -219,7 +219,11 @@ extension EventSource {
                 loop.isCurrent ? silence : readinessSilence
             }
         let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
-        if watchedInterest.isEmpty { return "The \(title) watches for nothing\(pause)\(delay)." }
+        if watchedInterest.isEmpty {
+            let isReadable = (try? SystemCall.poll(number, for: POLLIN)) ?? 0 & CInt(POLLIN) != 0
+            return
+                "The \(title) watches for nothing\(isReadable ? ", though it is readable" : "")\(pause)\(delay)."
+        }
         return "The \(title) has nothing to report: \(silence)\(delay)."
     }
 }

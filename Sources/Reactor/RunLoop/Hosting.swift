@@ -218,11 +218,13 @@ extension RunLoop {
             meter?.endIdleness()
             let start = meter == nil ? 0 : Deadline.now.uptimeNanoseconds
             calls += 1
+            if calls == 1 { loop.inbox.setWaiting(false) }
             body()
             calls -= 1
             meter?.exclude(since: start)
             if wait != nil { meter?.beginIdleness() }
-            if isEnding { finishIfIdle() }
+            // It is the host's turn, whether to wait or to call ``dispatch()`` at once.
+            if isEnding { finishIfIdle() } else if calls == 0 { loop.inbox.setWaiting(true) }
         }
 
         /// Makes the pass up to the wait, in the mode that was set last, which its handlers may change.

@@ -52,6 +52,8 @@ final class Inbox: Sendable {
     private let hostedActivation = Atomic(0)
     /// The modes that the loop has states of.
     let modeRecords = Mutex<[ModeRecord]>([])
+    /// How many blocks that the loop has taken in wait for several modes, and so count in each of their records.
+    private let sharedCounts = Mutex<[ModeSet: Int]>([:])
     private let process = ProcessIdentity.current
     private let common = Mutex(RunLoop.firstCommonModes)
     /// The loop's name, for messages.
@@ -78,9 +80,12 @@ final class Inbox: Sendable {
     /// How many blocks and executors wait for each mode that has any. One that waits for several counts in each.
     ///
     /// - Parameter served: Modes whose blocks do not count.
-    func waitingCounts(except served: ModeSet = ModeSet()) -> [(mode: RunLoop.Mode, count: Int)] {
+    func waitingCounts(except served: ModeSet) -> [(mode: RunLoop.Mode, count: Int)] {
         var counts: [RunLoop.Mode: Int] = [:]
         for record in modeRecords.withLock({ $0 }) { counts[record.mode] = record.waiting.value }
+        for (modes, count) in sharedCounts.withLock({ $0 }) where modes.intersects(served) {
+            for mode in modes.members { counts[mode, default: 0] -= count }
+        }
         let posted = contents.withLock { $0.blocks.map(\.modes) + $0.executors.map(\.modes) }
         for modes in posted where !modes.intersects(served) {
             for mode in modes.members { counts[mode, default: 0] += 1 }
@@ -330,6 +335,13 @@ final class Inbox: Sendable {
     }
 
     func setHosted(activation depth: Int) { hostedActivation.store(depth, ordering: .relaxed) }
+
+    func countShared(_ modes: ModeSet, _ change: Int) {
+        sharedCounts.withLock { counts in
+            counts[modes, default: 0] += change
+            if counts[modes] == 0 { counts[modes] = nil }
+        }
+    }
 
     func insert(_ record: ModeRecord) { modeRecords.withLock { $0.append(record) } }
 

@@ -96,7 +96,7 @@ private enum ModeNames {
 /// A set of modes: thirty-two bits for the first thirty-two names of the process, and the number of a set for later ones.
 ///
 /// A trivial value, so that copying costs nothing: every timer, source and posted block has one.
-struct ModeSet: Equatable {
+struct ModeSet: Hashable {
     private var low: UInt32 = 0
     private var others: InternedModes = .none
 
@@ -182,7 +182,7 @@ struct ModeSet: Equatable {
 /// A set of modes after the first thirty-two of the process, as a number: equal sets have the same number.
 ///
 /// Sets are kept for the life of the process, as the modes' names are. Few programs ever make one.
-private struct InternedModes: Equatable {
+private struct InternedModes: Hashable {
     static var none: InternedModes { InternedModes(number: 0) }
 
     private let number: Int32

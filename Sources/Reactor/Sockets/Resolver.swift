@@ -192,8 +192,9 @@ extension Resolver {
                 return "The lookup of \(host) has its answer: \(source.reasonForDelay(of: "it"))."
             }
             guard let start = request.start else {
-                return
-                    "The lookup of \(host) waits until one of the \(ResolverQueue.width) that are under way ends."
+                return ResolverQueue.shared.isBusy
+                    ? "The lookup of \(host) waits until one of the \(ResolverQueue.width) that are under way ends."
+                    : "The lookup of \(host) is about to begin."
             }
             let time = start.duration(to: .now).rounded
             return "The lookup of \(host) has been waiting for getaddrinfo(3) for \(time)."

@@ -172,6 +172,9 @@ final class ResolverQueue: Sendable {
         state = Mutex(State(idleQueues: (1...width).map { DispatchQueue(label: "Resolver \($0)") }))
     }
 
+    /// Whether further requests wait.
+    var isBusy: Bool { state.withLock { $0.idleQueues.isEmpty } }
+
     /// Adds a request; requests begin in order.
     func add(_ request: ResolverRequest) {
         let queue = state.withLock { state in

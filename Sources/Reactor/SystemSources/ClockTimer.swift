@@ -120,21 +120,21 @@ public final class ClockTimer: EventSource {
     private func arm() {
         // A wall-clock timer without a date waits until the clock is set.
         let never: Int64 = clock == .wallClock ? .max : 0
-        let interval = interval?.wholeNanoseconds ?? 0
-        var date = date?.wholeNanoseconds ?? never
+        var first = date?.wholeNanoseconds ?? never
         earlyCount = 0
-        if self.date != nil, date <= 0 {
-            if interval > 0 {
-                let lateness = date.magnitude
-                earlyCount = Int(clamping: lateness / UInt64(interval) + 1)
-                date = interval - Int64(lateness % UInt64(interval))
+        if let date, date <= .zero {
+            first = 1
+            if let interval {
+                let (count, rest) = (.zero - date).attoseconds.quotientAndRemainder(
+                    dividingBy: interval.attoseconds)
+                earlyCount = Int(clamping: count + 1)
+                first = (interval - Duration(attoseconds: rest)).wholeNanoseconds
                 markReady()
-            } else {
-                date = 1
             }
         }
+        let interval = interval?.wholeNanoseconds ?? 0
         do throws(Errno) {
-            try SystemCall.make { reactor_timerfd_set(number, date, interval, clock == .wallClock) }
+            try SystemCall.make { reactor_timerfd_set(number, first, interval, clock == .wallClock) }
         } catch {
             // ECANCELED: the kernel has armed the timer, and says that the clock was set only here.
             wasSet = true

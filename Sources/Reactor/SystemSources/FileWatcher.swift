@@ -16,7 +16,7 @@ public import SystemPackage
 /// on.
 ///
 /// A file that was given as a symbolic link is that link: what is written through it is not reported. In a folder
-/// that was given by two paths, events have the one that was given first.
+/// that was given by two paths, events have the one that was given first, also once that is given up.
 ///
 /// A folder is watched for the changes of what is in it, with ``watch(_:recursively:)`` also in all folders below.
 /// Those that appear later are watched as well, and what they contain by then is reported as created. A folder is
@@ -115,7 +115,8 @@ public final class FileWatcher: EventSource {
     /// Watches a file or a folder.
     ///
     /// - Parameters:
-    ///   - path: A folder, or a file, which need not exist while its folder does.
+    ///   - path: A folder, or a file, which need not exist while its folder does. If a folder appears there, that is
+    ///     reported, and what is in it is not.
     ///   - recursively: Whether the folders below are watched, too.
     /// - Throws: ``IOError`` with `Errno.noSpace`, which names `fs.inotify.max_user_watches`, if that limit
     ///   is reached; `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied`, `Errno.noMemory`;

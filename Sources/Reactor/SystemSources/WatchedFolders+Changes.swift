@@ -214,7 +214,9 @@ extension WatchedFolders {
         let given = folder.files.values.joined().map { ($0, $0.folder) } + folder.roots.map { ($0, $0) }
         let left = given.filter { !isAt($0.1, number, follows: true) }
         let kept = given.first { path, _ in !left.contains { $0.0 == path } }?.1
-        if !left.isEmpty, let kept, !isAt(folder.path, number, follows: true) { rename(folder.path, to: kept) }
+        if !left.isEmpty, let kept, !isAt(folder.path, number, follows: true) {
+            rename(folder.path, to: kept)
+        }
         for (path, _) in left {
             let root = roots.removeValue(forKey: path)
             events.append(.vanished(path))

@@ -55,6 +55,7 @@ import Testing
                 for (date, interval) in [
                     (.seconds(-100), .seconds(3600)), (clock.now - day, day), (.zero, .seconds(7)),
                     (.seconds(-7), .seconds(7)), (clock.now - day * 30, day * 365),
+                    (.seconds(-62_135_769_600), .seconds(3600)),
                 ] as [(Duration, Duration)] {
                     var total = 0
                     let timer = try ClockTimer(clock, at: date, every: interval) { timer, event in

@@ -23,10 +23,10 @@ final class TemporaryTree: Sendable {
     /// Makes a FIFO, which is one event: a file's last closing is delayed by a child process that inherits it.
     func makeFIFO(_ name: String) { mkfifo(self(name).string, 0o600) }
 
+    /// Appends to a file, in another process: a child that another test starts would hold the file open for a moment, and
+    /// the kernel would tell later that it was closed.
     func write(_ name: String, _ text: String = "") throws {
-        let file = try FileDescriptor.open(
-            self(name), .writeOnly, options: [.create, .append, .closeOnExec], permissions: .ownerReadWrite)
-        try file.closeAfter { _ = try file.writeAll(text.utf8) }
+        try #require(system("printf %s '\(text)' >> '\(self(name))'") == 0)
     }
 
     func move(_ old: String, _ new: String) { rename(self(old).string, self(new).string) }
