@@ -33,6 +33,13 @@ public struct HTTPResponse: Sendable, Hashable {
     }
 }
 
+extension HTTPResponse: CustomStringConvertible {
+    /// The version, the status, the URL, and the number of the body's bytes.
+    public var description: String {
+        "\(version.rawValue) \(status) of \(url), \(body.count) bytes in memory"
+    }
+}
+
 extension HTTPResponse {
     /// Collects the lines of response heads. Pure: knows nothing of connections.
     struct HeadParser {

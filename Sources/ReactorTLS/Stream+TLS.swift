@@ -84,7 +84,7 @@ struct TLSSecurity: SocketSecurity {
 }
 
 /// What a handshake has agreed on.
-public struct TLSSession: Hashable, Sendable {
+public struct TLSSession: Hashable, Sendable, CustomStringConvertible {
     /// The version, such as `TLSv1.3`.
     public let version: String
     /// The cipher suite, in OpenSSL's spelling.
@@ -97,6 +97,12 @@ public struct TLSSession: Hashable, Sendable {
     public let peerCertificates: [[UInt8]]
     /// Whether an earlier session was resumed.
     public let isResumed: Bool
+
+    /// The version, the cipher suite and the names, without the certificates.
+    public var description: String {
+        let parts = [version, cipher, applicationProtocol, serverName, isResumed ? "resumed" : nil]
+        return parts.compactMap { $0 }.joined(separator: ", ")
+    }
 
     init(of ssl: OpaquePointer) {
         version = unsafe String(cString: SSL_get_version(ssl))

@@ -96,9 +96,10 @@ private final class Requesting {
         let waiting = RunLoop.Mode("waiting for a reply")
         input.schedule(in: .current, forMode: waiting)
         defer { input.remove(from: .current, forMode: waiting) }
-        while reply == nil, Deadline.now < deadline {
+        while reply == nil,
             RunLoop.current.run(in: waiting, until: deadline, returnAfterSourceHandled: true)
-        }
+                == .handledSource
+        {}
         return reply
     }
 }

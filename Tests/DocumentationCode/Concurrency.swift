@@ -19,6 +19,11 @@ private func count() async throws {
     }
 }
 
+private func copy(_ copyEverything: @escaping @Sendable () async throws -> Void) async throws {
+    let clock = RunLoop.main.clock()
+    try await withDeadline(clock.now.advanced(by: .seconds(5)), clock: clock) { try await copyEverything() }
+}
+
 private func tick() async {
     for await date in RunLoop.main.ticks(every: .seconds(1), inModes: [.default]) {
         print("not while the loop tracks: \(date)")

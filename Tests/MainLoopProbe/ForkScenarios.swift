@@ -46,7 +46,7 @@ struct ForkedChild {
         waitpid(process, &status, 0)
         let message = String(decoding: text, as: UTF8.self)
         if message.contains("in a child of fork(2)") { return "refused" }
-        if message.contains("had sent all that was written") { return "unsent" }
+        if message.contains("sent all that was written") { return "unsent" }
         return status & 0x7F == 0 ? "exit" : "signal \(status & 0x7F)"
     }
 }

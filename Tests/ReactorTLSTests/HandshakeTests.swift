@@ -18,6 +18,7 @@ import Testing
         #expect(session.version == (version == .tls12 ? "TLSv1.2" : "TLSv1.3"))
         #expect(session.serverName == "localhost" && !session.cipher.isEmpty && !session.isResumed)
         #expect(session.peerCertificates.count == 1)
+        #expect("\(session)" == "\(session.version), \(session.cipher), localhost")
         #expect(pair.server.output.tlsSession?.serverName == "localhost")
         #expect(pair.server.output.tlsSession?.peerCertificates.isEmpty == true)
         pair.close()

@@ -15,7 +15,18 @@ final class StreamUse {
         self.stream = stream
         deadline = timeout.map { .now.advanced(by: $0) }
         delegate = stream.engine.taskDelegate()
-        delegate.beginUse(readsAhead: readsAhead)
+        let isFree = delegate.beginsUse(readsAhead: readsAhead)
+        require(isFree, "Two tasks read the same stream: only one may at a time.")
+        stream.open()
+    }
+
+    /// Fails if another task writes the stream. That depends on its peer, and is no mistake to end the process for.
+    init(writing stream: OutputStream, timeout: Duration? = nil) throws {
+        let delegate = stream.engine.taskDelegate()
+        guard delegate.beginsUse() else { throw stream.engine.failure(.resourceBusy) }
+        self.stream = stream
+        self.delegate = delegate
+        deadline = timeout.map { .now.advanced(by: $0) }
         stream.open()
     }
 

@@ -11,13 +11,14 @@ extension OutputStream {
     ///   - accepted: Set to the number of bytes that the stream has accepted, also if this throws.
     ///   - timeout: How long to wait for all of them to be accepted; nil for no limit.
     /// - Throws: ``IOError``; `Errno.noSpace` if a fixed buffer is full, `Errno.brokenPipe` if the peer or the
-    ///   reader of the bound pair reads no more. `CancellationError`.
-    /// - Precondition: No other task writes the stream, and it has no delegate.
+    ///   reader of the bound pair reads no more, `Errno.resourceBusy` if another task is writing the stream.
+    ///   `CancellationError`.
+    /// - Precondition: The stream has no delegate.
     nonisolated(nonsending) public func writeAll(
         _ bytes: RawSpan, accepted: inout Int, timeout: Duration? = nil
     ) async throws {
         accepted = 0
-        let use = StreamUse(self, timeout: timeout)
+        let use = try StreamUse(writing: self, timeout: timeout)
         try Task.checkCancellation()
         while accepted < bytes.byteCount {
             let rest = bytes.extracting(droppingFirst: accepted)
@@ -68,7 +69,7 @@ extension OutputStream {
         contentsOf file: FileDescriptor, range: Range<Int>, accepted: inout Int, timeout: Duration? = nil
     ) async throws {
         accepted = 0
-        let use = StreamUse(self, timeout: timeout)
+        let use = try StreamUse(writing: self, timeout: timeout)
         try Task.checkCancellation()
         while accepted < range.count {
             let rest = FilePart(file, range.dropFirst(accepted))
@@ -97,7 +98,7 @@ extension OutputStream {
     /// - Throws: ``IOError``, `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
-        let use = StreamUse(self, timeout: timeout)
+        let use = try StreamUse(writing: self, timeout: timeout)
         try await use.flush(isolation: #isolation)
     }
 
@@ -111,7 +112,7 @@ extension OutputStream {
     /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func shutDown(timeout: Duration? = nil) async throws {
-        let use = StreamUse(self, timeout: timeout)
+        let use = try StreamUse(writing: self, timeout: timeout)
         try await use.flush(isolation: #isolation)
         do throws(Errno) { try engine.shutDown() } catch { throw streamError ?? engine.failure(error) }
     }

@@ -4,6 +4,11 @@ public struct DeadlineError: Error {
     public let underlying: any Error
 }
 
+extension DeadlineError: CustomStringConvertible {
+    /// That the deadline has passed, and the operation's error.
+    public var description: String { "the deadline has passed: \(underlying)" }
+}
+
 /// Runs `operation`, and cancels it at `deadline`.
 ///
 /// ```swift

@@ -109,7 +109,11 @@ public class EventSource: CustomStringConvertible {
 
     /// The same as the kernel sees it, from any thread.
     final var readinessSilence: String {
-        watchedInterest.isEmpty ? "its interest is empty" : "the descriptor is not \(watchedInterest)"
+        switch watchedInterest {
+        case []: "its interest is empty"
+        case [.readable, .writable]: "the descriptor is neither readable nor writable"
+        default: "the descriptor is not \(watchedInterest)"
+        }
     }
 
     /// Whether the kernel is asked again before the source is served late.

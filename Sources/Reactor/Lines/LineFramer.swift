@@ -223,6 +223,11 @@ extension LineFramer {
     }
 }
 
+extension LineFramer.LineTooLong: CustomStringConvertible {
+    /// The line, where it begins, and the limit.
+    public var description: String { "line \(number), at offset \(offset), has more than \(limit) bytes" }
+}
+
 /// What ends a line.
 public enum LineTerminator: Sendable, Hashable {
     /// LF. A CR before it belongs to the line.

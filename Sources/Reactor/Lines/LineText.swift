@@ -16,6 +16,11 @@ public struct InvalidText: Error, Sendable, Hashable {
     public let offset: Int
 }
 
+extension InvalidText: CustomStringConvertible {
+    /// The line, and where it is not UTF-8.
+    public var description: String { "line \(number) is not UTF-8 at offset \(offset)" }
+}
+
 extension LineFramer.Line {
     /// Creates a string of this line's bytes.
     ///

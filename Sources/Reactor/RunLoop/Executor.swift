@@ -209,7 +209,8 @@ extension RunLoop {
             let jobs = waiting.value.jobs.count
             require(
                 jobs == 0 && tasks == 0,
-                "The thread of the \(inbox.loopName) has ended with \(jobs) jobs queued and \(tasks) tasks suspended: "
+                "The thread of the \(inbox.loopName) has ended with \(counted(jobs, "job")) queued and "
+                    + "\(counted(tasks, "task")) suspended: "
                     + "end the tasks before the thread.")
         }
     }

@@ -62,6 +62,8 @@ enum PendingOutput {
     private static func report(_ left: Int) {
         let streams = left == 1 ? "1 stream" : "\(left) streams"
         LoopDiagnostics.report(
-            .unsentBytes, "The process exits before \(streams) had sent all that was written")
+            .unsentBytes,
+            "The process is exiting before \(streams) \(left == 1 ? "has" : "have") sent all that was written."
+        )
     }
 }

@@ -66,7 +66,9 @@ extension StreamEngine {
         }
         if isTasks { return "is used by a task, which receives what comes" }
         if isHandedOff { return "is owned by a hand-off, which reads it: ask that with explain()" }
-        if !hasDelegate { return "has no delegate: keep a reference to it, as the stream's is weak" }
+        if !hasDelegate {
+            return "has no delegate: set one, and keep a reference to it, as the stream's is weak"
+        }
         switch machine.delivery {
         case .underway: return "is calling its delegate"
         case .enqueued: return "waits for its queue, which is busy or suspended, to call its delegate"
@@ -113,6 +115,6 @@ extension StreamMachine {
         let isInput = event == .hasBytesAvailable
         if !isAcknowledged { return "has delivered \(event) and waits for a \(isInput ? "read" : "write")" }
         if isReady { return "has \(isInput ? "bytes to read" : "room for bytes")" }
-        return isInput ? "has no bytes to read" : "has no room: the bytes before have not been taken"
+        return isInput ? "has no bytes to read" : "has no room: the earlier bytes have not been taken yet"
     }
 }

@@ -41,14 +41,13 @@ final class TaskDelegate: StreamDelegate, Sendable {
     /// Whether the task may have read bytes that it has not used yet.
     var readsAhead: Bool { state.withLock { $0.readsAhead } }
 
-    /// Makes the caller the only user, until ``endUse()``.
-    func beginUse(readsAhead: Bool) {
-        let isFree = state.withLock { state in
+    /// Makes the caller the only user, until ``endUse()``; false if there is one.
+    func beginsUse(readsAhead: Bool = false) -> Bool {
+        state.withLock { state in
             if state.isInUse { return false }
             (state.isInUse, state.readsAhead) = (true, readsAhead)
             return true
         }
-        require(isFree, "Two tasks use the same stream in the same direction: only one may at a time.")
     }
 
     func endUse() { state.withLock { ($0.isInUse, $0.readsAhead) = (false, false) } }

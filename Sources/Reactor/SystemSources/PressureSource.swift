@@ -94,7 +94,7 @@ public final class PressureSource: EventSource {
 
     override var noun: String { "source of \(resource) pressure" }
 
-    override var silence: String { "tasks have not been stalled for so long" }
+    override var silence: String { "tasks have not stalled for that long" }
 
     override func serve(_ readiness: Readiness) {
         isHandled = takeCount(ofEventCounter: number) > 0

@@ -101,7 +101,7 @@ import Testing
             isAsleep.wait()
             try onAThread { thread.stop() }
         }
-        #expect(result.message.contains("and 1 tasks suspended"))
+        #expect(result.message.contains("and 1 task suspended"))
     }
 }
 

@@ -42,6 +42,22 @@ import Testing
         #expect(text == "the answer to question")
     }
 
+    @Test func `a second task that writes gets an error, and the first one goes on`() async throws {
+        let pipe = try FileDescriptor.pipe()
+        let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
+        let expected = pattern(200_000)
+        let first = Task { try await output.value.writeAll(expected) }
+        await yieldUntil { isFull(pipe.readEnd) }
+        let error = await thrownError { try await output.value.writeAll([1]) }
+        #expect((error as? IOError)?.errno == .resourceBusy)
+        let answer = Answer<[UInt8]>()
+        _ = try JoinableThread { answer.give(pipe.readEnd.readToEnd()) }
+        try await first.value
+        try await output.value.writeAll([2])
+        output.value.close()
+        #expect(try await onItsOwnThread { answer.wait() } == expected + [2])
+    }
+
     @Test(arguments: TaskPlace.allCases)
     func `a cancelled write tells how many bytes were accepted`(place: TaskPlace) async throws {
         let pipe = try FileDescriptor.pipe()

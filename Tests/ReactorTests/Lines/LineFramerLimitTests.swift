@@ -20,6 +20,7 @@ import Testing
         var framer = LineFramer(limit: 3)
         var kept: [String] = []
         let error = LineFramer.LineTooLong(number: 3, offset: 5, limit: 3)
+        #expect("\(error)" == "line 3, at offset 5, has more than 3 bytes")
         let bytes = Array("ab\n\r\nabcd\nef\n".utf8)
         #expect(throws: error) {
             try unsafe framer.push(bytes.span.bytes) {

@@ -348,7 +348,7 @@ import Testing
                 .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
             ) { _, _ in }
             try RunLoop.current.add(source, forMode: .default)
-            #expect(source.explain().contains("tasks have not been stalled for so long"))
+            #expect(source.explain().contains("tasks have not stalled for that long"))
             source.close()
         }
     }
@@ -413,7 +413,7 @@ import Testing
             note()
         }
         #expect(trace[0] == "is not open: call open().")
-        #expect(trace[1] == "has no delegate: keep a reference to it, as the stream's is weak.")
+        #expect(trace[1] == "has no delegate: set one, and keep a reference to it, as the stream's is weak.")
         #expect(trace[2] == "is scheduled on no run loop.")
         #expect(
             trace[3].hasPrefix("has openCompleted to deliver: the ") && trace[3].hasSuffix(" is not running.")
@@ -424,7 +424,7 @@ import Testing
         #expect(trace[6].hasPrefix("has bytes to read: the "))
         #expect(trace[6].hasSuffix(" runs in default, and the stream is only in tracking."))
         #expect(trace[7].contains("is calling its delegate"))
-        #expect(trace[8] == "has no delegate: keep a reference to it, as the stream's is weak.")
+        #expect(trace[8] == "has no delegate: set one, and keep a reference to it, as the stream's is weak.")
         #expect(trace[9] == "is closed.")
     }
 
