@@ -26,16 +26,17 @@ struct Machine {
                 "Asio (Boost)",
                 "sed -nE 's/#define BOOST_LIB_VERSION \"(.*)\"/\\1/p' /usr/include/boost/version.hpp | tr _ ."
             ),
-            ("SwiftNIO", nioVersion),
+            ("SwiftNIO", version(of: "swift-nio", in: "NIO")),
+            ("AsyncHTTPClient", version(of: "async-http-client", in: "AsyncHTTPClient")),
             ("Commit", "git rev-parse --short HEAD && git diff --quiet HEAD -- .. || echo '(changed since)'"),
             ("Date", "date -u +%Y-%m-%d"),
         ]
     }
 
-    private var nioVersion: String {
+    private func version(of package: String, in peer: String) -> String {
         """
-        awk '/swift-nio"/ { found = 1 } found && /"version"/ { gsub(/[",]/, ""); print $3; exit }' \
-        Peers/NIO/Package.resolved
+        awk '/\(package)"/ { found = 1 } found && /"version"/ { gsub(/[",]/, ""); print $3; exit }' \
+        Peers/\(peer)/Package.resolved
         """
     }
 

@@ -115,9 +115,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
     ///
     /// May be called from any thread.
     ///
-    /// ```swift
-    /// print(answers.explain())  // The mailbox has 3 messages: the main run loop is not running.
-    /// ```
+    ///     The mailbox has 3 messages: the main run loop is not running.
     public func explain() -> String {
         let title = name.naming("mailbox")
         let (source, count) = contents.withLock { ($0.source, $0.pending.count) }
