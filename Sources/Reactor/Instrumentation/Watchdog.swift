@@ -14,8 +14,8 @@ enum Watchdog {
         weak var item: (any Watched)?
         /// Another object may have the same key later.
         let sequence: UInt64
-        /// Whether the last look has found something to complain of.
-        var isSuspect = false
+        /// Since when each look has found something to complain of.
+        var suspectSince: Deadline?
     }
 
     private struct Entries: Sendable {
@@ -28,14 +28,13 @@ enum Watchdog {
     private static let process = ProcessIdentity.current
     private static let thread: JoinableThread? = try? JoinableThread(name: "reactor.debug") {
         while true {
-            _ = sleep(interval)
+            _ = sleep(1)
             if LoopDiagnostics.isReporting { look() }
         }
     }
 
-    /// In seconds. What is found twice has been ready for at least as long: longer than a healthy loop takes, and short for
-    /// a person who waits.
-    private static var interval: UInt32 { 1 }
+    /// How long an item may be due or ready: longer than a healthy loop takes, and short for a person who waits.
+    static var patience: Duration { .seconds(1) }
 
     /// Watches `item`, which this does not retain, until it has been reported.
     @inline(never)
@@ -55,10 +54,11 @@ enum Watchdog {
         for (key, entry) in entries.withLock({ $0.all }) {
             let item = entry.item
             let complaint = item?.complaint
-            let isDone = item == nil || entry.isSuspect && complaint != nil
+            let since = complaint == nil ? nil : entry.suspectSince ?? .now
+            let isDone = item == nil || since.map { $0.duration(to: .now) >= patience } ?? false
             entries.withLock { entries in
                 guard entries.all[key]?.sequence == entry.sequence else { return }
-                if isDone { entries.all[key] = nil } else { entries.all[key]?.isSuspect = complaint != nil }
+                if isDone { entries.all[key] = nil } else { entries.all[key]?.suspectSince = since }
             }
             if isDone, let complaint { LoopDiagnostics.report(.unservedItems, complaint) }
             withExtendedLifetime(item) {}

@@ -29,15 +29,29 @@ extension RunLoop.Core {
         let timers = state.timers.elements.filter { isLeft($0, in: state) }.map(\.title)
         let sources = state.sources.members.filter { source in
             isHome(state, of: source.membership(in: loop)) && (!hasRun(state) || source.isSignalled)
+                && !isServedElsewhere(source)
         }.map(\.title)
         let events = state.eventSources.members.filter { source in
             source !== mainQueue && !hasRun(state) && isHome(state, of: source.membership)
         }.map(\.title)
         let blocks = state.blockCount > 0 ? ["\(countedBlocks(state.blockCount)) with jobs"] : []
-        let items = timers.sorted() + sources.sorted() + events.sorted() + blocks
+        let items = grouped(timers) + grouped(sources) + grouped(events) + blocks
         guard !items.isEmpty else { return nil }
         let mode = state.mode.shortName + (hasRun(state) ? "" : ", which has never run")
         return "\(items.joined(separator: ", ")) in \(mode)"
+    }
+
+    /// The titles in order, equal ones with their number.
+    private func grouped(_ titles: [String]) -> [String] {
+        Dictionary(titles.map { ($0, 1) }, uniquingKeysWith: +).sorted { $0.key < $1.key }.map {
+            title, count in
+            count == 1 ? title : "\(count) × \(title)"
+        }
+    }
+
+    /// Whether another loop has run in a mode of a source that is in several.
+    private func isServedElsewhere(_ source: RunLoop.Source) -> Bool {
+        source.memberships.contains { $0.0 !== loop && !$0.0.inbox.neverRan(in: $0.1) }
     }
 
     /// Not a timer that is being called, whose closure may end the process, nor one that the library has made.
@@ -106,7 +120,9 @@ extension Timer: Watched {
             return (state.isValid && !state.isFiring && !isOwn, state.due, state.loop, state.membership)
         }
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
-        guard isWaiting, overdue > .zero, let reason = loop?.inbox.reasonForNeverRunning(membership) else {
+        guard isWaiting, overdue > Watchdog.patience,
+            let reason = loop?.inbox.reasonForNeverRunning(membership)
+        else {
             return nil
         }
         return "The \(title) has been due for \(overdue.rounded): \(reason)."

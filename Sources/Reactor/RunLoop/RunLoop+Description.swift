@@ -105,7 +105,7 @@ extension RunLoop.Source: CustomStringConvertible {
 }
 
 extension RunLoop.Observer: CustomStringConvertible {
-    var title: String { name.naming("observer") }
+    var title: String { name.naming(isBlock ? "block" : "observer") }
 
     /// The observer's activities, and its order.
     public var description: String {

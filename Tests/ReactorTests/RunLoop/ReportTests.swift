@@ -27,6 +27,25 @@ import Testing
         #expect(result.message.isEmpty, "\(result.message)")
     }
 
+    @Test func `a source that another loop serves is not reported, and equal items are counted`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            let source = RunLoop.Source(label: "shared") {}
+            try await withRunLoopThread(name: "server") { server in
+                server.runLoop.performAndWait { RunLoop.current.add(source, forMode: .default) }
+                try await onItsOwnThread {
+                    RunLoop.current.add(source, forMode: .custom)
+                    for _ in 0..<1000 {
+                        Timer.scheduled(after: .seconds(100), forMode: .custom, label: "idle") { _ in }
+                    }
+                }
+                source.invalidate()
+            }
+        }
+        #expect(!result.message.contains("'shared'"), "\(result.message)")
+        #expect(result.message.contains("1000 × timer 'idle' "), "\(result.message)")
+    }
+
     @Test func `a timer is reported when it is due, and not before`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             LoopDiagnostics.isDebugging = true
