@@ -92,7 +92,7 @@ import Testing
             waitUntil { loop.currentMode == .default }
             #expect(executor.explain().hasSuffix(" in 'custom' has no jobs queued."))
             let task = Task(executorPreference: executor) {}
-            waitUntil { executor.explain().contains("has jobs queued: ") }
+            waitUntil { executor.explain().contains("queued: ") }
             #expect(executor.explain().hasSuffix(" runs in default, and it is only in 'custom'."))
             loop.perform { RunLoop.current.run(in: .custom, until: .distantPast) }
             await task.value

@@ -33,7 +33,7 @@ import Testing
             let source = RunLoop.Source(label: "shared") {}
             try await withRunLoopThread(name: "server") { server in
                 server.runLoop.performAndWait { RunLoop.current.add(source, forMode: .default) }
-                try await onItsOwnThread {
+                try onAThread {
                     RunLoop.current.add(source, forMode: .custom)
                     for _ in 0..<1000 {
                         Timer.scheduled(after: .seconds(100), forMode: .custom, label: "idle") { _ in }
