@@ -211,19 +211,19 @@ extension EventSource {
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
         let reason = loop.reasonForDelay(of: "it", in: known.membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
-        let pause = loop.isCurrent && silence != readinessSilence ? ": \(silence)" : ""
+        let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
+        if watchedInterest.isEmpty {
+            let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
+            let state = isReadable ? "watches for nothing, though it is readable" : "watches for nothing"
+            let cause = loop.isCurrent && silence != readinessSilence ? ": \(silence)" : ""
+            return "The \(title) \(state)\(cause)\(delay)."
+        }
         let silence =
-            if events & CInt(POLLNVAL) != 0, !watchedInterest.isEmpty {
+            if events & CInt(POLLNVAL) != 0 {
                 "descriptor \(number) is closed: cancel the source before its descriptor is closed"
             } else {
                 loop.isCurrent ? silence : readinessSilence
             }
-        let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
-        if watchedInterest.isEmpty {
-            let isReadable = (try? SystemCall.poll(number, for: POLLIN)) ?? 0 & CInt(POLLIN) != 0
-            return
-                "The \(title) watches for nothing\(isReadable ? ", though it is readable" : "")\(pause)\(delay)."
-        }
         return "The \(title) has nothing to report: \(silence)\(delay)."
     }
 }
