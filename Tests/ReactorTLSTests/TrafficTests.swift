@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    /// In a process of its own, whose memory is nobody else's.
+    /// In a process of its own: the memory of other tests does not count.
     @Test func `both directions carry a gigabyte at once, unchanged, in little memory`() async {
         await #expect(processExitsWith: .success) {
             let pair = try TLSPair(client: .testClient(), server: .testServer(), isTCP: true).opened()

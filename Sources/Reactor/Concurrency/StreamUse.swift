@@ -11,21 +11,22 @@ final class StreamUse {
     private var transfers = 0
 
     /// - Precondition: No other task uses the stream, and it has no delegate.
-    init(_ stream: Stream, timeout: Duration? = nil, readsAhead: Bool = false) {
-        self.stream = stream
-        deadline = timeout.map { .now.advanced(by: $0) }
-        delegate = stream.engine.taskDelegate()
+    convenience init(_ stream: Stream, timeout: Duration? = nil, readsAhead: Bool = false) {
+        let delegate = stream.engine.taskDelegate()
         let isFree = delegate.beginsUse(readsAhead: readsAhead)
         require(isFree, "Two tasks read the same stream: only one may at a time.")
-        stream.open()
+        self.init(stream, delegate, timeout)
     }
 
     /// Fails if another task writes the stream. That depends on its peer, and is no mistake to end the process for.
-    init(writing stream: OutputStream, timeout: Duration? = nil) throws {
+    convenience init(writing stream: OutputStream, timeout: Duration? = nil) throws {
         let delegate = stream.engine.taskDelegate()
         guard delegate.beginsUse() else { throw stream.engine.failure(.resourceBusy) }
-        self.stream = stream
-        self.delegate = delegate
+        self.init(stream, delegate, timeout)
+    }
+
+    private init(_ stream: Stream, _ delegate: TaskDelegate, _ timeout: Duration?) {
+        (self.stream, self.delegate) = (stream, delegate)
         deadline = timeout.map { .now.advanced(by: $0) }
         stream.open()
     }

@@ -95,7 +95,7 @@ extension OutputStream {
     /// top-level code name the timeout: without it the compiler chooses the synchronous call there.
     ///
     /// - Parameter timeout: How long to wait; nil for no limit.
-    /// - Throws: ``IOError``, `CancellationError`.
+    /// - Throws: ``IOError``; `Errno.resourceBusy` if another task is writing the stream. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
         let use = try StreamUse(writing: self, timeout: timeout)
@@ -109,7 +109,8 @@ extension OutputStream {
     /// chooses the synchronous call there.
     ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output goes on.
-    /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's. `CancellationError`.
+    /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's, `Errno.resourceBusy` if another
+    ///   task is writing it. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func shutDown(timeout: Duration? = nil) async throws {
         let use = try StreamUse(writing: self, timeout: timeout)

@@ -21,11 +21,7 @@ extension RunLoop.Core {
     /// done only once.
     private func describeLeftovers(of state: ModeState) -> String? {
         // The process exits within a pass, which would have served the rest.
-        if let mode = inbox.currentMode,
-            state.mode == mode || state.mode == .common && commonModes.contains(mode)
-        {
-            return nil
-        }
+        if loop.runs(in: Membership(state.mode)) { return nil }
         let timers = state.timers.elements.filter { isLeft($0, in: state) }.map(\.title)
         let sources = state.sources.members.filter { source in
             isHome(state, of: source.membership(in: loop)) && (!hasRun(state) || source.isSignalled)

@@ -154,7 +154,7 @@ extension RunLoop {
 
         // MARK: For explanations, from any thread
 
-        /// Without those of other threads that the loop has not taken in, which only ``hasJobs`` knows.
+        /// All that the loop has not taken in of other threads count as one.
         var queuedCount: Int { queued.value + (incoming.isEmpty ? 0 : 1) }
 
         var hasJobs: Bool { queuedCount > 0 }

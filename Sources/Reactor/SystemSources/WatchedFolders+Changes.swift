@@ -90,7 +90,7 @@ extension WatchedFolders {
     }
 
     /// Keeps a change within a folder that is being moved until it is known where that is.
-    mutating func hold(_ change: FolderChange, in folder: Folder) -> Bool {
+    private mutating func hold(_ change: FolderChange, in folder: Folder) -> Bool {
         if change.name == nil { return false }
         for (cookie, move) in moves where move.isFolder {
             guard let path = oldPath(of: move), folder.path.starts(with: path) else { continue }
@@ -151,6 +151,7 @@ extension WatchedFolders {
         if change.isOfFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) }
     }
 
+    /// Reports that something is at `place` that was not reported there.
     mutating func reportNew(_ path: FilePath, _ place: Place) {
         events.append(.created(path))
         folders[place.folder]?.reported?.insert(place.name)

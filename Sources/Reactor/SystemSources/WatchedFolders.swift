@@ -38,7 +38,7 @@ struct WatchedFolders: ~Copyable {
         var isNeeded: Bool { isReported || !files.isEmpty }
 
         /// Whether all that is in it is reported.
-        var isReported: Bool { !roots.isEmpty || isInTree }
+        private var isReported: Bool { !roots.isEmpty || isInTree }
 
         func reports(_ name: FilePath.Component) -> Bool { isReported || files[name] != nil }
 
