@@ -17,6 +17,8 @@ extension DeadlineError: CustomStringConvertible {
 /// }
 /// ```
 ///
+/// Without a clock the deadline is one of `ContinuousClock`, which goes on while the system is suspended.
+///
 /// Returns only when the operation has: one that does not respond to cancellation is waited for, and its
 /// result is returned though it is late.
 ///
@@ -29,7 +31,7 @@ extension DeadlineError: CustomStringConvertible {
 /// - Throws: What `operation` throws; ``DeadlineError`` if it throws after the deadline; what `clock` throws if
 ///   its sleep fails, and then the operation is cancelled.
 nonisolated(nonsending) public func withDeadline<Success: Sendable, C: Clock>(
-    _ deadline: C.Instant, tolerance: C.Instant.Duration? = nil, clock: C,
+    _ deadline: C.Instant, tolerance: C.Instant.Duration? = nil, clock: C = .continuous,
     @_inheritActorContext _ operation: @escaping @Sendable () async throws -> Success
 ) async throws -> Success {
     try await withThrowingTaskGroup { group in
