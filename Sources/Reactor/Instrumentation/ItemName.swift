@@ -58,6 +58,8 @@ extension ItemName? {
 extension Duration {
     /// In seconds, to the millisecond.
     package var rounded: String {
+        // A timer in the distant future.
+        guard components.seconds < 1_000_000_000 else { return "more than 30 years" }
         let milliseconds = components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
         return "\(Double(milliseconds) / 1000) s"
     }

@@ -25,6 +25,9 @@ public enum LoopDiagnostics {
             case runLoopOnPoolThread
             /// The last reference to a scheduled stream was released, which has closed it, before it had delivered an event.
             case releasedStream
+            /// A scheduled stream was not open for more than a second, or had bytes, an end or an error for a delegate that
+            /// was missing or does not implement ``StreamDelegate/stream(_:handle:)``.
+            case silentStream
             /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
             /// served them, or was never run at all.
             case unservedItems
@@ -92,11 +95,13 @@ public enum LoopDiagnostics {
     static var isMeasuring: Bool { reactor_diagnostics_switches() != 0 }
 
     /// Reports a mistake. Called with nothing locked.
-    static func report(_ kind: Report.Kind, _ text: String) {
+    static func report(_ kind: Report.Kind, _ text: String) { report(Report(kind: kind, text: text)) }
+
+    static func report(_ report: Report) {
         if let handler = settings.withLock({ $0.handler }) {
-            handler(Report(kind: kind, text: text))
+            handler(report)
         } else {
-            SystemCall.writeToStandardError("Reactor: \(text)\n")
+            SystemCall.writeToStandardError("Reactor: \(report.text)\n")
         }
     }
 }

@@ -3,12 +3,12 @@ import Synchronization
 
 /// What has to be served on a run loop.
 protocol Watched: AnyObject, Sendable {
-    /// What is due or ready in modes that have never run, as a sentence; nil for nothing. From any thread.
-    var complaint: String? { get }
+    /// The mistake that keeps it from being served, if there seems to be one. From any thread.
+    var complaint: LoopDiagnostics.Report? { get }
 }
 
-/// In debug mode, reports what has been due or ready for a second in modes that have never run: a program that hangs does
-/// not reach its end, where loops report what they leave.
+/// In debug mode, reports what has not been served for a second because of what looks like a mistake: a program that hangs
+/// does not reach its end, where loops report what they leave.
 enum Watchdog {
     private struct Entry: Sendable {
         weak var item: (any Watched)?
@@ -33,7 +33,7 @@ enum Watchdog {
         }
     }
 
-    /// How long an item may be due or ready: longer than a healthy loop takes, and short for a person who waits.
+    /// How long there must be something to complain of: longer than a healthy loop takes, and short for a person who waits.
     static var patience: Duration { .seconds(1) }
 
     /// Watches `item`, which this does not retain, until it has been reported.
@@ -60,7 +60,7 @@ enum Watchdog {
                 guard entries.all[key]?.sequence == entry.sequence else { return }
                 if isDone { entries.all[key] = nil } else { entries.all[key]?.suspectSince = since }
             }
-            if isDone, let complaint { LoopDiagnostics.report(.unservedItems, complaint) }
+            if isDone, let complaint { LoopDiagnostics.report(complaint) }
             withExtendedLifetime(item) {}
         }
     }

@@ -30,11 +30,15 @@ extension RunLoop.Core {
         let events = state.eventSources.members.filter { source in
             source !== mainQueue && !hasRun(state) && isHome(state, of: source.membership)
         }.map(\.title)
-        let blocks = state.blockCount > 0 ? ["\(countedBlocks(state.blockCount)) with jobs"] : []
+        let blocksElsewhere = inbox.sharedCount { modes in
+            modes.contains(state.mode) && !isHome(state, of: modes)
+        }
+        let blockCount = state.blockCount - blocksElsewhere
+        let blocks = blockCount > 0 ? ["\(countedBlocks(blockCount)) with jobs"] : []
         let items = grouped(timers) + grouped(sources) + grouped(events) + blocks
         guard !items.isEmpty else { return nil }
-        let mode = state.mode.shortName + (hasRun(state) ? "" : ", which has never run")
-        return "\(items.joined(separator: ", ")) in \(mode)"
+        let reason = hasRun(state) ? "" : ", \(neverRun([state.mode]))"
+        return "\(list(items)) in \(state.mode.shortName)\(reason)"
     }
 
     /// The titles in order, equal ones with their number.
@@ -59,9 +63,13 @@ extension RunLoop.Core {
         return !hasRun(state) || timer.period == 0 && due <= Deadline.now.uptimeNanoseconds
     }
 
-    /// Whether an item is reported for `state`: the first of its modes that has run, or the first of all if none has.
     private func isHome(_ state: ModeState, of membership: Membership) -> Bool {
-        let modes = membership.registrationModes(common: commonModes).members
+        isHome(state, of: membership.registrationModes(common: commonModes))
+    }
+
+    /// Whether an item is reported for `state`: the first of its modes that has run, or the first of all if none has.
+    private func isHome(_ state: ModeState, of modes: ModeSet) -> Bool {
+        let modes = modes.members
         let served = modes.first { mode in knownState(of: mode).map(hasRun) ?? false }
         return state.mode == (served ?? modes.first)
     }
@@ -90,27 +98,28 @@ extension RunLoop {
         guard reactor_is_on_pool_thread() else { return }
         LoopDiagnostics.report(
             .runLoopOnPoolThread,
-            "RunLoop.current was used on \(currentThreadName) of Dispatch's or Swift's pool. Its loop serves nothing unless "
-                + "that code runs it: use RunLoop.main, or the loop of a RunLoopThread.")
+            "RunLoop.current was used on \(currentThreadName), which belongs to Dispatch's or Swift's pool. Nothing is called "
+                + "there unless that code runs the loop: use RunLoop.main, or the loop of a RunLoopThread.")
     }
 }
 
 // MARK: - What is never served
 
 extension RunLoop: Watched {
-    var complaint: String? {
+    var complaint: LoopDiagnostics.Report? {
         guard !inbox.isClosed else { return nil }
-        let counts = inbox.waitingCounts(except: inbox.modesThatRan)
+        let counts = inbox.waitingCounts(served: inbox.modesThatRan).others
         guard !counts.isEmpty else { return nil }
-        let blocks = counts.map { "\(countedBlocks($0.count)) in \($0.mode.shortName)" }
+        let blocks = list(counts.map { "\(countedBlocks($0.count)) in \($0.mode.shortName)" })
         let reason =
-            inbox.hasRun ? "which has never run" : "and has never run: call run(in:until:) on its thread"
-        return "The \(name) has \(blocks.joined(separator: ", ")), \(reason)."
+            inbox.hasRun
+            ? neverRun(counts.map(\.mode)) : "and has never run: call run(in:until:) on its thread"
+        return .init(kind: .unservedItems, text: "The \(name) has \(blocks), \(reason).")
     }
 }
 
 extension Timer: Watched {
-    var complaint: String? {
+    var complaint: LoopDiagnostics.Report? {
         let (isWaiting, due, loop, membership) = state.withLock { state in
             let isOwn = state.name?.isInternal == true
             return (state.isValid && !state.isFiring && !isOwn, state.due, state.loop, state.membership)
@@ -121,24 +130,33 @@ extension Timer: Watched {
         else {
             return nil
         }
-        return "The \(title) has been due for \(overdue.rounded): \(reason)."
+        return .init(
+            kind: .unservedItems, text: "The \(title) has been due for \(overdue.rounded): \(reason).")
     }
 }
 
 extension RunLoop.Source: Watched {
-    var complaint: String? {
+    var complaint: LoopDiagnostics.Report? {
         guard isSignalled else { return nil }
         let loops = memberships
         let reasons = loops.compactMap { $0.inbox.reasonForNeverRunning($1) }
         guard !loops.isEmpty, reasons.count == loops.count else { return nil }
-        return "The \(title) is signalled: \(reasons.joined(separator: "; "))."
+        let state = subject == nil ? "is signalled" : "has something to deliver"
+        return .init(
+            kind: .unservedItems, text: "The \(title) \(state): \(reasons.joined(separator: "; ")).")
     }
+}
+
+/// Says of `modes` that the loop has never run in them.
+private func neverRun(_ modes: [RunLoop.Mode]) -> String {
+    modes.count > 1 || modes == [.common] ? "which have never run" : "which has never run"
 }
 
 extension Inbox {
     /// Whether the loop has ever run.
     var hasRun: Bool { modeRecords.withLock { $0.contains { $0.hasRun } } }
 
+    /// The modes that the loop has run in, and `.common` if one of them is common.
     fileprivate var modesThatRan: ModeSet {
         let common = commonModes
         return modeRecords.withLock { $0 }.reduce(into: ModeSet()) { modes, record in
@@ -150,20 +168,14 @@ extension Inbox {
 
     /// Whether the loop has run in none of the modes of `membership`.
     func neverRan(in membership: Membership) -> Bool {
-        let common = commonModes
-        return modeRecords.withLock { records in
-            !records.contains { record in
-                record.hasRun
-                    && (membership.contains(record.mode, common: common)
-                        || membership.isCommon && common.contains(record.mode))
-            }
-        }
+        !membership.modes(common: commonModes).intersects(modesThatRan)
     }
 
     /// Why an item in the modes of `membership` has never been served, as a clause; nil if one of them has run.
     func reasonForNeverRunning(_ membership: Membership) -> String? {
         guard !isClosed, neverRan(in: membership) else { return nil }
         guard hasRun else { return "the \(loopName) has never run: call run(in:until:) on its thread" }
-        return "it is only in \(membership.shortNames), which has never run"
+        let modes = membership.listedModes(common: commonModes)
+        return "it is only in \(list(modes.map(\.shortName))), \(neverRun(modes))"
     }
 }

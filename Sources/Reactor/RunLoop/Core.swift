@@ -170,10 +170,15 @@ extension RunLoop {
             while let modes = rest.first?.modes {
                 let end = rest.firstIndex { $0.modes != modes } ?? rest.endIndex
                 let count = sign * (end - rest.startIndex)
-                for mode in modes.members { state(of: mode).blockCount += count }
-                if modes.single == nil { inbox.countShared(modes, count) }
+                self.count(count, in: modes)
                 rest = rest[end...]
             }
+        }
+
+        /// Adds `count` blocks or executors for a pass in any of `modes`; subtracts them if it is negative.
+        func count(_ count: Int, in modes: ModeSet) {
+            for mode in modes.members { state(of: mode).blockCount += count }
+            if modes.single == nil { inbox.countShared(modes, count) }
         }
 
         // MARK: The end

@@ -197,7 +197,7 @@ extension RunLoop {
         }
 
         @inline(never)
-        private func pushJob(to meter: LoopMeter) { meter.push("job of \(title)") }
+        private func pushJob(to meter: LoopMeter) { meter.push("job of the \(title)") }
 
         /// So many that a chain of calls between actors of the loop takes few system calls, and so few that
         /// jobs that enqueue each other do not keep timers and descriptors waiting.
@@ -222,13 +222,13 @@ extension RunLoop.Core {
     /// Lets the passes of the executor's modes know that it has jobs.
     fileprivate func addWaiting(_ executor: RunLoop.Executor) {
         waitingExecutors.append(executor)
-        for mode in executor.modes.members { state(of: mode).blockCount += 1 }
+        count(1, in: executor.modes)
     }
 
     fileprivate func removeWaiting(_ executor: RunLoop.Executor) {
         guard let index = waitingExecutors.firstIndex(where: { $0 === executor }) else { return }
         waitingExecutors.remove(at: index)
-        for mode in executor.modes.members { state(of: mode).blockCount -= 1 }
+        count(-1, in: executor.modes)
     }
 
     /// Runs the jobs that wait for the running mode; true if there were any.

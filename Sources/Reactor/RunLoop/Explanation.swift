@@ -8,32 +8,29 @@ extension RunLoop {
     /// May be called from any thread at any time, also while the loop is busy.
     ///
     /// ```swift
-    /// print(RunLoop.main.explain())  // The main run loop is busy in default. 12 posted blocks wait for its next pass.
+    /// print(RunLoop.main.explain())
+    /// // The main run loop is busy in default. 12 blocks or executors wait for its next pass.
     /// ```
     public func explain() -> String {
         guard !inbox.belongsToParent else { return "The \(name) belongs to the parent process." }
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
         guard let mode = currentMode else {
-            return "The \(name) is not running.\(blocks(except: ModeSet()))"
+            return "The \(name) is not running.\(Self.blocks(inbox.waitingCounts(served: ModeSet()).others))"
         }
         var served = ModeSet(mode)
         if commonModes.contains(mode) { served.insert(.common) }
         let place = "\(mode.shortName)\(inbox.isHosted ? ", hosted by another event loop" : "")"
-        let next = blocks(in: served, for: inbox.isHosted ? "its host to call dispatch()" : "its next pass")
+        let (next, others) = inbox.waitingCounts(served: served)
+        let event = inbox.isHosted ? "its host to call dispatch()" : "its next pass"
+        let blocks =
+            next == 0 ? "" : " \(countedBlocks(next)) \(next == 1 ? "waits" : "wait") for \(event)."
         if isWaiting {
-            return "The \(name) is waiting in \(place).\(inbox.isHosted ? next : "")\(blocks(except: served))"
+            return "The \(name) is waiting in \(place).\(inbox.isHosted ? blocks : "")\(Self.blocks(others))"
         }
-        return "The \(name) is busy in \(place)\(inbox.callUnderWay).\(next)\(blocks(except: served))"
+        return "The \(name) is busy in \(place)\(inbox.callUnderWay).\(blocks)\(Self.blocks(others))"
     }
 
-    private func blocks(in modes: ModeSet, for what: String) -> String {
-        let count = inbox.postedBlockCount(for: modes)
-        return count == 0
-            ? "" : " \(counted(count, "posted block")) \(count == 1 ? "waits" : "wait") for \(what)."
-    }
-
-    private func blocks(except modes: ModeSet) -> String {
-        let counts = inbox.waitingCounts(except: modes)
+    private static func blocks(_ counts: [(mode: Mode, count: Int)]) -> String {
         let texts = counts.map { " \(countedBlocks($0.count)) in \($0.mode.shortName)." }
         return texts.joined() + (texts.count > 1 ? " One may be in several of these modes." : "")
     }
@@ -66,7 +63,8 @@ extension Inbox {
         guard let mode = currentMode else { return "the \(loopName) is not running" }
         guard runs(in: membership) else {
             return
-                "the \(loopName) runs in \(mode.shortName), and \(item) is only in \(membership.shortNames)"
+                "the \(loopName) runs in \(mode.shortName), and \(item) is only in "
+                + list(membership.listedModes(common: commonModes).map(\.shortName))
         }
         if isHosted, isWaiting { return "the \(loopName) serves it when its host calls dispatch()" }
         if isCurrent { return "the \(loopName) serves it in its next pass" }
@@ -91,6 +89,7 @@ extension RunLoop.Mode {
         case .tracking: "tracking"
         case .eventTracking: "eventTracking"
         case .modalPanel: "modalPanel"
+        case .nowhere: "no mode"
         default: "'\(rawValue)'"
         }
     }
@@ -102,10 +101,17 @@ extension Membership {
         for mode in modes { add(mode, common: ModeSet()) }
     }
 
-    var shortNames: String {
-        let modes = registrationModes(common: ModeSet()).members.map(\.shortName)
-        return modes.isEmpty ? "no mode" : modes.joined(separator: ", ")
+    /// The modes as a client would name them.
+    func listedModes(common: ModeSet) -> [RunLoop.Mode] {
+        let modes = registrationModes(common: common)
+        return modes.isEmpty ? [.nowhere] : Array(modes.members)
     }
+}
+
+/// "a", "a and b", "a, b and c".
+package func list(_ texts: [String]) -> String {
+    guard texts.count > 1 else { return texts.first ?? "" }
+    return texts.dropLast().joined(separator: ", ") + " and " + texts[texts.count - 1]
 }
 
 package func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
@@ -122,18 +128,22 @@ extension Timer {
     /// May be called from any thread.
     ///
     /// ```swift
-    /// print(timer.explain())  // The timer has been due for 3.2 s: the main run loop runs in tracking, and the timer is only in default.
+    /// print(timer.explain())
+    /// // The timer has been due for 3.2 s: the main run loop runs in tracking, and the timer is only in default.
     /// ```
     public func explain() -> String {
-        let (isValid, isFiring, due, tolerance, loop, membership) = state.withLock { state in
-            (state.isValid, state.isFiring, state.due, state.tolerance, state.loop, state.membership)
+        let (isValid, isFiring, due, tolerance, loop, membership, hasLoopEnded) = state.withLock { state in
+            (
+                state.isValid, state.isFiring, state.due, state.tolerance, state.loop, state.membership,
+                state.hasLoopEnded
+            )
         }
         guard isValid else {
             return
                 "The \(title) is invalid: it was invalidated, its loop has ended, or it has fired and does not repeat."
         }
-        if isFiring { return "The \(title)'s closure is being called." }
-        guard let loop else { return "The \(title) is \(inNoLoop)." }
+        if isFiring { return "The closure of the \(title) is being called." }
+        guard let loop else { return "The \(title) is \(inNoLoop(hasLoopEnded: hasLoopEnded))." }
         let reason = loop.reasonForDelay(of: "the timer", in: membership)
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
         if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.runs(in: membership) {
@@ -154,7 +164,7 @@ extension RunLoop.Source {
         let loops = memberships
         guard isValid else { return "The \(title) has been invalidated." }
         if isPerforming { return "The \(title) is being performed." }
-        guard !loops.isEmpty else { return "The \(title) is \(inNoLoop)." }
+        guard !loops.isEmpty else { return "The \(title) is \(inNoLoop(hasLoopEnded: hasLoopEnded))." }
         guard isSignalled else { return "The \(title) has not been signalled since it was last performed." }
         let reasons = loops.map { loop, membership in
             guard loop.isWaiting, loop.runs(in: membership) else {
@@ -183,13 +193,13 @@ extension RunLoop.Observer {
             return
                 "The \(title) is invalid: it was invalidated, its loop has ended, or it was called and does not repeat."
         }
-        if isCalling { return "The \(title)'s closure is being called." }
-        guard let loop else { return "The \(title) is \(inNoLoop)." }
-        let reason =
+        if isCalling { return "The closure of the \(title) is being called." }
+        guard let loop else { return "The \(title) is \(inNoLoop())." }
+        let state =
             loop.runs(in: membership)
-            ? "and the \(loop.name) runs in \(loop.currentMode?.shortName ?? "no mode")"
-            : "but \(loop.reasonForDelay(of: "the observer", in: membership))"
-        return "The \(title) is called for \(activities), \(reason)."
+            ? "the \(loop.name) is running in \(loop.currentMode?.shortName ?? "no mode")"
+            : loop.reasonForDelay(of: "the observer", in: membership)
+        return "The \(title) is called for \(list(activities.names)): \(state)."
     }
 }
 
@@ -205,30 +215,34 @@ extension EventSource {
                 ? "The \(title) has been closed, because its loop has ended."
                 : "The \(title) has been cancelled or closed."
         }
-        if isBeingServed { return "The \(title)'s handler is being called." }
-        guard let loop = known.loop, !known.membership.isEmpty else { return "The \(title) is \(inNoLoop)." }
+        if isBeingServed { return "The handler of the \(title) is being called." }
+        guard let loop = known.loop, !known.membership.isEmpty else {
+            return "The \(title) is \(inNoLoop())."
+        }
         let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
+        if events & CInt(POLLNVAL) != 0 {
+            return
+                "The \(title) can report nothing: its descriptor is closed. Cancel a source before its descriptor is closed."
+        }
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
         let reason = loop.reasonForDelay(of: "it", in: known.membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
         let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
         if watchedInterest.isEmpty {
             let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
-            let state = isReadable ? "watches for nothing, though it is readable" : "watches for nothing"
+            let state = "watches for nothing\(isReadable ? ", though its descriptor is readable" : "")"
             let cause = loop.isCurrent && silence != readinessSilence ? ": \(silence)" : ""
             return "The \(title) \(state)\(cause)\(delay)."
         }
-        let silence =
-            if events & CInt(POLLNVAL) != 0 {
-                "descriptor \(number) is closed: cancel the source before its descriptor is closed"
-            } else {
-                loop.isCurrent ? silence : readinessSilence
-            }
+        let silence = loop.isCurrent ? silence : readinessSilence
         return "The \(title) has nothing to report: \(silence)\(delay)."
     }
 }
 
-private let inNoLoop = "in no run loop, or its loop has ended: add it with RunLoop.add(_:forMode:)"
+private func inNoLoop(hasLoopEnded: Bool = false) -> String {
+    hasLoopEnded
+        ? "in no run loop, as its loop has ended" : "in no run loop: add it with RunLoop.add(_:forMode:)"
+}
 
 extension RunLoop.Executor {
     /// Says in a sentence why jobs are not being run; for a person, so the wording may change.
@@ -255,6 +269,6 @@ extension RunLoop.Executor {
     }
 
     var title: String {
-        "executor of the \(inbox.loopName) in \(modes.members.map(\.shortName).joined(separator: ", "))"
+        "executor of the \(inbox.loopName) in \(list(modes.members.map(\.shortName)))"
     }
 }

@@ -52,7 +52,8 @@ final class Inbox: Sendable {
     private let hostedActivation = Atomic(0)
     /// The modes that the loop has states of.
     let modeRecords = Mutex<[ModeRecord]>([])
-    /// How many blocks that the loop has taken in wait for several modes, and so count in each of their records.
+    /// How many blocks and executors that the loop has taken in wait for several modes, and so count in each of their
+    /// records.
     private let sharedCounts = Mutex<[ModeSet: Int]>([:])
     private let process = ProcessIdentity.current
     private let common = Mutex(RunLoop.firstCommonModes)
@@ -77,26 +78,32 @@ final class Inbox: Sendable {
         return depth > 0 && depth == activationCount
     }
 
-    /// How many blocks and executors wait for each mode that has any. One that waits for several counts in each.
-    ///
-    /// - Parameter served: Modes whose blocks do not count.
-    func waitingCounts(except served: ModeSet) -> [(mode: RunLoop.Mode, count: Int)] {
-        var counts: [RunLoop.Mode: Int] = [:]
-        for record in modeRecords.withLock({ $0 }) { counts[record.mode] = record.waiting.value }
-        for (modes, count) in sharedCounts.withLock({ $0 }) where modes.intersects(served) {
-            for mode in modes.members { counts[mode, default: 0] -= count }
+    /// How many blocks and executors wait for a pass in one of the modes `served`, and how many of the rest wait for each
+    /// other mode that has any. One that waits for several of the others counts in each.
+    func waitingCounts(served: ModeSet) -> (served: Int, others: [(mode: RunLoop.Mode, count: Int)]) {
+        var (next, counts) = (0, [RunLoop.Mode: Int]())
+        func count(_ number: Int, in modes: ModeSet) {
+            if modes.intersects(served) {
+                next += number
+                return
+            }
+            for mode in modes.members { counts[mode, default: 0] += number }
+        }
+        for record in modeRecords.withLock({ $0 }) { count(record.waiting.value, in: ModeSet(record.mode)) }
+        for (modes, number) in sharedCounts.withLock({ $0 }) {
+            for mode in modes.members { count(-number, in: ModeSet(mode)) }
+            count(number, in: modes)
         }
         let posted = contents.withLock { $0.blocks.map(\.modes) + $0.executors.map(\.modes) }
-        for modes in posted where !modes.intersects(served) {
-            for mode in modes.members { counts[mode, default: 0] += 1 }
-        }
-        return counts.filter { $0.value > 0 && !served.contains($0.key) }.map { ($0.key, $0.value) }
-            .sorted { $0.mode.rank < $1.mode.rank }
+        for modes in posted { count(1, in: modes) }
+        let others = counts.filter { $0.value > 0 }.map { (mode: $0.key, count: $0.value) }
+        return (max(0, next), others.sorted { $0.mode.rank < $1.mode.rank })
     }
 
-    /// How many of the blocks that the loop has not taken in are for one of `modes`.
-    func postedBlockCount(for modes: ModeSet) -> Int {
-        contents.withLock { contents in contents.blocks.count { $0.modes.intersects(modes) } }
+    /// How many of the blocks and executors that the loop has taken in wait for several modes, of those sets of modes that
+    /// `condition` accepts.
+    func sharedCount(where condition: (ModeSet) -> Bool) -> Int {
+        sharedCounts.withLock { $0 }.reduce(0) { condition($1.key) ? $0 + $1.value : $0 }
     }
 
     /// The loop's common set: what ``RunLoop/Mode/common`` stands for.

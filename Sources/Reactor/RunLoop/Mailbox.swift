@@ -124,7 +124,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
         if source.isPerforming {
             let rest =
                 count == 0 ? "" : ", and \(messages) \(count == 1 ? "waits" : "wait") for the next pass"
-            return "The \(title)'s handler is being called\(rest)."
+            return "The handler of the \(title) is being called\(rest)."
         }
         if count == 0 { return "The \(title) has no messages." }
         return "The \(title) has \(messages): \(source.reasonForDelay(of: "it"))."

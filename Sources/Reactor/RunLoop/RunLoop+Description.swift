@@ -76,7 +76,7 @@ extension Timer: CustomStringConvertible {
             let interval = period > 0 ? ", every \(Duration.nanoseconds(period))" : ""
             let tolerance = state.tolerance > 0 ? ", tolerance \(Duration.nanoseconds(state.tolerance))" : ""
             let firing = state.isFiring ? ", being called" : ""
-            let date = due < .zero ? "overdue by \(.zero - due)" : "in \(due)"
+            let date = due < .zero ? "overdue by \((.zero - due).rounded)" : "in \(due.rounded)"
             return "\(title): \(date)\(interval)\(tolerance)\(firing)"
         }
     }
@@ -117,12 +117,16 @@ extension RunLoop.Observer: CustomStringConvertible {
 extension RunLoop.Activities: CustomStringConvertible {
     /// The activities' names.
     public var description: String {
-        if self == .all { return "all activities" }
+        names.joined(separator: " ")
+    }
+
+    var names: [String] {
+        if self == .all { return ["all activities"] }
         let names: [(RunLoop.Activities, String)] = [
             (.entry, "entry"), (.beforeTimers, "beforeTimers"), (.beforeSources, "beforeSources"),
             (.beforeWaiting, "beforeWaiting"), (.afterWaiting, "afterWaiting"), (.exit, "exit"),
         ]
-        return isEmpty ? "no activity" : names.filter { contains($0.0) }.map(\.1).joined(separator: " ")
+        return isEmpty ? ["no activity"] : names.filter { contains($0.0) }.map(\.1)
     }
 }
 

@@ -49,7 +49,7 @@ public final class RunLoop: Sendable {
         self.isMain = isMain
         identity = LoopIdentity.next()
         inbox = Inbox(
-            loopName: isMain ? "main run loop" : "run loop \(identity.number) of \(currentThreadName)")
+            loopName: isMain ? "main run loop" : "run loop of \(currentThreadName) (loop \(identity.number))")
         confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
         if LoopDiagnostics.isReporting { Watchdog.watch(self) }
     }

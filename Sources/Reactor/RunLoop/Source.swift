@@ -26,6 +26,8 @@ extension RunLoop {
             /// The signal that has not been served yet.
             var signal = Signal.none
             var loops: [LoopIdentity: LoopState] = [:]
+            /// Whether the loop that the source was last added to or removed from had ended.
+            var hasLoopEnded = false
             var callbacks: Callbacks?
         }
 
@@ -121,6 +123,7 @@ extension RunLoop.Source {
             var loopState = state.loops[loop.identity] ?? LoopState(loop: loop)
             change(&loopState.membership)
             if !state.isValid { loopState.membership = Membership() }
+            state.hasLoopEnded = loop.inbox.isClosed
             let before = loopState.announcedModes
             loopState.announcedModes = loopState.membership.modes(common: common)
             state.loops[loop.identity] = loopState
@@ -152,6 +155,8 @@ extension RunLoop.Source {
     func membership(in loop: RunLoop) -> Membership {
         state.withLock { $0.loops[loop.identity]?.membership ?? Membership() }
     }
+
+    var hasLoopEnded: Bool { state.withLock { $0.hasLoopEnded } }
 
     /// Whether a loop is performing the source.
     var isPerforming: Bool { state.withLock { $0.loops.values.contains { $0.isPerforming } } }

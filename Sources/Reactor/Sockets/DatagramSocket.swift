@@ -240,7 +240,9 @@ public final class DatagramSocket: EventSource {
 
     override func ended() { release() }
 
-    override var noun: String { "datagram socket" }
+    override var noun: String { "datagram socket of descriptor \(number)" }
+
+    override var kind: String { "datagram socket" }
 
     override var silence: String { "no datagram has arrived" }
 

@@ -52,10 +52,19 @@ extension StreamEngine {
         )
     }
 
+    /// Notes that the delegate has no method for an event that it was called for.
+    @inline(never)
+    func noteIgnored(_ event: Stream.Event) {
+        if event == .hasBytesAvailable { state.withLock { $0.isIgnored = true } }
+    }
+
     /// What the stream is doing, as a predicate.
     fileprivate func explanation(hasDelegate: Bool) -> String {
-        let (machine, isTasks, isHandedOff, isOnQueue) = state.withLock { state in
-            (state.machine, state.taskDelegate?.isInUse == true, state.handoff != nil, state.queue != nil)
+        let (machine, isIgnored, isTasks, isHandedOff, isOnQueue) = state.withLock { state in
+            (
+                state.machine, state.isIgnored, state.taskDelegate?.isInUse == true, state.handoff != nil,
+                state.queue != nil
+            )
         }
         switch machine.status {
         case .notOpen: return "is not open: call open()"
@@ -66,15 +75,14 @@ extension StreamEngine {
         }
         if isTasks { return "is used by a task, which receives what comes" }
         if isHandedOff { return "is owned by a hand-off, which reads it: ask that with explain()" }
-        if !hasDelegate {
-            return "has no delegate: set one, and keep a reference to it, as the stream's is weak"
-        }
+        if !hasDelegate { return noDelegate }
         switch machine.delivery {
         case .underway: return "is calling its delegate"
         case .enqueued: return "waits for its queue, which is busy or suspended, to call its delegate"
         case .idle: break
         }
         guard machine.isScheduled else { return "is scheduled on no run loop" }
+        if isIgnored, machine.isUnacknowledged { return noMethod }
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let state = machine.description(isReady: isReady)
         if isOnQueue { return state }
@@ -87,8 +95,36 @@ extension StreamEngine {
     }
 }
 
+private let noDelegate = "has no delegate: set one, and keep a reference to it, as the stream's is weak"
+private let noMethod =
+    "has delivered hasBytesAvailable to a delegate that has no stream(_:handle:), or a private one, and waits for a read"
+
 extension StreamEngine: Watched {
-    var complaint: String? {
+    var complaint: LoopDiagnostics.Report? {
+        if let silence { return .init(kind: .silentStream, text: "The \(title) \(silence).") }
+        return delay.map { .init(kind: .unservedItems, text: "The \(title) \($0).") }
+    }
+
+    /// What the client has forgotten, as a predicate; nil for nothing.
+    private var silence: String? {
+        let (machine, isIgnored, isSubclassed, isOwned) = state.withLock { state in
+            let isOwned = state.handoff != nil || state.taskDelegate != nil
+            return (state.machine, state.isIgnored, state.isSubclassed, isOwned)
+        }
+        guard machine.isScheduled, !isOwned, machine.delivery == .idle else { return nil }
+        // A subclass may do without opening its engine.
+        if machine.status == .notOpen {
+            return isSubclassed ? nil : "is scheduled, but not open: call open()"
+        }
+        if isIgnored, machine.isUnacknowledged { return noMethod }
+        // A program may write without ever asking whether there is room.
+        guard machine.delegateState == .missing, machine.event == .hasBytesAvailable else { return nil }
+        let news: Stream.Event = [.hasBytesAvailable, .endEncountered, .errorOccurred]
+        return isReady || !machine.pending.isDisjoint(with: news) ? noDelegate : nil
+    }
+
+    /// Why there is something to deliver in modes that have never run, as a predicate; nil if there is not.
+    private var delay: String? {
         let (machine, isWatched) = state.withLock { state in
             let isOwned = state.handoff != nil || state.taskDelegate != nil || state.queue != nil
             return (state.machine, !isOwned)
@@ -102,14 +138,14 @@ extension StreamEngine: Watched {
         }
         let reasons = loops.compactMap { $0.reasonForNeverRunning($1) }
         guard isReady, !loops.isEmpty, reasons.count == loops.count else { return nil }
-        return "The \(title) \(machine.description(isReady: true)): \(reasons.joined(separator: "; "))."
+        return "\(machine.description(isReady: true)): \(reasons.joined(separator: "; "))"
     }
 }
 
 extension StreamMachine {
     /// What there is to deliver, or why there is nothing.
     fileprivate func description(isReady: Bool) -> String {
-        if !pending.isEmpty { return "has \(pending) to deliver" }
+        if !pending.isEmpty { return "has \(list(pending.names)) to deliver" }
         if status == .opening { return "is still opening" }
         if status == .atEnd { return "has reached its end" }
         let isInput = event == .hasBytesAvailable

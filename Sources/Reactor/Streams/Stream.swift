@@ -24,8 +24,10 @@ public protocol StreamDelegate: AnyObject {
 }
 
 extension StreamDelegate {
-    /// Ignores the event.
-    public func stream(_ aStream: Stream, handle eventCode: Stream.Event) {}
+    /// Ignores the event. In debug mode a stream reports that its bytes are ignored.
+    public func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        aStream.engine.noteIgnored(eventCode)
+    }
 }
 
 /// The base of input and output streams: a status, events for a delegate, and scheduling on run loops.

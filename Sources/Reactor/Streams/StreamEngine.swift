@@ -19,6 +19,8 @@ final class StreamEngine: Sendable {
         var taskDelegate: TaskDelegate?
         /// Whether the stream is on its loop only because a task has used it on no loop.
         var isScheduledForTask = false
+        /// Whether `hasBytesAvailable` went to a delegate without a method for it.
+        var isIgnored = false
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
         var name: ItemName?
@@ -72,6 +74,7 @@ final class StreamEngine: Sendable {
             let (mustRefresh, handoff) = state.withLock { state in
                 former = unsafe givenDelegate
                 unsafe givenDelegate = newValue
+                state.isIgnored = false
                 let isNews = newValue != nil && state.machine.setDelegate(isOther: former !== newValue)
                 return (isNews && state.machine.isScheduled, state.handoff)
             }

@@ -21,6 +21,8 @@ extension Timer {
         /// The index of the only mode that the timer is in, or one of these.
         private enum Modes {
             static var none: Int32 { -1 }
+            /// None, as the loop has ended.
+            static var ended: Int32 { -3 }
             /// See ``Details/membership``.
             static var several: Int32 { -2 }
         }
@@ -212,6 +214,9 @@ extension Timer.State {
         }
     }
 
+    /// Whether the timer has left its last loop because that had ended.
+    var hasLoopEnded: Bool { modes == Modes.ended }
+
     /// Makes `loop` the owner of a closure of the calling thread, and adds the timer to a mode of it, if there is one.
     @inline(__always)
     mutating func confine(to loop: RunLoop, _ mode: RunLoop.Mode?) {
@@ -255,7 +260,7 @@ extension Timer.State {
     mutating func leave() {
         guard let loop = loop.take() else { return }
         if isConfined { change { $0.owner = loop } }
-        modes = Modes.none
+        modes = loop.inbox.isClosed ? Modes.ended : Modes.none
         unregister(from: loop)
     }
 

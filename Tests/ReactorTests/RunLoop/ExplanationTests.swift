@@ -81,7 +81,7 @@ import Testing
         #expect(trace[1].hasSuffix(" serves it when its host calls dispatch()."))
         #expect(
             trace[2].hasSuffix(
-                "hosted by another event loop. 1 posted block waits for its host to call dispatch()."))
+                "hosted by another event loop. 1 block or executor waits for its host to call dispatch()."))
         #expect(trace[3].hasSuffix(" is busy in 'custom'."))
     }
 
@@ -115,7 +115,33 @@ import Testing
         #expect(trace[0].contains("is in no run loop"))
         #expect(trace[1].hasPrefix("The timer is due in ") && trace[1].hasSuffix(" is not running."))
         #expect(trace[2].contains("is invalid"))
-        #expect(trace[3] == "The timer's closure is being called.")
+        #expect(trace[3] == "The closure of the timer is being called.")
+    }
+
+    @Test func `a timer of the distant future says no number`() async throws {
+        let trace = try await traced { loop, trace in
+            let timer = Timer(fireDate: .distantFuture, interval: .zero, repeats: false) { _ in }
+            loop.add(timer, forMode: .default)
+            trace(timer.explain())
+            trace(timer.description)
+        }
+        #expect(trace[0].hasPrefix("The timer is due in more than 30 years, but "))
+        #expect(trace[1] == "timer: in more than 30 years")
+    }
+
+    @Test func `an item that was removed from one common mode names the others`() async throws {
+        let trace = try await traced { loop, trace in
+            let timer = Timer.scheduled(after: .zero, forMode: .common) { _ in }
+            loop.remove(timer, forMode: .default)
+            waitUntil { timer.fireDate < .now }
+            loop.perform { trace(timer.explain()) }
+            loop.poll()
+            loop.remove(timer, forMode: .tracking)
+            loop.perform { trace(timer.explain()) }
+            loop.poll()
+        }
+        #expect(trace[0].hasSuffix(" runs in default, and the timer is only in tracking."))
+        #expect(trace[1].hasSuffix(" runs in default, and the timer is only in no mode."))
     }
 
     @Test func `an overdue timer names the mode that runs and the timer's own`() async throws {
@@ -197,12 +223,12 @@ import Testing
             loop.run(in: .outer)
             trace(observer.explain())
         }
-        #expect(trace[0].hasPrefix("The observer 'idle' is in no run loop, or its loop has ended: "))
-        #expect(trace[1].hasPrefix("The observer 'idle' is called for entry exit, but "))
+        #expect(trace[0].hasPrefix("The observer 'idle' is in no run loop: "))
+        #expect(trace[1].hasPrefix("The observer 'idle' is called for entry and exit: "))
         #expect(trace[1].hasSuffix(" is not running."))
         #expect(trace[2].hasSuffix(" runs in default, and the observer is only in 'custom'."))
-        #expect(trace[3].hasSuffix(" runs in 'outer'."))
-        #expect(trace[4] == "The observer 'idle''s closure is being called.")
+        #expect(trace[3].hasSuffix(" is running in 'outer'."))
+        #expect(trace[4] == "The closure of the observer 'idle' is being called.")
         #expect(trace[5].contains(" is invalid: "))
     }
 
@@ -233,7 +259,8 @@ import Testing
         #expect(texts[2].hasSuffix(" runs in 'custom', and it is only in default."))
         #expect(
             texts[3]
-                == "The mailbox 'answers''s handler is being called, and 1 message waits for the next pass.")
+                == "The handler of the mailbox 'answers' is being called, and 1 message waits for the next pass."
+        )
         #expect(texts.last == "The mailbox 'answers' is closed, or its loop has ended.")
     }
 
@@ -266,7 +293,7 @@ import Testing
             let loop = RunLoop.current
             let pipe = try TestPipe()
             let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-                #expect(source.explain().hasSuffix("'s handler is being called."))
+                #expect(source.explain().hasPrefix("The handler of the source of descriptor "))
                 source.cancel()
             }
             #expect(source.explain().contains("is in no run loop"))
@@ -300,6 +327,8 @@ import Testing
             } events: { _, _ in
             }
             try loop.add(socket, forMode: .default)
+            let descriptor = try socket.descriptor.rawValue
+            #expect(socket.explain().hasPrefix("The datagram socket of descriptor \(descriptor) has nothing"))
             #expect(socket.explain().contains("no datagram has arrived"))
         }
     }
@@ -428,6 +457,23 @@ import Testing
         #expect(trace[9] == "is closed.")
     }
 
+    @Test func `a stream says that its delegate has no method for events, until it is read`() async throws {
+        let trace = try await traced { loop, trace in
+            let (pipe, delegate) = (try TestPipe(), Misnamed())
+            let input = InputStream(descriptor: pipe.readEnd)
+            input.delegate = delegate
+            input.schedule(in: loop, forMode: .default)
+            input.open()
+            pipe.put()
+            for _ in 0..<3 { loop.poll() }
+            trace(input.explain())
+            _ = input.read(upTo: 16)
+            trace(input.explain())
+        }
+        #expect(trace[0].contains(" to a delegate that has no stream(_:handle:), or a private one, "))
+        #expect(trace[1].contains(" has no bytes to read"))
+    }
+
     @Test func `a stream says that it waits for a read, has failed, or belongs to a hand-off`() async throws {
         try await onItsOwnThread {
             let loop = RunLoop.current
@@ -455,6 +501,11 @@ import Testing
             reader.cancel()
         }
     }
+}
+
+/// Has only a method of another name.
+private final class Misnamed: StreamDelegate {
+    func stream(_ stream: Stream, handleEvent event: Stream.Event) {}
 }
 
 /// Calls a closure when there are bytes to read.

@@ -14,7 +14,7 @@ import Testing
                 let source = DescriptorSource(pipe.readEnd, for: .readable, label: "bell") { source, _ in
                     nonisolated(unsafe) let asked = source
                     try? onAThread {
-                        #expect(asked.explain().hasSuffix(" 'bell''s handler is being called."))
+                        #expect(asked.explain().hasSuffix(" 'bell' is being called."))
                     }
                     source.cancel()
                 }
@@ -57,7 +57,23 @@ import Testing
             loop.poll()
             return text.value
         }
-        #expect(text.hasSuffix(" 1 posted block waits for its next pass."))
+        #expect(text.hasSuffix(" 1 block or executor waits for its next pass."))
+    }
+
+    @Test func `blocks that a nested run has taken in for the outer mode are counted`() async throws {
+        let text = try await onItsOwnThread { () -> String in
+            let (loop, text) = (RunLoop.current, Shared(""))
+            loop.hold(.custom)
+            loop.perform {
+                for _ in 0..<3 { loop.perform(inModes: [.default, .tracking]) {} }
+                loop.poll(.custom)
+                loop.perform {}
+                text.value = loop.explain()
+            }
+            loop.poll()
+            return text.value
+        }
+        #expect(text.hasSuffix(" is busy in default. 4 blocks or executors wait for its next pass."))
     }
 
     @Test func `a hand-off of a loop that has ended was cancelled`() async throws {
@@ -93,7 +109,7 @@ import Testing
         #expect(texts[0].hasSuffix(" is busy in tracking. 12 blocks or executors in default."))
         #expect(
             texts[1].hasSuffix(
-                " is busy in tracking. 2 posted blocks wait for its next pass. 12 blocks or executors in default."
+                " is busy in tracking. 2 blocks or executors wait for its next pass. 12 blocks or executors in default."
             ))
     }
 
@@ -173,9 +189,9 @@ import Testing
                 try RunLoop.current.add(watched, forMode: .default)
                 try copy.close()
                 #expect(
-                    watched.explain().contains(
-                        ": descriptor \(copy.rawValue) is closed: cancel the source before its descriptor is closed"
-                    ))
+                    watched.explain()
+                        == "The source of descriptor \(copy.rawValue) can report nothing: its descriptor is closed. "
+                        + "Cancel a source before its descriptor is closed.")
             }
         }
     }

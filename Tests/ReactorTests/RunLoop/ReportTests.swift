@@ -76,6 +76,40 @@ import Testing
         #expect(result.message.contains("timer 'forgotten'"), "\(result.message)")
     }
 
+    @Test func `a block for several modes is reported once`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try onAThread {
+                for _ in 0..<2 { RunLoop.current.perform(inModes: [.tracking, .custom]) {} }
+                RunLoop.current.perform(inModes: [.custom]) {}
+            }
+        }
+        let text = result.message
+        #expect(text.contains("2 blocks or executors with jobs in tracking, which has never run;"), "\(text)")
+        #expect(text.contains("1 block or executor with jobs in 'custom', which has never run."), "\(text)")
+    }
+
+    @Test func `modes that have never run are named together`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await onItsOwnThread {
+                let loop = RunLoop.current
+                loop.hold(.default)
+                loop.poll()
+                let timer = Timer.scheduled(after: .zero, forMode: .custom) { _ in }
+                loop.add(timer, forMode: .modalPanel)
+                let report = reports.wait { $0.first }
+                #expect(
+                    report.text.hasSuffix(": it is only in modalPanel and 'custom', which have never run."),
+                    "\(report)")
+                timer.invalidate()
+            }
+        }
+        #expect(result != nil)
+    }
+
     // MARK: While the program hangs
 
     @Test func `what is due where nothing runs is reported while the program hangs`() async {
@@ -127,6 +161,96 @@ import Testing
             }
         }
         #expect(result != nil)
+    }
+
+    @Test func `a mailbox that nothing serves has something to deliver`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await onItsOwnThread {
+                let mailbox = Mailbox<Int>(label: "answers") { _, _ in }
+                mailbox.post(1)
+                let report = reports.wait { $0.first }
+                #expect(
+                    report.text.hasPrefix("The mailbox 'answers' (")
+                        && report.text.contains(") has something to deliver: "), "\(report)")
+                mailbox.close()
+            }
+        }
+        #expect(result != nil)
+    }
+
+    @Test func `a silent stream is reported: not open, without a delegate, or with one that has no method`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await onItsOwnThread {
+                let (loop, pipe, delegate) = (RunLoop.current, try TestPipe(), Mute())
+                pipe.put()
+                let streams = ["unopened", "dropped", "mute"].map { label in
+                    let stream = InputStream(descriptor: pipe.readEnd)
+                    stream.label = label
+                    stream.schedule(in: loop, forMode: .default)
+                    return stream
+                }
+                (streams[0].delegate, streams[2].delegate) = (delegate, delegate)
+                for stream in streams.dropFirst() { stream.open() }
+                let waiter = try JoinableThread {
+                    reports.wait { $0.count >= 3 ? () : nil }
+                    loop.stop()
+                }
+                loop.run(in: .default)
+                waiter.join()
+                let texts = reports.value.map(\.text)
+                #expect(reports.value.allSatisfy { $0.kind == .silentStream }, "\(texts)")
+                for (label, reason) in [
+                    ("unopened", "is scheduled, but not open: call open()"),
+                    ("dropped", "has no delegate: set one"),
+                    ("mute", "to a delegate that has no stream(_:handle:)"),
+                ] {
+                    #expect(
+                        texts.contains { $0.contains(" '\(label)' ") && $0.contains(reason) }, "\(texts)")
+                }
+                for stream in streams { stream.close() }
+            }
+        }
+    }
+
+    @Test func `streams that are read, written or used without a delegate are not silent`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try await onItsOwnThread {
+                let (loop, delegate) = (RunLoop.current, Ignorant())
+                // Nothing to read, a delegate that waits before it reads, and an output that is only written.
+                let (quiet, unread, sink) = (try TestPipe(), try TestPipe(), try TestPipe())
+                let inputs = [quiet, unread].map { InputStream(descriptor: $0.readEnd) }
+                inputs[1].delegate = delegate
+                let output = OutputStream(descriptor: sink.writeEnd)
+                for stream in inputs + [output] {
+                    stream.schedule(in: loop, forMode: .default)
+                    stream.open()
+                }
+                unread.put()
+                // A mistake, whose report comes after two looks at the others.
+                let reports = Shared<[LoopDiagnostics.Report]>([])
+                LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+                let unopened = InputStream(descriptor: quiet.readEnd)
+                unopened.schedule(in: loop, forMode: .default)
+                let waiter = try JoinableThread {
+                    _ = reports.wait { $0.first }
+                    loop.stop()
+                }
+                loop.run(in: .default)
+                waiter.join()
+                #expect(reports.value.count == 1, "\(reports.value)")
+                for stream in inputs + [output, unopened] { stream.close() }
+            }
+        }
+        #expect(result.message.isEmpty, "\(result.message)")
     }
 
     // MARK: Slow callbacks
@@ -249,6 +373,8 @@ import Testing
         #expect(result.message.isEmpty, "\(result.message)")
     }
 }
+
+private final class Mute: StreamDelegate {}
 
 private final class Ignorant: StreamDelegate {
     func stream(_ stream: Stream, handle event: Stream.Event) {}
