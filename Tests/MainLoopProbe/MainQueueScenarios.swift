@@ -20,6 +20,19 @@ import Reactor
     RunLoop.main.run(mode: .custom, before: .distantPast)
 }
 
+/// Until the debug mode has reported that.
+@MainActor func waitingMainQueue() {
+    LoopDiagnostics.setReportHandler { report in
+        print(report)
+        RunLoop.main.stop()
+    }
+    hold(.custom)
+    DispatchQueue.main.async { print("never") }
+    RunLoop.main.perform(inModes: [.custom]) { print(RunLoop.main.explain()) }
+    RunLoop.main.run(in: .custom)
+    LoopDiagnostics.isDebugging = false
+}
+
 @MainActor func drainIsSnapshot() {
     DispatchQueue.main.async {
         print("a")

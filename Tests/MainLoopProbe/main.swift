@@ -56,6 +56,7 @@ let scenarios: [String: () throws -> Void] = [
     "traces a process": tracesProcess,
     "few watches": fewWatches,
     "few watches after an overflow": fewWatchesAfterOverflow,
+    "a main queue that waits": waitingMainQueue,
     "exit in a timer": {
         Timer.scheduled(after: .zero, label: "last") { _ in
             RunLoop.main.perform {}

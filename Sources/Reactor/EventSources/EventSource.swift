@@ -34,7 +34,12 @@ public class EventSource: CustomStringConvertible {
     /// What closes the descriptor, if another thread may do that.
     final private(set) var shared: SharedDescriptor?
     final var membership = Membership() {
-        didSet { identification.withLock { [membership] in $0.membership = membership } }
+        didSet {
+            identification.withLock { [membership] identification in
+                identification.membership = membership
+                identification.unserved?.membership.withLock { $0 = membership }
+            }
+        }
     }
     /// Where it is registered in its loop.
     final var registrations = ModeRegistrations()
@@ -53,6 +58,8 @@ public class EventSource: CustomStringConvertible {
         var membership = Membership()
         /// Whether the end of its loop has ended the source.
         var hasLoopEnded = false
+        /// In debug mode, while the source is in a loop.
+        var unserved: UnservedSource?
     }
 
     /// - Parameter number: The descriptor; -1 for a source that has none yet.
@@ -118,6 +125,14 @@ public class EventSource: CustomStringConvertible {
 
     /// Whether the kernel is asked again before the source is served late.
     var confirmsLateReadiness: Bool { true }
+
+    /// Has the debug mode report the source if it is ready in modes that never run.
+    @inline(never)
+    final func watchForReports(_ loop: RunLoop) {
+        let unserved = UnservedSource(title, number, watchedInterest, loop.inbox, membership)
+        identification.withLock { $0.unserved = unserved }
+        Watchdog.watch(unserved)
+    }
 
     // MARK: Its state
 
@@ -202,6 +217,23 @@ public class EventSource: CustomStringConvertible {
         endWatches(except: ModeSet())
         leave()
         if !isInCallback { ended() }
+    }
+}
+
+/// What the debug mode knows of an event source, which only its loop's thread may use: what it was when it was added, and its
+/// modes since.
+final class UnservedSource: Sendable {
+    let title: String
+    let number: CInt
+    let interest: Readiness
+    let inbox: Inbox
+    let membership: Mutex<Membership>
+
+    fileprivate init(
+        _ title: String, _ number: CInt, _ interest: Readiness, _ inbox: Inbox, _ membership: Membership
+    ) {
+        (self.title, self.number, self.interest, self.inbox) = (title, number, interest, inbox)
+        self.membership = Mutex(membership)
     }
 }
 

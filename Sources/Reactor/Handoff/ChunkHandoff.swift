@@ -83,7 +83,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     public func explain() -> String {
         let (isStarted, engine, membership) = state.withLock { ($0.stream == nil, $0.engine, $0.membership) }
         let subject = "The \(worker.title)"
-        guard isStarted else { return "\(subject) has not been started." }
+        guard isStarted else { return "\(subject) has not been started: call start()." }
         let delay = loop.reasonForDelay(of: "the hand-off", in: membership)
         if let text = worker.explanation(delay: loop.inbox.isClosed ? nil : delay) {
             return "\(subject) \(text)."

@@ -25,8 +25,8 @@ public enum LoopDiagnostics {
             case runLoopOnPoolThread
             /// The last reference to a scheduled stream was released, which has closed it, before it had delivered an event.
             case releasedStream
-            /// A scheduled stream was not open for more than a second, or had bytes, an end or an error for a delegate that
-            /// was missing or does not implement ``StreamDelegate/stream(_:handle:)``.
+            /// A scheduled stream was not open for more than a second, had bytes, an end or an error for so long and no
+            /// delegate, or has a delegate that does not implement ``StreamDelegate/stream(_:handle:)``.
             case silentStream
             /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
             /// served them, or was never run at all.

@@ -8,9 +8,12 @@ extension RunLoop.Core {
     @inline(never)
     func reportLeftovers() {
         drainInbox()
-        let leftovers = knownStates.compactMap(describeLeftovers)
+        if inbox.isReportedForPool, !inbox.hasRun { return }
+        let leftovers = knownStates.compactMap(describeLeftovers) + leftBlocks
         guard !leftovers.isEmpty else { return }
-        let remedy = meter.passes.value == 0 ? " without having run: call run(in:until:) on its thread" : ""
+        let remedy =
+            meter.passes.value == 0
+            ? " without having run: call run(in:until:) on its thread, after something has been added" : ""
         LoopDiagnostics.report(
             .unservedItems,
             "The \(inbox.loopName) has ended\(remedy). It has not served \(leftovers.joined(separator: "; "))."
@@ -24,21 +27,27 @@ extension RunLoop.Core {
         if loop.runs(in: Membership(state.mode)) { return nil }
         let timers = state.timers.elements.filter { isLeft($0, in: state) }.map(\.title)
         let sources = state.sources.members.filter { source in
-            isHome(state, of: source.membership(in: loop)) && (!hasRun(state) || source.isSignalled)
+            reports(source.membership(in: loop), in: state) && (!hasRun(state) || source.isSignalled)
                 && !isServedElsewhere(source)
         }.map(\.title)
         let events = state.eventSources.members.filter { source in
-            source !== mainQueue && !hasRun(state) && isHome(state, of: source.membership)
+            (source !== mainQueue || inbox.hasMainQueueWork) && !hasRun(state)
+                && reports(source.membership, in: state)
         }.map(\.title)
-        let blocksElsewhere = inbox.sharedCount { modes in
-            modes.contains(state.mode) && !isHome(state, of: modes)
-        }
-        let blockCount = state.blockCount - blocksElsewhere
-        let blocks = blockCount > 0 ? ["\(countedBlocks(blockCount)) with jobs"] : []
-        let items = grouped(timers) + grouped(sources) + grouped(events) + blocks
+        let items = grouped(timers) + grouped(sources) + grouped(events)
         guard !items.isEmpty else { return nil }
         let reason = hasRun(state) ? "" : ", \(neverRun([state.mode]))"
         return "\(list(items)) in \(state.mode.shortName)\(reason)"
+    }
+
+    /// The blocks and executors that no pass will serve any more.
+    private var leftBlocks: [String] {
+        let modesThatRan = inbox.modesThatRan
+        return inbox.waitingCounts.inOrder.compactMap { modes, count in
+            if modes.contains(where: { loop.runs(in: Membership($0)) }) { return nil }
+            let reason = ModeSet(modes).intersects(modesThatRan) ? "" : ", \(neverRun(modes))"
+            return "\(countedBlocks(count)) in \(list(modes.map(\.shortName)))\(reason)"
+        }
     }
 
     /// The titles in order, equal ones with their number.
@@ -59,17 +68,13 @@ extension RunLoop.Core {
         let (isOwn, isFiring, due, membership) = timer.state.withLock { timer in
             (timer.name?.isInternal == true, timer.isFiring, timer.due, timer.membership)
         }
-        guard !isOwn, !isFiring, isHome(state, of: membership) else { return false }
+        guard !isOwn, !isFiring, reports(membership, in: state) else { return false }
         return !hasRun(state) || timer.period == 0 && due <= Deadline.now.uptimeNanoseconds
     }
 
-    private func isHome(_ state: ModeState, of membership: Membership) -> Bool {
-        isHome(state, of: membership.registrationModes(common: commonModes))
-    }
-
     /// Whether an item is reported for `state`: the first of its modes that has run, or the first of all if none has.
-    private func isHome(_ state: ModeState, of modes: ModeSet) -> Bool {
-        let modes = modes.members
+    private func reports(_ membership: Membership, in state: ModeState) -> Bool {
+        let modes = membership.registrationModes(common: commonModes).members
         let served = modes.first { mode in knownState(of: mode).map(hasRun) ?? false }
         return state.mode == (served ?? modes.first)
     }
@@ -93,57 +98,78 @@ extension RunLoop {
             if main.isMain, !main.inbox.belongsToParent { main.core.reportLeftovers() }
         } == 0
 
-    /// Reports a loop of a thread that returns to a pool as soon as the code that uses it has returned.
+    /// Whether the debug mode is on, and the calling thread returns to a pool as soon as the code that uses its loop has
+    /// returned.
+    static var isOfReportedPoolThread: Bool { LoopDiagnostics.isReporting && reactor_is_on_pool_thread() }
+
     func reportPoolThread() {
-        guard reactor_is_on_pool_thread() else { return }
         LoopDiagnostics.report(
             .runLoopOnPoolThread,
-            "RunLoop.current was used on \(currentThreadName), which belongs to Dispatch's or Swift's pool. Nothing is called "
-                + "there unless that code runs the loop: use RunLoop.main, or the loop of a RunLoopThread.")
+            "The run loop of \(currentThreadName), which belongs to Dispatch's or Swift's pool, was used: RunLoop.current was "
+                + "called there, or a timer, a hand-off or a mailbox was made. Nothing is called there unless that code runs "
+                + "the loop: use RunLoop.main, or the loop of a RunLoopThread.")
     }
 }
 
 // MARK: - What is never served
 
 extension RunLoop: Watched {
-    var complaint: LoopDiagnostics.Report? {
-        guard !inbox.isClosed else { return nil }
-        let counts = inbox.waitingCounts(served: inbox.modesThatRan).others
+    var complaint: Complaint? {
+        guard !inbox.isClosed, !inbox.isReportedForPool || inbox.hasRun else { return nil }
+        let modesThatRan = inbox.modesThatRan
+        let counts = inbox.waitingCounts.filter { !$0.key.intersects(modesThatRan) }
         guard !counts.isEmpty else { return nil }
-        let blocks = list(counts.map { "\(countedBlocks($0.count)) in \($0.mode.shortName)" })
+        let blocks = counts.inOrder.map { modes, count in
+            "\(countedBlocks(count)) in \(list(modes.map(\.shortName)))"
+        }
         let reason =
             inbox.hasRun
-            ? neverRun(counts.map(\.mode)) : "and has never run: call run(in:until:) on its thread"
-        return .init(kind: .unservedItems, text: "The \(name) has \(blocks), \(reason).")
+            ? neverRun(counts.keys.flatMap(\.members))
+            : "and has never run: call run(in:until:) on its thread"
+        return Complaint(.unservedItems, "The \(name) has \(list(blocks)), \(reason).")
     }
 }
 
 extension Timer: Watched {
-    var complaint: LoopDiagnostics.Report? {
+    var complaint: Complaint? {
         let (isWaiting, due, loop, membership) = state.withLock { state in
             let isOwn = state.name?.isInternal == true
             return (state.isValid && !state.isFiring && !isOwn, state.due, state.loop, state.membership)
         }
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
-        guard isWaiting, overdue > Watchdog.patience,
+        guard isWaiting, overdue > .zero,
             let reason = loop?.inbox.reasonForNeverRunning(membership)
         else {
             return nil
         }
-        return .init(
-            kind: .unservedItems, text: "The \(title) has been due for \(overdue.rounded): \(reason).")
+        return Complaint(
+            .unservedItems, "The \(title) has been due for \(overdue.rounded): \(reason).", occasion: "\(due)"
+        )
     }
 }
 
 extension RunLoop.Source: Watched {
-    var complaint: LoopDiagnostics.Report? {
-        guard isSignalled else { return nil }
+    var complaint: Complaint? {
+        let signal = pendingSignal
+        guard signal != .none else { return nil }
         let loops = memberships
-        let reasons = loops.compactMap { $0.inbox.reasonForNeverRunning($1) }
+        let reasons = loops.compactMap { loop, membership in
+            loop.inbox.reasonForNeverRunning(membership) ?? reasonForSleeping(loop, membership)
+        }
         guard !loops.isEmpty, reasons.count == loops.count else { return nil }
         let state = subject == nil ? "is signalled" : "has something to deliver"
-        return .init(
-            kind: .unservedItems, text: "The \(title) \(state): \(reasons.joined(separator: "; ")).")
+        return Complaint(
+            .unservedItems, "The \(title) \(state): \(reasons.joined(separator: "; ")).",
+            occasion: "\(signal.number)")
+    }
+}
+
+extension UnservedSource: Watched {
+    var complaint: Complaint? {
+        guard let reason = inbox.reasonForNeverRunning(membership.withLock { $0 }) else { return nil }
+        let events = (try? SystemCall.poll(number, for: interest.pollEvents)) ?? 0
+        guard !Readiness(poll: events).isDisjoint(with: interest) else { return nil }
+        return Complaint(.unservedItems, "The \(title) has something to report: \(reason).")
     }
 }
 
@@ -157,7 +183,7 @@ extension Inbox {
     var hasRun: Bool { modeRecords.withLock { $0.contains { $0.hasRun } } }
 
     /// The modes that the loop has run in, and `.common` if one of them is common.
-    fileprivate var modesThatRan: ModeSet {
+    var modesThatRan: ModeSet {
         let common = commonModes
         return modeRecords.withLock { $0 }.reduce(into: ModeSet()) { modes, record in
             guard record.hasRun else { return }
@@ -174,8 +200,9 @@ extension Inbox {
     /// Why an item in the modes of `membership` has never been served, as a clause; nil if one of them has run.
     func reasonForNeverRunning(_ membership: Membership) -> String? {
         guard !isClosed, neverRan(in: membership) else { return nil }
+        guard hasRun || !isReportedForPool else { return nil }
         guard hasRun else { return "the \(loopName) has never run: call run(in:until:) on its thread" }
         let modes = membership.listedModes(common: commonModes)
-        return "it is only in \(list(modes.map(\.shortName))), \(neverRun(modes))"
+        return modes.isEmpty ? nil : "it is \(only(in: modes)), \(neverRun(modes))"
     }
 }

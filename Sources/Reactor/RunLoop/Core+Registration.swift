@@ -7,16 +7,14 @@ extension RunLoop.Core {
 
     func update(_ observer: RunLoop.Observer, _ change: (inout Membership) -> Void) {
         change(&observer.membership)
+        if observer.isBlock { count(-1, in: observer.registrations.modes) }
         observer.registrations.update(observer.membership.registrationModes(common: commonModes)) {
             registration in
-            let state = state(of: registration.mode)
-            state.observers.remove(observer, at: registration.slot)
-            if observer.isBlock { state.blockCount -= 1 }
+            state(of: registration.mode).observers.remove(observer, at: registration.slot)
         } register: { mode in
-            let state = state(of: mode)
-            if observer.isBlock { state.blockCount += 1 }
-            return state.observers.insert(observer, sequence: nextSequence())
+            state(of: mode).observers.insert(observer, sequence: nextSequence())
         }
+        if observer.isBlock { count(1, in: observer.registrations.modes) }
         observer.loop = observer.membership.isEmpty ? nil : loop
     }
 

@@ -40,7 +40,7 @@ extension RunLoop {
         /// The thread's timer slack (prctl(2)), in nanoseconds: the kernel may end a wait that much later.
         private(set) var timerSlack: Int64 = 0
         /// The source that drains libdispatch's main queue; only the main loop has one, from its first activation on.
-        var mainQueue: DescriptorSource?
+        var mainQueue: MainQueueSource?
         /// Whether the main queue could not be watched yet because there were no descriptors.
         var lacksMainQueue = false
         private(set) var isMain = false
@@ -177,8 +177,11 @@ extension RunLoop {
 
         /// Adds `count` blocks or executors for a pass in any of `modes`; subtracts them if it is negative.
         func count(_ count: Int, in modes: ModeSet) {
+            let isShared = modes.single == nil && !modes.isEmpty
+            // Other threads, which read both, never find more in the modes than is shared.
+            if isShared, count > 0 { inbox.countShared(modes, count) }
             for mode in modes.members { state(of: mode).blockCount += count }
-            if modes.single == nil { inbox.countShared(modes, count) }
+            if isShared, count < 0 { inbox.countShared(modes, count) }
         }
 
         // MARK: The end

@@ -15,24 +15,32 @@ extension RunLoop {
         guard !inbox.belongsToParent else { return "The \(name) belongs to the parent process." }
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
         guard let mode = currentMode else {
-            return "The \(name) is not running.\(Self.blocks(inbox.waitingCounts(served: ModeSet()).others))"
+            return "The \(name) is not running.\(workElsewhere(than: ModeSet()))"
         }
         var served = ModeSet(mode)
         if commonModes.contains(mode) { served.insert(.common) }
-        let place = "\(mode.shortName)\(inbox.isHosted ? ", hosted by another event loop" : "")"
-        let (next, others) = inbox.waitingCounts(served: served)
-        let event = inbox.isHosted ? "its host to call dispatch()" : "its next pass"
-        let blocks =
-            next == 0 ? "" : " \(countedBlocks(next)) \(next == 1 ? "waits" : "wait") for \(event)."
-        if isWaiting {
-            return "The \(name) is waiting in \(place).\(inbox.isHosted ? blocks : "")\(Self.blocks(others))"
-        }
-        return "The \(name) is busy in \(place)\(inbox.callUnderWay).\(blocks)\(Self.blocks(others))"
+        let isHosted = inbox.isHosted
+        let activity = isWaiting ? "waiting" : "busy"
+        let place = "\(mode.shortName)\(isHosted ? ", hosted by another event loop" : "")"
+        let call = isWaiting ? "" : inbox.callUnderWay
+        let next = isWaiting && !isHosted ? "" : nextBlocks(in: served, isHosted)
+        return "The \(name) is \(activity) in \(place)\(call).\(next)\(workElsewhere(than: served))"
     }
 
-    private static func blocks(_ counts: [(mode: Mode, count: Int)]) -> String {
-        let texts = counts.map { " \(countedBlocks($0.count)) in \($0.mode.shortName)." }
-        return texts.joined() + (texts.count > 1 ? " One may be in several of these modes." : "")
+    private func nextBlocks(in served: ModeSet, _ isHosted: Bool) -> String {
+        let count = inbox.waitingCounts.reduce(0) { $1.key.intersects(served) ? $0 + $1.value : $0 }
+        let event = isHosted ? "its host to call dispatch()" : "its next pass"
+        return count == 0 ? "" : " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(event)."
+    }
+
+    /// What waits for other modes than those of `served`.
+    private func workElsewhere(than served: ModeSet) -> String {
+        let blocks = inbox.waitingCounts.filter { !$0.key.intersects(served) }.inOrder.map { modes, count in
+            " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(list(modes.map(\.shortName), "or"))."
+        }
+        let hasMainQueueWork = !served.contains(.common) && inbox.hasMainQueueWork
+        return blocks.joined()
+            + (hasMainQueueWork ? " The main queue and the main actor wait for the common modes." : "")
     }
 
     /// Why an item in `modes` that has something to be called for has not been served yet, as a clause.
@@ -62,9 +70,8 @@ extension Inbox {
         guard !isClosed else { return "the \(loopName) has ended with its thread" }
         guard let mode = currentMode else { return "the \(loopName) is not running" }
         guard runs(in: membership) else {
-            return
-                "the \(loopName) runs in \(mode.shortName), and \(item) is only in "
-                + list(membership.listedModes(common: commonModes).map(\.shortName))
+            let modes = membership.listedModes(common: commonModes)
+            return "the \(loopName) runs in \(mode.shortName), and \(item) is \(only(in: modes))"
         }
         if isHosted, isWaiting { return "the \(loopName) serves it when its host calls dispatch()" }
         if isCurrent { return "the \(loopName) serves it in its next pass" }
@@ -89,7 +96,6 @@ extension RunLoop.Mode {
         case .tracking: "tracking"
         case .eventTracking: "eventTracking"
         case .modalPanel: "modalPanel"
-        case .nowhere: "no mode"
         default: "'\(rawValue)'"
         }
     }
@@ -102,16 +108,31 @@ extension Membership {
     }
 
     /// The modes as a client would name them.
-    func listedModes(common: ModeSet) -> [RunLoop.Mode] {
-        let modes = registrationModes(common: common)
-        return modes.isEmpty ? [.nowhere] : Array(modes.members)
+    func listedModes(common: ModeSet) -> [RunLoop.Mode] { registrationModes(common: common).inOrder }
+}
+
+extension ModeSet {
+    /// The members; the common modes come first.
+    var inOrder: [RunLoop.Mode] { members.filter { $0 != .nowhere }.sorted { $0.rank < $1.rank } }
+}
+
+extension [ModeSet: Int] {
+    /// The modes of each count, in an order that does not change.
+    var inOrder: [(modes: [RunLoop.Mode], count: Int)] {
+        map { (modes: $0.key.inOrder, count: $0.value) }
+            .sorted { $0.modes.lexicographicallyPrecedes($1.modes) { $0.rank < $1.rank } }
     }
 }
 
+/// "only in default", for an item that is in `modes`.
+func only(in modes: [RunLoop.Mode]) -> String {
+    modes.isEmpty ? "in no mode" : "only in \(list(modes.map(\.shortName)))"
+}
+
 /// "a", "a and b", "a, b and c".
-package func list(_ texts: [String]) -> String {
+package func list(_ texts: [String], _ conjunction: String = "and") -> String {
     guard texts.count > 1 else { return texts.first ?? "" }
-    return texts.dropLast().joined(separator: ", ") + " and " + texts[texts.count - 1]
+    return "\(texts.dropLast().joined(separator: ", ")) \(conjunction) \(texts[texts.count - 1])"
 }
 
 package func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
@@ -167,12 +188,15 @@ extension RunLoop.Source {
         guard !loops.isEmpty else { return "The \(title) is \(inNoLoop(hasLoopEnded: hasLoopEnded))." }
         guard isSignalled else { return "The \(title) has not been signalled since it was last performed." }
         let reasons = loops.map { loop, membership in
-            guard loop.isWaiting, loop.runs(in: membership) else {
-                return loop.reasonForDelay(of: "the source", in: membership)
-            }
-            return "a signal does not wake the \(loop.name): call wakeUp() too"
+            reasonForSleeping(loop, membership) ?? loop.reasonForDelay(of: "the source", in: membership)
         }
         return "The \(title) is signalled: \(reasons.joined(separator: "; "))."
+    }
+
+    /// Why a loop that could serve the source sleeps, as a clause; nil if it does not.
+    func reasonForSleeping(_ loop: RunLoop, _ membership: Membership) -> String? {
+        guard loop.isWaiting, !loop.inbox.isHosted, loop.runs(in: membership) else { return nil }
+        return "a signal does not wake the \(loop.name), so call wakeUp() after it"
     }
 }
 
@@ -206,8 +230,8 @@ extension RunLoop.Observer {
 extension EventSource {
     /// Says in a sentence why the handler is not being called; for a person, so the wording may change.
     ///
-    /// Unlike the other methods it answers on any thread: a loop that is stuck cannot be asked on its own. There the
-    /// reason for silence is only what the kernel says of the descriptor.
+    /// May be called from any thread. On another thread than the loop's, the reason is only what the kernel says of the
+    /// descriptor.
     public final func explain() -> String {
         let known = identification.withLock { $0 }
         if isEnded {

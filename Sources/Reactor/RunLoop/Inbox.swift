@@ -48,6 +48,8 @@ final class Inbox: Sendable {
     /// The running mode's index; -1 outside an activation.
     private let runningMode = Atomic<Int32>(-1)
     private let waiting = Atomic(false)
+    /// The descriptor that libdispatch makes readable when its main queue has work; -1 unless the loop serves that.
+    private let mainQueueHandle = Atomic<CInt>(-1)
     /// The innermost activation that another event loop hosts; 0 if there is none. The outermost one has depth 1.
     private let hostedActivation = Atomic(0)
     /// The modes that the loop has states of.
@@ -59,9 +61,14 @@ final class Inbox: Sendable {
     private let common = Mutex(RunLoop.firstCommonModes)
     /// The loop's name, for messages.
     let loopName: String
+    /// Whether the debug mode reports that the loop belongs to a thread of a pool.
+    let isReportedForPool: Bool
     let meter: LoopMeter
 
-    init(loopName: String) { (self.loopName, meter) = (loopName, LoopMeter(loopName: loopName)) }
+    init(loopName: String, isReportedForPool: Bool = false) {
+        (self.loopName, self.isReportedForPool) = (loopName, isReportedForPool)
+        meter = LoopMeter(loopName: loopName)
+    }
 
     // MARK: From any thread
 
@@ -78,32 +85,39 @@ final class Inbox: Sendable {
         return depth > 0 && depth == activationCount
     }
 
-    /// How many blocks and executors wait for a pass in one of the modes `served`, and how many of the rest wait for each
-    /// other mode that has any. One that waits for several of the others counts in each.
-    func waitingCounts(served: ModeSet) -> (served: Int, others: [(mode: RunLoop.Mode, count: Int)]) {
-        var (next, counts) = (0, [RunLoop.Mode: Int]())
-        func count(_ number: Int, in modes: ModeSet) {
-            if modes.intersects(served) {
-                next += number
-                return
-            }
-            for mode in modes.members { counts[mode, default: 0] += number }
+    /// How many blocks and executors wait for each set of modes. Some of those that the loop takes in or runs meanwhile may
+    /// be missing.
+    var waitingCounts: [ModeSet: Int] {
+        var counts = takenInCounts
+        contents.withLock { contents in
+            for block in contents.blocks { counts[block.modes, default: 0] += 1 }
+            for executor in contents.executors { counts[executor.modes, default: 0] += 1 }
         }
-        for record in modeRecords.withLock({ $0 }) { count(record.waiting.value, in: ModeSet(record.mode)) }
-        for (modes, number) in sharedCounts.withLock({ $0 }) {
-            for mode in modes.members { count(-number, in: ModeSet(mode)) }
-            count(number, in: modes)
-        }
-        let posted = contents.withLock { $0.blocks.map(\.modes) + $0.executors.map(\.modes) }
-        for modes in posted { count(1, in: modes) }
-        let others = counts.filter { $0.value > 0 }.map { (mode: $0.key, count: $0.value) }
-        return (max(0, next), others.sorted { $0.mode.rank < $1.mode.rank })
+        return counts.filter { $0.value > 0 }
     }
 
-    /// How many of the blocks and executors that the loop has taken in wait for several modes, of those sets of modes that
-    /// `condition` accepts.
-    func sharedCount(where condition: (ModeSet) -> Bool) -> Int {
-        sharedCounts.withLock { $0 }.reduce(0) { condition($1.key) ? $0 + $1.value : $0 }
+    private var takenInCounts: [ModeSet: Int] {
+        let records = modeRecords.withLock { $0 }
+        var shared = sharedCounts.withLock { $0 }
+        // Of a busy loop many attempts may fail.
+        for _ in 0..<100 {
+            let waiting = records.map { (mode: $0.mode, count: $0.waiting.value) }
+            let before = exchange(&shared, with: sharedCounts.withLock { $0 })
+            if before != shared { continue }
+            var counts = shared
+            for (mode, count) in waiting {
+                let sharedCount = shared.reduce(0) { $1.key.contains(mode) ? $0 + $1.value : $0 }
+                counts[ModeSet(mode), default: 0] += max(0, count - sharedCount)
+            }
+            return counts
+        }
+        return shared
+    }
+
+    /// Whether libdispatch's main queue has work.
+    var hasMainQueueWork: Bool {
+        let handle = mainQueueHandle.load(ordering: .relaxed)
+        return handle >= 0 && ((try? SystemCall.poll(handle, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
     }
 
     /// The loop's common set: what ``RunLoop/Mode/common`` stands for.
@@ -351,6 +365,8 @@ final class Inbox: Sendable {
     }
 
     func insert(_ record: ModeRecord) { modeRecords.withLock { $0.append(record) } }
+
+    func setMainQueueHandle(_ handle: CInt) { mainQueueHandle.store(handle, ordering: .relaxed) }
 
     func setWaiting(_ isWaiting: Bool) { waiting.store(isWaiting, ordering: .relaxed) }
 }

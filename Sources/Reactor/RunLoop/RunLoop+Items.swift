@@ -131,6 +131,7 @@ extension RunLoop {
             core.updateLeniently(source)
             throw error
         }
+        if LoopDiagnostics.isReporting { source.watchForReports(self) }
         source.joined(mode)
     }
 

@@ -48,8 +48,8 @@ public final class RunLoop: Sendable {
     private init(isMain: Bool = false) {
         self.isMain = isMain
         identity = LoopIdentity.next()
-        inbox = Inbox(
-            loopName: isMain ? "main run loop" : "run loop of \(currentThreadName) (loop \(identity.number))")
+        let name = isMain ? "main run loop" : "run loop of \(currentThreadName) (loop \(identity.number))"
+        inbox = Inbox(loopName: name, isReportedForPool: !isMain && Self.isOfReportedPoolThread)
         confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
         if LoopDiagnostics.isReporting { Watchdog.watch(self) }
     }
@@ -93,7 +93,7 @@ public final class RunLoop: Sendable {
         loop.core.adopt(loop, isMain: loop.isMain)
         if loop.isMain {
             reportAtExit()
-        } else if LoopDiagnostics.isReporting {
+        } else if loop.inbox.isReportedForPool {
             loop.reportPoolThread()
         }
         return loop

@@ -29,12 +29,15 @@ public final class RunLoopThread: Sendable {
     ///     (pthread_setname_np(3)).
     /// - Throws: What pthread_create(3) does: `Errno.resourceTemporarilyUnavailable` when there are too
     ///   many threads.
-    public init(name: String) throws(Errno) {
+    public convenience init(name: String) throws(Errno) { try self.init(name: name, receivesSignals: true) }
+
+    /// - Parameter receivesSignals: False for a thread of the library's own.
+    fileprivate init(name: String, receivesSignals: Bool) throws(Errno) {
         let (keepAlive, ending) = (RunLoop.Source {}, AsyncPromise<Void>())
         let ready = Promise<RunLoop>()
         self.name = name
         (self.keepAlive, self.ending) = (keepAlive, ending)
-        thread = try JoinableThread(name: name) {
+        thread = try JoinableThread(name: name, receivesSignals: receivesSignals) {
             let loop = RunLoop.current
             loop.add(keepAlive, forMode: .default)
             ready.set(loop)
@@ -123,7 +126,7 @@ package final class ResidentThread: Sendable {
         try thread.withLock { [name] thread throws(Errno) in
             // A child of fork(2) inherits the object, but not the thread.
             if let thread, !thread.runLoop.inbox.belongsToParent { return thread.runLoop }
-            let started = try RunLoopThread(name: name)
+            let started = try RunLoopThread(name: name, receivesSignals: false)
             thread = started
             return started.runLoop
         }

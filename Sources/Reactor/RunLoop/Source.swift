@@ -156,6 +156,9 @@ extension RunLoop.Source {
         state.withLock { $0.loops[loop.identity]?.membership ?? Membership() }
     }
 
+    /// The pending signal.
+    var pendingSignal: Signal { state.withLock { $0.signal } }
+
     var hasLoopEnded: Bool { state.withLock { $0.hasLoopEnded } }
 
     /// Whether a loop is performing the source.

@@ -7,7 +7,14 @@ extension Stream {
     /// print(stream.explain())  // The input stream of /etc/hosts is scheduled on no run loop.
     /// ```
     public final func explain() -> String {
-        "The \(engine.title) \(engine.explanation(hasDelegate: delegate != nil || self is any StreamDelegate))."
+        "The \(engine.title) \(engine.explanation(hasDelegate: hasDelegate))."
+    }
+
+    /// Only on the loop's thread is the delegate itself looked at: it may be its thread's, and a look holds a reference, which
+    /// may be the last one.
+    private var hasDelegate: Bool {
+        if self is any StreamDelegate { return true }
+        return engine.isOnLoopOfThread ? delegate != nil : engine.mayHaveDelegate
     }
 }
 
@@ -48,24 +55,31 @@ extension StreamEngine {
         guard isSilent else { return }
         LoopDiagnostics.report(
             .releasedStream,
-            "The \(title) was released while it was scheduled on a run loop: keep a reference to it, as loops do not."
+            "The \(title) was released while it was scheduled: keep a reference to it, as loops and queues do not."
         )
     }
 
     /// Notes that the delegate has no method for an event that it was called for.
     @inline(never)
     func noteIgnored(_ event: Stream.Event) {
-        if event == .hasBytesAvailable { state.withLock { $0.isIgnored = true } }
+        state.withLock { _ = $0.ignored.insert(event) }
+    }
+
+    fileprivate var isOnLoopOfThread: Bool { state.withLock { $0.machine.schedule[.current] != nil } }
+
+    /// Whether the client has set a delegate, or overrides that, and the last event has found it.
+    fileprivate var mayHaveDelegate: Bool {
+        state.withLock { state in
+            (state.isGivenDelegate || state.isSubclassed) && state.machine.delegateState != .missing
+        }
     }
 
     /// What the stream is doing, as a predicate.
     fileprivate func explanation(hasDelegate: Bool) -> String {
-        let (machine, isIgnored, isTasks, isHandedOff, isOnQueue) = state.withLock { state in
-            (
-                state.machine, state.isIgnored, state.taskDelegate?.isInUse == true, state.handoff != nil,
-                state.queue != nil
-            )
+        let (machine, ignored, isHandedOff, isOnQueue) = state.withLock { state in
+            (state.machine, state.ignored, state.handoff != nil, state.queue != nil)
         }
+        let isWaitedForByTask = state.withLock { $0.taskDelegate?.isInUse }
         switch machine.status {
         case .notOpen: return "is not open: call open()"
         case .closed: return "is closed"
@@ -73,7 +87,10 @@ extension StreamEngine {
             return "has failed: \(error.map { "\($0)" } ?? "for an unknown reason")"
         default: break
         }
-        if isTasks { return "is used by a task, which receives what comes" }
+        if let isWaitedForByTask {
+            return
+                "is used by a task, which \(isWaitedForByTask ? "receives what comes" : "waits for nothing now")"
+        }
         if isHandedOff { return "is owned by a hand-off, which reads it: ask that with explain()" }
         if !hasDelegate { return noDelegate }
         switch machine.delivery {
@@ -81,8 +98,8 @@ extension StreamEngine {
         case .enqueued: return "waits for its queue, which is busy or suspended, to call its delegate"
         case .idle: break
         }
-        guard machine.isScheduled else { return "is scheduled on no run loop" }
-        if isIgnored, machine.isUnacknowledged { return noMethod }
+        guard machine.isScheduled else { return "is scheduled on no run loop: call schedule(in:forMode:)" }
+        if ignored.contains(machine.event), machine.isUnacknowledged { return noMethod(for: machine.event) }
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let state = machine.description(isReady: isReady)
         if isOnQueue { return state }
@@ -96,48 +113,64 @@ extension StreamEngine {
 }
 
 private let noDelegate = "has no delegate: set one, and keep a reference to it, as the stream's is weak"
-private let noMethod =
-    "has delivered hasBytesAvailable to a delegate that has no stream(_:handle:), or a private one, and waits for a read"
+
+private func noMethod(for event: Stream.Event) -> String {
+    let remedy =
+        switch event {
+        case .hasBytesAvailable: "implement it, and read"
+        case .hasSpaceAvailable: "implement it, and write"
+        default: "implement it"
+        }
+    return "has delivered \(event) to a delegate that does not implement stream(_:handle:): \(remedy)"
+}
 
 extension StreamEngine: Watched {
-    var complaint: LoopDiagnostics.Report? {
-        if let silence { return .init(kind: .silentStream, text: "The \(title) \(silence).") }
-        return delay.map { .init(kind: .unservedItems, text: "The \(title) \($0).") }
+    var complaint: Complaint? {
+        if let complaint = mistake { return complaint }
+        return unservedEvent.map { Complaint(.unservedItems, "The \(title) \($0).") }
     }
 
-    /// What the client has forgotten, as a predicate; nil for nothing.
-    private var silence: String? {
-        let (machine, isIgnored, isSubclassed, isOwned) = state.withLock { state in
+    /// What the client seems to have forgotten.
+    private var mistake: Complaint? {
+        let (machine, ignored, isSubclassed, delegateChanges, isOwned) = state.withLock { state in
             let isOwned = state.handoff != nil || state.taskDelegate != nil
-            return (state.machine, state.isIgnored, state.isSubclassed, isOwned)
+            return (state.machine, state.ignored, state.isSubclassed, state.delegateChanges, isOwned)
         }
         guard machine.isScheduled, !isOwned, machine.delivery == .idle else { return nil }
+        func complaint(_ predicate: String) -> Complaint {
+            let occasion = "\(predicate) \(machine.transfers) \(delegateChanges)"
+            return Complaint(.silentStream, "The \(title) \(predicate).", occasion: occasion)
+        }
         // A subclass may do without opening its engine.
         if machine.status == .notOpen {
-            return isSubclassed ? nil : "is scheduled, but not open: call open()"
+            return isSubclassed ? nil : complaint("is scheduled, but not open: call open()")
         }
-        if isIgnored, machine.isUnacknowledged { return noMethod }
+        if ignored.contains(machine.event), machine.isUnacknowledged {
+            return complaint(noMethod(for: machine.event))
+        }
+        for ending in [Stream.Event.endEncountered, .errorOccurred] where ignored.contains(ending) {
+            return complaint(noMethod(for: ending))
+        }
         // A program may write without ever asking whether there is room.
         guard machine.delegateState == .missing, machine.event == .hasBytesAvailable else { return nil }
         let news: Stream.Event = [.hasBytesAvailable, .endEncountered, .errorOccurred]
-        return isReady || !machine.pending.isDisjoint(with: news) ? noDelegate : nil
+        return isReady || !machine.pending.isDisjoint(with: news) ? complaint(noDelegate) : nil
     }
 
     /// Why there is something to deliver in modes that have never run, as a predicate; nil if there is not.
-    private var delay: String? {
-        let (machine, isWatched) = state.withLock { state in
-            let isOwned = state.handoff != nil || state.taskDelegate != nil || state.queue != nil
-            return (state.machine, !isOwned)
+    private var unservedEvent: String? {
+        let (machine, isOwned) = state.withLock { state in
+            (state.machine, state.handoff != nil || state.taskDelegate != nil || state.queue != nil)
         }
-        guard isWatched, machine.delivery == .idle, machine.isOpen || !machine.pending.isEmpty else {
+        guard !isOwned, machine.delivery == .idle, machine.isOpen || !machine.pending.isEmpty else {
             return nil
         }
-        let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let loops = machine.schedule.entries { _ in true }.compactMap { entry in
             entry.attachment.map { ($0.loop.inbox, entry.membership) }
         }
         let reasons = loops.compactMap { $0.reasonForNeverRunning($1) }
-        guard isReady, !loops.isEmpty, reasons.count == loops.count else { return nil }
+        guard !loops.isEmpty, reasons.count == loops.count else { return nil }
+        guard !machine.pending.isEmpty || machine.isAcknowledged && isReady else { return nil }
         return "\(machine.description(isReady: true)): \(reasons.joined(separator: "; "))"
     }
 }

@@ -24,9 +24,9 @@ public protocol StreamDelegate: AnyObject {
 }
 
 extension StreamDelegate {
-    /// Ignores the event. In debug mode a stream reports that its bytes are ignored.
+    /// Ignores the event, which the debug mode reports if bytes or space have come.
     public func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-        aStream.engine.noteIgnored(eventCode)
+        if aStream.delegate === self || aStream === self { aStream.engine.noteIgnored(eventCode) }
     }
 }
 

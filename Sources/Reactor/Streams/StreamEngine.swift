@@ -19,8 +19,12 @@ final class StreamEngine: Sendable {
         var taskDelegate: TaskDelegate?
         /// Whether the stream is on its loop only because a task has used it on no loop.
         var isScheduledForTask = false
-        /// Whether `hasBytesAvailable` went to a delegate without a method for it.
-        var isIgnored = false
+        /// The events that went to a delegate without a method for them.
+        var ignored: Stream.Event = []
+        /// Whether there is a delegate, unless its last reference has been released since.
+        var isGivenDelegate = false
+        /// How often the client has set the delegate.
+        var delegateChanges = 0
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
         var name: ItemName?
@@ -74,7 +78,9 @@ final class StreamEngine: Sendable {
             let (mustRefresh, handoff) = state.withLock { state in
                 former = unsafe givenDelegate
                 unsafe givenDelegate = newValue
-                state.isIgnored = false
+                state.ignored = []
+                state.isGivenDelegate = newValue != nil
+                state.delegateChanges += 1
                 let isNews = newValue != nil && state.machine.setDelegate(isOther: former !== newValue)
                 return (isNews && state.machine.isScheduled, state.handoff)
             }

@@ -9,9 +9,21 @@ package final class JoinableThread: Sendable {
     private let isJoined = Mutex(false)
     private let process = ProcessIdentity.current
 
-    package init(name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) {
+    /// - Parameters:
+    ///   - name: What debuggers and `top -H` show.
+    ///   - receivesSignals: False for a thread of the library's own: a signal to the process is for the program's threads,
+    ///     one of which may wait for it with sigwait(3).
+    ///   - body: Runs on the thread.
+    package init(
+        name: String, receivesSignals: Bool = false, _ body: @escaping @Sendable () -> Void
+    ) throws(Errno) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
+        var (all, before) = (sigset_t(), sigset_t())
+        unsafe sigfillset(&all)
+        // A thread inherits the mask.
+        if !receivesSignals { unsafe pthread_sigmask(SIG_SETMASK, &all, &before) }
+        defer { if !receivesSignals { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) } }
         let code = unsafe pthread_create(&thread, nil, runBody, start.toOpaque())
         guard code == 0 else {
             unsafe start.release()

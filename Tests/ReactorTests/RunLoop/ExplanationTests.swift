@@ -32,9 +32,9 @@ import Testing
             waitUntil { thread.runLoop.explain().contains("has ended") }
             return (idle, [texts.value[0]], texts.value[1], thread.runLoop.explain())
         }
-        #expect(idle.hasSuffix(" is not running. 2 blocks or executors in default."))
-        #expect(running[0].hasSuffix(" is busy in default. 1 block or executor in 'custom'."))
-        #expect(waiting.hasSuffix(" is waiting in default. 1 block or executor in 'custom'."))
+        #expect(idle.hasSuffix(" is not running. 2 blocks or executors wait for default."))
+        #expect(running[0].hasSuffix(" is busy in default. 1 block or executor waits for 'custom'."))
+        #expect(waiting.hasSuffix(" is waiting in default. 1 block or executor waits for 'custom'."))
         #expect(ended.hasSuffix("has ended with its thread."))
     }
 
@@ -54,10 +54,9 @@ import Testing
         }
         #expect(
             texts[0].hasSuffix(
-                " 1 block or executor in the common modes. 2 blocks or executors in 'custom'."
-                    + " One may be in several of these modes."
+                " 1 block or executor waits for the common modes. 2 blocks or executors wait for 'custom'."
             ))
-        #expect(texts[1].hasSuffix(" is not running. 1 block or executor in the common modes."))
+        #expect(texts[1].hasSuffix(" is not running. 1 block or executor waits for the common modes."))
         #expect(texts[2].hasSuffix(" is not running."))
     }
 
@@ -141,7 +140,7 @@ import Testing
             loop.poll()
         }
         #expect(trace[0].hasSuffix(" runs in default, and the timer is only in tracking."))
-        #expect(trace[1].hasSuffix(" runs in default, and the timer is only in no mode."))
+        #expect(trace[1].hasSuffix(" runs in default, and the timer is in no mode."))
     }
 
     @Test func `an overdue timer names the mode that runs and the timer's own`() async throws {
@@ -195,7 +194,7 @@ import Testing
             let asker = try JoinableThread {
                 waitUntil { loop.isWaiting }
                 source.signal()
-                #expect(source.explain().hasSuffix(": call wakeUp() too."))
+                #expect(source.explain().hasSuffix(", so call wakeUp() after it."))
                 loop.stop()
             }
             loop.run(in: .default)
@@ -390,7 +389,7 @@ import Testing
             queue.suspend()
             let pipe = try TestPipe()
             let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: queue) { _, _, _ in }
-            #expect(reader.explain() == "The hand-off has not been started.")
+            #expect(reader.explain() == "The hand-off has not been started: call start().")
             reader.start { _ in RunLoop.current.stop() }
             #expect(reader.explain().hasPrefix("The hand-off waits for bytes of its stream. The run loop "))
             pipe.put()
@@ -443,7 +442,7 @@ import Testing
         }
         #expect(trace[0] == "is not open: call open().")
         #expect(trace[1] == "has no delegate: set one, and keep a reference to it, as the stream's is weak.")
-        #expect(trace[2] == "is scheduled on no run loop.")
+        #expect(trace[2] == "is scheduled on no run loop: call schedule(in:forMode:).")
         #expect(
             trace[3].hasPrefix("has openCompleted to deliver: the ") && trace[3].hasSuffix(" is not running.")
         )
@@ -470,7 +469,7 @@ import Testing
             _ = input.read(upTo: 16)
             trace(input.explain())
         }
-        #expect(trace[0].contains(" to a delegate that has no stream(_:handle:), or a private one, "))
+        #expect(trace[0].contains(" to a delegate that does not implement stream(_:handle:): "))
         #expect(trace[1].contains(" has no bytes to read"))
     }
 

@@ -55,7 +55,7 @@ import Testing
                     "The input stream of descriptor \(pipe.readEnd.rawValue) 'd' is not"))
             let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
             reader.label = "e"
-            #expect(reader.explain() == "The hand-off 'e' has not been started.")
+            #expect(reader.explain() == "The hand-off 'e' has not been started: call start().")
         }
     }
 

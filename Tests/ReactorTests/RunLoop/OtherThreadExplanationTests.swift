@@ -106,10 +106,10 @@ import Testing
             loop.poll()
             return texts.value
         }
-        #expect(texts[0].hasSuffix(" is busy in tracking. 12 blocks or executors in default."))
+        #expect(texts[0].hasSuffix(" is busy in tracking. 12 blocks or executors wait for default."))
         #expect(
             texts[1].hasSuffix(
-                " is busy in tracking. 2 blocks or executors wait for its next pass. 12 blocks or executors in default."
+                " is busy in tracking. 2 blocks or executors wait for its next pass. 12 blocks or executors wait for default."
             ))
     }
 
@@ -177,6 +177,44 @@ import Testing
         }
     }
 
+    @Test func `asking a stream on another thread never destroys its delegate there`() async throws {
+        let places = Shared<Set<Bool>>([])
+        let isOver = Shared(false)
+        try await onItsOwnThread {
+            let (loop, pipe) = (RunLoop.current, try TestPipe())
+            let input = InputStream(descriptor: pipe.readEnd)
+            input.schedule(in: loop, forMode: .default)
+            input.open()
+            nonisolated(unsafe) let asked = input
+            let asker = try JoinableThread { while !isOver.value { _ = asked.explain() } }
+            for _ in 0..<20_000 {
+                let delegate = Leaving { places.update { _ = $0.insert(loop.isCurrent) } }
+                input.delegate = delegate
+            }
+            isOver.value = true
+            asker.join()
+            input.close()
+        }
+        #expect(places.value == [true])
+    }
+
+    @Test func `a stream that a task has used needs no delegate`() async throws {
+        try await withRunLoopThread(name: "task") { thread in
+            let (loop, pipe) = (thread.runLoop, try TestPipe())
+            let input = loop.performAndWait {
+                let input = Carrier(InputStream(descriptor: pipe.readEnd))
+                input.value.schedule(in: .current, forMode: .default)
+                input.value.open()
+                return input
+            }
+            pipe.put()
+            let task = Task(executorPreference: thread.executor) { _ = try await input.value.readChunk() }
+            try await task.value
+            #expect(input.value.explain().hasSuffix(" is used by a task, which waits for nothing now."))
+            loop.performAndWait { input.value.close() }
+        }
+    }
+
     @Test func `a descriptor that was closed under its source is named`() async {
         // In a process of its own, where no other test takes the number meanwhile.
         await #expect(processExitsWith: .success) {
@@ -216,4 +254,15 @@ import Testing
         }
         for text in texts { #expect(text.contains("its loop has ended"), "\(text)") }
     }
+}
+
+/// Tells when it is destroyed.
+private final class Leaving: StreamDelegate {
+    private let body: () -> Void
+
+    init(_ body: @escaping () -> Void) { self.body = body }
+
+    deinit { body() }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {}
 }

@@ -85,8 +85,28 @@ import Testing
             }
         }
         let text = result.message
-        #expect(text.contains("2 blocks or executors with jobs in tracking, which has never run;"), "\(text)")
-        #expect(text.contains("1 block or executor with jobs in 'custom', which has never run."), "\(text)")
+        #expect(
+            text.contains("2 blocks or executors in tracking and 'custom', which have never run;"), "\(text)")
+        #expect(text.contains("1 block or executor in 'custom', which has never run."), "\(text)")
+    }
+
+    @Test func `an ordered block for several modes is reported once, and not if one has run`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try onAThread {
+                let loop = RunLoop.current
+                loop.perform(order: 0, inModes: [.tracking, .custom]) {}
+                #expect(loop.explain().hasSuffix(" 1 block or executor waits for tracking or 'custom'."))
+                loop.hold(.default)
+                loop.poll()
+                loop.perform(order: 0, inModes: [.default, .outer]) {}
+            }
+        }
+        let text = result.message
+        #expect(
+            text.contains("1 block or executor in tracking and 'custom', which have never run"), "\(text)")
+        #expect(text.contains("1 block or executor in default and 'outer';") || text.contains("'outer'."))
+        #expect(!text.contains("'outer', which"), "\(text)")
     }
 
     @Test func `modes that have never run are named together`() async {
@@ -210,7 +230,7 @@ import Testing
                 for (label, reason) in [
                     ("unopened", "is scheduled, but not open: call open()"),
                     ("dropped", "has no delegate: set one"),
-                    ("mute", "to a delegate that has no stream(_:handle:)"),
+                    ("mute", "to a delegate that does not implement stream(_:handle:)"),
                 ] {
                     #expect(
                         texts.contains { $0.contains(" '\(label)' ") && $0.contains(reason) }, "\(texts)")
@@ -251,6 +271,143 @@ import Testing
             }
         }
         #expect(result.message.isEmpty, "\(result.message)")
+    }
+
+    @Test func `a stream that is read without a delegate, or whose delegate comes and goes, is not silent`()
+        async
+    {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            LoopDiagnostics.isDebugging = true
+            try await onItsOwnThread {
+                let (loop, polled, shared, idle) =
+                    (RunLoop.current, try TestPipe(), try TestPipe(), try TestPipe())
+                let inputs = [polled, shared].map { InputStream(descriptor: $0.readEnd) }
+                for input in inputs {
+                    input.schedule(in: loop, forMode: .default)
+                    input.open()
+                }
+                // Another mistake, whose report comes after two looks at the others.
+                let unopened = InputStream(descriptor: idle.readEnd)
+                unopened.schedule(in: loop, forMode: .default)
+                let reports = Shared<[LoopDiagnostics.Report]>([])
+                LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+                let delegate = Ignorant()
+                shared.put()
+                while reports.value.isEmpty {
+                    polled.put()
+                    loop.run(in: .default, until: .after(milliseconds: 1))
+                    if inputs[0].hasBytesAvailable { _ = inputs[0].read(upTo: 16) }
+                    inputs[1].delegate = inputs[1].delegate == nil ? delegate : nil
+                }
+                #expect(reports.value.count == 1, "\(reports.value)")
+                #expect(reports.value.first?.text.contains("not open") == true, "\(reports.value)")
+                for stream in inputs + [unopened] { stream.close() }
+            }
+        }
+        #expect(result.message.isEmpty, "\(result.message)")
+    }
+
+    @Test func `an end and an error for a delegate without a method are reported`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await onItsOwnThread {
+                let (loop, delegate) = (RunLoop.current, Mute())
+                let streams = [InputStream(path: "/nowhere/at/all"), InputStream(data: [])]
+                for stream in streams {
+                    stream.delegate = delegate
+                    stream.schedule(in: loop, forMode: .default)
+                    stream.open()
+                }
+                let waiter = try JoinableThread {
+                    reports.wait { $0.count >= 2 ? () : nil }
+                    loop.stop()
+                }
+                loop.hold(.default)
+                loop.run(in: .default)
+                waiter.join()
+                let texts = reports.value.map(\.text)
+                #expect(
+                    texts.contains { $0.contains("has delivered errorOccurred to a delegate") }, "\(texts)")
+                #expect(texts.contains { $0.contains("has delivered endEncountered to a del") }, "\(texts)")
+                for stream in streams { stream.close() }
+            }
+        }
+    }
+
+    // MARK: Descriptors, the main queue and signals
+
+    @Test func `a descriptor that is ready in modes that never run is reported, a quiet one is not`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await onItsOwnThread {
+                let (loop, ready, quiet) = (RunLoop.current, try TestPipe(), try TestPipe())
+                loop.hold(.default)
+                loop.poll()
+                ready.put()
+                let sources = [(ready, "ready"), (quiet, "quiet"), (ready, "removed")].map { pipe, label in
+                    DescriptorSource(pipe.readEnd, for: .readable, label: label) { _, _ in }
+                }
+                for source in sources { try loop.add(source, forMode: .custom) }
+                loop.remove(sources[2], forMode: .custom)
+                let report = reports.wait { $0.first }
+                #expect(report.text.contains(" 'ready' ("), "\(report)")
+                #expect(
+                    report.text.hasSuffix(
+                        " has something to report: it is only in 'custom', which has never run."))
+                #expect(reports.value.count == 1, "\(reports.value)")
+                for source in sources { source.cancel() }
+            }
+        }
+    }
+
+    @Test func `a main queue that the running mode does not serve is explained and reported`() async {
+        await #expect(processExitsWith: .success) {
+            setenv("REACTOR_DEBUG", "1", 1)
+            let lines = try await probeMainLoop("a main queue that waits")
+            try #require(lines.count == 2, "\(lines)")
+            #expect(lines[0].hasPrefix("The main run loop is busy in 'custom'"), "\(lines)")
+            #expect(
+                lines[0].hasSuffix(" The main queue and the main actor wait for the common modes."),
+                "\(lines)")
+            #expect(
+                lines[1]
+                    == "The main queue has something to report: it is only in the common modes, which have never run.",
+                "\(lines)")
+        }
+    }
+
+    @Test func `a signal without a wake-up is reported while the loop sleeps`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = Shared<[LoopDiagnostics.Report]>([])
+            LoopDiagnostics.isDebugging = true
+            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+            try await withRunLoopThread(name: "sleeper") { thread in
+                let (loop, source) = (thread.runLoop, RunLoop.Source(label: "redraw") {})
+                loop.performAndWait { RunLoop.current.add(source, forMode: .default) }
+                waitUntil { loop.isWaiting }
+                source.signal()
+                let report = reports.wait { $0.first }
+                #expect(report.text.contains("'redraw' ("), "\(report)")
+                #expect(report.text.contains("is signalled: a signal does not wake the run loop "))
+                source.invalidate()
+            }
+        }
+    }
+
+    @Test func `the debug mode's thread receives none of the program's signals`() async {
+        await #expect(processExitsWith: .success) {
+            LoopDiagnostics.isDebugging = true
+            try onAThread { Timer.scheduled(after: .seconds(100)) { _ in } }
+            let threads = try ProcessThreads.all()
+            for thread in threads where thread.name == "reactor.debug" {
+                #expect(thread.blockedSignals & (1 << UInt64(SIGUSR2 - 1)) != 0)
+            }
+            #expect(threads.contains { $0.name == "reactor.debug" })
+        }
     }
 
     // MARK: Slow callbacks
@@ -375,6 +532,26 @@ import Testing
 }
 
 private final class Mute: StreamDelegate {}
+
+/// The threads of the process, from /proc.
+private enum ProcessThreads {
+    struct Thread {
+        let name: String
+        let blockedSignals: UInt64
+    }
+
+    static func all() throws -> [Thread] {
+        try ChildProcess.output(of: "cat /proc/$PPID/task/*/status").split(separator: "\n")
+            .reduce(into: [(String, UInt64)]()) { threads, line in
+                let fields = line.split(separator: "\t")
+                guard fields.count == 2 else { return }
+                if fields[0] == "Name:" { threads.append((String(fields[1]), 0)) }
+                if fields[0] == "SigBlk:" {
+                    threads[threads.count - 1].1 = UInt64(fields[1], radix: 16) ?? 0
+                }
+            }.map { Thread(name: $0.0, blockedSignals: $0.1) }
+    }
+}
 
 private final class Ignorant: StreamDelegate {
     func stream(_ stream: Stream, handle event: Stream.Event) {}
