@@ -56,3 +56,13 @@ actor Account {
         return true
     }
 }
+
+@MainActor func serve(_ connection: Listener.Connection, _ messages: AsyncStream<String>) async throws {
+    let writing = Task {
+        for await message in messages {
+            try await connection.output.writeAll("\(message)\n", timeout: .seconds(10))
+        }
+    }
+    defer { writing.cancel() }
+    for try await line in connection.input.lines { print(line) }
+}

@@ -61,6 +61,8 @@ extension DatagramSocket {
 
         /// The socket's own address, as completed by the kernel.
         public let localAddress: SocketAddress
+        /// What errors name: the address that the socket is connected to, or its own.
+        private let subject: String
         private let socket: UnscheduledSocket
         private let arrivals: EventSubscription
         private let room: EventSubscription
@@ -73,6 +75,7 @@ extension DatagramSocket {
             localAddress = try attempt(.bind, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
                 try SocketAddress.local(of: descriptor)
             }
+            subject = "\((try? SocketAddress.peer(of: descriptor)) ?? localAddress)"
             let unscheduled = UnscheduledSocket(socket)
             self.socket = unscheduled
             arrivals = EventSubscription(
@@ -121,7 +124,7 @@ extension DatagramSocket {
             } catch .canceled {
                 throw CancellationError()
             } catch {
-                throw IOError(.send, address.map { "\($0)" } ?? "the connected address", error)
+                throw IOError(.send, address.map { "\($0)" } ?? subject, error)
             }
         }
 
@@ -176,7 +179,7 @@ extension DatagramSocket {
         }
 
         fileprivate func failure(_ error: Errno) -> any Error {
-            error == .canceled ? CancellationError() : IOError(.receive, "\(localAddress)", error)
+            error == .canceled ? CancellationError() : IOError(.receive, subject, error)
         }
 
         /// Begins an iteration.

@@ -17,7 +17,8 @@ extension DeadlineError: CustomStringConvertible {
 /// }
 /// ```
 ///
-/// Without a clock the deadline is one of `ContinuousClock`, which goes on while the system is suspended.
+/// Without `clock`, the deadline is an instant of `ContinuousClock`, which counts time in suspension, and no loop's timer is
+/// involved.
 ///
 /// Returns only when the operation has: one that does not respond to cancellation is waited for, and its
 /// result is returned though it is late.
