@@ -96,6 +96,7 @@ final class ChunkReader {
     /// Receives the worker's latest update.
     private func receive() {
         let update = worker.takeUpdate()
+        defer { worker.endUpdate() }
         if let latest = update.progress, source != nil { progress?(latest) }
         if let conclusion = update.conclusion, end() { completion(conclusion) }
     }

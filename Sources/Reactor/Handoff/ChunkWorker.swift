@@ -72,6 +72,8 @@ final class ChunkWorker: Sendable {
 
     func takeUpdate() -> HandoffFlow.Update { flow.withLock { $0.takeUpdate() } }
 
+    func endUpdate() { flow.withLock { $0.endUpdate() } }
+
     // MARK: From the reader
 
     func beginReading() -> Bool { flow.withLock { $0.beginReading() } }

@@ -80,6 +80,8 @@ struct HandoffFlow: Sendable {
     private var tracker = ProgressTracker()
     private var conclusion: Conclusion?
     private var isConcluded = false
+    /// Whether the loop is calling one of the client's closures.
+    private var isCallingClosure = false
 
     init(_ limits: HandoffLimits) {
         require(
@@ -89,10 +91,13 @@ struct HandoffFlow: Sendable {
 
     var progress: HandoffProgress { tracker.progress }
 
-    /// What the loop has not received yet.
+    /// What the loop has not received yet, for which it calls the client's closures until ``endUpdate()``.
     mutating func takeUpdate() -> Update {
-        Update(progress: tracker.takeProgress(), conclusion: conclusion.take())
+        isCallingClosure = true
+        return Update(progress: tracker.takeProgress(), conclusion: conclusion.take())
     }
+
+    mutating func endUpdate() { isCallingClosure = false }
 }
 
 extension HandoffFlow {
@@ -105,6 +110,7 @@ extension HandoffFlow {
     ///
     /// - Parameter delay: Why the loop does not serve the hand-off yet, as a clause.
     func explanation(delay: String?) -> String? {
+        if isCallingClosure { return "is calling its progress closure or its completion" }
         switch worker {
         case .over where conclusion != nil:
             return delay.map { "has ended, and its completion waits: \($0)" }

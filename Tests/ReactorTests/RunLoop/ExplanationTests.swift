@@ -404,6 +404,38 @@ import Testing
         }
     }
 
+    @Test func `a hand-off says that it is calling a closure, also while that runs the loop`() async throws {
+        try await onItsOwnThread {
+            let (loop, ends) = (RunLoop.current, try FileDescriptor.pipe())
+            let input = InputStream(descriptor: ends.readEnd)
+            let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
+            let texts = Shared<[String]>([])
+            reader.start { progress in
+                guard texts.value.isEmpty else { return }
+                try? ends.writeEnd.close()
+                Timer.scheduled(every: .milliseconds(1)) { timer in
+                    guard input.streamStatus == .atEnd else { return }
+                    timer.invalidate()
+                    loop.stop()
+                }
+                loop.run(in: .default)
+                texts.update { $0.append(reader.explain()) }
+            } completion: { _ in
+                texts.update { $0.append(reader.explain()) }
+                loop.stop()
+            }
+            try ends.writeEnd.writeAll([10])
+            loop.run(in: .default)
+            try ends.readEnd.close()
+            #expect(
+                texts.value
+                    == Array(
+                        repeating: "The hand-off is calling its progress closure or its completion.", count: 2
+                    ))
+            #expect(reader.explain() == "The hand-off has ended.")
+        }
+    }
+
     // MARK: Streams
 
     @Test func `a stream says what is missing, in the order in which a client adds it`() async throws {
