@@ -339,3 +339,20 @@ private func useStreams(_ delegate: any StreamDelegate) {
     let limits = HandoffLimits(chunkSize: 65_536, bytesInFlight: 262_144, budget: budget)
     print(limits.chunkSize)
 }
+
+private final class Commands: StreamDelegate {
+    private var framer = LineFramer(limit: 4096)
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        guard let input = stream as? InputStream, event == .hasBytesAvailable else { return }
+        do {
+            _ = try framer.push(input.read(upTo: 4096).span.bytes) { bytes, line in
+                print("command \(line.number): \(try line.text(bytes))")
+                return .more
+            }
+        } catch {
+            print("\(error)")  // the line is too long
+            input.close()
+        }
+    }
+}

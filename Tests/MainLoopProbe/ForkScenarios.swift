@@ -61,6 +61,7 @@ struct ForkedChild {
     }
     try loop.add(source, forMode: .default)
     let timer = Timer.scheduled(after: .seconds(3600)) { _ in }
+    let mailbox = Mailbox<Int> { _, _ in }
     let other = try RunLoopThread(name: "other")
     while !other.runLoop.isWaiting { sched_yield() }
     loop.run(in: .default, until: .now)
@@ -80,6 +81,13 @@ struct ForkedChild {
         ("stop a thread", { other.stop() }),
         ("invalidate", { timer.invalidate() }),
         ("ask", { precondition(!loop.isCurrent && !other.runLoop.isCurrent) }),
+        (
+            "explain",
+            {
+                let texts = [loop.explain(), timer.explain(), source.explain(), mailbox.explain()]
+                precondition(texts.allSatisfy { $0.contains("parent process") }, "\(texts)")
+            }
+        ),
         ("end the thread", { pthread_exit(nil) }),
         ("nothing", {}),
     ]

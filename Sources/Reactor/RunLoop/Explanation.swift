@@ -62,7 +62,8 @@ extension RunLoop {
 
 extension Inbox {
     fileprivate func runs(in membership: Membership) -> Bool {
-        currentMode.map { membership.contains($0, common: commonModes) } ?? false
+        guard !belongsToParent else { return false }
+        return currentMode.map { membership.contains($0, common: commonModes) } ?? false
     }
 
     fileprivate func reasonForDelay(of item: String, in membership: Membership, isCurrent: Bool) -> String {

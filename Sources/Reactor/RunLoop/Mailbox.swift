@@ -118,6 +118,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
     ///     The mailbox has 3 messages: the main run loop is not running.
     public func explain() -> String {
         let title = name.naming("mailbox")
+        guard !loop.inbox.belongsToParent else { return "The \(title) belongs to the parent process." }
         let (source, count) = contents.withLock { ($0.source, $0.pending.count) }
         guard let source, isOpen else { return "The \(title) is closed, or its loop has ended." }
         let messages = counted(count, "message")

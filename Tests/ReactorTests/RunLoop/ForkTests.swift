@@ -9,7 +9,7 @@ import Testing
             "run", "run before", "current", "schedule", "add a timer", "add a source", "cancel", "interest",
             "perform", "perform and wait", "wake", "stop", "stop a thread",
         ]
-        let harmless = ["invalidate", "ask", "end the thread", "nothing"]
+        let harmless = ["invalidate", "ask", "explain", "end the thread", "nothing"]
         #expect(
             try await probeMainLoop("loops in a child")
                 == refused.map { "\($0): refused" } + harmless.map { "\($0): exit" } + [
