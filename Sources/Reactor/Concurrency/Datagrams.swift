@@ -61,7 +61,7 @@ extension DatagramSocket {
 
         /// The socket's own address, as completed by the kernel.
         public let localAddress: SocketAddress
-        /// What errors name: the address that the socket is connected to, or its own.
+        /// See ``DatagramSocket/subject``.
         private let subject: String
         private let socket: UnscheduledSocket
         private let arrivals: EventSubscription
@@ -75,7 +75,7 @@ extension DatagramSocket {
             localAddress = try attempt(.bind, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
                 try SocketAddress.local(of: descriptor)
             }
-            subject = "\((try? SocketAddress.peer(of: descriptor)) ?? localAddress)"
+            subject = socket.subject
             let unscheduled = UnscheduledSocket(socket)
             self.socket = unscheduled
             arrivals = EventSubscription(

@@ -8,7 +8,7 @@ extension RunLoop.Core {
     @inline(never)
     func reportLeftovers() {
         drainInbox()
-        if inbox.isReportedForPool, !inbox.hasRun { return }
+        if inbox.isIdleOnPoolThread { return }
         let leftovers = knownStates.compactMap(describeLeftovers) + leftBlocks
         guard !leftovers.isEmpty else { return }
         let remedy =
@@ -46,7 +46,7 @@ extension RunLoop.Core {
         return inbox.waitingCounts.inOrder.compactMap { modes, count in
             if modes.contains(where: { loop.runs(in: Membership($0)) }) { return nil }
             let reason = ModeSet(modes).intersects(modesThatRan) ? "" : ", \(neverRun(modes))"
-            return "\(countedBlocks(count)) in \(list(modes.map(\.shortName)))\(reason)"
+            return describe(count, in: modes) + reason
         }
     }
 
@@ -115,13 +115,11 @@ extension RunLoop {
 
 extension RunLoop: Watched {
     var complaint: Complaint? {
-        guard !inbox.isClosed, !inbox.isReportedForPool || inbox.hasRun else { return nil }
+        guard !inbox.isClosed, !inbox.isIdleOnPoolThread else { return nil }
         let modesThatRan = inbox.modesThatRan
         let counts = inbox.waitingCounts.filter { !$0.key.intersects(modesThatRan) }
         guard !counts.isEmpty else { return nil }
-        let blocks = counts.inOrder.map { modes, count in
-            "\(countedBlocks(count)) in \(list(modes.map(\.shortName)))"
-        }
+        let blocks = counts.inOrder.map { modes, count in describe(count, in: modes) }
         let reason =
             inbox.hasRun
             ? neverRun(counts.keys.flatMap(\.members))
@@ -173,6 +171,11 @@ extension UnservedSource: Watched {
     }
 }
 
+/// "2 blocks or executors in tracking and 'custom'".
+private func describe(_ blockCount: Int, in modes: [RunLoop.Mode]) -> String {
+    "\(countedBlocks(blockCount)) in \(list(modes.map(\.shortName)))"
+}
+
 /// Says of `modes` that the loop has never run in them.
 private func neverRun(_ modes: [RunLoop.Mode]) -> String {
     modes.count > 1 || modes == [.common] ? "which have never run" : "which has never run"
@@ -182,8 +185,11 @@ extension Inbox {
     /// Whether the loop has ever run.
     var hasRun: Bool { modeRecords.withLock { $0.contains { $0.hasRun } } }
 
+    /// Whether one report has said already that nothing runs the loop.
+    fileprivate var isIdleOnPoolThread: Bool { isReportedForPool && !hasRun }
+
     /// The modes that the loop has run in, and `.common` if one of them is common.
-    var modesThatRan: ModeSet {
+    fileprivate var modesThatRan: ModeSet {
         let common = commonModes
         return modeRecords.withLock { $0 }.reduce(into: ModeSet()) { modes, record in
             guard record.hasRun else { return }
@@ -199,8 +205,7 @@ extension Inbox {
 
     /// Why an item in the modes of `membership` has never been served, as a clause; nil if one of them has run.
     func reasonForNeverRunning(_ membership: Membership) -> String? {
-        guard !isClosed, neverRan(in: membership) else { return nil }
-        guard hasRun || !isReportedForPool else { return nil }
+        guard !isClosed, !isIdleOnPoolThread, neverRan(in: membership) else { return nil }
         guard hasRun else { return "the \(loopName) has never run: call run(in:until:) on its thread" }
         let modes = membership.listedModes(common: commonModes)
         return modes.isEmpty ? nil : "it is \(only(in: modes)), \(neverRun(modes))"

@@ -14,28 +14,29 @@ extension RunLoop {
     public func explain() -> String {
         guard !inbox.belongsToParent else { return "The \(name) belongs to the parent process." }
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
+        let counts = inbox.waitingCounts
         guard let mode = currentMode else {
-            return "The \(name) is not running.\(workElsewhere(than: ModeSet()))"
+            return "The \(name) is not running.\(workElsewhere(counts, than: ModeSet()))"
         }
         var served = ModeSet(mode)
         if commonModes.contains(mode) { served.insert(.common) }
-        let isHosted = inbox.isHosted
+        let (isWaiting, isHosted) = (isWaiting, inbox.isHosted)
         let activity = isWaiting ? "waiting" : "busy"
         let place = "\(mode.shortName)\(isHosted ? ", hosted by another event loop" : "")"
         let call = isWaiting ? "" : inbox.callUnderWay
-        let next = isWaiting && !isHosted ? "" : nextBlocks(in: served, isHosted)
-        return "The \(name) is \(activity) in \(place)\(call).\(next)\(workElsewhere(than: served))"
+        let next = isWaiting && !isHosted ? "" : nextBlocks(counts, in: served, isHosted)
+        return "The \(name) is \(activity) in \(place)\(call).\(next)\(workElsewhere(counts, than: served))"
     }
 
-    private func nextBlocks(in served: ModeSet, _ isHosted: Bool) -> String {
-        let count = inbox.waitingCounts.reduce(0) { $1.key.intersects(served) ? $0 + $1.value : $0 }
+    private func nextBlocks(_ counts: [ModeSet: Int], in served: ModeSet, _ isHosted: Bool) -> String {
+        let count = counts.reduce(0) { $1.key.intersects(served) ? $0 + $1.value : $0 }
         let event = isHosted ? "its host to call dispatch()" : "its next pass"
         return count == 0 ? "" : " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(event)."
     }
 
     /// What waits for other modes than those of `served`.
-    private func workElsewhere(than served: ModeSet) -> String {
-        let blocks = inbox.waitingCounts.filter { !$0.key.intersects(served) }.inOrder.map { modes, count in
+    private func workElsewhere(_ counts: [ModeSet: Int], than served: ModeSet) -> String {
+        let blocks = counts.filter { !$0.key.intersects(served) }.inOrder.map { modes, count in
             " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(list(modes.map(\.shortName), "or"))."
         }
         let hasMainQueueWork = !served.contains(.common) && inbox.hasMainQueueWork

@@ -295,7 +295,7 @@ public final class DatagramSocket: EventSource {
     }
 
     /// The peer's address, or the socket's own if it is not connected.
-    private var subject: String {
+    var subject: String {
         let address = (try? peerAddress) ?? (try? localAddress)
         return address.map { "\($0)" } ?? "descriptor \(number)"
     }

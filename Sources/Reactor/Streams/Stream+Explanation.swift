@@ -76,10 +76,12 @@ extension StreamEngine {
 
     /// What the stream is doing, as a predicate.
     fileprivate func explanation(hasDelegate: Bool) -> String {
-        let (machine, ignored, isHandedOff, isOnQueue) = state.withLock { state in
-            (state.machine, state.ignored, state.handoff != nil, state.queue != nil)
+        let (machine, ignored, isWaitedForByTask, isHandedOff, isOnQueue) = state.withLock { state in
+            (
+                state.machine, state.ignored, state.taskDelegate?.isInUse, state.handoff != nil,
+                state.queue != nil
+            )
         }
-        let isWaitedForByTask = state.withLock { $0.taskDelegate?.isInUse }
         switch machine.status {
         case .notOpen: return "is not open: call open()"
         case .closed: return "is closed"
@@ -103,9 +105,7 @@ extension StreamEngine {
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let state = machine.description(isReady: isReady)
         if isOnQueue { return state }
-        let loops = machine.schedule.entries { _ in true }.compactMap { entry in
-            entry.attachment.map { ($0.loop, entry.membership) }
-        }
+        let loops = machine.scheduledLoops
         let reasons = loops.map { $0.reasonForDelay(of: "the stream", in: $1) }.joined(separator: "; ")
         if isReady { return "\(state): \(reasons)" }
         return loops.contains { $0.runs(in: $1) } ? state : "\(state), and \(reasons)"
@@ -165,10 +165,8 @@ extension StreamEngine: Watched {
         guard !isOwned, machine.delivery == .idle, machine.isOpen || !machine.pending.isEmpty else {
             return nil
         }
-        let loops = machine.schedule.entries { _ in true }.compactMap { entry in
-            entry.attachment.map { ($0.loop.inbox, entry.membership) }
-        }
-        let reasons = loops.compactMap { $0.reasonForNeverRunning($1) }
+        let loops = machine.scheduledLoops
+        let reasons = loops.compactMap { $0.inbox.reasonForNeverRunning($1) }
         guard !loops.isEmpty, reasons.count == loops.count else { return nil }
         guard !machine.pending.isEmpty || machine.isAcknowledged && isReady else { return nil }
         return "\(machine.description(isReady: true)): \(reasons.joined(separator: "; "))"
@@ -176,6 +174,12 @@ extension StreamEngine: Watched {
 }
 
 extension StreamMachine {
+    fileprivate var scheduledLoops: [(loop: RunLoop, membership: Membership)] {
+        schedule.entries { _ in true }.compactMap { entry in
+            entry.attachment.map { ($0.loop, entry.membership) }
+        }
+    }
+
     /// What there is to deliver, or why there is nothing.
     fileprivate func description(isReady: Bool) -> String {
         if !pending.isEmpty { return "has \(list(pending.names)) to deliver" }

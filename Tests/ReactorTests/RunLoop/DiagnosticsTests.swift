@@ -239,6 +239,14 @@ private func spin() {
     while Deadline.now < end {}
 }
 
+/// Begins to debug, and records the reports.
+func debuggedReports() -> Shared<[LoopDiagnostics.Report]> {
+    let reports = Shared<[LoopDiagnostics.Report]>([])
+    LoopDiagnostics.isDebugging = true
+    LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+    return reports
+}
+
 extension ExitTest.Result? {
     var lines: [Substring] {
         String(decoding: self?.standardErrorContent ?? [], as: UTF8.self).split(separator: "\n")
