@@ -1,6 +1,6 @@
-// tls-server PROGRAM KIND COUNT  Runs PROGRAM KIND COUNT PORT CERTIFICATE with a server on that port of loopback, which has
-//                                a certificate of its own for localhost. A client sends the first letter of the kind and
-//                                a number of 64 bits:
+// tls-server PROGRAM ARGUMENT...  Runs PROGRAM ARGUMENT... PORT CERTIFICATE with a server on that port of loopback, which has
+//                                 a certificate of its own for localhost. A client sends the first letter of its kind of work
+//                                 and a number of 64 bits:
 //
 // get      the server sends as many bytes, and ends
 // put      the server reads as many bytes, sends one, and ends
@@ -64,7 +64,7 @@ static void *serve(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 4) return 2;
+    if (argc < 2) return 2;
     context = SSL_CTX_new(TLS_server_method());
     EVP_PKEY *key;
     X509 *certificate = make_certificate(&key);
@@ -79,7 +79,11 @@ int main(int argc, char **argv) {
         char port[8], file[32];
         snprintf(port, sizeof port, "%d", ntohs(address.sin_port));
         snprintf(file, sizeof file, "/proc/self/fd/%d", write_certificate(certificate));
-        execlp(argv[1], argv[1], argv[2], argv[3], port, file, NULL);
+        char **arguments = calloc((size_t)argc + 2, sizeof *arguments);
+        memcpy(arguments, argv + 1, (size_t)(argc - 1) * sizeof *arguments);
+        arguments[argc - 1] = port;
+        arguments[argc] = file;
+        execvp(arguments[0], arguments);
         return 1;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -48,6 +48,26 @@ struct Operation {
             factor: 1.1,
             command: { ["@echo-client", "messages", "8", "1", "64", "\($1)", "TOOL", "@echo-\($0)"] }
         ),
+        Operation(
+            name: "connection", work: "a connection that opens, sends a message and closes", peers: peers,
+            counts: (500, 1500),
+            command: { ["@echo-client", "churn", "\($1)", "TOOL", "@echo-\($0)"] }
+        ),
+        Operation(
+            name: "idle", work: "a connection that stays idle after a message", peers: peers,
+            counts: (300, 900),
+            command: { ["@echo-client", "stay", "\($1)", "TOOL", "@echo-\($0)"] }
+        ),
+        Operation(
+            name: "handshake", work: "a full TLS handshake of a client", peers: ["openssl", "reactor"],
+            counts: (50, 150),
+            command: { ["@tls-server", "TOOL", "@tls-\($0)", "full", "\($1)"] }
+        ),
+        Operation(
+            name: "http", work: "a body of 10 KB by HTTP", peers: ["async-http-client", "reactor"],
+            counts: (200, 600),
+            command: { ["@http-\($0)", "small", "\($1)"] }
+        ),
         // The factor is the number of lines per byte of the text.
         Operation(
             name: "line", work: "a line, as bytes",

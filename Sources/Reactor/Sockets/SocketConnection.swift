@@ -66,7 +66,7 @@ final class SocketConnection: Sendable {
     let changed: Condition?
     let bufferSlot = WriteBufferSlot()
     /// Set once: when the connection is opened, or is protected after that.
-    private let channelSlot = AtomicLazyReference<SecureChannel>()
+    private let channelSlot = LazyReference<SecureChannel>()
     /// Whether there is a timeout: otherwise no clock is read.
     let isTimed = Atomic(false)
 
@@ -238,7 +238,7 @@ final class SocketConnection: Sendable {
     /// Makes the channel that the requirements ask for, if they do.
     func makeChannel(_ state: inout State) {
         guard let security = state.security else { return }
-        _ = channelSlot.storeIfNil(SecureChannel(security))
+        channelSlot.storeIfNil(SecureChannel(security))
         if state.isReady { state.connecting = .waiting }
     }
 
