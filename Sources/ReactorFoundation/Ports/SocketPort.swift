@@ -23,6 +23,10 @@ import Reactor
 /// ``longestMessage`` bytes, close the connection that they arrived on; other connections are not affected.
 /// Received messages wait until the loop runs, up to about a megabyte; beyond that, senders block.
 ///
+/// A port does not authenticate its peers. Replies to a message go to the host that it came from, whatever address it
+/// names. A ``SocketPort`` among its components may name any host: send nothing confidential there. It sends nothing
+/// if a message from another host names a Unix-domain or a loopback address.
+///
 /// Remote ports of the same address are equal and share one connection. It is opened when a message is sent,
 /// and closed when the last of these ports is released or invalidated.
 ///
@@ -231,12 +235,12 @@ open class SocketPort: Port, @unchecked Sendable {
         guard isValid, let received = receiver?.takeMessage() else { return }
         // Signal before calling the delegate, which may run the loop.
         if hasMessages { signalSource() }
-        let replySignature = received.frame.sender.replacingHost(with: received.peer)
+        let (frame, peer) = (received.frame, received.peer)
         let message = PortMessage(
-            sendPort: replySignature.isReachable ? SocketPort(remote: replySignature) : nil,
+            sendPort: frame.sender.replyPort(of: peer).map { SocketPort(remote: $0) },
             receivePort: self,
-            components: received.frame.components.map(\.object))
-        message.msgid = received.frame.number
+            components: frame.components.map { $0.object(from: peer) })
+        message.msgid = frame.number
         delegate()?.handle(message)
     }
 }
@@ -260,11 +264,11 @@ extension PortFrame {
 }
 
 extension PortFrame.Component {
-    /// The object for ``PortMessage/components``.
-    fileprivate var object: AnyObject {
+    /// The object for ``PortMessage/components`` of a message from `peer`.
+    fileprivate func object(from peer: SocketAddress) -> AnyObject {
         switch self {
         case .data(let bytes): NSData(data: Data(bytes))
-        case .port(let signature): SocketPort(remote: signature)
+        case .port(let signature): SocketPort(remote: signature.component(of: peer))
         }
     }
 }

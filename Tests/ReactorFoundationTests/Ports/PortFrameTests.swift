@@ -75,14 +75,40 @@ import Testing
         }
     }
 
-    @Test func `replacing the host keeps the port and ignores other families`() {
+    @Test func `replies go to the peer's own host and address family`() throws {
+        func reply(to address: SocketAddress, from peer: SocketAddress) -> SocketAddress? {
+            PortSignature(kind: .tcp, address: address).replyPort(of: peer)?.address
+        }
+        let path = try SocketAddress(unixPath: "/run/service")
+        let peer = SocketAddress.ipv4(5, port: 99)
+        let named =
+            [.ipv4Any(port: 7), .ipv4(6, port: 7), .ipv6Any(port: 7), .ipv6Loopback(port: 7)]
+            as [SocketAddress]
+        for address in named {
+            #expect(reply(to: address, from: peer) == .ipv4(5, port: 7))
+            #expect(reply(to: address, from: .ipv6(0xffff_0000_0005, port: 99)) == .ipv4(5, port: 7))
+            #expect(reply(to: address, from: .ipv6(5, port: 99, scope: 2)) == .ipv6(5, port: 7, scope: 2))
+            #expect(reply(to: address, from: .unixUnnamed) == nil)
+        }
+        #expect(reply(to: path, from: peer) == nil && reply(to: path, from: .unixUnnamed) == path)
+        #expect(reply(to: .ipv4Any(port: 0), from: peer) == nil)
+    }
+
+    @Test func `a remote peer's component reaches no local address`() throws {
+        func isReachable(_ address: SocketAddress, from peer: SocketAddress) -> Bool {
+            PortSignature(kind: .tcp, address: address).component(of: peer).isReachable
+        }
+        let remote = SocketAddress.ipv4(0xc000_0201, port: 99)
+        let mapped = SocketAddress.ipv6(0xffff_7f00_0001, port: 7)
+        let local = [try SocketAddress(unixPath: "/run/service"), .ipv4Loopback(port: 7), mapped]
+        for address in local {
+            #expect(!isReachable(address, from: remote))
+            #expect(
+                isReachable(address, from: .ipv6Loopback(port: 9)) && isReachable(address, from: .unixUnnamed)
+            )
+        }
         let wildcard = PortSignature(kind: .tcp, address: .ipv4Any(port: 7))
-        #expect(wildcard.replacingHost(with: .ipv4(5, port: 99)).address == .ipv4(5, port: 7))
-        #expect(wildcard.replacingHost(with: .ipv6Loopback(port: 99)).address == .ipv4Any(port: 7))
-        let wildcard6 = PortSignature(kind: .tcp, address: .ipv6Any(port: 7))
-        #expect(
-            wildcard6.replacingHost(with: .ipv6(5, port: 99, scope: 2)).address == .ipv6(5, port: 7, scope: 2)
-        )
+        #expect(wildcard.component(of: remote).address == .ipv4(0xc000_0201, port: 7))
     }
 }
 
