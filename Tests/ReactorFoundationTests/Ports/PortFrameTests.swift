@@ -19,33 +19,32 @@ import Testing
             sender: PortSignature(kind: .tcp, address: .ipv6(42, port: 7, scope: 3, flowInformation: 9)),
             components: [
                 .port(PortSignature(kind: .tcp, address: .ipv4Loopback(port: 1))),
-                .data([UInt8](repeating: 7, count: 99)),
+                .data([UInt8](repeating: 7, count: 99)[...]),
             ]),
         PortFrame(
             number: 4, sender: PortSignature(kind: unix, address: try! SocketAddress(unixPath: "/a/b")),
             components: []),
     ]
 
-    private func read(_ decoder: inout PortFrameDecoder) throws(PortFrame.ParseError) -> [PortFrame] {
-        var frames: [PortFrame] = []
-        while let frame = try decoder.next() { frames.append(frame) }
+    /// Decodes `bytes`, which arrive in pieces of at most `size` bytes.
+    private func decode(_ bytes: [UInt8], by size: Int = .max) throws(PortFrame.ParseError) -> [PortFrame] {
+        var (decoder, rest, frames) = (PortFrameDecoder(), bytes[...], [PortFrame]())
+        while !rest.isEmpty {
+            try decoder.parsePrefix()
+            let piece = rest.prefix(min(size, decoder.room))
+            rest = rest.dropFirst(piece.count)
+            if let frame = decoder.append(Array(piece)) { frames.append(try PortFrame(frame)) }
+        }
         return frames
     }
 
     @Test(arguments: [1, 2, 7, 64, 1000])
     func `frames are decoded however the bytes are split`(size: Int) throws {
-        let bytes = Self.frames.flatMap { $0.bytes ?? [] }
-        var decoder = PortFrameDecoder()
-        var decoded: [PortFrame] = []
-        for start in stride(from: 0, to: bytes.count, by: size) {
-            decoder.append(Array(bytes[start..<min(start + size, bytes.count)]))
-            decoded += try read(&decoder)
-        }
-        #expect(decoded == Self.frames)
+        #expect(try decode(Self.frames.flatMap { $0.bytes ?? [] }, by: size) == Self.frames)
     }
 
     @Test func `the encoding is that of Apple's systems and Foundation`() {
-        let frame = PortFrame(number: 0, sender: .none, components: [.data(Array("ab".utf8))])
+        let frame = PortFrame(number: 0, sender: .none, components: [.data(Array("ab".utf8)[...])])
         #expect(frame.bytes == PortBytes.message("ab"))
         let signature = PortSignature(kind: .tcp, address: .ipv4(0x7f00_0001, port: 258))
         #expect(signature.bytes == [2, 1, 6, 16, 16, 2, 1, 2, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])
@@ -57,9 +56,7 @@ import Testing
             for value in [0, 1, 0x7F, 0x80, 0xFF] as [UInt8] {
                 var changed = bytes
                 changed[index] = value
-                var decoder = PortFrameDecoder()
-                decoder.append(changed)
-                _ = try? read(&decoder)
+                _ = try? decode(changed)
             }
         }
     }
@@ -69,9 +66,7 @@ import Testing
         for count in 16..<bytes.count {
             var cut = Array(bytes.prefix(count))
             cut[4...7] = UInt32(count).bigEndianBytes[...]
-            var decoder = PortFrameDecoder()
-            decoder.append(cut)
-            _ = try? read(&decoder)
+            _ = try? decode(cut)
         }
     }
 
