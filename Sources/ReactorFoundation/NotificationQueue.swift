@@ -39,8 +39,7 @@ open class NotificationQueue: NSObject {
 
     private let center: NotificationCenter
     private let loop = RunLoop.current
-    private var pending: [PostingStyle: PendingNotifications] = [:]
-    private var lastNumber = 0
+    private var pending = PendingNotifications()
     /// Added to the common modes. A mode is a common mode if the loop has this observer in it.
     private var commonObserver: RunLoop.Observer?
     /// Added to the other modes that notifications have named.
@@ -90,8 +89,7 @@ open class NotificationQueue: NSObject {
             return center.post(notification)
         }
         observe(modes)
-        lastNumber += 1
-        pending[postingStyle, default: PendingNotifications()].append(notification, modes, number: lastNumber)
+        pending.append(notification, postingStyle, modes)
     }
 
     /// Removes the pending notifications that match `notification` in everything that `coalesceMask` names.
@@ -99,7 +97,9 @@ open class NotificationQueue: NSObject {
     open func dequeueNotifications(matching notification: Notification, coalesceMask: NotificationCoalescing)
     {
         loop.requireCurrent("A NotificationQueue must be used")
-        for style in pending.keys { pending[style]?.remove(matching: notification, coalesceMask) }
+        // Released after the call: a sender's `deinit` may use the queue.
+        let removed = pending.remove(matching: notification, coalesceMask)
+        withExtendedLifetime(removed) {}
     }
 }
 
@@ -144,12 +144,13 @@ extension NotificationQueue {
 
     /// Posts what is pending, except what is enqueued during this call. Returns whether it posted anything.
     private func post(_ style: PostingStyle, _ mode: RunLoop.Mode) -> Bool {
-        let last = lastNumber
         var hasPosted = false
-        while let notification = pending[style]?.takeFirst(upTo: last, where: { includes(mode, in: $0) }) {
+        for number in pending.numbers(style) {
+            guard let notification = pending.take(number, where: { includes(mode, in: $0) }) else { continue }
             center.post(notification)
             hasPosted = true
         }
+        if hasPosted { pending.removeTakenNumbers(style) }
         return hasPosted
     }
 
@@ -162,46 +163,104 @@ extension NotificationQueue {
 
 // MARK: - Pending notifications
 
-/// The pending notifications of one posting style, in order.
+/// The pending notifications of a queue, in order. Finds those that a new one replaces without comparing it with all.
 private struct PendingNotifications {
     private struct Entry {
         let notification: Notification
         let modes: [RunLoop.Mode]
-        let number: Int
+        let keys: [CoalescingKey]
     }
 
-    private var entries: [Entry] = []
+    /// By number. Numbers increase.
+    private var entries: [Int: Entry] = [:]
+    private var lastNumber = 0
+    /// The numbers of each style, in order, and some whose entries have been removed.
+    private var orders: [NotificationQueue.PostingStyle: [Int]] = [:]
+    private var numbers: [CoalescingKey: Set<Int>] = [:]
 
-    mutating func append(_ notification: Notification, _ modes: [RunLoop.Mode], number: Int) {
-        entries.append(Entry(notification: notification, modes: modes, number: number))
+    /// The numbers to pass to `take(_:where:)`, in order.
+    func numbers(_ style: NotificationQueue.PostingStyle) -> [Int] { orders[style] ?? [] }
+
+    mutating func append(
+        _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: [RunLoop.Mode]
+    ) {
+        lastNumber += 1
+        let keys = CoalescingKey.all(of: notification)
+        entries[lastNumber] = Entry(notification: notification, modes: modes, keys: keys)
+        for key in keys { numbers[key, default: []].insert(lastNumber) }
+        orders[style, default: []].append(lastNumber)
+        // Rare enough that appending takes constant time on average, also if all others are replaced.
+        if numbers(style).count > 2 * entries.count + 16 { removeTakenNumbers(style) }
     }
 
-    /// Removes and returns the first notification that is numbered up to `last` and whose modes satisfy
-    /// `predicate`.
-    mutating func takeFirst(
-        upTo last: Int, where predicate: ([RunLoop.Mode]) -> Bool
-    ) -> Notification? {
-        guard let index = entries.firstIndex(where: { $0.number <= last && predicate($0.modes) }) else {
-            return nil
+    /// Removes and returns the notification if it is still pending and its modes satisfy `predicate`.
+    mutating func take(_ number: Int, where predicate: ([RunLoop.Mode]) -> Bool) -> Notification? {
+        guard let entry = entries[number], predicate(entry.modes) else { return nil }
+        remove(number)
+        return entry.notification
+    }
+
+    mutating func removeTakenNumbers(_ style: NotificationQueue.PostingStyle) {
+        orders[style]?.removeAll { entries[$0] == nil }
+    }
+
+    /// Removes and returns the notifications that match `pattern` in everything that `mask` names.
+    mutating func remove(
+        matching pattern: Notification, _ mask: NotificationQueue.NotificationCoalescing
+    ) -> [Notification] {
+        guard let key = CoalescingKey(pattern, mask), let matching = numbers[key] else { return [] }
+        return matching.compactMap { remove($0) }
+    }
+
+    @discardableResult
+    private mutating func remove(_ number: Int) -> Notification? {
+        guard let entry = entries.removeValue(forKey: number) else { return nil }
+        for key in entry.keys {
+            numbers[key]?.remove(number)
+            if numbers[key]?.isEmpty == true { numbers[key] = nil }
         }
-        return entries.remove(at: index).notification
+        return entry.notification
     }
+}
 
-    mutating func remove(matching pattern: Notification, _ mask: NotificationQueue.NotificationCoalescing) {
-        guard !mask.isDisjoint(with: [.onName, .onSender]) else { return }
-        entries.removeAll { entry in
-            if mask.contains(.onName), entry.notification.name != pattern.name { return false }
-            return !mask.contains(.onSender) || Self.isSame(entry.notification.object, pattern.object)
+/// What notifications that replace each other have in common.
+private struct CoalescingKey: Hashable {
+    /// Senders are the same if they are the same object, or equal values.
+    private enum Sender: Hashable {
+        case none
+        case object(ObjectIdentifier)
+        case value(AnyHashable)
+
+        /// Nil for a value that cannot be compared, which is the same as no other.
+        init?(_ sender: Any?) {
+            guard let sender else {
+                self = .none
+                return
+            }
+            if type(of: sender) is AnyClass {
+                self = .object(ObjectIdentifier(sender as AnyObject))
+            } else if let value = sender as? AnyHashable {
+                self = .value(value)
+            } else {
+                return nil
+            }
         }
     }
 
-    /// Whether two senders are the same object, or equal values.
-    private static func isSame(_ left: Any?, _ right: Any?) -> Bool {
-        guard let left, let right else { return left == nil && right == nil }
-        if type(of: left) is AnyClass || type(of: right) is AnyClass {
-            return (left as AnyObject) === (right as AnyObject)
-        }
-        guard let left = left as? AnyHashable, let right = right as? AnyHashable else { return false }
-        return left == right
+    private let name: Notification.Name?
+    private let sender: Sender?
+
+    /// Nil if `mask` names nothing, or a sender that cannot be compared.
+    init?(_ notification: Notification, _ mask: NotificationQueue.NotificationCoalescing) {
+        guard !mask.isDisjoint(with: [.onName, .onSender]) else { return nil }
+        name = mask.contains(.onName) ? notification.name : nil
+        sender = mask.contains(.onSender) ? Sender(notification.object) : nil
+        if mask.contains(.onSender), sender == nil { return nil }
+    }
+
+    /// The keys by which later notifications may find `notification`.
+    static func all(of notification: Notification) -> [CoalescingKey] {
+        let masks: [NotificationQueue.NotificationCoalescing] = [.onName, .onSender, [.onName, .onSender]]
+        return masks.compactMap { CoalescingKey(notification, $0) }
     }
 }

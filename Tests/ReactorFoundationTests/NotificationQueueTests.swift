@@ -31,6 +31,19 @@ private final class LoggedQueue {
     }
 }
 
+/// A sender that counts its comparisons.
+private struct CountedSender: Hashable {
+    let number: Int
+    let comparisons: Shared<Int>
+
+    static func == (left: Self, right: Self) -> Bool {
+        left.comparisons.value += 1
+        return left.number == right.number
+    }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(number) }
+}
+
 /// Runs the loop until it is about to wait twice with no new line in the log between.
 private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
     let (loop, source) = (RunLoop.current, RunLoop.Source {})
@@ -222,6 +235,32 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
         case .onName: #expect(left == ["other", "other"])
         case .onSender: #expect(left == ["name", "other"])
         default: #expect(left == ["name", "other", "other"])
+        }
+    }
+
+    @Test(arguments: [.onSender, [.onName, .onSender]] as [NotificationQueue.NotificationCoalescing])
+    func `replacing a notification does not compare it with every other`(
+        mask: NotificationQueue.NotificationCoalescing
+    ) async throws {
+        try await onItsOwnThread {
+            let (queue, comparisons, count) = (LoggedQueue(), Shared(0), 1000)
+            for index in 0..<2 * count {
+                let sender = CountedSender(number: index % count, comparisons: comparisons)
+                queue.enqueue("\(index % count)", .asap, from: sender, mask)
+            }
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == (0..<count).map(String.init) && comparisons.value < 50 * count)
+        }
+    }
+
+    @Test func `a sender whose notification is replaced may use the queue in its deinit`() async throws {
+        try await onItsOwnThread {
+            let queue = LoggedQueue()
+            nonisolated(unsafe) let same = queue  // used only on this thread
+            queue.enqueue("a", .asap, from: AtEnd { same.enqueue("b", .asap) })
+            queue.enqueue("a", .asap, .onName)
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == ["b", "a"])
         }
     }
 

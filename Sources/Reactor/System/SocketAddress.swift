@@ -170,7 +170,7 @@ extension SocketAddress {
     }
 
     /// The IPv4 address, also if it is mapped into IPv6 (::ffff:0:0/96).
-    private var embeddedIPv4: UInt32? {
+    package var embeddedIPv4: UInt32? {
         if let ipv4 { return ipv4 }
         guard let ipv6, ipv6 >> 32 == 0xffff else { return nil }
         return UInt32(truncatingIfNeeded: ipv6)

@@ -57,6 +57,8 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     private let source = Mutex<RunLoop.Source?>(nil)
     private let makeWorkObject = Mutex<(@Sendable (RunLoopOperation) -> AnyObject)?>(nil)
     private var workObject: AnyObject?
+    /// The operations that depend on this one; nil once it has finished. Foundation keeps unowned pointers to them.
+    fileprivate let dependents = Mutex<[Operation]?>([])
 
     // MARK: Initializers
 
@@ -251,13 +253,36 @@ extension RunLoopOperation {
         if case .success = state.withLock({ $0.result }) {
             progress.completedUnitCount = progress.totalUnitCount
         }
+        // The dependencies of a cancelled operation may not have finished, and must not use a released operation.
+        if isCancelled { for dependency in dependencies { removeDependency(dependency) } }
         willChangeValue(forKey: "isExecuting")
         willChangeValue(forKey: "isFinished")
         state.withLock { $0.complete() }
         didChangeValue(forKey: "isExecuting")
         didChangeValue(forKey: "isFinished")
         completionBlock = nil
+        let dependents = dependents.withLock { $0.take() }
+        withExtendedLifetime(dependents) {}
         source?.invalidate()
+    }
+}
+
+// MARK: - Dependencies
+
+extension Operation {
+    /// Makes this operation wait until `operation` has finished, which retains this operation until then.
+    ///
+    /// Foundation on Linux does not retain it, and crashes if it is released first: a cancelled operation finishes without
+    /// waiting for its dependencies. See <doc:Operations#Dependencies>.
+    public func addDependency(_ operation: RunLoopOperation) {
+        operation.dependents.withLock { $0?.append(self) }
+        addDependency(operation as Operation)
+    }
+
+    /// Makes this operation no longer wait for `operation`, which no longer retains it.
+    public func removeDependency(_ operation: RunLoopOperation) {
+        removeDependency(operation as Operation)
+        operation.dependents.withLock { $0?.removeAll { $0 === self } }
     }
 }
 

@@ -8,16 +8,20 @@ import Reactor
 struct PortFrame: Hashable, Sendable {
     /// A part of a message.
     enum Component: Hashable, Sendable {
-        case data([UInt8])
+        case data(ArraySlice<UInt8>)
         case port(PortSignature)
     }
 
     /// Why bytes are not a valid frame. The bytes that follow cannot be parsed either.
-    enum ParseError: Error { case badMagic, badLength, badSignature, badComponent }
+    enum ParseError: Error { case badMagic, badLength, badSignature, badComponent, tooManyComponents }
 
     /// The length limit of a frame: a greater length in a header is more likely garbage than a message.
     static let maximumLength = 16 << 20
-    static let headerLength = 12
+    /// The limit of components: the objects for them take a loop about a millisecond to create and release.
+    static let maximumComponentCount = 4096
+    /// The length of the magic number and the frame's length, which come first.
+    static let prefixLength = 8
+    private static let headerLength = 12
     private static let magic: UInt32 = 0xD0CF_50C0
     private static let (dataKind, portKind) = (UInt32(1), UInt32(2))
 
@@ -33,9 +37,9 @@ struct PortFrame: Hashable, Sendable {
 
     // MARK: Encoding
 
-    /// The encoded frame; nil if it is too long or a signature cannot be encoded.
+    /// The encoded frame; nil if it is too long, has too many components, or a signature cannot be encoded.
     var bytes: [UInt8]? {
-        guard let signature = sender.bytes else { return nil }
+        guard components.count <= Self.maximumComponentCount, let signature = sender.bytes else { return nil }
         var body = number.bigEndianBytes + signature
         for component in components {
             switch component {
@@ -49,7 +53,7 @@ struct PortFrame: Hashable, Sendable {
         return Self.magic.bigEndianBytes + UInt32(body.count + 8).bigEndianBytes + body
     }
 
-    private static func append(_ kind: UInt32, _ bytes: [UInt8], to body: inout [UInt8]) {
+    private static func append(_ kind: UInt32, _ bytes: some Collection<UInt8>, to body: inout [UInt8]) {
         body += kind.bigEndianBytes
         body += UInt32(truncatingIfNeeded: bytes.count).bigEndianBytes
         body += bytes
@@ -67,9 +71,9 @@ struct PortFrame: Hashable, Sendable {
         return Int(length)
     }
 
-    /// Decodes a whole frame, whose first 8 bytes `length(_:)` has accepted.
-    init(_ bytes: ArraySlice<UInt8>) throws(ParseError) {
-        var rest = bytes.dropFirst(8)
+    /// Decodes a whole frame, whose prefix `length(_:)` has accepted. The components share its storage.
+    init(_ bytes: [UInt8]) throws(ParseError) {
+        var rest = bytes.dropFirst(Self.prefixLength)
         number = UInt32(bigEndian: Self.take(4, from: &rest))
         guard rest.count >= PortSignature.headerLength else { throw .badSignature }
         let length = PortSignature.headerLength + Int(rest[rest.startIndex + 3])
@@ -78,7 +82,10 @@ struct PortFrame: Hashable, Sendable {
         }
         self.sender = sender
         components = []
-        while !rest.isEmpty { components.append(try Self.takeComponent(from: &rest)) }
+        while !rest.isEmpty {
+            guard components.count < Self.maximumComponentCount else { throw .tooManyComponents }
+            components.append(try Self.takeComponent(from: &rest))
+        }
     }
 
     private static func takeComponent(from rest: inout ArraySlice<UInt8>) throws(ParseError) -> Component {
@@ -87,7 +94,7 @@ struct PortFrame: Hashable, Sendable {
         let length = UInt32(bigEndian: take(4, from: &rest))
         guard length <= rest.count else { throw .badComponent }
         let bytes = take(Int(length), from: &rest)
-        if kind == dataKind { return .data(Array(bytes)) }
+        if kind == dataKind { return .data(bytes) }
         guard kind == portKind, let signature = PortSignature(bytes) else { throw .badComponent }
         return .port(signature)
     }
@@ -98,25 +105,36 @@ struct PortFrame: Hashable, Sendable {
     }
 }
 
-/// Splits the bytes received on a connection into frames.
+/// Collects the bytes of one frame.
+///
+/// It takes no more bytes than the frame's and those of the next prefix, so that little waits here before
+/// there is room for the next frame.
 struct PortFrameDecoder {
     private var bytes: [UInt8] = []
-    /// The index in `bytes` of the next frame.
-    private var start = 0
+    /// The frame's length; nil until its prefix has been parsed.
+    private(set) var length: Int?
 
-    mutating func append(_ more: [UInt8]) {
-        bytes.removeFirst(start)
-        start = 0
+    /// How many bytes of the frame have arrived.
+    var byteCount: Int { bytes.count }
+
+    /// How many bytes to append next, at most.
+    var room: Int { (length ?? 0) + PortFrame.prefixLength - bytes.count }
+
+    /// Appends bytes, up to ``room``. Returns the bytes of the frame if that completes it.
+    mutating func append(_ more: [UInt8]) -> [UInt8]? {
+        if let length { bytes.reserveCapacity(length + PortFrame.prefixLength) }
         bytes += more
+        guard let length, bytes.count >= length else { return nil }
+        var frame = bytes
+        bytes = Array(frame[length...])
+        self.length = nil
+        frame.removeLast(bytes.count)
+        return frame
     }
 
-    /// Removes and returns the next frame; nil if it is incomplete.
-    mutating func next() throws(PortFrame.ParseError) -> PortFrame? {
-        let rest = bytes[start...]
-        guard rest.count >= 8 else { return nil }
-        let length = try PortFrame.length(rest)
-        guard rest.count >= length else { return nil }
-        start += length
-        return try PortFrame(rest.prefix(length))
+    /// Sets ``length`` if the prefix has arrived.
+    mutating func parsePrefix() throws(PortFrame.ParseError) {
+        guard length == nil, bytes.count >= PortFrame.prefixLength else { return }
+        length = try PortFrame.length(bytes[...])
     }
 }

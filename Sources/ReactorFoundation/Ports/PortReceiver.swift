@@ -9,16 +9,16 @@ final class PortReceiver: Sendable {
     let descriptor: Int32
     private let loop: RunLoop
     private let server: PortServer
-    private let queue = ReceiveQueue()
+    private let queue: PortQueue
 
     /// Listens at `address`.
-    convenience init(at address: SocketAddress) throws {
-        try self.init { handler in try Listener(address, handler: handler, faults: Self.retry) }
+    convenience init(at address: SocketAddress, limits: PortLimits = PortLimits()) throws {
+        try self.init(limits) { handler in try Listener(address, handler: handler, faults: Self.retry) }
     }
 
     /// Takes ownership of a listening socket.
     convenience init(_ descriptor: FileDescriptor) throws {
-        try self.init { handler in
+        try self.init(PortLimits()) { handler in
             try Listener(descriptor: descriptor, handler: handler, faults: Self.retry)
         }
     }
@@ -27,10 +27,11 @@ final class PortReceiver: Sendable {
     private static func retry(_ listener: Listener, _ error: IOError) {}
 
     private init(
-        _ listen: @escaping @Sendable (@escaping Listener.Handler) throws -> Listener
+        _ limits: PortLimits, _ listen: @escaping @Sendable (@escaping Listener.Handler) throws -> Listener
     ) throws {
         loop = try ResidentThread.ports.runLoop()
-        let server = PortServer(loop, queue)
+        queue = PortQueue(byteLimit: limits.byteCount)
+        let server = PortServer(loop, queue, limits)
         self.server = server
         (address, descriptor) = try loop.performAndWait {
             let listener = try listen { _, connection in server.accept(connection) }
@@ -65,85 +66,6 @@ extension ResidentThread {
     fileprivate static let ports = ResidentThread(name: "reactor.ports")
 }
 
-/// A message and the address that it came from.
-struct ReceivedMessage {
-    let frame: PortFrame
-    let peer: SocketAddress
-}
-
-// MARK: - Queue
-
-/// The messages that have arrived at a local port and wait for a run loop to deliver them.
-private final class ReceiveQueue: Sendable {
-    private struct State {
-        var messages: [ReceivedMessage] = []
-        /// The index in `messages` of the first message that has not been taken.
-        var first = 0
-        var byteCount = 0
-        var isOpen = true
-        var messageHandler: (@Sendable () -> Void)?
-
-        mutating func take() -> ReceivedMessage? {
-            guard first < messages.count else { return nil }
-            let message = messages[first]
-            first += 1
-            byteCount -= message.frame.approximateByteCount
-            if first == messages.count { (messages, first) = ([], 0) }
-            return message
-        }
-    }
-
-    /// The high-water mark: while this many bytes are queued, connections are not read, and senders block.
-    private static let highWaterMark = 1 << 20
-
-    private let state = Mutex(State())
-
-    func setMessageHandler(_ handler: @escaping @Sendable () -> Void) {
-        state.withLock { $0.messageHandler = handler }
-        if !isEmpty { handler() }
-    }
-
-    var isEmpty: Bool { state.withLock { $0.messages.isEmpty } }
-
-    var isFull: Bool { state.withLock { $0.byteCount >= Self.highWaterMark } }
-
-    func append(_ message: ReceivedMessage) {
-        let handler = state.withLock { state -> (@Sendable () -> Void)? in
-            guard state.isOpen else { return nil }
-            state.messages.append(message)
-            state.byteCount += message.frame.approximateByteCount
-            return state.messageHandler
-        }
-        handler?()
-    }
-
-    /// Removes and returns the first message, and whether this brought the queue below its high-water mark.
-    func take() -> (message: ReceivedMessage?, hasRoomAgain: Bool) {
-        state.withLock { state in
-            let wasFull = state.byteCount >= Self.highWaterMark
-            let message = state.take()
-            return (message, wasFull && state.byteCount < Self.highWaterMark)
-        }
-    }
-
-    /// Discards the queued messages and all later ones. Returns false if the queue was already closed.
-    func close() -> Bool {
-        state.withLock { state in
-            defer { state = State(isOpen: false) }
-            return state.isOpen
-        }
-    }
-}
-
-extension PortFrame {
-    /// About how much memory the message takes.
-    fileprivate var approximateByteCount: Int {
-        components.reduce(64) { sum, component in
-            if case .data(let bytes) = component { sum + bytes.count + 32 } else { sum + 64 }
-        }
-    }
-}
-
 // MARK: - Sockets
 
 /// The sockets of a local port: its listener and the accepted connections.
@@ -151,14 +73,18 @@ extension PortFrame {
 /// `@unchecked Sendable` is correct because mutable state is used only on the loop's thread, which every
 /// method checks.
 private final class PortServer: @unchecked Sendable {
-    let queue: ReceiveQueue
-    private let loop: RunLoop
+    let loop: RunLoop
+    let queue: PortQueue
+    let limits: PortLimits
     private var listener: Listener?
+    private var isAccepting = false
     private var connections: [ObjectIdentifier: PortConnection] = [:]
+    /// The connections whose next message has no room yet, in order.
+    private var waiting: [PortRoom.Kind: [PortConnection]] = [:]
+    private var messageCount = 0
 
-    init(_ loop: RunLoop, _ queue: ReceiveQueue) {
-        self.loop = loop
-        self.queue = queue
+    init(_ loop: RunLoop, _ queue: PortQueue, _ limits: PortLimits) {
+        (self.loop, self.queue, self.limits) = (loop, queue, limits)
     }
 
     /// Begins to accept connections.
@@ -169,6 +95,7 @@ private final class PortServer: @unchecked Sendable {
             throw error
         }
         self.listener = listener
+        isAccepting = true
     }
 
     func accept(_ connection: Listener.Connection) {
@@ -176,17 +103,66 @@ private final class PortServer: @unchecked Sendable {
         let connection = PortConnection(connection, self)
         connections[ObjectIdentifier(connection)] = connection
         connection.open(on: loop)
+        limitConnections()
     }
 
+    /// Removes a closed connection, and gives its room to others.
     func remove(_ connection: PortConnection) {
         checkThread()
-        connections[ObjectIdentifier(connection)] = nil
+        guard connections.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
+        for kind in waiting.keys { waiting[kind]?.removeAll { $0 === connection } }
+        queue.release(connection.reservation)
+        resumeReading()
+        limitConnections()
     }
 
-    /// Resumes the connections that stopped reading because the queue was full.
+    /// Reserves room for the message that begins on `connection`. Returns false if the connection has to wait:
+    /// the server resumes it.
+    func reserve(_ byteCount: Int, for connection: PortConnection) -> Bool {
+        checkThread()
+        let kind = queue.kind(of: byteCount)
+        if waiting[kind, default: []].isEmpty, queue.reserve(byteCount) { return true }
+        waiting[kind, default: []].append(connection)
+        return false
+    }
+
+    /// Resumes waiting connections while there is room. Those of a kind are resumed in order, so that the longest
+    /// message gets its turn.
     func resumeReading() {
         checkThread()
-        for connection in connections.values { connection.resumeReading() }
+        for kind in PortRoom.Kind.allCases {
+            while let connection = waiting[kind]?.first, queue.reserve(connection.neededByteCount) {
+                waiting[kind]?.removeFirst()
+                connection.resumeReading()
+            }
+        }
+    }
+
+    /// Adds a message of `connection` to the queue.
+    func append(_ message: ReceivedMessage, from connection: PortConnection) {
+        checkThread()
+        queue.append(message)
+        messageCount += 1
+        connection.lastMessage = messageCount
+        if !isAccepting { limitConnections() }
+    }
+
+    /// Closes the connection that has been idle longest if there are as many as allowed, and accepts others while there
+    /// are fewer.
+    private func limitConnections() {
+        if connections.count >= limits.connectionCount {
+            // The last sender may have more to send.
+            let idle = connections.values.filter { $0.lastMessage < messageCount && $0.isIdle }
+            idle.min { $0.lastMessage < $1.lastMessage }?.close()
+        }
+        guard let listener, isAccepting != (connections.count < limits.connectionCount) else { return }
+        if isAccepting {
+            loop.remove(listener, forMode: .common)
+            isAccepting = false
+        } else {
+            // Without memory to register the listener, the next connection that closes tries again.
+            isAccepting = (try? loop.add(listener, forMode: .common)) != nil
+        }
     }
 
     func close() {
@@ -202,7 +178,8 @@ private final class PortServer: @unchecked Sendable {
 
 /// An accepted connection of a local port. Used only on the thread of its server's loop.
 private final class PortConnection: StreamDelegate {
-    private static let chunkSize = 65_536
+    /// How much is read before other connections have their turn.
+    private static let shareOfTurn = 65_536
 
     private let input: InputStream
     private let output: OutputStream
@@ -210,28 +187,38 @@ private final class PortConnection: StreamDelegate {
     /// Retains this connection until it is closed.
     private let server: PortServer
     private var decoder = PortFrameDecoder()
-    /// Whether there is data to read once the queue has room.
-    private var isReadSuspended = false
+    /// The bytes reserved in the port's queue for the message that is arriving; 0 for none.
+    private(set) var reservation = 0
+    private var isWaiting = false
+    /// The number of the last message, 0 before the first.
+    var lastMessage = 0
+    /// Closes the connection, unless the message's next megabyte arrives first.
+    private var timer: Timer?
+    private var awaitedMegabyte: Int?
 
     init(_ connection: Listener.Connection, _ server: PortServer) {
         (input, output, peer) = (connection.input, connection.output, connection.peerAddress)
         self.server = server
     }
 
+    /// Whether the peer has sent messages, and no part of another.
+    var isIdle: Bool { lastMessage > 0 && decoder.byteCount == 0 && !input.hasBytesAvailable }
+
+    /// What the message that is arriving takes in the port's queue; 0 before its length is known.
+    var neededByteCount: Int { decoder.length.map(PortQueue.byteCount) ?? 0 }
+
     func open(on loop: RunLoop) {
         input.delegate = self
         input.schedule(in: loop, forMode: .common)
         input.open()
+        watchProgress()
     }
 
     func close() {
+        setTimer(forMegabyte: nil)
         input.close()
         output.close()
         server.remove(self)
-    }
-
-    func resumeReading() {
-        if isReadSuspended { read() }
     }
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
@@ -242,16 +229,62 @@ private final class PortConnection: StreamDelegate {
         }
     }
 
+    // MARK: Reading
+
     private func read() {
-        isReadSuspended = server.queue.isFull
-        guard !isReadSuspended else { return }
-        decoder.append(input.read(upTo: Self.chunkSize))
         do throws(PortFrame.ParseError) {
-            while let frame = try decoder.next() {
-                server.queue.append(ReceivedMessage(frame: frame, peer: peer))
+            var share = Self.shareOfTurn
+            while share > 0, try hasRoom(),
+                let chunk = input.readIfReady(upTo: min(decoder.room, share)), !chunk.isEmpty
+            {
+                share -= chunk.count
+                if let bytes = decoder.append(chunk) { try receive(bytes) }
             }
+            watchProgress()
         } catch {
             close()
+        }
+    }
+
+    /// Whether the port has room for the message that is arriving. If not, the server resumes this connection.
+    private func hasRoom() throws(PortFrame.ParseError) -> Bool {
+        try decoder.parsePrefix()
+        let count = neededByteCount
+        guard !isWaiting, reservation < count else { return !isWaiting }
+        isWaiting = !server.reserve(count, for: self)
+        if !isWaiting { reservation = count }
+        return !isWaiting
+    }
+
+    /// Called when ``neededByteCount`` bytes have been reserved.
+    func resumeReading() {
+        isWaiting = false
+        reservation = neededByteCount
+        read()
+    }
+
+    private func receive(_ bytes: [UInt8]) throws(PortFrame.ParseError) {
+        setTimer(forMegabyte: nil)
+        let message = try ReceivedMessage(bytes, from: peer)
+        reservation = 0
+        server.append(message, from: self)
+    }
+
+    // MARK: Waiting for the peer
+
+    /// Limits the time for the first message, for the rest of a message that has begun, and for each megabyte of it.
+    private func watchProgress() {
+        let isExpecting = !isWaiting && (lastMessage == 0 || decoder.byteCount > 0)
+        setTimer(forMegabyte: isExpecting ? decoder.byteCount >> 20 : nil)
+    }
+
+    private func setTimer(forMegabyte megabyte: Int?) {
+        guard megabyte != awaitedMegabyte else { return }
+        awaitedMegabyte = megabyte
+        timer.take()?.invalidate()
+        guard megabyte != nil else { return }
+        timer = server.loop.perform(after: server.limits.patience, inModes: [.common]) { [weak self] in
+            self?.close()
         }
     }
 }

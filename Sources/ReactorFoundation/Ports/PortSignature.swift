@@ -91,17 +91,42 @@ struct PortSignature: Hashable, Sendable {
 }
 
 extension PortSignature {
-    /// The signature with the host address of `peer`, which a message came from. A sender's own signature has
-    /// the address that its listener is bound to, which is often the wildcard address.
-    func replacingHost(with peer: SocketAddress) -> PortSignature {
-        var signature = self
-        let port = address.port ?? 0
-        if address.ipv4 != nil, let number = peer.ipv4 {
-            signature.address = .ipv4(number, port: port)
-        } else if address.ipv6 != nil, let number = peer.ipv6 {
-            signature.address = .ipv6(number, port: port, scope: peer.scope ?? 0)
+    /// The port at which `peer`, whose signature this is, receives replies: on its own host, over its own
+    /// address family. Nil if it names none.
+    ///
+    /// The address in the signature is often the wildcard address that the peer's listener is bound to. A peer
+    /// that names another host or a socket file, which it may have no access to, must not make this process
+    /// connect there.
+    func replyPort(of peer: SocketAddress) -> PortSignature? {
+        guard isReachable else { return nil }
+        if let port = address.port { return PortSignature(host: peer, port: port) }
+        return address.family == .unix && peer.family == .unix ? self : nil
+    }
+
+    /// The port that a message of `peer` means by this component. Addresses of this machine are reachable for
+    /// peers on this machine only; the wildcard address is the peer's host.
+    func component(of peer: SocketAddress) -> PortSignature {
+        if address.isAny || address.embeddedIPv4 == 0, let port = address.port,
+            let signature = PortSignature(host: peer, port: port)
+        {
+            return signature
         }
-        return signature
+        let isLocal = address.family == .unix || address.isLoopback
+        let isPeerLocal = peer.family == .unix || peer.isLoopback
+        return isLocal && !isPeerLocal ? PortSignature(kind: kind, address: .unixUnnamed) : self
+    }
+
+    /// A TCP port on the host of `address`; nil if that is not an IP address.
+    private init?(host address: SocketAddress, port: UInt16) {
+        if let number = address.embeddedIPv4 {
+            self.init(kind: .tcp, address: .ipv4(number, port: port))
+        } else if let number = address.ipv6 {
+            var kind = Kind.tcp
+            kind.family = PF_INET6
+            self.init(kind: kind, address: .ipv6(number, port: port, scope: address.scope ?? 0))
+        } else {
+            return nil
+        }
     }
 
     /// Whether messages can be sent to the port.

@@ -20,8 +20,18 @@ import Reactor
 ///
 /// The wire format is that of Apple's systems and of Foundation on Linux. Messages sent to one port over one
 /// connection arrive in order. Bytes that are not a valid message, and a message of more than
-/// ``longestMessage`` bytes, close the connection that they arrived on; other connections are not affected.
-/// Received messages wait until the loop runs, up to about a megabyte; beyond that, senders block.
+/// ``longestMessage`` bytes or ``mostComponents`` components, close the connection that they arrived on; other
+/// connections are not affected.
+///
+/// A local port keeps at most a megabyte of messages, unfinished ones included, until its loop runs; beyond that,
+/// senders block. Of messages longer than that, it receives one at a time. The port closes a connection on which no
+/// message begins within 30 s of connecting, or on which a message, or the next megabyte of it, takes longer than 30 s.
+/// A port has at most 256 connections. For a new one, it closes the connection that has been idle longest; while none
+/// is idle, it accepts no other.
+///
+/// A port does not authenticate its peers. Replies to a message go to the host that it came from, whatever address it
+/// names. A ``SocketPort`` among its components may name any host: send nothing confidential there. It sends nothing
+/// if a message from another host names a Unix-domain or a loopback address.
 ///
 /// Remote ports of the same address are equal and share one connection. It is opened when a message is sent,
 /// and closed when the last of these ports is released or invalidated.
@@ -32,6 +42,8 @@ import Reactor
 open class SocketPort: Port, @unchecked Sendable {
     /// The maximum length of an encoded message, 16 MiB. Longer messages are not sent.
     public static let longestMessage = PortFrame.maximumLength
+    /// The maximum number of a message's components, 4,096. Messages with more are not sent.
+    public static let mostComponents = PortFrame.maximumComponentCount
 
     // `@unchecked Sendable` is correct: every stored property is a constant or a mutex.
 
@@ -200,12 +212,12 @@ open class SocketPort: Port, @unchecked Sendable {
     ///     when the message is partly sent, the message is lost and the connection is closed; the next
     ///     message opens a new one.
     ///   - msgID: The message's number, which is truncated to 32 bits.
-    ///   - components: `Data`, `NSData` or ``SocketPort`` objects.
+    ///   - components: Up to ``mostComponents`` `Data`, `NSData` or ``SocketPort`` objects.
     ///   - receivePort: A local ``SocketPort`` to reply to, or nil.
     ///   - headerSpaceReserved: Ignored.
     /// - Returns: Whether the kernel has taken the message. The message is still lost if the receiver closes
     ///   the connection before reading it. Also false if a component has another type, the message is too
-    ///   long, or the port is invalid.
+    ///   long or has too many components, or the port is invalid.
     open override func send(
         before limitDate: Date, msgid msgID: Int, components: NSMutableArray?, from receivePort: Port?,
         reserved headerSpaceReserved: Int
@@ -231,12 +243,12 @@ open class SocketPort: Port, @unchecked Sendable {
         guard isValid, let received = receiver?.takeMessage() else { return }
         // Signal before calling the delegate, which may run the loop.
         if hasMessages { signalSource() }
-        let replySignature = received.frame.sender.replacingHost(with: received.peer)
+        let (frame, peer) = (received.frame, received.peer)
         let message = PortMessage(
-            sendPort: replySignature.isReachable ? SocketPort(remote: replySignature) : nil,
+            sendPort: frame.sender.replyPort(of: peer).map { SocketPort(remote: $0) },
             receivePort: self,
-            components: received.frame.components.map(\.object))
-        message.msgid = received.frame.number
+            components: frame.components.map { $0.object(from: peer) })
+        message.msgid = frame.number
         delegate()?.handle(message)
     }
 }
@@ -249,8 +261,8 @@ extension PortFrame {
         var components: [Component] = []
         for object in array ?? [] {
             switch object {
-            case let data as Data: components.append(.data(Array(data)))
-            case let data as NSData: components.append(.data(Array(data as Data)))
+            case let data as Data: components.append(.data(Array(data)[...]))
+            case let data as NSData: components.append(.data(Array(data as Data)[...]))
             case let port as SocketPort: components.append(.port(port.signature))
             default: return nil
             }
@@ -260,11 +272,11 @@ extension PortFrame {
 }
 
 extension PortFrame.Component {
-    /// The object for ``PortMessage/components``.
-    fileprivate var object: AnyObject {
+    /// The object for ``PortMessage/components`` of a message from `peer`.
+    fileprivate func object(from peer: SocketAddress) -> AnyObject {
         switch self {
         case .data(let bytes): NSData(data: Data(bytes))
-        case .port(let signature): SocketPort(remote: signature)
+        case .port(let signature): SocketPort(remote: signature.component(of: peer))
         }
     }
 }

@@ -215,11 +215,21 @@ private final class FoundationMailbox: NSObject, Foundation.PortDelegate {
 
 /// Encoded messages, written without the library.
 enum PortBytes {
-    /// A message with one component and no reply port.
-    static func message(_ text: String) -> [UInt8] {
-        let signature: [UInt8] = [2, 1, 6, 16, 16, 2] + [UInt8](repeating: 0, count: 14)
-        let body =
-            [0, 0, 0, 0] + signature + [0, 0, 0, 1, 0, 0, 0, UInt8(text.utf8.count)] + Array(text.utf8)
-        return [0xD0, 0xCF, 0x50, 0xC0, 0, 0, 0, UInt8(body.count + 8)] + body
+    /// The signature of no port.
+    static let noPort: [UInt8] = [2, 1, 6, 16, 16, 2] + [UInt8](repeating: 0, count: 14)
+
+    /// A message with one component.
+    static func message(_ text: String, from signature: [UInt8] = noPort) -> [UInt8] {
+        message(components: [Array(text.utf8)], from: signature)
+    }
+
+    static func message(components: [[UInt8]], from signature: [UInt8] = noPort) -> [UInt8] {
+        let parts = components.flatMap { bigEndian(1) + bigEndian($0.count) + $0 }
+        let body = bigEndian(0) + signature + parts
+        return [0xD0, 0xCF, 0x50, 0xC0] + bigEndian(body.count + 8) + body
+    }
+
+    private static func bigEndian(_ number: Int) -> [UInt8] {
+        [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
     }
 }

@@ -19,33 +19,32 @@ import Testing
             sender: PortSignature(kind: .tcp, address: .ipv6(42, port: 7, scope: 3, flowInformation: 9)),
             components: [
                 .port(PortSignature(kind: .tcp, address: .ipv4Loopback(port: 1))),
-                .data([UInt8](repeating: 7, count: 99)),
+                .data([UInt8](repeating: 7, count: 99)[...]),
             ]),
         PortFrame(
             number: 4, sender: PortSignature(kind: unix, address: try! SocketAddress(unixPath: "/a/b")),
             components: []),
     ]
 
-    private func read(_ decoder: inout PortFrameDecoder) throws(PortFrame.ParseError) -> [PortFrame] {
-        var frames: [PortFrame] = []
-        while let frame = try decoder.next() { frames.append(frame) }
+    /// Decodes `bytes`, which arrive in pieces of at most `size` bytes.
+    private func decode(_ bytes: [UInt8], by size: Int = .max) throws(PortFrame.ParseError) -> [PortFrame] {
+        var (decoder, rest, frames) = (PortFrameDecoder(), bytes[...], [PortFrame]())
+        while !rest.isEmpty {
+            try decoder.parsePrefix()
+            let piece = rest.prefix(min(size, decoder.room))
+            rest = rest.dropFirst(piece.count)
+            if let frame = decoder.append(Array(piece)) { frames.append(try PortFrame(frame)) }
+        }
         return frames
     }
 
     @Test(arguments: [1, 2, 7, 64, 1000])
     func `frames are decoded however the bytes are split`(size: Int) throws {
-        let bytes = Self.frames.flatMap { $0.bytes ?? [] }
-        var decoder = PortFrameDecoder()
-        var decoded: [PortFrame] = []
-        for start in stride(from: 0, to: bytes.count, by: size) {
-            decoder.append(Array(bytes[start..<min(start + size, bytes.count)]))
-            decoded += try read(&decoder)
-        }
-        #expect(decoded == Self.frames)
+        #expect(try decode(Self.frames.flatMap { $0.bytes ?? [] }, by: size) == Self.frames)
     }
 
     @Test func `the encoding is that of Apple's systems and Foundation`() {
-        let frame = PortFrame(number: 0, sender: .none, components: [.data(Array("ab".utf8))])
+        let frame = PortFrame(number: 0, sender: .none, components: [.data(Array("ab".utf8)[...])])
         #expect(frame.bytes == PortBytes.message("ab"))
         let signature = PortSignature(kind: .tcp, address: .ipv4(0x7f00_0001, port: 258))
         #expect(signature.bytes == [2, 1, 6, 16, 16, 2, 1, 2, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])
@@ -57,9 +56,7 @@ import Testing
             for value in [0, 1, 0x7F, 0x80, 0xFF] as [UInt8] {
                 var changed = bytes
                 changed[index] = value
-                var decoder = PortFrameDecoder()
-                decoder.append(changed)
-                _ = try? read(&decoder)
+                _ = try? decode(changed)
             }
         }
     }
@@ -69,20 +66,44 @@ import Testing
         for count in 16..<bytes.count {
             var cut = Array(bytes.prefix(count))
             cut[4...7] = UInt32(count).bigEndianBytes[...]
-            var decoder = PortFrameDecoder()
-            decoder.append(cut)
-            _ = try? read(&decoder)
+            _ = try? decode(cut)
         }
     }
 
-    @Test func `replacing the host keeps the port and ignores other families`() {
+    @Test func `replies go to the peer's own host and address family`() throws {
+        func reply(to address: SocketAddress, from peer: SocketAddress) -> SocketAddress? {
+            PortSignature(kind: .tcp, address: address).replyPort(of: peer)?.address
+        }
+        let path = try SocketAddress(unixPath: "/run/service")
+        let peer = SocketAddress.ipv4(5, port: 99)
+        let named =
+            [.ipv4Any(port: 7), .ipv4(6, port: 7), .ipv6Any(port: 7), .ipv6Loopback(port: 7)]
+            as [SocketAddress]
+        for address in named {
+            #expect(reply(to: address, from: peer) == .ipv4(5, port: 7))
+            #expect(reply(to: address, from: .ipv6(0xffff_0000_0005, port: 99)) == .ipv4(5, port: 7))
+            #expect(reply(to: address, from: .ipv6(5, port: 99, scope: 2)) == .ipv6(5, port: 7, scope: 2))
+            #expect(reply(to: address, from: .unixUnnamed) == nil)
+        }
+        #expect(reply(to: path, from: peer) == nil && reply(to: path, from: .unixUnnamed) == path)
+        #expect(reply(to: .ipv4Any(port: 0), from: peer) == nil)
+    }
+
+    @Test func `a remote peer's component reaches no local address`() throws {
+        func isReachable(_ address: SocketAddress, from peer: SocketAddress) -> Bool {
+            PortSignature(kind: .tcp, address: address).component(of: peer).isReachable
+        }
+        let remote = SocketAddress.ipv4(0xc000_0201, port: 99)
+        let mapped = SocketAddress.ipv6(0xffff_7f00_0001, port: 7)
+        let local = [try SocketAddress(unixPath: "/run/service"), .ipv4Loopback(port: 7), mapped]
+        for address in local {
+            #expect(!isReachable(address, from: remote))
+            #expect(
+                isReachable(address, from: .ipv6Loopback(port: 9)) && isReachable(address, from: .unixUnnamed)
+            )
+        }
         let wildcard = PortSignature(kind: .tcp, address: .ipv4Any(port: 7))
-        #expect(wildcard.replacingHost(with: .ipv4(5, port: 99)).address == .ipv4(5, port: 7))
-        #expect(wildcard.replacingHost(with: .ipv6Loopback(port: 99)).address == .ipv4Any(port: 7))
-        let wildcard6 = PortSignature(kind: .tcp, address: .ipv6Any(port: 7))
-        #expect(
-            wildcard6.replacingHost(with: .ipv6(5, port: 99, scope: 2)).address == .ipv6(5, port: 7, scope: 2)
-        )
+        #expect(wildcard.component(of: remote).address == .ipv4(0xc000_0201, port: 7))
     }
 }
 
