@@ -58,6 +58,7 @@ let package = Package(
         reactor("lines"),
         reactor("echo"),
         reactor("still"),
+        reactor("watch"),
         reactor("await"),
         reactor("bulk"),
         reactor("send"),

@@ -38,23 +38,26 @@ extension ClockTimer {
 
     /// The first date after `date` that matches `components`; nil if there is none.
     ///
-    /// A time that a change to summer time by an hour skips counts as the first moment after the change; of one
-    /// that the end of summer time repeats, the first counts. Months without a day, such as `day: 31`, are
-    /// passed over.
+    /// A time with an hour that a change of the clocks skips counts as the first moment after the change, also where
+    /// that is on the next day; of one that a change repeats, the first counts. A whole day that is skipped has no
+    /// date, and months without a day, such as `day: 31`, are passed over.
     public static func nextDate(
         matching components: DateComponents, after date: Date, in calendar: Calendar = .current
     ) -> Date? {
-        var (date, day) = (date, components)
-        (day.hour, day.minute, day.second, day.nanosecond) = (nil, nil, nil, nil)
-        // The 29th of February is missing in at most seven years in a row. Other days are missing for good.
-        for _ in 0..<20 {
-            guard
-                let next = calendar.nextDate(
-                    after: date, matching: components, matchingPolicy: .nextTime, repeatedTimePolicy: .first)
-            else { return nil }
-            // In place of a missing day Foundation answers one after it.
-            if calendar.date(next, matchesComponents: day) { return next }
-            date = next
+        let (zone, hasHour) = (calendar.timeZone, components.hour != nil)
+        var (start, past) = (date, date)
+        if hasHour, let last = zone.firstChange(after: date - .day, until: date) {
+            past = max(past, last.end - 1)
+        }
+        // Each search is in a time zone without changes: at those Foundation leaves out some dates.
+        while let match = calendar.withoutChanges(at: start).nextDate(
+            after: past, matching: components, matchingPolicy: .strict)
+        {
+            guard let change = zone.firstChange(after: start, until: match) else { return match }
+            let isSkipped = match < change.date + change.skipped && change.skipped < .day
+            if hasHour, isSkipped { return change.date }
+            start = change.date
+            past = (hasHour ? change.end : change.date) - 1
         }
         return nil
     }
@@ -63,4 +66,52 @@ extension ClockTimer {
     private static func date(matching components: DateComponents, in calendar: Calendar) -> Duration? {
         nextDate(matching: components, after: Date(), in: calendar).map { .seconds($0.timeIntervalSince1970) }
     }
+}
+
+/// A change of the offset from Greenwich.
+private struct OffsetChange {
+    let date: Date
+    /// The time that clocks skip; negative if they repeat it.
+    let skipped: TimeInterval
+
+    /// When no time is a repetition any more.
+    var end: Date { date + max(0, -skipped) }
+}
+
+extension TimeZone {
+    fileprivate func firstChange(after start: Date, until end: Date) -> OffsetChange? {
+        let offset = secondsFromGMT(for: start)
+        var (before, after) = (start, min(start + .day, end))
+        while secondsFromGMT(for: after) == offset {
+            guard after < end else { return nil }
+            (before, after) = (after, min(after + .day, end))
+        }
+        let skipped = TimeInterval(secondsFromGMT(for: after) - offset)
+        // Changes are at whole seconds.
+        var (low, high) = (
+            before.timeIntervalSince1970.rounded(.down), after.timeIntervalSince1970.rounded(.up)
+        )
+        while high - low > 1 {
+            let middle = ((low + high) / 2).rounded(.down)
+            if secondsFromGMT(for: Date(timeIntervalSince1970: middle)) == offset {
+                low = middle
+            } else {
+                high = middle
+            }
+        }
+        return OffsetChange(date: Date(timeIntervalSince1970: high), skipped: skipped)
+    }
+}
+
+extension Calendar {
+    /// The same with the offset from Greenwich that its time zone has at `date`.
+    fileprivate func withoutChanges(at date: Date) -> Calendar {
+        var calendar = self
+        calendar.timeZone = TimeZone(secondsFromGMT: timeZone.secondsFromGMT(for: date)) ?? timeZone
+        return calendar
+    }
+}
+
+extension TimeInterval {
+    fileprivate static let day: TimeInterval = 86_400
 }

@@ -186,6 +186,28 @@ extension Workload {
         ]
     )
 
+    static let watch = Workload(
+        name: "watch",
+        work: """
+            Watch a tree of folders, move it away and back, and remove it in another thread, while a timer \
+            fires every millisecond. The times are those of the loop's thread for one folder. `busy-ms` is the \
+            longest processor time between two firings, and `late-ms` the longest time, which on a busy \
+            machine includes that of other programs. That the kernel watches a folder with 100,000 names is \
+            one call, which takes it some 20 ms.
+            """,
+        experiments: [("a tree of 100 folders each", "tree"), ("all in one folder", "wide")].map {
+            name, shape in
+            Experiment(
+                name: name, unit: "folders",
+                columns: [
+                    "cpu-ns/watch*", "cpu-ns/leave*", "cpu-ns/join*", "cpu-ns/remove*", "busy-ms", "late-ms",
+                ],
+                peers: ["reactor"], sizes: [.both(1000), .few(4000), .few(16_000), .both(100_000)],
+                command: { ["@watch-\($0)", "\($1)", shape] }
+            )
+        }
+    )
+
     static let idle = Workload(
         name: "idle",
         work: """

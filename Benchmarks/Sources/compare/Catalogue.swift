@@ -1,7 +1,8 @@
 extension Workload {
     /// All workloads, in the order of the page.
     static let all: [Workload] = [
-        timers, ring, stream, cross, tasks, echo, connections, send, lines, http, tls, modes, embed, idle,
+        timers, ring, stream, cross, tasks, echo, connections, send, lines, http, tls, modes, watch, embed,
+        idle,
     ]
 
     /// The baseline, the control (the baseline again, whose ratio shows the noise), and the peers in C and C++.

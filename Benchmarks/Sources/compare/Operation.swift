@@ -79,6 +79,11 @@ struct Operation {
             counts: (1_000_000, 3_000_000),
             factor: 0.012_772, command: { ["@lines-\($0)", "%\($1)"] + ($0 == "reactor" ? ["string"] : []) }
         ),
+        // Fewer changes than the kernel queues by default.
+        Operation(
+            name: "folder", work: "a folder watched, moved away and back, and removed", peers: ["reactor"],
+            counts: (1000, 3000), command: { ["@watch-\($0)", "\($1)", "count"] }
+        ),
         Operation(
             name: "second", work: "a second of waiting", peers: timerPeers, counts: (1, 3),
             command: { [waiting($0), "\($1)"] }

@@ -54,8 +54,8 @@ extension RunLoop {
     /// for try await event in try loop.fileEvents(at: "/etc", recursively: true) { print(event) }
     /// ```
     ///
-    /// While no event is awaited none is read; when too many wait in the kernel, the next is
-    /// ``FileWatcher/Event/overflowed``. From any thread.
+    /// While no event is awaited none is read; when too many wait in the kernel, or once a large tree is watched,
+    /// ``FileWatcher/Event/overflowed`` is an element. From any thread.
     ///
     /// - Parameters:
     ///   - paths: Files and folders.

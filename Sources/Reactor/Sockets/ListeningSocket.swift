@@ -161,9 +161,9 @@ struct SocketFile {
     private let status: Glibc.stat
     private let process = ProcessIdentity.current
 
-    /// Nil if there is no file at `path`.
+    /// Nil if there is no file at `path`. The process may change its current directory later.
     init?(_ path: FilePath) {
-        guard let status = path.status else { return nil }
+        guard let path = try? path.absolute(), let status = path.status else { return nil }
         (self.path, self.status) = (path, status)
     }
 

@@ -36,6 +36,8 @@ open class InputStream: Stream {
 
     /// A stream of the file at `path`: regular, FIFO, terminal or device. ``Stream/open()`` opens it, and
     /// fails if it is missing, a directory, or not readable.
+    ///
+    /// - Parameter path: The file, relative to the working directory when the stream is opened.
     public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path), subject: "\(path)")) }
 
     /// As ``init(path:)``; never nil, optional as in Cocoa.

@@ -15,6 +15,8 @@ public import SystemPackage
 /// only the file is watched, and ``Event/moved(from:to:)`` where its folder is. The new file is watched from then
 /// on.
 ///
+/// A relative path keeps its meaning when the process changes its current directory, and is reported as given.
+///
 /// A file that was given as a symbolic link is that link: what is written through it is not reported. In a folder
 /// that was given by two paths, events have the one that was given first, also once that is given up.
 ///
@@ -30,12 +32,13 @@ public import SystemPackage
 /// of the names in its folder. And what a new folder contains is reported with the folder, though changes
 /// elsewhere may have come before.
 ///
-/// When changes come faster than the loop takes them, the kernel drops some. The watcher then reports
-/// ``Event/overflowed``, and watches the folders that are there now. It does not know what has changed in them:
-/// the client looks at the files itself. Later events may repeat what it has seen then.
+/// When changes come faster than the loop takes them, the kernel drops some. The watcher then watches the folders
+/// that are there now, and reports ``Event/overflowed``. It does not know what has changed in them: the client looks
+/// at the files itself. Later events may repeat what it has seen then.
 ///
-/// One watcher uses one descriptor, whatever it watches, and the kernel one watch for each folder. Reading
-/// folders, in ``watch(_:recursively:)`` and when folders appear, is done on the loop's thread.
+/// One watcher uses one descriptor, whatever it watches, and the kernel one watch for each folder. Folders are read
+/// on the loop's thread, for a few milliseconds at a time, between other events. So a large tree is not watched
+/// completely when ``watch(_:recursively:)`` returns: ``Event/overflowed`` is reported when it is.
 ///
 /// The closure is called and released on the loop's thread, and may capture anything. It may watch further
 /// paths, and close the watcher: no event is delivered after that. The loop keeps the watcher alive until it
@@ -56,16 +59,19 @@ public final class FileWatcher: EventSource {
         /// A file or folder has been removed, or moved to where it is not watched.
         case removed(FilePath)
         /// A file or folder has got another name or folder, perhaps in the place of another, which is gone.
-        /// If two were exchanged, ``created(_:)`` reports the other one at the old path next. A file that is moved
-        /// back, and whose other path is taken again before the watcher reads that, may be reported so, too.
+        ///
+        /// A move back to where the last one began, or the second half of an exchange (renameat2(2)), is no
+        /// `moved` event: ``created(_:)`` reports the new path, and ``created(_:)`` or ``removed(_:)`` the old one.
         case moved(from: FilePath, to: FilePath)
         /// A folder that was given, or the folder of a file that was given, has been removed, moved or
         /// unmounted. The path is the one that was given, and is not watched any more. A file that is removed
         /// or moved is ``removed(_:)`` or ``moved(from:to:)``, and its path is still watched.
         case vanished(FilePath)
-        /// The kernel has dropped changes. What was watched still is.
+        /// Changes may have been missed: the kernel has dropped some, or a tree was too large to be watched in one
+        /// call of ``FileWatcher/watch(_:recursively:)``. All that was given is watched now; look at the files.
         case overflowed
-        /// A folder that has appeared cannot be watched or read. The others still are.
+        /// A folder in a tree cannot be watched or read. The others still are, except that a limit of the kernel also
+        /// ends the reading of those that were not watched yet.
         case errorOccurred(IOError)
     }
 
@@ -114,12 +120,16 @@ public final class FileWatcher: EventSource {
 
     /// Watches a file or a folder.
     ///
+    /// Reads folders for a few milliseconds. The rest of a large tree is read on the loop, and then
+    /// ``Event/overflowed`` is reported: changes in folders that were not watched yet have no event.
+    ///
     /// - Parameters:
     ///   - path: A folder, or a file, which need not exist while its folder does. If a folder appears there, that is
     ///     reported, and what is in it is not.
     ///   - recursively: Whether the folders below are watched, too.
     /// - Throws: ``IOError`` with `Errno.noSpace`, which names `fs.inotify.max_user_watches`, if that limit
-    ///   is reached; `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied`, `Errno.noMemory`;
+    ///   is reached; `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied` and other errors of stat(2);
+    ///   `Errno.noMemory`;
     ///   `Errno.badFileDescriptor` once the watcher is closed. The path is not watched then, even if it was before.
     public func watch(_ path: FilePath, recursively: Bool = false) throws(IOError) {
         requireLoopThread()
@@ -179,7 +189,7 @@ public final class FileWatcher: EventSource {
     override func serve(_ readiness: Readiness) {
         isInterrupted = false
         // A pass that delivers what is left reads nothing, so that `events` stays bounded.
-        if events.isEmpty { read(readiness) }
+        if events.isEmpty { read() }
         isHandled = delivered < events.count
         while !isEnded, !isInterrupted, delivered < events.count {
             delivered += 1
@@ -190,17 +200,17 @@ public final class FileWatcher: EventSource {
         deliverLater()
     }
 
-    private func read(_ readiness: Readiness) {
-        if readiness.contains(.readable) { tree?.read(upTo: Self.bytesPerPass) }
+    private func read() {
+        tree?.advance()
         tree?.expireMoves(before: .now - Self.movePatience)
         events = tree?.takeEvents() ?? []
     }
 
     /// Makes sure that events that the kernel does not announce are delivered.
     private func deliverLater() {
-        if !events.isEmpty || tree?.hasEvents == true { return markReady() }
+        if !events.isEmpty || tree?.hasWork == true { return markReady() }
         // While the watcher pauses, the second half waits where it is not read.
-        guard tree?.awaitsMove == true, timer == nil, let loop, !watchedInterest.isEmpty else { return }
+        guard tree?.moves.isEmpty == false, timer == nil, let loop, !watchedInterest.isEmpty else { return }
         let modes = Array(membership.registrationModes(common: loop.commonModes).members)
         timer = loop.perform(after: Self.movePatience, inModes: modes) { [weak self] in
             self?.timer = nil

@@ -7,7 +7,7 @@ struct FolderChange {
     let mask: UInt32
     let cookie: UInt32
     /// Of the file in the folder; nil for a change of the folder itself.
-    let name: FilePath.Component?
+    let name: FileName?
 
     static let wanted = [
         IN_CREATE, IN_DELETE, IN_MODIFY, IN_CLOSE_WRITE, IN_ATTRIB, IN_MOVED_FROM, IN_MOVED_TO,
@@ -48,7 +48,7 @@ struct FolderChange {
             changes.append(
                 FolderChange(
                     folder: CInt(bitPattern: number(0)), mask: number(1), cookie: number(2),
-                    name: component))
+                    name: component.map { FileName($0) }))
             offset += 16 + length
         }
         return changes
@@ -68,39 +68,14 @@ extension FilePath {
     }
 
     /// Whether a folder is there, perhaps behind a symbolic link.
-    var isFolder: Bool { (try? stat().type) == .directory }
+    func isFolder() throws(Errno) -> Bool {
+        do throws(Errno) {
+            return try stat().type == .directory
+        } catch .noSuchFileOrDirectory {
+            return false
+        }
+    }
 
     /// Whether anything is there.
     var isTaken: Bool { (try? stat(followTargetSymlink: false)) != nil }
-
-    /// What the folder contains: names, and whether they are folders' and not symbolic links'.
-    func entries() throws(Errno) -> [(name: FilePath.Component, isFolder: Bool)] {
-        guard let folder = unsafe withPlatformString({ unsafe opendir($0) }) else {
-            throw Errno(rawValue: errno)
-        }
-        defer { unsafe closedir(folder) }
-        var entries: [(FilePath.Component, Bool)] = []
-        while let entry = try unsafe Self.next(in: folder) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) {
-                    unsafe FilePath.Component(platformString: $0)
-                }
-            }
-            guard let name, name.kind == .regular else { continue }
-            let type = unsafe Int(entry.pointee.d_type)
-            let isUnknown = type == DT_UNKNOWN
-            let link = isUnknown ? try? appending(name).stat(followTargetSymlink: false).type : nil
-            entries.append((name, type == DT_DIR || link == .directory))
-        }
-        return entries
-    }
-
-    /// readdir(3), which returns the same at the end of a folder and on an error.
-    private static func next(in folder: OpaquePointer) throws(Errno) -> UnsafeMutablePointer<dirent>? {
-        errno = 0
-        let entry = unsafe readdir(folder)
-        let code = errno
-        if unsafe entry == nil, code != 0 { throw Errno(rawValue: code) }
-        return unsafe entry
-    }
 }

@@ -2,23 +2,25 @@ import Glibc
 import SystemPackage
 
 extension WatchedFolders {
-    /// Reads up to `size` bytes of changes, and makes events of them.
-    mutating func read(upTo size: Int) {
-        guard readChanges(upTo: size) else { return }
-        settling += exchange(&unsettled, with: [])
-        while let change = changes.popFirst() { take(change) }
-        guard isDrained else { return }
-        for number in exchange(&settling, with: []) {
-            folders[number]?.isUnsettled = false
-            folders[number]?.found = []
-            folders[number]?.reported = nil
+    /// Handles changes and reads folders, for some milliseconds.
+    mutating func advance() {
+        let start = Deadline.now
+        work(until: start + Self.patience / 2)
+        // Neither waits for the other: the kernel drops changes that are not read.
+        let isInTime = Deadline.now < start + Self.patience / 2
+        if changes.isEmpty { readChanges(upTo: FileWatcher.bytesPerPass) }
+        while let change = changes.popFirst() {
+            take(change)
+            if isInTime { work(until: start + Self.patience) }
+            if start + Self.patience < .now { break }
         }
-        resolveDoubts()
+        guard changes.isEmpty, isDrained else { return }
+        settle()
         findMissing()
     }
 
-    /// Appends up to `size` bytes of what the kernel holds to `changes`; false if it holds nothing.
-    mutating func readChanges(upTo size: Int) -> Bool {
+    /// Appends up to `size` bytes of what the kernel holds to `changes`.
+    private mutating func readChanges(upTo size: Int) {
         let number = inotify.number
         var bytes: [UInt8] = []
         let count = bytes.append(upTo: size) { buffer in
@@ -26,206 +28,192 @@ extension WatchedFolders {
         }
         // Less than the buffer holds is all that there was.
         isDrained = count <= size - FolderChange.sizeLimit
-        changes += FolderChange.all(in: bytes)
-        return count > 0
+        changes = FolderChange.all(in: bytes)[...]
+        settling += exchange(&unsettled, with: [])
+    }
+
+    private mutating func settle() {
+        for number in exchange(&settling, with: []) {
+            guard let folder = folders[number] else { continue }
+            // What it contains is compared with the changes until it is read.
+            if folder.isBeingRead { unsettled.append(number) } else { folder.settle() }
+        }
     }
 
     /// Looks again for the folders that were not where the kernel said, unless they may still be known where
     /// they were before.
     private mutating func findMissing() {
-        guard !missing.isEmpty, !moves.contains(where: { $0.value.isFolder }) else { return }
-        for place in exchange(&missing, with: []) where folders[place.folder]?.isInTree == true {
-            guard let path = path(of: place) else { continue }
-            try? join(path, place, .missing)
-        }
+        guard !moves.contains(where: { $0.value.isFolder }) else { return }
+        unread += exchange(&missing, with: []).map { ($0, .missing) }
     }
 
     /// Reports what was moved away before `date` as removed, unless the kernel may hold the second half.
     mutating func expireMoves(before date: Deadline) {
-        guard !moves.isEmpty, !hasUnread else { return }
+        guard !moves.isEmpty, changes.isEmpty, !hasUnread else { return }
         for (cookie, move) in moves where move.date <= date { expire(cookie) }
-        resolveDoubts()
         findMissing()
     }
 
     /// Reports what was moved to where it is not watched as removed.
     private mutating func expire(_ cookie: UInt32) {
-        guard let move = moves.removeValue(forKey: cookie) else { return }
-        folders[move.place.folder]?.departure = nil
+        guard let move = take(cookie) else { return }
+        if move.isFolder { vanish(below: move.path) }
         if move.isReported, let path = path(of: move.place) {
             events.append(.removed(path))
             // What it was exchanged for, if that was not watched.
-            doubted[move.place] = false
+            if move.isAfterArrival { appearIfTaken(move.place) }
         }
-        guard move.isFolder, let path = oldPath(of: move) else { return }
-        vanish(below: path)
-        drop(path)
     }
 
-    /// Where the watched folders still are that are being moved, though the folder above may be removed.
-    private func oldPath(of move: Move) -> FilePath? {
-        path(of: move.place) ?? move.number.flatMap { folders[$0]?.path }
+    /// Ends the wait for the second half of a move. Its folder is cut off until it has another place.
+    private mutating func take(_ cookie: UInt32) -> Move? {
+        guard let move = moves.removeValue(forKey: cookie) else { return nil }
+        if let folder = folders[move.place.folder], folder.departure == cookie { folder.departure = nil }
+        if let number = move.number {
+            folders[number]?.move = nil
+            cut.append(number)
+        }
+        return move
     }
 
     private mutating func take(_ change: FolderChange) {
-        if change.has(IN_Q_OVERFLOW) {
-            events.append(.overflowed)
-            return rescan()
-        }
+        if change.has(IN_Q_OVERFLOW) { return rescan() }
         guard let folder = folders[change.folder] else { return }
         if change.has(IN_IGNORED) { return forget(change.folder) }
-        if hold(change, in: folder) { return }
         guard !change.has(IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT) else {
-            return vanish(change.folder, folder)
+            if let location = folder.location { vanish(below: location.absolute) }
+            return endRoots(of: change.folder)
         }
         guard let name = change.name else {
             if change.has(IN_ATTRIB) { events += folder.roots.map { .attributesChanged($0) } }
             return
         }
+        switch whereabouts(of: change.folder) {
+        case .at: break
+        case .inMove(let cookie):
+            moves[cookie]?.changes.append(change)
+            return
+        case .nowhere: return
+        }
         // The kernel locks both folders of a move until it has queued both halves.
         if change.isOfNames, let departure = folder.departure, departure != change.cookie {
             expire(departure)
         }
-        takeChange(change, of: Place(folder: change.folder, name: name))
-    }
-
-    /// Keeps a change within a folder that is being moved until it is known where that is.
-    private mutating func hold(_ change: FolderChange, in folder: Folder) -> Bool {
-        if change.name == nil { return false }
-        for (cookie, move) in moves where move.isFolder {
-            guard let path = oldPath(of: move), folder.path.starts(with: path) else { continue }
-            moves[cookie]?.changes.append(change)
-            return true
-        }
-        return false
+        takeChange(change, of: Place(folder: change.folder, name: name), in: folder)
     }
 
     /// Takes a change of a name in a folder, which is watched.
-    private mutating func takeChange(_ change: FolderChange, of place: Place) {
-        guard let folder = folders[place.folder] else { return }
-        let isReported = folder.reports(place.name)
+    private mutating func takeChange(_ change: FolderChange, of place: Place, in folder: Folder) {
         if change.isOfNames {
-            folders[place.folder]?.arrival = nil
-            doubted[place] = nil
+            for reader in readers where reader.number == place.folder { reader.changed.insert(place.name) }
         }
         if change.has(IN_MOVED_FROM) { return depart(change, from: place, in: folder) }
-        if change.has(IN_MOVED_TO), let move = moves.removeValue(forKey: change.cookie) {
-            folders[move.place.folder]?.departure = nil
-            finish(move, at: place, isReported)
-            changes.insert(contentsOf: move.changes, at: changes.startIndex)
+        if change.isOfNames { folder.arrival = nil }
+        if change.has(IN_MOVED_TO) {
+            if let move = take(change.cookie) {
+                finish(move, at: place, in: folder)
+                if !move.changes.isEmpty { changes.insert(contentsOf: move.changes, at: changes.startIndex) }
+                return
+            }
+            folder.arrival = (place.name, nil)
+        }
+        guard folder.reports(place.name) else { return }
+        if change.has(IN_CREATE), folder.reported?[place.name] == true {
+            folder.reported?[place.name] = false
             return
         }
-        guard isReported else { return }
-        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(change, place) }
-        let path = folder.path.entry(place.name)
-        if change.has(IN_DELETE) {
-            forget(place)
-            if change.isOfFolder { dropDeleted(path) }
-        }
-        if folder.hasReported(place.name), let event = change.event(at: path) { events.append(event) }
+        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(at: place, isFolder: change.isOfFolder) }
+        let isReported = folder.hasReported(place.name)
+        if change.has(IN_DELETE) { forget(place) }
+        if isReported, let path = path(of: place), let event = change.event(at: path) { events.append(event) }
     }
 
     /// The first half of a move.
     private mutating func depart(_ change: FolderChange, from place: Place, in folder: Folder) {
-        let arrival = folder.arrival.flatMap { $0.name == place.name ? $0 : nil }
+        guard let path = path(of: place, onDisk: true) else { return }
+        let arrival = exchange(&folder.arrival, with: nil)
+        let isAfterArrival = arrival?.name == place.name
+        let number = change.isOfFolder ? folder.children.removeValue(forKey: place.name) : nil
+        // The folder that was found there came later.
+        let isOther = folder.children[place.name] != nil
+        if isOther, let path = self.path(of: place) { events.append(.removed(path)) }
         moves[change.cookie] = Move(
-            place: place, isFolder: change.isOfFolder, isReported: folder.hasReported(place.name), date: .now,
-            number: change.isOfFolder ? known(at: folder.path.entry(place.name)) : nil, arrival: arrival)
-        folders[place.folder]?.departure = change.cookie
+            place: place, path: path, isFolder: change.isOfFolder,
+            isReported: folder.hasReported(place.name) && !isOther, date: .now, number: number,
+            isAfterArrival: isAfterArrival, origin: isAfterArrival ? arrival?.from : nil)
+        if let number { folders[number]?.move = change.cookie }
+        folder.departure = change.cookie
         forget(place)
     }
 
     /// Nothing is at `place` any more.
     private mutating func forget(_ place: Place) {
-        folders[place.folder]?.found.remove(place.name)
-        folders[place.folder]?.reported?.remove(place.name)
+        folders[place.folder]?.reported?[place.name] = nil
         missing.remove(place)
+        drop(place)
     }
 
-    /// A file or folder has been made, or come from where it was not watched.
-    private mutating func appear(_ change: FolderChange, _ place: Place) {
-        // Reported already, when the folder was read.
-        if change.has(IN_CREATE), folders[place.folder]?.found.remove(place.name) != nil { return }
-        guard let path = path(of: place) else { return }
-        reportNew(path, place)
-        if change.isOfFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) }
-    }
-
-    /// Reports that something is at `place` that was not reported there.
-    mutating func reportNew(_ path: FilePath, _ place: Place) {
+    /// Reports that a file or folder is at `place`, perhaps instead of another, which was not reported there.
+    mutating func appear(at place: Place, isFolder: Bool) {
+        guard let folder = folders[place.folder], let path = path(of: place) else { return }
         events.append(.created(path))
-        folders[place.folder]?.reported?.insert(place.name)
+        folder.reported?[place.name] = false
+        missing.remove(place)
+        drop(place)
+        if isFolder, folder.isInTree { unread.append((place, .appeared)) }
     }
 
-    private mutating func finish(_ move: Move, at place: Place, _ isReported: Bool) {
-        guard let path = path(of: place) else { return }
-        guard let old = self.path(of: move.place) else { return arrive(path, place, move, isReported) }
-        if let first = move.arrival, first.from == place {
-            // The first half of an exchange has reported what is at the old path now.
-            if isExchange(move, after: first, from: old, to: path) {
-                return arrive(path, place, move, isReported)
-            }
-        } else {
-            let arrival = Arrival(
-                from: move.place, name: place.name, isFolder: move.isFolder,
-                moved: known(at: old), replaced: known(at: path))
-            folders[place.folder]?.arrival = arrival
+    /// Reports what is at `place` on the disk, if anything is.
+    @discardableResult private mutating func appearIfTaken(_ place: Place) -> Bool {
+        guard folders[place.folder]?.reports(place.name) == true,
+            let path = path(of: place, onDisk: true), path.isTaken
+        else { return false }
+        appear(at: place, isFolder: true)
+        return true
+    }
+
+    /// The second half of a move.
+    private mutating func finish(_ move: Move, at place: Place, in folder: Folder) {
+        let isReported = folder.reports(place.name)
+        if move.isFolder { vanish(below: move.path) }
+        if move.origin == place {
+            // Either a way back or the second half of an exchange. The disk knows.
+            if isReported { appear(at: place, isFolder: move.isFolder) }
+            let isTaken = appearIfTaken(move.place)
+            if !isTaken, move.isReported, let old = self.path(of: move.place) { events.append(.removed(old)) }
+            return
         }
-        if move.isFolder { vanish(below: old) }
-        let (known, isInTree) = (numbers[old], folders[place.folder]?.isInTree == true)
-        let isFollowed = move.isFolder && isInTree && known.map { folders[$0]?.isInTree == true } ?? false
-        if let known, isFollowed, folders[known]?.isUnsettled == true, !isAt(path, known) {
-            // Another folder: this one was at the old path when that was looked at.
-            events.append(.removed(old))
-            drop(old)
-            return arrive(path, place, move, isReported)
+        folder.arrival = (place.name, move.place)
+        let old = move.isReported ? self.path(of: move.place) : nil
+        let followed = move.number.flatMap { folders[$0] != nil && folder.isInTree ? $0 : nil }
+        let isOther = followed.map { isUnsettledElsewhere($0, than: place) } ?? false
+        guard let old, let path = path(of: place), isReported, !isOther else {
+            if let old { events.append(.removed(old)) }
+            if isReported { appear(at: place, isFolder: move.isFolder) }
+            return
         }
-        if !move.isReported { return arrive(path, place, move, isReported) }
-        events.append(isReported ? .moved(from: old, to: path) : .removed(old))
-        folders[place.folder]?.reported?.insert(place.name)
-        drop(path)
-        if isFollowed { return rename(old, to: path) }
-        drop(old)
-        if move.isFolder, isInTree { joinNew(path, place) }
-    }
-
-    /// Reports what has been moved to `path` as new there.
-    private mutating func arrive(_ path: FilePath, _ place: Place, _ move: Move, _ isReported: Bool) {
-        guard isReported else { return }
-        reportNew(path, place)
-        if move.isFolder, folders[place.folder]?.isInTree == true { joinNew(path, place) } else { drop(path) }
-    }
-
-    /// A folder has been moved, and with it what was given below: the kernel tells that of the folder alone.
-    private mutating func vanish(below path: FilePath) {
-        for (number, folder) in folders where folder.path != path && folder.path.starts(with: path) {
-            endRoots(of: number, folder)
+        events.append(.moved(from: old, to: path))
+        folder.reported?[place.name] = false
+        drop(place)
+        if let followed, link(followed, at: place) {
+            checkUnsettled(below: followed)
+        } else if move.isFolder, folder.isInTree {
+            unread.append((place, .appeared))
         }
     }
 
-    /// A watched folder is not at its path any more. Those below others are reported there.
-    private mutating func vanish(_ number: CInt, _ folder: Folder) {
-        vanish(below: folder.path)
-        endRoots(of: number, folder)
+    /// Whether a folder was taken for the one that is moved, because it was at its place when that was looked at.
+    private func isUnsettledElsewhere(_ number: CInt, than place: Place) -> Bool {
+        guard folders[number]?.isUnsettled == true, let path = path(of: place, onDisk: true) else {
+            return false
+        }
+        return !isAt(path, number)
     }
+}
 
-    /// Stops watching the paths that were given for a folder and for the files in it, but for those that lead to it: they
-    /// were given after it was moved.
-    private mutating func endRoots(of number: CInt, _ folder: Folder) {
-        let given = folder.files.values.joined().map { ($0, $0.folder) } + folder.roots.map { ($0, $0) }
-        let left = given.filter { !isAt($0.1, number, follows: true) }
-        let kept = given.first { path, _ in !left.contains { $0.0 == path } }?.1
-        if !left.isEmpty, let kept, !isAt(folder.path, number, follows: true) {
-            rename(folder.path, to: kept)
-        }
-        for (path, _) in left {
-            let root = roots.removeValue(forKey: path)
-            events.append(.vanished(path))
-            leave(number) { folder in
-                folder.roots.remove(path)
-                if let name = path.lastComponent { folder.remove(path, of: name) }
-            }
-            if root?.isRecursive == true { for top in [path, kept ?? path] { leaveTree(top) } }
-        }
+extension WatchedFolders.Folder {
+    fileprivate func settle() {
+        isUnsettled = false
+        reported = nil
     }
 }

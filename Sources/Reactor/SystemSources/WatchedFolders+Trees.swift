@@ -1,137 +1,283 @@
 import Glibc
 import SystemPackage
 
+// The links of folders in trees.
 extension WatchedFolders {
-    /// Watches the folder at `root` and those below as part of a tree.
-    ///
-    /// - Parameter place: Where that folder is in another one of the tree.
-    mutating func join(_ root: FilePath, _ place: Place?, _ cause: Cause) throws(IOError) {
-        var waiting = [(root, place)]
-        while let (path, place) = waiting.popLast() {
-            do throws(IOError) { waiting += try joinOne(path, place, cause) } catch {
-                if let place, error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
-                    missing.insert(place)
-                    continue
-                }
-                let isLimit = error.errno == .noSpace || error.errno == .noMemory
-                guard cause != .given || !isLimit && path != root else { throw error }
-                events.append(.errorOccurred(error))
-                if isLimit { return }
-            }
+    /// Where a watched folder is.
+    enum Whereabouts {
+        case at(Location, below: [FilePath.Component])
+        /// In the move with that cookie, or below a folder that is: where is not known yet.
+        case inMove(UInt32)
+        /// In a tree that is not watched any more.
+        case nowhere
+    }
+
+    func whereabouts(of number: CInt) -> Whereabouts {
+        var (number, names): (CInt, [FilePath.Component]) = (number, [])
+        while let folder = folders[number] {
+            if let cookie = folder.move { return .inMove(cookie) }
+            if let location = folder.location { return .at(location, below: names.reversed()) }
+            guard let place = folder.place, isLinked(number, at: place) else { return .nowhere }
+            names.append(place.name.component)
+            number = place.folder
+        }
+        return .nowhere
+    }
+
+    private func isInMove(_ number: CInt) -> Bool {
+        if case .inMove = whereabouts(of: number) { true } else { false }
+    }
+
+    /// The path of a watched folder, as it is reported or on the disk; nil if it is not known.
+    func path(of number: CInt, onDisk: Bool = false) -> FilePath? {
+        guard case .at(let location, let names) = whereabouts(of: number) else { return nil }
+        var path = onDisk ? location.absolute : location.given
+        if names.isEmpty { return path }
+        if path == "." { path = FilePath() }
+        path.append(names)
+        return path
+    }
+
+    /// The path of what is at `place`.
+    func path(of place: Place, onDisk: Bool = false) -> FilePath? {
+        path(of: place.folder, onDisk: onDisk)?.entry(place.name.component)
+    }
+
+    private func isLinked(_ number: CInt, at place: Place) -> Bool {
+        folders[place.folder]?.children[place.name] == number
+    }
+
+    /// The place of a folder, if the folder there knows it.
+    private func linkedPlace(of number: CInt) -> Place? {
+        folders[number]?.place.flatMap { isLinked(number, at: $0) ? $0 : nil }
+    }
+
+    private func isBelow(_ number: CInt, _ folder: CInt) -> Bool {
+        var number = number
+        while number != folder {
+            guard let place = linkedPlace(of: number) else { return false }
+            number = place.folder
+        }
+        return true
+    }
+
+    /// Makes the folder `number` the one at `place`; false if the place is in that folder.
+    @discardableResult mutating func link(_ number: CInt, at place: Place) -> Bool {
+        guard let folder = folders[number], let parent = folders[place.folder], !isBelow(place.folder, number)
+        else { return false }
+        unlink(number)
+        if let other = parent.children.updateValue(number, forKey: place.name) { cut.append(other) }
+        (folder.place, folder.move) = (place, nil)
+        return true
+    }
+
+    mutating func unlink(_ number: CInt) {
+        guard let place = linkedPlace(of: number) else { return }
+        folders[place.folder]?.children[place.name] = nil
+    }
+
+    /// Stops watching the folder that was at `place`, with those below, as part of a tree.
+    mutating func drop(_ place: Place) {
+        if let number = folders[place.folder]?.children.removeValue(forKey: place.name) { cut.append(number) }
+    }
+
+    /// Stops watching a folder and those below as part of a tree, unless they are part of another.
+    mutating func leaveTree(_ number: CInt) {
+        guard let folder = folders[number] else { return }
+        let isLinked = linkedPlace(of: number).map { folders[$0.folder]?.isInTree == true } ?? false
+        if !isLinked, folder.move == nil, !folder.roots.contains(where: { roots[$0]?.isRecursive == true }) {
+            folder.isInTree = false
+            cut += exchange(&folder.children, with: [:]).values
+        }
+        endIfUnneeded(number)
+    }
+
+    /// Ends a folder whose link was cut, unless it has been found again or was given itself.
+    private mutating func endCut(_ number: CInt) {
+        guard let folder = folders[number], folder.move == nil, linkedPlace(of: number) == nil else { return }
+        folder.location = folder.location ?? folder.given.first.flatMap { roots[$0]?.home }
+        leaveTree(number)
+    }
+
+    // MARK: Reading
+
+    /// Reads and ends folders until `end`, and some in any case.
+    mutating func work(until end: Deadline) {
+        // Small trees are watched at once on a busy machine, too.
+        var count = 0
+        while step() {
+            count += 1
+            if count >= 32, end < .now { return }
         }
     }
 
-    /// Watches the folder at `path` as part of a tree, and returns the folders in it.
-    private mutating func joinOne(
-        _ path: FilePath, _ place: Place?, _ cause: Cause
-    ) throws(IOError) -> [(FilePath, Place?)] {
-        let number = try change(path, follows: place == nil) { $0.isInTree = true }
-        if let place, let known = folders[number], known.path != path {
-            return moveMissed(number, known, to: place, cause) ? [(path, place)] : []
-        }
-        // Read after it is watched, so that nothing is missed in between.
-        let entries: [(name: FilePath.Component, isFolder: Bool)]
-        do throws(Errno) {
-            entries = try path.entries()
-            if place != nil, !isAt(path, number) { throw .noSuchFileOrDirectory }
-        } catch {
-            leave(number) { $0.isInTree = false }
-            throw IOError(.watch, "\(path)", error)
-        }
-        if folders[number]?.isUnsettled == false { unsettled.append(number) }
-        folders[number]?.isUnsettled = true
-        if cause.isReported {
-            let names = Set(entries.map(\.name))
-            folders[number]?.found = names
-            folders[number]?.reported = names
-            events += entries.map { .created(path.entry($0.name)) }
-        }
-        return entries.filter(\.isFolder).map { (path.entry($0.name), Place(folder: number, name: $0.name)) }
+    /// Whether there is more to do without a further change.
+    var hasWork: Bool {
+        !(events.isEmpty && changes.isEmpty && cut.isEmpty && unread.isEmpty && lost.isEmpty)
+            || readable != nil
+            || isIncomplete && readers.isEmpty
     }
 
-    /// Takes that a folder that is known elsewhere is at `place`, and returns whether it is not known any more.
-    ///
-    /// It has been moved, as a later change says; or a path that was given leads to it, too.
-    private mutating func moveMissed(
-        _ number: CInt, _ known: Folder, to place: Place, _ cause: Cause
-    ) -> Bool {
-        let isElsewhere = cause != .missing || !isAt(known.path, number, follows: !known.roots.isEmpty)
-        guard isElsewhere else { return false }
-        if cause != .missing || hasUnread {
-            missing.insert(place)
+    /// The last folder that is being read, but for those that are being moved.
+    private var readable: Int? { readers.lastIndex { !isInMove($0.number) } }
+
+    private mutating func step() -> Bool {
+        if let number = cut.popLast() {
+            endCut(number)
+        } else if let index = readable {
+            readSome(readers[index], at: index)
+        } else if let (place, cause) = unread.popLast() {
+            visit(place, cause)
+        } else if let path = lost.popLast() {
+            beginAgain(path)
+        } else if isIncomplete, readers.isEmpty {
+            isIncomplete = false
+            cut += exchange(&stale, with: [])
+            events.append(.overflowed)
+        } else {
             return false
         }
-        // The move began or ended in a folder that was not watched, so no change says it.
-        drop(known.path)
-        leave(number) { $0.isInTree = false }
-        return folders[number] == nil
+        return true
     }
 
-    /// Watches a folder of a tree that has appeared, perhaps in the place of another.
-    mutating func joinNew(_ path: FilePath, _ place: Place) {
-        drop(path)
-        missing.remove(place)
-        try? join(path, place, .appeared)
+    /// Begins to read a watched folder.
+    mutating func read(_ number: CInt, _ path: FilePath, _ cause: FolderReader.Cause) throws(Errno) {
+        guard let folder = folders[number] else { return }
+        // Read after it is watched, so that nothing is missed in between.
+        let reader = try FolderReader(path, number, cause)
+        guard isAt(path, number, follows: folder.location != nil) else { throw .noSuchFileOrDirectory }
+        if !folder.isUnsettled { unsettled.append(number) }
+        (folder.isUnsettled, folder.isBeingRead) = (true, true)
+        folder.reported = cause.isReported ? [:] : nil
+        if cause == .overflow { stale += exchange(&folder.children, with: [:]).values }
+        readers.removeAll { $0.number == number }
+        readers.append(reader)
     }
 
-    /// Stops watching the folders at and below `path` that are in no other tree.
-    mutating func leaveTree(_ path: FilePath) {
-        for (number, folder) in folders where folder.isInTree && folder.path.starts(with: path) {
-            if roots.contains(where: { $0.value.isRecursive && folder.path.starts(with: $0.key) }) {
-                continue
+    /// Reads some names of a folder.
+    private mutating func readSome(_ reader: FolderReader, at index: Int) {
+        // A fraction of a millisecond, with their events.
+        var rest = 256
+        do throws(Errno) {
+            if let folder = folders[reader.number], folder.isInTree, let path = path(of: reader.number) {
+                while rest > 0, let (name, isFolder) = try reader.next() {
+                    rest -= 1
+                    if reader.changed.contains(name) { continue }
+                    if reader.cause.isReported {
+                        folder.reported?[name] = true
+                        events.append(.created(path.entry(name.component)))
+                    }
+                    guard isFolder else { continue }
+                    reader.folderCount += 1
+                    unread.append((Place(folder: reader.number, name: name), reader.cause))
+                }
+                if rest == 0 { return }
             }
-            leave(number) { $0.isInTree = false }
+        } catch {
+            events.append(
+                .errorOccurred(IOError(.watch, path(of: reader.number)?.string ?? "a folder", error)))
+        }
+        folders[reader.number]?.isBeingRead = false
+        // A large dictionary takes milliseconds to grow.
+        folders[reader.number]?.children.reserveCapacity(reader.folderCount)
+        readers.remove(at: index)
+    }
+
+    /// Watches the folder at `place` as part of a tree, and begins to read it.
+    private mutating func visit(_ place: Place, _ cause: FolderReader.Cause) {
+        guard folders[place.folder]?.isInTree == true else { return }
+        guard let path = path(of: place, onDisk: true) else {
+            if isInMove(place.folder) { missing.insert(place) }
+            return
+        }
+        do throws(Errno) {
+            guard let number = try enter(path, place, cause) else { return }
+            folders[number]?.isInTree = true
+            do { try read(number, path, cause) } catch {
+                drop(place)
+                throw error
+            }
+        } catch {
+            fail(error, at: place, cause)
         }
     }
 
-    /// Stops watching the folders at and below `path` as part of a tree, though a tree may contain `path`.
-    mutating func drop(_ path: FilePath) {
-        guard numbers[path] != nil else { return }
-        for (number, folder) in folders where folder.isInTree && folder.path.starts(with: path) {
-            leave(number) { $0.isInTree = false }
+    /// Makes the folder at `path` the one at `place`; nil if later changes may say that it is another.
+    private mutating func enter(
+        _ path: FilePath, _ place: Place, _ cause: FolderReader.Cause
+    ) throws(Errno) -> CInt? {
+        var number = try addWatch(path, follows: false)
+        if folders[number]?.location != nil {
+            endRoots(of: number)
+            if folders[number] == nil { number = try addWatch(path, follows: false) }
+        }
+        let folder = folders[number] ?? Folder()
+        folders[number] = folder
+        if folder.move != nil || linkedPlace(of: number).map({ $0 != place }) ?? false {
+            // It has been moved, as a later change says; or another path leads to it, too.
+            if cause != .missing || hasUnread {
+                missing.insert(place)
+                return nil
+            }
+            if let known = self.path(of: number, onDisk: true), isAt(known, number) { return nil }
+            // The move began or ended in a folder that was not watched, so no change says it.
+        }
+        if link(number, at: place) { return number }
+        missing.insert(place)
+        return nil
+    }
+
+    private mutating func fail(_ error: Errno, at place: Place, _ cause: FolderReader.Cause) {
+        if error == .noSuchFileOrDirectory || error == .notDirectory {
+            // Once all changes are read, they have said what became of it.
+            if cause != .missing || hasUnread { missing.insert(place) }
+            return
+        }
+        let path = path(of: place)?.string ?? "a folder"
+        let error = IOError(.watch, path + error.watchLimit, error)
+        guard error.errno == .noSpace || error.errno == .noMemory else {
+            return events.append(.errorOccurred(error))
+        }
+        unread = []
+        if cause == .given, !isIncomplete { refusal = error } else { events.append(.errorOccurred(error)) }
+    }
+
+    /// Checks the places of the folders below `number`, which was moved, that may not be the ones that were announced.
+    mutating func checkUnsettled(below number: CInt) {
+        for other in unsettled + settling where other != number && isBelow(other, number) {
+            guard let place = folders[other]?.place, let path = path(of: other, onDisk: true),
+                !isAt(path, other)
+            else { continue }
+            appear(at: place, isFolder: true)
         }
     }
 
-    /// As ``drop(_:)``: what is settled has been deleted empty.
-    mutating func dropDeleted(_ path: FilePath) {
-        guard let number = numbers[path] else { return }
-        if folders[number]?.isUnsettled == true { return drop(path) }
-        leave(number) { $0.isInTree = false }
-    }
-
-    mutating func rename(_ old: FilePath, to new: FilePath) {
-        var unsettled: [(CInt, FilePath)] = []
-        for (number, folder) in folders where folder.path.starts(with: old) {
-            var path = folder.path
-            _ = path.removePrefix(old)
-            if folder.isUnsettled, !path.isEmpty { unsettled.append((number, new.pushing(path))) }
-            path = path.isEmpty ? new : new.pushing(path)
-            if numbers[folder.path] == number { numbers[folder.path] = nil }
-            folders[number]?.path = path
-            numbers[path] = number
-        }
-        for (number, path) in unsettled where folders[number] != nil && !isAt(path, number) {
-            guard let place = place(of: path) else { continue }
-            reportNew(path, place)
-            joinNew(path, place)
-        }
-    }
+    // MARK: Lost changes
 
     /// Begins again, after changes were lost.
     mutating func rescan() {
-        let (before, known) = (folders, roots)
-        (folders, numbers, moves) = ([:], [:], [:])
-        (unsettled, settling, missing, doubted) = ([], [], [], [:])
-        for (path, root) in known {
-            do throws(IOError) {
-                if root.isFolder, !path.isFolder { throw IOError(.watch, "\(path)", .noSuchFileOrDirectory) }
-                try begin(path, isFolder: root.isFolder, isRecursive: root.isRecursive, .overflow)
-            } catch {
-                unwatch(path)
-                if error.errno != .noSuchFileOrDirectory { events.append(.errorOccurred(error)) }
-                events.append(.vanished(path))
-            }
+        for move in moves.values {
+            guard let number = move.number else { continue }
+            folders[number]?.move = nil
+            stale.append(number)
         }
-        for number in before.keys where folders[number] == nil { inotify_rm_watch(inotify.number, number) }
+        (moves, missing, readers, unread) = ([:], [], [], [])
+        for folder in unsettled + settling { folders[folder]?.isBeingRead = false }
+        (lost, isIncomplete) = (Array(roots.keys), true)
+    }
+
+    private mutating func beginAgain(_ path: FilePath) {
+        guard let root = roots[path] else { return }
+        do throws(IOError) {
+            let isThere = isAt(root.home.absolute, root.folder, follows: true)
+            if !isThere { endRoot(path) }
+            try begin(root.location, isFolder: root.isFolder, isRecursive: root.isRecursive, .overflow)
+        } catch {
+            endRoot(path)
+            if ![.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {
+                events.append(.errorOccurred(error))
+            }
+            events.append(.vanished(path))
+        }
     }
 }

@@ -3,6 +3,9 @@ import SystemPackage
 
 /// The folders that one inotify(7) instance watches, and the events that its changes mean.
 ///
+/// The folders of a tree are linked by names, so a subtree is moved or left by changing one link. A link counts
+/// if both ends have it: folders whose link was cut are silent, and are ended some at a time.
+///
 /// The kernel's queue is behind the disk. So a folder that appears is looked up later than the kernel
 /// announced it: another may be at its path by then, or it may be elsewhere. Until everything that was queued
 /// by then has been read, the folder is unsettled, and its place is checked when its path changes; one that
@@ -10,123 +13,134 @@ import SystemPackage
 struct WatchedFolders: ~Copyable {
     /// A path that was given.
     struct Root {
+        let location: Location
         let isFolder: Bool
         let isRecursive: Bool
         /// The folder that is watched for it.
         let folder: CInt
+
+        /// Where that folder is.
+        var home: Location { isFolder ? location : location.folder }
     }
 
-    struct Folder {
-        var path: FilePath
+    final class Folder {
+        /// Where it was found by a path that was given; nil if it is known by its place only.
+        var location: Location?
+        /// Where it is in a tree.
+        var place: Place?
+        /// The folders in it that are watched as part of a tree.
+        var children: [FileName: CInt] = [:]
         /// The paths that were given for the folder itself.
         var roots: Set<FilePath> = []
         /// Whether it is watched as part of a tree: the folders in it are, too.
         var isInTree = false
         /// The names of the files that are watched by path, each with the paths that were given.
-        var files: [FilePath.Component: Set<FilePath>] = [:]
+        var files: [FileName: Set<FilePath>] = [:]
         /// Whether the kernel may still hold changes from before it was watched.
         var isUnsettled = false
-        /// The names that were reported when it was read, while the kernel may still announce that they were made.
-        var found: Set<FilePath.Component> = []
-        /// The names that were reported since it was read, while it is unsettled; nil if those that it contained were not.
-        var reported: Set<FilePath.Component>?
+        var isBeingRead = false
+        /// The names that were reported since it was read, while it is unsettled, and whether the kernel may still announce
+        /// that they were made; nil if those that it contained were not reported.
+        var reported: [FileName: Bool]?
+        /// The cookie of the move of it whose second half has not come.
+        var move: UInt32?
         /// The cookie of the move from it whose second half has not come.
         var departure: UInt32?
-        /// The move that has ended in it, until its names change again.
-        var arrival: Arrival?
+        /// The name that was moved to it last and from where, until its names change again.
+        var arrival: (name: FileName, from: Place?)?
 
         var isNeeded: Bool { isReported || !files.isEmpty }
+
+        /// The paths that were given for it or for files in it.
+        var given: [FilePath] { Array(roots) + files.values.flatMap(\.self) }
 
         /// Whether all that is in it is reported.
         private var isReported: Bool { !roots.isEmpty || isInTree }
 
-        func reports(_ name: FilePath.Component) -> Bool { isReported || files[name] != nil }
-
-        /// Stops watching the file `name` by a path that was given.
-        mutating func remove(_ path: FilePath, of name: FilePath.Component) {
-            files[name]?.remove(path)
-            if files[name]?.isEmpty == true { files[name] = nil }
-        }
+        func reports(_ name: FileName) -> Bool { isReported || files[name] != nil }
 
         /// Whether `name` was reported, or was there before anything was.
-        func hasReported(_ name: FilePath.Component) -> Bool {
-            reports(name) && reported?.contains(name) != false
+        func hasReported(_ name: FileName) -> Bool {
+            reports(name) && reported.map { $0[name] != nil } ?? true
+        }
+
+        func add(_ root: Location, isFolder: Bool) {
+            if isFolder {
+                roots.insert(root.given)
+            } else if let name = root.name {
+                files[name, default: []].insert(root.given)
+            }
+        }
+
+        func remove(_ root: Location) {
+            roots.remove(root.given)
+            guard let name = root.name else { return }
+            files[name]?.remove(root.given)
+            if files[name]?.isEmpty == true { files[name] = nil }
         }
     }
 
     /// A name in a watched folder.
     struct Place: Hashable {
         let folder: CInt
-        let name: FilePath.Component
+        let name: FileName
     }
 
     /// The first half of a move.
     struct Move {
         let place: Place
+        /// Where it was on the disk.
+        let path: FilePath
         let isFolder: Bool
         let isReported: Bool
         let date: Deadline
         /// The folder that is moved, if it is watched.
         let number: CInt?
-        /// The move before, if that was to `place`.
-        let arrival: Arrival?
+        /// Whether the last change in its folder was a move to the same name, and where that began: the two may be an
+        /// exchange (renameat2(2)).
+        let (isAfterArrival, origin): (Bool, Place?)
         /// What happened in the folder that is moved before the second half came.
         var changes: [FolderChange] = []
     }
 
-    /// A move that is complete: perhaps the first of the two by which the kernel announces an exchange.
-    struct Arrival {
-        let from: Place
-        let name: FilePath.Component
-        let isFolder: Bool
-        /// The folders that were known where it began and where it ended.
-        let (moved, replaced): (CInt?, CInt?)
-    }
-
-    /// Why folders are watched as part of a tree.
-    enum Cause {
-        /// A path was given: the first error is thrown.
-        case given
-        /// They have appeared: what they contain is reported, and errors are events.
-        case appeared
-        /// As ``appeared``, for one that was missing.
-        case missing
-        /// Changes were lost: errors are events.
-        case overflow
-
-        var isReported: Bool { self == .appeared || self == .missing }
-    }
+    /// How long one pass handles changes and reads folders: short for other timers, and long beside a pass itself.
+    static let patience = Duration.milliseconds(5)
 
     let inotify: OwnedDescriptor
+    /// By the paths that were given.
     var roots: [FilePath: Root] = [:]
+    /// The paths that were given, by those of the folders above theirs.
+    private var rootsBelow: [FilePath: Set<FilePath>] = [:]
     /// By the kernel's numbers, which it does not use again.
     var folders: [CInt: Folder] = [:]
-    var numbers: [FilePath: CInt] = [:]
     /// By the kernel's cookies.
     var moves: [UInt32: Move] = [:]
     /// What was read and not yet taken.
     var changes: ArraySlice<FolderChange> = []
     /// Whether the last read has returned all that the kernel held.
     var isDrained = false
-    /// Where the disk may differ from what the changes say, and whether they say that something is there.
-    var doubted: [Place: Bool] = [:]
     var events: [FileWatcher.Event] = []
     /// The folders that became unsettled since the last read, and those that did before.
     var (unsettled, settling): ([CInt], [CInt]) = ([], [])
     /// Where a folder in a tree was announced, and not found.
     var missing: Set<Place> = []
+    /// The folders that are being read, and where others are to be read.
+    var readers: [FolderReader] = []
+    var unread: [(place: Place, cause: FolderReader.Cause)] = []
+    /// The folders that are to be ended, unless they have been found again; those once all is read; and the roots to begin
+    /// again.
+    var (cut, stale, lost): ([CInt], [CInt], [FilePath]) = ([], [], [])
+    /// Whether changes may be missed until all is read.
+    var isIncomplete = false
+    /// Why the path that is being given cannot be watched.
+    var refusal: IOError?
 
     var paths: [FilePath] { Array(roots.keys) }
 
     var counts: (paths: Int, folders: Int) { (roots.count, folders.count) }
 
-    /// Whether a move is to be reported once its second half has come, or is overdue.
-    var awaitsMove: Bool { moves.contains { $0.value.isReported } }
-
     /// Whether the kernel holds changes.
     var hasUnread: Bool { (try? SystemCall.poll(inotify.number, for: POLLIN)) ?? 0 != 0 }
-
-    var hasEvents: Bool { !events.isEmpty }
 
     init() throws(IOError) {
         do throws(Errno) {
@@ -148,77 +162,100 @@ struct WatchedFolders: ~Copyable {
         return events
     }
 
-    // MARK: Paths
+    // MARK: Paths that are given
 
     /// Watches `path`, and no longer as it was watched before. What the kernel holds of it is not lost.
     mutating func watch(_ path: FilePath, recursively: Bool) throws(IOError) {
-        endIfReplaced(path)
-        let (isFolder, before) = (path.isFolder, roots[path])
-        let isRecursive = recursively && isFolder
-        do throws(IOError) {
-            try begin(path, isFolder: isFolder, isRecursive: isRecursive, .given)
+        let (location, isFolder): (Location, Bool)
+        do throws(Errno) {
+            location = Location(given: path, absolute: try path.absolute())
+            isFolder = try location.absolute.isFolder()
         } catch {
             unwatch(path)
-            if let before { end(path, before) }
+            throw IOError(.watch, "\(path)", error)
+        }
+        let before = roots[path]
+        if let before,
+            before.isFolder != isFolder || !isAt(before.home.absolute, before.folder, follows: true)
+        {
+            unwatch(path)
+        }
+        do throws(IOError) {
+            try begin(location, isFolder: isFolder, isRecursive: recursively && isFolder, .given)
+            work(until: .now + Self.patience)
+            if let error = refusal.take() { throw error }
+        } catch {
+            unwatch(path)
             throw error
         }
-        if let before, before.isFolder != isFolder { return end(path, before) }
-        if before?.isRecursive == true, !isRecursive { leaveTree(path) }
-    }
-
-    /// Stops watching `path` if another folder is there than the one that is watched for it.
-    private mutating func endIfReplaced(_ path: FilePath) {
-        guard let root = roots[path] else { return }
-        if !isAt(root.isFolder ? path : path.folder, root.folder, follows: true) { unwatch(path) }
+        if before?.isRecursive == true, let root = roots[path], !root.isRecursive { leaveTree(root.folder) }
+        let isBeingRead =
+            recursively && (readers.contains { $0.cause == .given } || unread.contains { $0.cause == .given })
+        if isBeingRead { isIncomplete = true }
     }
 
     mutating func unwatch(_ path: FilePath) {
-        if let root = roots.removeValue(forKey: path) { end(path, root) }
+        endRoot(path)
+        work(until: .now + Self.patience)
     }
 
     mutating func begin(
-        _ path: FilePath, isFolder: Bool, isRecursive: Bool, _ cause: Cause
+        _ location: Location, isFolder: Bool, isRecursive: Bool, _ cause: FolderReader.Cause
     ) throws(IOError) {
-        guard isFolder else {
-            guard let name = path.lastComponent else {
-                throw IOError(.watch, "\(path)", .noSuchFileOrDirectory)
-            }
-            let number = try change(path.folder) { $0.files[name, default: []].insert(path) }
-            roots[path] = Root(isFolder: false, isRecursive: false, folder: number)
-            return
-        }
-        let number = try change(path) { $0.roots.insert(path) }
-        roots[path] = Root(isFolder: true, isRecursive: isRecursive, folder: number)
-        if isRecursive { try join(path, nil, cause) }
-    }
-
-    private mutating func end(_ path: FilePath, _ root: Root) {
-        if !root.isFolder, let name = path.lastComponent {
-            return leave(root.folder) { $0.remove(path, of: name) }
-        }
-        leave(root.folder) { $0.roots.remove(path) }
-        if root.isRecursive { leaveTree(path) }
-    }
-
-    /// Watches the folder at `path`, unless it is, after a change of what it is watched for.
-    mutating func change(
-        _ path: FilePath, follows: Bool = true, _ change: (inout Folder) -> Void
-    ) throws(IOError) -> CInt {
+        let home = isFolder ? location : location.folder
         do throws(Errno) {
-            let number = try addWatch(path, follows: follows)
+            guard isFolder || location.given.lastComponent != nil else { throw .noSuchFileOrDirectory }
+            let number = try addWatch(home.absolute)
+            let folder = folders[number] ?? Folder()
             // Known under another path if that leads to the same folder.
-            var folder = folders[number] ?? Folder(path: path)
-            change(&folder)
-            folders[number] = folder
-            if folder.path == path { numbers[path] = number }
-            return number
+            if folders.updateValue(folder, forKey: number) == nil { folder.location = home }
+            folder.add(location, isFolder: isFolder)
+            let root = Root(location: location, isFolder: isFolder, isRecursive: isRecursive, folder: number)
+            roots[location.given] = root
+            for above in home.absolute.foldersAbove { rootsBelow[above, default: []].insert(location.given) }
+            guard isRecursive else { return }
+            folder.isInTree = true
+            try read(number, home.absolute, cause)
         } catch {
-            let limit = error == .noSpace ? " (limit: fs.inotify.max_user_watches)" : ""
-            throw IOError(.watch, "\(path)\(limit)", error)
+            throw IOError(.watch, "\(home.given)\(error.watchLimit)", error)
         }
     }
 
-    private func addWatch(_ path: FilePath, follows: Bool) throws(Errno) -> CInt {
+    mutating func endRoot(_ path: FilePath) {
+        guard let root = roots.removeValue(forKey: path) else { return }
+        for above in root.home.absolute.foldersAbove {
+            rootsBelow[above]?.remove(path)
+            if rootsBelow[above]?.isEmpty == true { rootsBelow[above] = nil }
+        }
+        folders[root.folder]?.remove(root.location)
+        leaveTree(root.folder)
+    }
+
+    /// A folder has been moved, and with it what was given below: the kernel tells that of the folder alone.
+    mutating func vanish(below path: FilePath) {
+        guard let below = rootsBelow[path] else { return }
+        for number in Set(below.compactMap { roots[$0]?.folder }) { endRoots(of: number) }
+    }
+
+    /// Stops watching the paths that were given for a folder and for the files in it, but for those that lead to it: they
+    /// were given after it was moved.
+    mutating func endRoots(of number: CInt) {
+        guard let folder = folders[number] else { return }
+        let given = folder.given.compactMap { roots[$0] }
+        let left = given.filter { !isAt($0.home.absolute, number, follows: true) }
+        if let location = folder.location, !isAt(location.absolute, number, follows: true) {
+            let paths = Set(left.map(\.location.given))
+            folder.location = given.first { !paths.contains($0.location.given) }?.home
+        }
+        for root in left {
+            events.append(.vanished(root.location.given))
+            endRoot(root.location.given)
+        }
+    }
+
+    // MARK: The kernel's watches
+
+    func addWatch(_ path: FilePath, follows: Bool = true) throws(Errno) -> CInt {
         let (inotify, flags) = (inotify.number, FolderChange.wanted | (follows ? 0 : UInt32(IN_DONT_FOLLOW)))
         return try SystemCall.make(path) { unsafe inotify_add_watch(inotify, $0, flags) }
     }
@@ -230,31 +267,53 @@ struct WatchedFolders: ~Copyable {
         return found == number
     }
 
-    mutating func leave(_ number: CInt?, _ change: (inout Folder) -> Void) {
-        guard let number, var folder = folders[number] else { return }
-        change(&folder)
-        folders[number] = folder
-        guard !folder.isNeeded else { return }
+    mutating func endIfUnneeded(_ number: CInt) {
+        guard folders[number]?.isNeeded == false else { return }
         forget(number)
         inotify_rm_watch(inotify.number, number)
     }
 
     mutating func forget(_ number: CInt) {
-        guard let folder = folders.removeValue(forKey: number) else { return }
-        if numbers[folder.path] == number { numbers[folder.path] = nil }
+        unlink(number)
+        if let folder = folders.removeValue(forKey: number) { cut += folder.children.values }
+    }
+}
+
+/// A path as it was given and is reported, and where it led then: a process may change its current directory.
+struct Location {
+    let given: FilePath
+    let absolute: FilePath
+
+    var name: FileName? { absolute.lastComponent.map { FileName($0) } }
+
+    /// Where the folder that it is in is.
+    var folder: Location { Location(given: given.folder, absolute: absolute.folder) }
+}
+
+/// A name in a folder.
+struct FileName: Hashable {
+    let component: FilePath.Component
+    /// A large dictionary grows several times faster if no name is hashed again.
+    private let hash: Int
+
+    init(_ component: FilePath.Component) {
+        self.component = component
+        hash = component.hashValue
     }
 
-    /// The number of the watched folder at `path`.
-    func known(at path: FilePath) -> CInt? {
-        numbers[path].flatMap { folders[$0] == nil ? nil : $0 }
-    }
+    func hash(into hasher: inout Hasher) { hasher.combine(hash) }
+}
 
-    /// Where the folder at `path` is in another watched one.
-    func place(of path: FilePath) -> Place? {
-        guard let folder = numbers[path.folder], let name = path.lastComponent else { return nil }
-        return Place(folder: folder, name: name)
+extension FilePath {
+    /// The folders above, but for the current one.
+    fileprivate var foldersAbove: [FilePath] {
+        var (path, above): (FilePath, [FilePath]) = (self, [])
+        while path.removeLastComponent() { above.append(path) }
+        return above
     }
+}
 
-    /// The path of what is at `place`; nil if the folder is not watched any more.
-    func path(of place: Place) -> FilePath? { folders[place.folder]?.path.entry(place.name) }
+extension Errno {
+    /// What the text of an error says about the limit that was reached.
+    var watchLimit: String { self == .noSpace ? " (limit: fs.inotify.max_user_watches)" : "" }
 }

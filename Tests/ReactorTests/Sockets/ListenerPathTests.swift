@@ -45,6 +45,19 @@ import Testing
         #expect(folder.names == [])
     }
 
+    @Test func `the socket file of a relative path is removed after the current directory has changed`() async
+    {
+        await #expect(processExitsWith: .success) {
+            let folder = TemporaryFolder()
+            chdir(folder.path("."))
+            let listener = try Listener(SocketAddress(unixPath: "socket")) { _, _ in }
+            #expect(folder.names == ["socket"])
+            chdir("/")
+            listener.close()
+            #expect(folder.names == [])
+        }
+    }
+
     @Test func `a socket file without a server is replaced`() throws {
         try leaveStaleFile()
         let listener = try listen()

@@ -91,34 +91,6 @@ import Testing
 
     // MARK: Exchanges
 
-    @Test(arguments: [false, true])
-    func `files that are exchanged are both there`(isByPath: Bool) async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for name in ["a", "b"] { tree.makeFIFO(name) }
-            if isByPath {
-                for name in ["a", "b"] { try watch.watcher.watch(tree(name)) }
-            } else {
-                try watch.watcher.watch(tree.path)
-            }
-            exchange(tree("a"), tree("b"))
-            #expect(try watch.take() == [.moved(from: tree("a"), to: tree("b")), .created(tree("a"))])
-            // Back and forth is no exchange.
-            tree.move("a", "c")
-            tree.move("c", "a")
-            let paths = isByPath ? [] : [tree("a"), tree("c")]
-            let moves =
-                paths.isEmpty
-                ? [.removed(tree("a")), .created(tree("a"))]
-                : [
-                    FileWatcher.Event.moved(from: paths[0], to: paths[1]),
-                    .moved(from: paths[1], to: paths[0]),
-                ]
-            #expect(try watch.take() == moves)
-        }
-    }
-
     @Test(arguments: [true, false])
     func `a watched file that is exchanged for one that is not watched is made anew`(
         isFirst: Bool
@@ -131,27 +103,6 @@ import Testing
             if isFirst { exchange(tree("a"), tree("b")) } else { exchange(tree("b"), tree("a")) }
             let events = try watch.take()
             #expect(events.last == .created(tree("a")))
-        }
-    }
-
-    @Test(arguments: [false, true])
-    func `folders that are exchanged are followed, also when one is removed`(isRemoved: Bool) async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for name in ["a", "b"] {
-                tree.makeFolder(name)
-                tree.makeFIFO("\(name)/in-\(name)")
-            }
-            try watch.watcher.watch(tree.path, recursively: true)
-            exchange(tree("a"), tree("b"))
-            if isRemoved { for name in ["b/in-a", "b"] { tree.remove(name) } }
-            var replica = Replica(["a", "a/in-a", "b", "b/in-b"].map { tree($0) })
-            for event in try watch.take() { replica.take(event) }
-            let rest = ["a", "a/in-b"] + (isRemoved ? [] : ["b", "b/in-a"])
-            #expect(replica.paths == Set(rest.map { tree($0) }))
-            tree.makeFIFO("a/later")
-            #expect(try watch.take() == [.created(tree("a/later"))])
         }
     }
 
@@ -231,25 +182,6 @@ import Testing
         }
     }
 
-    @Test func `a file and a folder that are exchanged are both there`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            tree.makeFIFO("a")
-            tree.makeFolder("b")
-            tree.makeFIFO("b/file")
-            try watch.watcher.watch(tree.path, recursively: true)
-            for (one, other) in [("a", "b"), ("a", "b")] {
-                var replica = Replica(tree.all)
-                exchange(tree(one), tree(other))
-                for event in try watch.take() { replica.take(event) }
-                #expect(replica.paths == Set(tree.all))
-            }
-            tree.makeFIFO("b/later")
-            #expect(try watch.take() == [.created(tree("b/later"))])
-        }
-    }
-
     @Test(.serialized, arguments: MoveSequence.all)
     func `after moves that were made before the watcher reads a client knows the tree`(
         sequence: MoveSequence
@@ -273,43 +205,6 @@ import Testing
             let events = try watch.take()
             #expect(Set(events) == Set(folders.map { .created($0.appending("later")) }))
             #expect(events.count == folders.count)
-        }
-    }
-
-    @Test func `of two files that were exchanged, each is reported where it is moved next`() async throws {
-        try await onItsOwnThread {
-            for (moved, other) in [("a", "b"), ("b", "a")] {
-                let watch = try Watch()
-                let tree = watch.tree
-                for name in ["a", "b"] { tree.makeFIFO(name) }
-                try watch.watcher.watch(tree.path)
-                exchange(tree("a"), tree("b"))
-                tree.move(moved, "c")
-                tree.makeFIFO(other + "-later")
-                #expect(
-                    try watch.take() == [
-                        .moved(from: tree("a"), to: tree("b")), .created(tree("a")),
-                        .moved(from: tree(moved), to: tree("c")), .created(tree(other + "-later")),
-                    ])
-            }
-        }
-    }
-
-    @Test func `a folder that was moved there and back, and there again, was not exchanged`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            tree.makeFolder("a")
-            tree.makeFIFO("a/file")
-            try watch.watcher.watch(tree.path, recursively: true)
-            // What was queued when it was watched has been read.
-            #expect(try watch.take() == [])
-            for (old, new) in [("a", "b"), ("b", "a"), ("a", "b")] { tree.move(old, new) }
-            let (there, back) = (
-                FileWatcher.Event.moved(from: tree("a"), to: tree("b")),
-                FileWatcher.Event.moved(from: tree("b"), to: tree("a"))
-            )
-            #expect(try watch.take() == [there, back, there])
         }
     }
 
@@ -371,6 +266,7 @@ struct MoveSequence: Sendable, CustomTestStringConvertible {
         [.exchange("a", "b"), .exchange("a", "b"), .move("b", "c")],
         [.exchange("a", "b"), .exchange("a", "b")],
         [.exchange("a", "b"), .move("b", "c"), .move("a", "b"), .move("c", "a")],
+        [.exchange("a", "b"), .remove("b/in-a"), .remove("b")],
         [.move("a", "c"), .move("c", "a"), .move("a", "c")],
         [.move("a", "c"), .move("c", "a"), .exchange("a", "b"), .move("a", "c")],
     ]

@@ -62,6 +62,13 @@ final class Watch {
         return events.filter { !"\($0)".contains(marker.path.string) }
     }
 
+    /// Runs the loop until the watcher describes itself so.
+    func finish(_ description: String) {
+        let end = Deadline.now + .seconds(60)
+        while "\(watcher!)" != "file watcher: \(description)", Deadline.now < end { RunLoop.current.poll() }
+        #expect("\(watcher!)" == "file watcher: \(description)")
+    }
+
     /// Runs the loop until `condition` holds.
     func run(until condition: () -> Bool) {
         while !condition() { RunLoop.current.run(mode: .default, before: .minutesAway) }
