@@ -52,7 +52,8 @@ extension HTTPSession {
         /// their lengths are known and they can be resumed. A compressed body that its sender has cut, with the right
         /// `Content-Length`, is not an error.
         public var acceptsCompressedBodies = true
-        /// How many bytes of a body may wait for their consumer before the transfer pauses; at least 1.
+        /// How many bytes of a body may wait for their consumer before the transfer pauses; at least 1. The memory that
+        /// the bytes take is counted, however they arrive. Up to 1 MiB more is kept for further bytes.
         ///
         /// libcurl decodes what it has read as a whole, so a compressed body may exceed this by two reads: by 122 MiB at most
         /// with gzip. If a read decodes to more than 64 MiB, as with other encodings it may, the transfer fails with

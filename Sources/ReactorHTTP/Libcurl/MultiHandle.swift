@@ -65,7 +65,7 @@ final class MultiHandle {
     private struct Host {
         /// How many libcurl has.
         var activeCount = 0
-        var waiting: ArraySlice<RunningTransfer> = []
+        var waiting = Queue<RunningTransfer>()
     }
 
     let configuration: HTTPSession.Configuration
