@@ -94,6 +94,7 @@ final class RunningTransfer {
         var request = transfer.request
         sink.prepare(&request)
         if let kind = invalidity(of: request) { return kind }
+        if let failure = sink.failure { return failure }
         do throws(IOError) { try prepareUpload(request) } catch { return .read(error) }
         guard request.framesBody(upload.map(\.length)) else { return .invalidRequest }
         guard var handle = EasyHandle(number) else { return .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)) }
