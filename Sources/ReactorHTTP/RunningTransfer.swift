@@ -170,8 +170,8 @@ final class RunningTransfer {
 
     /// How long to wait before the next attempt after `error`; nil if there is none.
     func delayOfRetry(_ error: HTTPError) -> Duration? {
-        guard attempts <= configuration.retries, transfer.request.isIdempotent, error.kind.isTransient,
-            sink.restart()
+        guard attempts <= configuration.retries, transfer.request.isIdempotent,
+            upload?.isRepeatable != false, error.kind.isTransient, sink.restart()
         else { return nil }
         return configuration.delay(ofRetry: attempts)
     }
