@@ -73,6 +73,24 @@ public struct HTTPRequest: Sendable {
         }
     }
 
+    /// Why the request cannot be sent, whatever its body's length is; nil if it can.
+    func fault(userAgent: String?) -> (kind: HTTPError.Kind, reason: String?)? {
+        if !hasValidURL { return (.invalidURL, nil) }
+        let reason: String? =
+            if !HTTPFields.isToken(method) {
+                "the method '\(method)' is not a token"
+            } else if let fault = fields.fault {
+                fault
+            } else if userAgent.map(HTTPFields.isValue) == false {
+                "the user agent has a control character"
+            } else if method == "HEAD", body != nil {
+                "a HEAD request has no body"
+            } else {
+                nil
+            }
+        return reason.map { (.invalidRequest, $0) }
+    }
+
     /// Whether the URL has its scheme and a host, and no character that ends a URL early.
     var hasValidURL: Bool {
         let scheme = url.utf8.prefix { $0 != UInt8(ascii: ":") }

@@ -36,7 +36,8 @@ extension HTTPSession {
         /// The most redirects that are followed, at least 0; with 0, a redirect is a response like any other.
         ///
         /// 301, 302, 303, 307 and 308 are followed. After 303, and for POST after 301 and 302, the method is GET, or stays
-        /// HEAD. Other hosts, ports and schemes receive no `Authorization` and no `Cookie`.
+        /// HEAD. Other hosts, ports and schemes receive no `Authorization` and no `Cookie`. Only proxies receive
+        /// `Proxy-Authorization`, whether a request is redirected or not.
         public var maxRedirects = 20
         /// Whether a redirect from `https` to `http` is followed; otherwise it is an error.
         public var followsInsecureRedirects = false

@@ -212,7 +212,7 @@ final class MultiHandle {
             transfer.state = .held
             return
         }
-        if let kind = transfer.prepare(closingWith: sockets) { return fail(transfer, kind) }
+        if let error = transfer.prepare(closingWith: sockets) { return fail(transfer, error) }
         hosts[transfer.host]?.activeCount += 1
         guard let identity = transfer.identity, multi?.add(identity) == CURLM_OK else {
             return fail(transfer, .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)))
