@@ -10,19 +10,24 @@ struct DownloadTarget {
     /// As many as the kernel follows.
     private static let mostLinks = 40
 
-    /// Follows symbolic links, so that not a link is replaced but the file that it leads to.
     init(_ path: FilePath) throws(Errno) {
+        var status = stat()
+        let type = unsafe stat(path.string, &status) == 0 ? status.st_mode.fileType : S_IFREG
+        if type == S_IFDIR { throw .isDirectory }
+        isReplaced = type == S_IFREG
+        // The kernel follows links better: /dev/stdout leads to a pipe, which has no path.
+        self.path = isReplaced ? try Self.following(path).string : path.string
+    }
+
+    /// Follows symbolic links, so that not a link is replaced but the file that it leads to.
+    private static func following(_ path: FilePath) throws(Errno) -> FilePath {
         var path = path
-        for _ in 0...Self.mostLinks {
+        for _ in 0...mostLinks {
             var status = stat()
-            let isThere = unsafe lstat(path.string, &status) == 0
-            guard isThere, status.st_mode.fileType == S_IFLNK else {
-                if isThere, status.st_mode.fileType == S_IFDIR { throw .isDirectory }
-                self.path = path.string
-                isReplaced = !isThere || status.st_mode.fileType == S_IFREG
-                return
+            guard unsafe lstat(path.string, &status) == 0, status.st_mode.fileType == S_IFLNK else {
+                return path
             }
-            path = try Self.target(of: path, owner: status.st_uid)
+            path = try target(of: path, owner: status.st_uid)
         }
         throw .tooManySymbolicLinkLevels
     }

@@ -135,10 +135,15 @@ import Testing
                 == .write(IOError(.open, fifo.string, .noSuchAddressOrDevice)))
         let reader = try FileDescriptor.open(fifo, .readWrite, options: .nonBlocking)
         defer { try? reader.close() }
-        #expect(try await download(server.url, to: fifo, resumes: true).get().status == 200)
-        var bytes = [UInt8](repeating: 0, count: 10)
-        #expect(try bytes.withUnsafeMutableBytes { try reader.read(into: $0) } == 5)
-        #expect(folder.names == ["fifo"])
+        symlink(fifo.string, path.string)
+        // As /dev/stdout leads to a pipe.
+        let other = FilePath("/proc/self/fd/\(reader.rawValue)")
+        for path in [fifo, path, other] {
+            #expect(try await download(server.url, to: path, resumes: true).get().status == 200)
+            var bytes = [UInt8](repeating: 0, count: 10)
+            #expect(try bytes.withUnsafeMutableBytes { try reader.read(into: $0) } == 5)
+        }
+        #expect(folder.names.sorted() == ["fifo", "file"])
     }
 
     @Test(arguments: [("null", 3, nil), ("full", 7, Errno.noSpace)] as [(String, UInt, Errno?)])
