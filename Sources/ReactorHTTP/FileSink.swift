@@ -167,6 +167,9 @@ final class FileSink: BodySink {
         return nil
     }
 
+    /// So that the part is unlocked when the next command starts another download to the path.
+    var abandonsAtOnce: Bool { true }
+
     func abandon(_ error: HTTPError) {
         stream.take()?.abandon()
         defer { part = nil }

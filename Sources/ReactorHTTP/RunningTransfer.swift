@@ -188,6 +188,8 @@ final class RunningTransfer {
 
     func abandon(_ error: HTTPError) { sink.abandon(error) }
 
+    var abandonsAtOnce: Bool { sink.abandonsAtOnce }
+
     /// Releases what the transfer has, and ends the cycles of references.
     func end() {
         state = .finishing

@@ -67,6 +67,38 @@ import Testing
         #expect(folder.names == ["file"])
     }
 
+    @Test func `a download may be started again as soon as it is cancelled`() async throws {
+        let gate = Answer<Bool>()
+        let server = try TestServer { peer, _ in
+            let isRest = peer.readHead()?.contains("Range: bytes=5-") == true
+            let range =
+                "HTTP/1.1 206 Partial Content\r\nContent-Length: 6\r\nContent-Range: bytes 5-10/11\r\n\r\n world"
+            peer.send(isRest ? range : "HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"1\"\r\n\r\nhello")
+            _ = gate.wait()
+        }
+        let outcome = try await onItsOwnThread { [path] in
+            let (session, first, outcome) = (HTTPSession(), Shared<HTTPTransfer?>(nil), Shared<Outcome?>(nil))
+            let file = HTTPDestination.file(path, resumes: true)
+            first.value = session.start(
+                HTTPRequest(server.url), to: file,
+                progress: { progress in
+                    guard progress.bytesReceived == 5, let transfer = first.update({ $0.take() }) else {
+                        return
+                    }
+                    transfer.cancel()
+                    session.start(HTTPRequest(server.url), to: file) {
+                        outcome.value = $0
+                        RunLoop.current.stop()
+                    }
+                }, completion: { _ in })
+            RunLoop.current.run { outcome.value == nil }
+            return outcome.value!
+        }
+        gate.give(true)
+        #expect(try outcome.get().status == 206)
+        #expect(content(of: path.string) == Array("hello world".utf8))
+    }
+
     @Test func `a part is resumed once the process that had locked it has died`() async throws {
         _ = try folder.file("hello".utf8, name: "file.part")
         _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
