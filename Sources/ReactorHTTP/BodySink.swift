@@ -1,3 +1,4 @@
+import CReactorLibcurl
 import Glibc
 import Reactor
 
@@ -154,9 +155,15 @@ private final class EventSink: BodySink {
     init(_ outbox: Outbox) { self.outbox = outbox }
 
     var hasRoom: Bool {
-        if memory + waitingMemory < outbox.limit { return true }
+        if memory + waitingMemory < outbox.limit || hasPieceRoom { return true }
         waitingMemory = outbox.awaitRoom(beside: memory)
         return memory + waitingMemory < outbox.limit
+    }
+
+    /// Whether what libcurl delivers at once fits into the memory of the last piece.
+    private var hasPieceRoom: Bool {
+        guard let last = pieces.indices.last else { return false }
+        return pieces[last].capacity - pieces[last].count >= Int(CURL_MAX_WRITE_SIZE)
     }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
@@ -170,12 +177,12 @@ private final class EventSink: BodySink {
         let count = bytes.byteCount
         if pieces.isEmpty || pieces[pieces.count - 1].count + count > Outbox.pieceSize {
             pieces.append(makePiece(count))
-            memory += pieces[pieces.count - 1].capacity
+            memory += pieces[pieces.count - 1].memory
         }
         let last = pieces.count - 1
-        memory -= pieces[last].capacity
+        memory -= pieces[last].memory
         pieces[last].append(bytes)
-        memory += pieces[last].capacity
+        memory += pieces[last].memory
     }
 
     /// An empty piece that begins with `count` bytes. Only one that may become large has memory for more.

@@ -223,7 +223,7 @@ final class Outbox: Sendable {
     }
 
     private func recycle(_ bytes: consuming [UInt8]) {
-        let memory = bytes.capacity
+        let memory = bytes.memory
         // A server that drips gets no memory of large pieces: the client may keep what it receives.
         guard memory >= Self.pieceSize / 2 else { return consumed(memory) }
         // Allocates if the client has kept the bytes, as a new piece would.
@@ -259,7 +259,7 @@ final class Outbox: Sendable {
             if let event { waiter.resume(returning: event) }
         }
         switch event {
-        case .event(.bytes(let bytes)): consumed(bytes.capacity)
+        case .event(.bytes(let bytes)): consumed(bytes.memory)
         case .progress: _ = state.withLock { $0.takeProgress() }
         case .completion:
             close()
@@ -284,6 +284,14 @@ final class Outbox: Sendable {
     }
 }
 
+extension [UInt8] {
+    /// How much memory a piece takes. A whole one counts as its size, though malloc(3) rounds that up to pages.
+    var memory: Int {
+        let pageSize = 4096
+        return capacity <= Outbox.pieceSize + pageSize ? Swift.min(capacity, Outbox.pieceSize) : capacity
+    }
+}
+
 extension Outbox.State {
     /// Whether the head or bytes are delivered.
     fileprivate mutating func accepts() -> Bool {
@@ -299,8 +307,8 @@ extension Outbox.State {
 
     /// Keeps memory for a further piece, unless there is enough.
     fileprivate mutating func keep(_ spare: [UInt8], upTo limit: Int) {
-        let kept = spares.reduce(0) { $0 + $1.capacity }
-        if !isCompleted, kept + spare.capacity <= limit { spares.append(spare) }
+        let kept = spares.reduce(0) { $0 + $1.memory }
+        if !isCompleted, kept + spare.memory <= limit { spares.append(spare) }
     }
 
     fileprivate mutating func takeProgress() -> HTTPTransfer.Progress {

@@ -47,12 +47,12 @@ extension Queue where Element == Outbox.Event {
     mutating func append(_ piece: [UInt8]) -> Int {
         guard case .event(.bytes(var joined))? = last, joined.count + piece.count <= Outbox.pieceSize else {
             append(.event(.bytes(piece)))
-            return piece.capacity
+            return piece.memory
         }
         removeLast()  // `joined` is then the only reference, so it is not copied
-        let before = joined.capacity
+        let before = joined.memory
         joined.append(contentsOf: piece)
         append(.event(.bytes(joined)))
-        return joined.capacity - before
+        return joined.memory - before
     }
 }

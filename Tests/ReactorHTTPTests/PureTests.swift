@@ -91,7 +91,7 @@ import Testing
             return #expect(queue.isEmpty == false)
         }
         #expect(piece == [1, 2, 3])
-        #expect(memory == piece.capacity)
+        #expect(memory == piece.memory)
         let half = [UInt8](repeating: 0, count: Outbox.pieceSize / 2)
         for bytes in [[4], half, half] { _ = queue.append(bytes) }
         #expect(queue.count == 2)
