@@ -42,6 +42,10 @@ struct Operation {
             counts: (5000, 15_000),
             command: { ["@cross-\($0)", "post", "\($1)"] }
         ),
+        Operation(
+            name: "request", work: "an HTTP request whose response has 1000 bytes", peers: ["reactor"],
+            counts: (500, 1500), command: { ["@request-\($0)", "\($1)"] }
+        ),
         // The client sends a tenth more messages to warm up the server.
         Operation(
             name: "message", work: "a message sent back, 8 connections", peers: peers, counts: (1000, 3000),
