@@ -1,3 +1,4 @@
+import CReactorLibcurl
 import Glibc
 import Reactor
 
@@ -34,6 +35,8 @@ protocol BodySink: AnyObject {
     func drain() -> Bool
     /// Called instead of `finish()` when the transfer fails, or when the sink itself does.
     func abandon(_ error: HTTPError)
+    /// Whether ``abandon(_:)`` calls none of the client's code, so that it need not wait until libcurl has returned.
+    var abandonsAtOnce: Bool { get }
 }
 
 enum SinkAnswer {
@@ -64,6 +67,7 @@ extension BodySink {
     func finish() -> SinkEnd { .finished([]) }
     func drain() -> Bool { false }
     func abandon(_ error: HTTPError) {}
+    var abandonsAtOnce: Bool { false }
 
     /// Takes the whole body of any response.
     func accept(_ response: HTTPResponse) -> SinkAnswer {
@@ -130,8 +134,8 @@ private final class MemorySink: BodySink {
 /// Passes a body on to the callbacks, or to a task: collects what libcurl delivers in pieces of 16 KiB, and locks the
 /// outbox once for each call of libcurl.
 private final class EventSink: BodySink {
-    /// The size of the client's pieces: large enough that what a piece costs does not show.
-    private static let pieceSize = 131_072
+    /// As many bytes at once are the beginning of a whole piece: libcurl delivers 16 KiB if the server doesn't drip.
+    private static let leastOfWholePiece = 8192
 
     var owner: RunningTransfer?
     private let outbox: Outbox
@@ -141,20 +145,25 @@ private final class EventSink: BodySink {
     /// How many bytes will come; nil if that is not known.
     private var expected: Int?
     private var pieces: [[UInt8]] = []
-    private var byteCount = 0
-    /// No fewer bytes than wait in the outbox.
-    private var waitingCount = 0
-    /// Memory of pieces that have been consumed.
-    private var spares: [[UInt8]] = []
+    /// How much memory the pieces take.
+    private var memory = 0
+    /// No less memory than the pieces in the outbox take.
+    private var waitingMemory = 0
     /// Whether the body is complete, and the transfer was suspended when it became so.
     private var isFinishing = false
 
     init(_ outbox: Outbox) { self.outbox = outbox }
 
     var hasRoom: Bool {
-        if byteCount + waitingCount < outbox.limit { return true }
-        waitingCount = outbox.awaitRoom(beside: byteCount)
-        return byteCount + waitingCount < outbox.limit
+        if memory + waitingMemory < outbox.limit || hasPieceRoom { return true }
+        waitingMemory = outbox.awaitRoom(beside: memory)
+        return memory + waitingMemory < outbox.limit
+    }
+
+    /// Whether what libcurl delivers at once fits into the memory of the last piece.
+    private var hasPieceRoom: Bool {
+        guard let last = pieces.indices.last else { return false }
+        return pieces[last].capacity - pieces[last].count >= Int(CURL_MAX_WRITE_SIZE)
     }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
@@ -166,13 +175,23 @@ private final class EventSink: BodySink {
 
     func receive(_ bytes: RawSpan) {
         let count = bytes.byteCount
-        byteCount += count
-        if pieces.isEmpty || pieces[pieces.count - 1].count + count > Self.pieceSize {
-            var piece = spares.popLast() ?? []
-            piece.reserveCapacity(max(count, min(expected ?? count, Self.pieceSize)))
-            pieces.append(piece)
+        if pieces.isEmpty || pieces[pieces.count - 1].count + count > Outbox.pieceSize {
+            pieces.append(makePiece(count))
+            memory += pieces[pieces.count - 1].memory
         }
-        pieces[pieces.count - 1].append(bytes)
+        let last = pieces.count - 1
+        memory -= pieces[last].memory
+        pieces[last].append(bytes)
+        memory += pieces[last].memory
+    }
+
+    /// An empty piece that begins with `count` bytes. Only one that may become large has memory for more.
+    private func makePiece(_ count: Int) -> [UInt8] {
+        guard count >= Self.leastOfWholePiece else { return [] }
+        var piece = outbox.takeSpare() ?? []
+        let most = min(Outbox.pieceSize, outbox.limit)
+        piece.reserveCapacity(max(count, min(expected ?? most, most)))
+        return piece
     }
 
     func writeOut() {
@@ -186,9 +205,9 @@ private final class EventSink: BodySink {
     private func deliver() {
         if let head = head.take() { outbox.put(head) }
         guard !pieces.isEmpty else { return }
-        (waitingCount, spares) = outbox.put(pieces, byteCount)
+        waitingMemory = outbox.put(pieces)
         pieces.removeAll(keepingCapacity: true)
-        byteCount = 0
+        memory = 0
     }
 
     func restart() -> Bool { !hasBegun }
@@ -209,6 +228,9 @@ private final class EventSink: BodySink {
 /// Streams of this library are written inside libcurl's callback. A subclass may be the client's code: it is opened,
 /// written and closed when libcurl has returned.
 final class StreamSink: BodySink, StreamDelegate {
+    /// More has been needed only for what libcurl decodes at once.
+    private static let keptCapacity = 1 << 20
+
     var owner: RunningTransfer?
     private(set) var failure: HTTPError.Kind?
     /// Called when all has been written and the stream is closed, or with what has failed.
@@ -263,7 +285,7 @@ final class StreamSink: BodySink, StreamDelegate {
         let count = isOfLibrary && batchSize == 0 && written == rest.count ? write(bytes) : 0
         guard count < bytes.byteCount, failure == nil else { return }
         if written == rest.count {
-            rest.removeAll(keepingCapacity: true)
+            rest.removeAll(keepingCapacity: rest.capacity <= Self.keptCapacity)
             written = 0
         }
         rest.append(bytes.extracting(droppingFirst: count))

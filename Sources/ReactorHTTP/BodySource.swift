@@ -13,6 +13,8 @@ protocol BodySource: AnyObject {
     func take(into buffer: inout MutableRawSpan) -> SourceAnswer
     /// Reads more. Called outside libcurl.
     func fill()
+    /// Whether a further attempt can send the same bytes.
+    var isRepeatable: Bool { get }
     /// Begins anew; false if that is impossible.
     func rewind() -> Bool
     func end()
@@ -30,17 +32,55 @@ func makeSource(_ body: HTTPRequest.Body, _ multi: MultiHandle) throws(IOError) 
     switch body.source {
     case .bytes(let bytes): return MemorySource(bytes)
     case .file(let path):
-        var information = stat()
-        do throws(Errno) {
-            try SystemCall.make { unsafe stat(path.string, &information) }
-        } catch { throw IOError(.open, path.string, error) }
-        return StreamSource(on: multi.runLoop, multi.modes, path.string, length: Int(information.st_size)) {
-            InputStream(path: path)
+        let kind: FileKind
+        do throws(Errno) { kind = try FileKind(of: path.string) } catch {
+            throw IOError(.open, path.string, error)
+        }
+        switch kind {
+        case .stored(let length):
+            return StreamSource(on: multi.runLoop, multi.modes, path.string, length: length) {
+                InputStream(path: path)
+            }
+        case .passing:
+            let stream = Transferred(InputStream(path: path))
+            return StreamSource(
+                on: multi.runLoop, multi.modes, path.string, length: nil, isRepeatable: false
+            ) { stream.take() }
         }
     case .stream(let stream, let length):
-        return StreamSource(on: multi.runLoop, multi.modes, "the body's stream", length: length) {
-            stream.take()
+        return StreamSource(
+            on: multi.runLoop, multi.modes, "the body's stream", length: length, isRepeatable: false
+        ) { stream.take() }
+    }
+}
+
+/// What a path leads to that a body is read from.
+private enum FileKind {
+    /// A regular file. Its length is nil if only reading shows it.
+    case stored(length: Int?)
+    /// A FIFO or a device, whose bytes can be read once.
+    case passing
+
+    init(of path: String) throws(Errno) {
+        var status = stat()
+        try SystemCall.make { unsafe stat(path, &status) }
+        switch status.st_mode.fileType {
+        case S_IFDIR: throw .isDirectory
+        case S_IFREG:
+            let size = Int(status.st_size)
+            // The kernel makes up the files of /proc and /sys when they are read. They take no room, and have any size.
+            self = .stored(length: status.st_blocks > 0 || Self.has(size, path) ? size : nil)
+        default: self = .passing
         }
+    }
+
+    /// Whether the last of `size` bytes is in a file; or none, if the size is 0.
+    private static func has(_ size: Int, _ path: String) -> Bool {
+        let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
+        guard let file = try? SystemCall.make({ unsafe Glibc.open(path, flags) }) else { return true }
+        defer { _ = Glibc.close(file) }
+        var byte: UInt8 = 0
+        return unsafe pread(file, &byte, 1, max(size - 1, 0)) == min(size, 1)
     }
 }
 
@@ -53,6 +93,7 @@ private final class MemorySource: BodySource {
 
     var length: Int? { bytes.count }
     var isReady: Bool { true }
+    var isRepeatable: Bool { true }
 
     func take(into buffer: inout MutableRawSpan) -> SourceAnswer {
         let count = bytes.withBytes { buffer.copy($0.extracting(droppingFirst: offset)) }
@@ -78,6 +119,7 @@ private final class StreamSource: BodySource, StreamDelegate {
 
     var owner: RunningTransfer?
     let length: Int?
+    let isRepeatable: Bool
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
     private let subject: String
@@ -94,9 +136,10 @@ private final class StreamSource: BodySource, StreamDelegate {
 
     init(
         on runLoop: RunLoop, _ modes: [RunLoop.Mode], _ subject: String, length: Int?,
-        _ makeStream: @escaping () -> InputStream?
+        isRepeatable: Bool = true, _ makeStream: @escaping () -> InputStream?
     ) {
         (self.runLoop, self.modes, self.subject, self.length) = (runLoop, modes, subject, length)
+        self.isRepeatable = isRepeatable
         self.makeStream = makeStream
         _ = begin()
     }

@@ -1,10 +1,10 @@
 import Glibc
 import Reactor
 
-/// Writes a body to a file beside its final name, which it gets when it is whole.
+/// Writes a body to a file beside its final name, which it gets when it is whole; or into a FIFO or a device.
 ///
 /// The partial file is kept if it can be resumed: if it is wanted, and the server has named the version that it is a part
-/// of.
+/// of. It stays locked from the first attempt that needs it to the end of the transfer.
 final class FileSink: BodySink {
     /// As much as one callback of the loop receives, so that the disk's thread is not woken more often. Measured: a tenth
     /// less CPU than with 256 KiB.
@@ -13,15 +13,20 @@ final class FileSink: BodySink {
     private static let batchSize = 1 << 18
 
     var owner: RunningTransfer?
-    private let path: FilePath
-    private let part: String
+    private let path: String
+    /// Whether a partial file gets the path when it is whole.
+    private let isReplaced: Bool
     private let resumes: Bool
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
     private var stream: StreamSink?
-    /// Whether this download has opened the partial file, and so replaced what an earlier one has kept.
+    private var part: PartFile?
+    /// Whether this download has written the partial file, and so replaced what an earlier one has kept.
     private var hasPart = false
-    private var resumption: Resumption
+    private var hasPrepared = false
+    /// Why the file cannot be written.
+    private var fault: HTTPError.Kind?
+    private var resumption = Resumption(validator: nil)
     /// Whether the server has said that the partial file is all there is.
     private var isComplete = false
     /// How many bytes of the partial file's rest have yet to come, negative if there were more; nil if the response is not
@@ -29,25 +34,43 @@ final class FileSink: BodySink {
     private var missingCount: Int?
 
     init(_ path: FilePath, resumes: Bool, on runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
-        self.path = path
-        self.resumes = resumes
         (self.runLoop, self.modes) = (runLoop, modes)
-        part = path.string + ".part"
-        resumption = Resumption(validator: resumes ? Self.text(of: part + ".validator") : nil)
+        do throws(Errno) {
+            let target = try DownloadTarget(path)
+            (self.path, isReplaced) = (target.path, target.isReplaced)
+        } catch {
+            (self.path, isReplaced) = (path.string, false)
+            fault = .write(IOError(.open, path.string, error))
+        }
+        self.resumes = resumes && isReplaced
     }
 
-    private var validatorPath: String { part + ".validator" }
+    private var partPath: String { path + ".part" }
+    private var writtenPath: String { isReplaced ? partPath : path }
 
     var decodes: Bool { false }
     var hasRoom: Bool { stream?.hasRoom ?? true }
-    var failure: HTTPError.Kind? { hasTooMany ? .invalidResponse : stream?.failure }
+    var failure: HTTPError.Kind? { hasTooMany ? .invalidResponse : fault ?? stream?.failure }
     var isWhole: Bool { missingCount ?? 0 == 0 }
     private var hasTooMany: Bool { missingCount.map { $0 < 0 } ?? false }
 
     // MARK: An attempt
 
     func prepare(_ request: inout HTTPRequest) {
-        resumption.prepare(&request) { Self.size(of: part) }
+        if !hasPrepared { findPart() }
+        hasPrepared = true
+        resumption.prepare(&request) { part?.size ?? 0 }
+    }
+
+    /// Locks what an earlier download has left before its size and its validator are read.
+    private func findPart() {
+        guard resumes else { return }
+        do throws(Errno) {
+            part = try PartFile.open(partPath, creates: false)
+            resumption = Resumption(validator: part?.validator)
+        } catch {
+            fault = .write(IOError(.open, partPath, error))
+        }
     }
 
     func begin(_ response: HTTPResponse) -> SinkAnswer {
@@ -72,26 +95,38 @@ final class FileSink: BodySink {
     }
 
     private func open(expecting total: Int?) -> SinkAnswer {
-        let stream = StreamSink(
-            OutputStream(
-                path: FilePath(part), append: resumption.offset > 0, writeBehindLimit: Self.writeBehindLimit),
-            on: runLoop, modes, path: part, batchSize: Self.batchSize)
+        let output: OutputStream
+        do throws(Errno) { output = try makeOutput() } catch {
+            return .refuses(.write(IOError(.open, writtenPath, error)))
+        }
+        let stream = StreamSink(output, on: runLoop, modes, path: writtenPath, batchSize: Self.batchSize)
         stream.open()
-        if stream.failure == nil { hasPart = true }
         stream.owner = owner
         stream.ended = { [weak self] in self?.streamHasEnded($0) }
         self.stream = stream
         return stream.failure.map(SinkAnswer.refuses) ?? .accepts(expected: total, offset: resumption.offset)
     }
 
+    private func makeOutput() throws(Errno) -> OutputStream {
+        guard isReplaced else {
+            return OutputStream(
+                path: FilePath(path), append: false, writeBehindLimit: Self.writeBehindLimit)
+        }
+        if part == nil { part = try PartFile.open(partPath, creates: true) }
+        guard let part else { throw .noSuchFileOrDirectory }
+        let output = try part.output(from: resumption.offset, writeBehindLimit: Self.writeBehindLimit)
+        hasPart = true
+        return output
+    }
+
     /// Writes the validator beside the partial file, which is empty still: at no moment may the validator of another version
     /// be beside new bytes, even if the process is killed.
     private func keepValidator() {
-        remove(validatorPath)
+        part?.removeValidator()
         guard resumes, let validator = resumption.validator else { return }
-        do throws(Errno) { try Self.write(validator, to: validatorPath) } catch {
+        do throws(Errno) { try part?.keep(validator) } catch {
             resumption.forget()
-            remove(validatorPath)
+            part?.removeValidator()
         }
     }
 
@@ -105,6 +140,8 @@ final class FileSink: BodySink {
     func writeOut() { stream?.writeOut() }
 
     func restart() -> Bool {
+        // What a FIFO or a device has received cannot be taken back.
+        guard isReplaced || stream == nil else { return false }
         stream.take()?.abandon()
         return true
     }
@@ -117,73 +154,27 @@ final class FileSink: BodySink {
     }
 
     private func streamHasEnded(_ failure: HTTPError.Kind?) {
-        owner?.sinkHasFinished(failure ?? rename())
+        owner?.sinkHasFinished(failure ?? (isReplaced ? rename() : nil))
     }
 
     private func rename() -> HTTPError.Kind? {
-        do throws(Errno) {
-            try Self.freeingOffLoop(path.string) { () throws(Errno) in
-                try SystemCall.make { unsafe Glibc.rename(part, path.string) }
-            }
-        } catch {
-            return .write(IOError(.write, path.string, error))
+        do throws(Errno) { try part?.rename(to: path) } catch {
+            return .write(IOError(.write, error == .resourceBusy ? partPath : path, error))
         }
         stream = nil
-        if resumes { remove(validatorPath) }
+        if resumes { part?.removeValidator() }
+        part = nil
         return nil
     }
 
+    /// So that the part is unlocked when the next command starts another download to the path.
+    var abandonsAtOnce: Bool { true }
+
     func abandon(_ error: HTTPError) {
         stream.take()?.abandon()
+        defer { part = nil }
         guard hasPart, !resumes || resumption.validator == nil else { return }
-        remove(part)
-        if resumes { remove(validatorPath) }
-    }
-}
-
-extension FileSink {
-    private static func size(of path: String) -> Int {
-        var information = stat()
-        return unsafe stat(path, &information) == 0 ? Int(information.st_size) : 0
-    }
-
-    private static func text(of path: String) -> String? {
-        guard let file = try? FileDescriptor.open(FilePath(path), .readOnly) else { return nil }
-        defer { try? file.close() }
-        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: 1024) { buffer, count in
-            count = unsafe (try? file.read(into: UnsafeMutableRawBufferPointer(buffer))) ?? 0
-        }
-        return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
-    }
-
-    private static func write(_ text: String, to path: String) throws(Errno) {
-        do {
-            let file = try FileDescriptor.open(
-                FilePath(path), .writeOnly, options: [.create, .truncate, .closeOnExec],
-                permissions: [.ownerReadWrite, .groupRead, .otherRead])
-            try file.closeAfter { _ = try file.writeAll(text.utf8) }
-        } catch { throw error as? Errno ?? .ioError }
-    }
-
-    private func remove(_ path: String) { Self.freeingOffLoop(path) { _ = unsafe unlink(path) } }
-
-    /// O_PATH, which Swift's Glibc module lacks: a descriptor that keeps the file, and never waits for a FIFO's other end.
-    private static let pathOnly = CInt(0o10_000_000)
-
-    /// Calls `body`, which removes the name of a file.
-    ///
-    /// To free what a large file occupies takes the kernel tens of milliseconds. It does that when the file is closed: on a
-    /// worker, not on the loop.
-    private static func freeingOffLoop<Failure: Error>(
-        _ path: String, _ body: () throws(Failure) -> Void
-    ) throws(Failure) {
-        let file =
-            size(of: path) < 16 << 20
-            ? nil
-            : try? FileDescriptor.open(
-                FilePath(path), .readOnly,
-                options: FileDescriptor.OpenOptions(rawValue: pathOnly | O_CLOEXEC | O_NOFOLLOW))
-        defer { if let file { DispatchWorkers.run { try? file.close() } } }
-        try body()
+        try? part?.remove()
+        if resumes { part?.removeValidator() }
     }
 }

@@ -49,7 +49,15 @@ public struct HTTPDestination: Sendable {
     /// Saves the body of a successful response at `path`, and nothing otherwise.
     ///
     /// The body is written to a partial file, `path` with `.part` appended. When it is whole it is renamed to `path`, and
-    /// replaces a file that is there. Any status but 200 to 299 is an error.
+    /// replaces a regular file that is there. Any status but 200 to 299 is an error.
+    ///
+    /// A second download to the same path, in this process or another, fails with `Errno.resourceBusy` while the first one
+    /// runs. So does the first one if another file has taken the place of its partial file.
+    ///
+    /// If `path` is a symbolic link, the file that it leads to is replaced, and the partial file is beside that one. A link
+    /// that neither this user, nor root, nor the owner of its folder has made is an error. If `path` is a FIFO or a device,
+    /// the body is written into it, and is neither retried nor resumed; a FIFO must have a reader. No file is used as a
+    /// partial file that belongs to another user or is not regular.
     ///
     /// With `resumes`, a transfer that fails keeps its partial file, and a later one continues that file if the server still
     /// has the same version of the resource. The version is the strong `ETag`, or `Last-Modified`, which is kept in a second
@@ -59,10 +67,10 @@ public struct HTTPDestination: Sendable {
     /// The response of a resumed download has the status 206; or 416 if the partial file had all bytes already.
     ///
     /// - Parameters:
-    ///   - path: The file.
+    ///   - path: The file, relative to the working directory of now.
     ///   - resumes: Whether to keep the partial file of a failed transfer, and to continue one that has been kept.
     public static func file(_ path: FilePath, resumes: Bool = false) -> Self {
-        Self(kind: .file(path, resumes: resumes))
+        Self(kind: .file(path.resolvedOnce, resumes: resumes))
     }
 }
 

@@ -66,9 +66,9 @@ public struct HTTPError: Error, Sendable, Hashable {
 
     /// What has failed.
     public let kind: Kind
-    /// The request's method and URL, without a user and a password.
+    /// The request's method and URL, without a user and a password. Control characters are escaped, as `\u{1B}`.
     public let subject: String
-    /// The reason, in words.
+    /// The reason, in words. Control characters, which a server may have sent, are escaped.
     public let reason: String
     /// The error of the system call that failed; nil if there was none.
     public let errno: Errno?
@@ -81,9 +81,10 @@ public struct HTTPError: Error, Sendable, Hashable {
         errno: Errno? = nil
     ) {
         self.kind = kind
-        subject = "\(request.method) \(Self.withoutUser(request.url))"
+        subject = "\(request.method) \(Self.withoutUser(request.url))".withVisibleControls
         // libcurl's words for a failed connection repeat the host and leave out the reason.
-        self.reason = (kind == .connect ? errno.map { "\($0)" } : nil) ?? reason ?? kind.reason
+        let reason = (kind == .connect ? errno.map { "\($0)" } : nil) ?? reason ?? kind.reason
+        self.reason = reason.withVisibleControls
         self.errno = errno
         self.response = response.map { response in
             var response = response
@@ -105,6 +106,19 @@ public struct HTTPError: Error, Sendable, Hashable {
         let address = subject[start...].prefix { !"/?#".contains($0) }
         if address.hasPrefix("[") { return String(address.dropFirst().prefix { $0 != "]" }) }
         return String(address.prefix { $0 != ":" })
+    }
+}
+
+extension String {
+    /// With control characters escaped, so that another program's text neither changes a terminal nor begins a line.
+    var withVisibleControls: String {
+        unicodeScalars.reduce(into: "") { text, scalar in
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator:
+                text += "\\u{\(String(scalar.value, radix: 16, uppercase: true))}"
+            default: text.unicodeScalars.append(scalar)
+            }
+        }
     }
 }
 

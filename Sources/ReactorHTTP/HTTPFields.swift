@@ -50,11 +50,23 @@ public struct HTTPFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
         fields[last].value.append(text)
     }
 
-    /// Whether the fields can be sent.
-    var areValid: Bool { fields.allSatisfy { Self.isToken($0.name) && Self.isValue($0.value) } }
+    /// Why the fields cannot be sent; nil if they can.
+    var fault: String? {
+        for field in fields {
+            if !Self.isToken(field.name) {
+                return "the name of the header field '\(field.name)' is not a token"
+            }
+            if !Self.isValue(field.value) {
+                return "the value of the header field '\(field.name)' has a control character"
+            }
+        }
+        return nil
+    }
 
-    /// Whether a value has no line breaks and no null bytes.
-    static func isValue(_ text: String) -> Bool { !text.utf8.contains { $0 == 10 || $0 == 13 || $0 == 0 } }
+    /// Whether a value has no control characters but tabs (RFC 9110, 5.5).
+    static func isValue(_ text: String) -> Bool {
+        text.utf8.allSatisfy { $0 >= 32 && $0 != 127 || $0 == 9 }
+    }
 
     /// A method is a token, as a field's name is.
     static func isToken(_ text: String) -> Bool { !text.isEmpty && text.utf8.allSatisfy(isTokenByte) }

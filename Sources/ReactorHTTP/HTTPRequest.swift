@@ -44,9 +44,12 @@ public struct HTTPRequest: Sendable {
         /// A body in memory.
         public static func bytes(_ bytes: [UInt8]) -> Body { Body(source: .bytes(bytes)) }
 
-        /// The regular file at `path`, which is read while it is sent. As many bytes are sent as it has at the beginning:
-        /// not those that are appended meanwhile, and it is an error if bytes are removed.
-        public static func file(_ path: FilePath) -> Body { Body(source: .file(path)) }
+        /// The file at `path`, which is read while it is sent.
+        ///
+        /// Of a regular file as many bytes are sent as it has at the beginning: not those that are appended meanwhile, and
+        /// it is an error if bytes are removed. A FIFO, a device, or a file of `/proc` or `/sys`, whose length only reading
+        /// shows, is sent to its end, by HTTP/1.1 in chunks. A FIFO or a device can be sent once, as a stream can.
+        public static func file(_ path: FilePath) -> Body { Body(source: .file(path.resolvedOnce)) }
 
         /// A stream, which is read while it is sent. It can be sent once: a redirect that repeats the body fails, and the
         /// request is not retried.
@@ -68,12 +71,24 @@ public struct HTTPRequest: Sendable {
         func close() {
             if case .stream(let stream, _) = source { stream.take()?.close() }
         }
+    }
 
-        /// Whether the body can be sent again.
-        var isRepeatable: Bool {
-            if case .stream = source { return false }
-            return true
-        }
+    /// Why the request cannot be sent, whatever its body's length is; nil if it can.
+    func fault(userAgent: String?) -> (kind: HTTPError.Kind, reason: String?)? {
+        if !hasValidURL { return (.invalidURL, nil) }
+        let reason: String? =
+            if !HTTPFields.isToken(method) {
+                "the method '\(method)' is not a token"
+            } else if let fault = fields.fault {
+                fault
+            } else if userAgent.map(HTTPFields.isValue) == false {
+                "the user agent has a control character"
+            } else if method == "HEAD", body != nil {
+                "a HEAD request has no body"
+            } else {
+                nil
+            }
+        return reason.map { (.invalidRequest, $0) }
     }
 
     /// Whether the URL has its scheme and a host, and no character that ends a URL early.
@@ -107,9 +122,7 @@ public struct HTTPRequest: Sendable {
     }
 
     /// Whether sending the request twice does the same as sending it once (RFC 9110, 9.2.2).
-    var isIdempotent: Bool {
-        ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) && body?.isRepeatable != false
-    }
+    var isIdempotent: Bool { ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) }
 }
 
 /// A value that one thread passes on to another, which takes it out once.

@@ -36,7 +36,7 @@ public struct HTTPResponse: Sendable, Hashable {
 extension HTTPResponse: CustomStringConvertible {
     /// The version, the status, the URL, and the number of the body's bytes.
     public var description: String {
-        "\(version.rawValue) \(status) of \(url), \(body.count) bytes in memory"
+        "\(version.rawValue) \(status) of \(url.withVisibleControls), \(body.count) bytes in memory"
     }
 }
 

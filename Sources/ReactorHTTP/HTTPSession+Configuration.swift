@@ -26,9 +26,9 @@ extension HTTPSession {
         /// The most times that the session sends a failed request again, at least 0.
         ///
         /// It does so only if the method is idempotent (RFC 9110) and the body can be sent again, if the error may be
-        /// transient, such as a lost connection, and if no part of the response has reached a closure, a delegate, a task or
-        /// a stream. A download to a file continues where it ended. It is also retried if the server is busy, with the
-        /// status 408, 429, 500, 502, 503 or 504.
+        /// transient, such as a lost connection, and if no part of the response has reached a closure, a delegate, a task, a
+        /// stream, a FIFO or a device. A download to a file continues where it ended. It is also retried if the server is
+        /// busy, with the status 408, 429, 500, 502, 503 or 504.
         public var retries = 0
         /// The time before the first retry. Each further retry waits twice as long as the one before, up to an hour.
         public var retryDelay: Duration = .milliseconds(500)
@@ -36,7 +36,8 @@ extension HTTPSession {
         /// The most redirects that are followed, at least 0; with 0, a redirect is a response like any other.
         ///
         /// 301, 302, 303, 307 and 308 are followed. After 303, and for POST after 301 and 302, the method is GET, or stays
-        /// HEAD. Other hosts, ports and schemes receive no `Authorization` and no `Cookie`.
+        /// HEAD. Other hosts, ports and schemes receive no `Authorization` and no `Cookie`. Only proxies receive
+        /// `Proxy-Authorization`, whether a request is redirected or not.
         public var maxRedirects = 20
         /// Whether a redirect from `https` to `http` is followed; otherwise it is an error.
         public var followsInsecureRedirects = false
@@ -52,7 +53,8 @@ extension HTTPSession {
         /// their lengths are known and they can be resumed. A compressed body that its sender has cut, with the right
         /// `Content-Length`, is not an error.
         public var acceptsCompressedBodies = true
-        /// How many bytes of a body may wait for their consumer before the transfer pauses; at least 1.
+        /// How many bytes of a body may wait for their consumer before the transfer pauses; at least 1. The memory that
+        /// the bytes take is counted, however they arrive. Up to 1 MiB more is kept for further bytes.
         ///
         /// libcurl decodes what it has read as a whole, so a compressed body may exceed this by two reads: by 122 MiB at most
         /// with gzip. If a read decodes to more than 64 MiB, as with other encodings it may, the transfer fails with

@@ -66,7 +66,7 @@ extension Outbox {
     /// Why events that are due have not been delivered, or that there will be no more; nil otherwise.
     var explanation: String? {
         let (count, isCalling, hasEnded) = state.withLock {
-            ($0.events.count - $0.first, $0.isCalling, $0.callbacks == nil)
+            ($0.events.count, $0.isCalling, $0.callbacks == nil)
         }
         if hasEnded { return "has ended, and its completion was called" }
         if isCalling { return "has a callback that is being called" }

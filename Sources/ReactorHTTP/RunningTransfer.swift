@@ -83,7 +83,7 @@ final class RunningTransfer {
     // MARK: Attempts
 
     /// Makes a handle for the next attempt; returns why that is impossible.
-    func prepare(closingWith sockets: SocketTable) -> HTTPError.Kind? {
+    func prepare(closingWith sockets: SocketTable) -> HTTPError? {
         require(easy == nil, "A transfer has begun twice.")
         // An attempt that repeats the last one without a range is not a retry.
         if !restartsAtOnce { attempts += 1 }
@@ -93,26 +93,23 @@ final class RunningTransfer {
         touch()
         var request = transfer.request
         sink.prepare(&request)
-        if let kind = invalidity(of: request) { return kind }
-        do throws(IOError) { try prepareUpload(request) } catch { return .read(error) }
-        guard request.framesBody(upload.map(\.length)) else { return .invalidRequest }
-        guard var handle = EasyHandle(number) else { return .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)) }
+        if let (kind, reason) = request.fault(userAgent: configuration.userAgent) {
+            return error(kind, reason: reason)
+        }
+        if let failure = sink.failure { return error(failure) }
+        do throws(IOError) { try prepareUpload(request) } catch { return self.error(.read(error)) }
+        guard request.framesBody(upload.map(\.length)) else {
+            return error(.invalidRequest, reason: "Content-Length or Transfer-Encoding is not the body's")
+        }
+        guard var handle = EasyHandle(number) else {
+            return error(.libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)))
+        }
         handle.configure(request, configuration, decodes: sink.decodes, bodyLength: upload.map(\.length))
         handle.setCallbacks(to: self, closingWith: sockets)
-        if handle.failure != CURLE_OK { return .libcurl(Int(handle.failure.rawValue)) }
+        if handle.failure != CURLE_OK { return error(.libcurl(Int(handle.failure.rawValue))) }
         easy = consume handle
         state = .admitted
         return nil
-    }
-
-    /// Why the request cannot be sent.
-    private func invalidity(of request: HTTPRequest) -> HTTPError.Kind? {
-        guard request.hasValidURL else { return .invalidURL }
-        let isValid =
-            HTTPFields.isToken(request.method) && request.fields.areValid
-            && configuration.userAgent.map(HTTPFields.isValue) != false
-            && (request.method != "HEAD" || request.body == nil)
-        return isValid ? nil : .invalidRequest
     }
 
     private func prepareUpload(_ request: HTTPRequest) throws(IOError) {
@@ -136,6 +133,8 @@ final class RunningTransfer {
         if let refusal { return error(refusal, reason: parser.fault) }
         guard code != CURLE_OK else { return incompleteness.map { error($0) } }
         let kind = kind(of: code)
+        // libcurl says that it has no memory.
+        if case .bodyTooLarge = kind { return error(kind) }
         let errno = code == CURLE_COULDNT_CONNECT ? connectErrno : nil
         return error(kind, reason: easy?.reason(code), errno: errno)
     }
@@ -169,8 +168,8 @@ final class RunningTransfer {
 
     /// How long to wait before the next attempt after `error`; nil if there is none.
     func delayOfRetry(_ error: HTTPError) -> Duration? {
-        guard attempts <= configuration.retries, transfer.request.isIdempotent, error.kind.isTransient,
-            sink.restart()
+        guard attempts <= configuration.retries, transfer.request.isIdempotent,
+            upload?.isRepeatable != false, error.kind.isTransient, sink.restart()
         else { return nil }
         return configuration.delay(ofRetry: attempts)
     }
@@ -188,6 +187,8 @@ final class RunningTransfer {
     }
 
     func abandon(_ error: HTTPError) { sink.abandon(error) }
+
+    var abandonsAtOnce: Bool { sink.abandonsAtOnce }
 
     /// Releases what the transfer has, and ends the cycles of references.
     func end() {

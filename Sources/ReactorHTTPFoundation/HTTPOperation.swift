@@ -61,7 +61,8 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
     public override func operationDidCancel() { transfer?.cancel() }
 
     @Sendable private func note(_ bytes: HTTPTransfer.Progress) {
-        guard let expected = bytes.bytesExpected else { return }
+        // Foundation traps on a total of 0. The end completes the progress of an empty body.
+        guard let expected = bytes.bytesExpected, expected > 0 else { return }
         progress.totalUnitCount = Int64(expected)
         progress.completedUnitCount = Int64(bytes.bytesReceived)
     }

@@ -1,3 +1,4 @@
+import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
@@ -113,6 +114,69 @@ import Testing
         }
         #expect(last.value?.bytesResumed == 5)
         #expect(last.value?.bytesReceived == 11)
+    }
+
+    @Test(arguments: [
+        ("X-A", "b\u{1B}[31m"), ("X-A", "b\r\nX-C: d"), ("X-A", "b\0"), ("X-A", "\u{7F}"), ("X A", "b"),
+    ])
+    func `a field that cannot be sent is refused by its name, and its characters are not printed`(
+        name: String, value: String
+    ) async throws {
+        let request = HTTPRequest("http://127.0.0.1:1/", fields: [name: value])
+        guard case .failure(let error) = try await onItsOwnThread({ HTTPSession().run(request) }) else {
+            Issue.record("the request was sent")
+            return
+        }
+        #expect(error.kind == .invalidRequest)
+        #expect(error.reason.contains("the header field '\(name)'"))
+    }
+
+    @Test func `control characters of a server are escaped in an error`() async throws {
+        let server = try TestServer.responding { _, _ in response("302 Found", ["Location: a\u{1B}[2J://b"]) }
+        let outcome = try await onItsOwnThread { HTTPSession().run(server.url) }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect("\(error)".unicodeScalars.allSatisfy { $0.value >= 32 && $0.value != 127 })
+        let malformed = try await onItsOwnThread { HTTPSession().run("http://a\nb/") }
+        guard case .failure(let error) = malformed else { return #expect(malformed.kind != nil) }
+        #expect("\(error)" == #"GET http://a\u{A}b/: request: the URL is malformed"#)
+    }
+
+    @Test func `a body of which one read decodes to too much is said to be too large`() async throws {
+        let folder = TemporaryFolder()
+        let zip = "head -c 200000000 /dev/zero | gzip | gzip > \(folder.path("bomb"))"
+        _ = try Child("/bin/sh", ["-c", zip]).wait()
+        let bomb = try #require(content(of: folder.path("bomb")))
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            peer.send(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: \(bomb.count)\r\n\r\n")
+            peer.send(bomb)
+            peer.waitForEnd()
+        }
+        let outcome = try await onItsOwnThread {
+            HTTPSession { $0.bytesInFlight = 65_536 }.run(HTTPRequest(server.url), to: .handler { _ in })
+        }
+        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        #expect(error.kind == .bodyTooLarge(limit: 64 << 20))
+        #expect(error.reason == "the body has more than \(64 << 20) bytes")
+    }
+
+    @Test func `credentials for a proxy are sent to proxies only`() async {
+        await #expect(processExitsWith: .success) {
+            let server = try TestServer.responding { _, _ in response() }
+            let proxy = try TestServer.responding { [url = server.url] _, _ in
+                response("302 Found", ["Location: \(url)"])
+            }
+            setenv("http_proxy", proxy.url, 1)
+            setenv("no_proxy", "127.0.0.1", 1)
+            try await onItsOwnThread {
+                let request = HTTPRequest(
+                    "http://example.invalid/", fields: ["proxy-authorization": "secret"])
+                precondition(HTTPSession().run(request).kind == nil)
+            }
+            precondition(proxy.requests.all.first?.contains("roxy-authorization: secret\r\n") == true)
+            precondition(server.requests.all.first?.lowercased().contains("proxy") == false)
+        }
     }
 }
 

@@ -93,4 +93,16 @@ import Testing
             gate.give(true)
         }
     }
+
+    @Test(arguments: ["GET", "HEAD"])
+    func `an empty body completes the progress of its operation`(method: String) async throws {
+        let server = try TestServer.responding { _, _ in response() }
+        try await withSession { session in
+            let operation = HTTPOperation(HTTPRequest(server.url, method: method), in: session)
+            OperationQueue().addOperations([operation], waitUntilFinished: true)
+            try operation.result?.get()
+            #expect(operation.progress.fractionCompleted == 1)
+            #expect(operation.progress.isFinished)
+        }
+    }
 }

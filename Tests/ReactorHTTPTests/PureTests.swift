@@ -1,6 +1,7 @@
 #if DEBUG
 
 import Reactor
+import ReactorTestSupport
 import Testing
 
 @testable import ReactorHTTP
@@ -63,6 +64,39 @@ import Testing
         #expect(parser.take(Array("HTTP/1.1 404 Not Found\r\n".utf8)) == .field)
         #expect(parser.status == 200)
         #expect(parser.take(field) == .tooLarge)
+    }
+
+    @Test func `a queue that is never empty keeps nothing that has been taken`() {
+        var (queue, live) = (Queue<Witness>(), [Fate]())
+        func append() {
+            let witness = Witness()
+            live.append(Fate(witness))
+            queue.append(witness)
+        }
+        append()
+        for _ in 0..<1000 {
+            append()
+            #expect(queue.popFirst() != nil)
+            live.removeAll(where: \.isFreed)
+            #expect(live.count == 1)
+        }
+        #expect(queue.count == 1)
+    }
+
+    @Test func `bytes join the last piece until it is full, but not one that has been taken`() {
+        var queue = Queue<Outbox.Event>()
+        var memory = queue.append([1])
+        memory += queue.append([2, 3])
+        guard case .event(.bytes(let piece))? = queue.popFirst() else {
+            return #expect(queue.isEmpty == false)
+        }
+        #expect(piece == [1, 2, 3])
+        #expect(memory == piece.memory)
+        let half = [UInt8](repeating: 0, count: Outbox.pieceSize / 2)
+        for bytes in [[4], half, half] { _ = queue.append(bytes) }
+        #expect(queue.count == 2)
+        #expect(queue.removeAll().count == 2)
+        #expect(queue.isEmpty)
     }
 
     @Test func `fields are found in any case and keep their order`() {

@@ -19,14 +19,19 @@ final class Download {
 
     init(_ url: String, to file: FilePath, _ command: DownloaderCommand, in session: HTTPSession) {
         (self.url, self.file) = (url, file)
-        if !command.resume { Self.removePart(of: file) }
+        if !command.resume { Self.removePart(of: file.string + ".part") }
         // A signal leaves what a later run can resume, so partial files are always kept.
         transfer = HTTPOperation(HTTPRequest(url), to: .file(file, resumes: true), in: session)
         checksum = command.checksum ? Checksum(of: file, after: transfer) : nil
     }
 
-    private static func removePart(of file: FilePath) {
-        for end in [".part", ".part.validator"] { _ = unsafe unlink(file.string + end) }
+    /// Removes what an earlier download has left, but not what another one is writing, which has locked it.
+    private static func removePart(of path: String) {
+        let part = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
+        guard part >= 0 else { return }
+        defer { close(part) }
+        guard flock(part, LOCK_EX | LOCK_NB) == 0 else { return }
+        for end in ["", ".validator"] { _ = unsafe unlink(path + end) }
     }
 
     /// Notes the time at which all is done.
@@ -78,6 +83,9 @@ final class Download {
         var status = stat()
         return unsafe stat(file.string + ".part", &status) == 0 ? Int(status.st_size) : 0
     }
+
+    /// Whether a later run with `--resume` needs only the rest.
+    var canBeResumed: Bool { unsafe partSize > 0 && access(file.string + ".part.validator", R_OK) == 0 }
 
     var json: JSON {
         .object([

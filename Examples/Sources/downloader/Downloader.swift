@@ -57,7 +57,9 @@ final class Downloader {
         timer?.invalidate()
         console.showBars([])
         if interruption.signal != nil {
-            console.printError("interrupted; --resume goes on with what is there")
+            let hint =
+                downloads.contains(where: \.canBeResumed) ? "; --resume goes on with what is there" : ""
+            console.printError("interrupted\(hint)")
         }
         interruption.stop()  // the last write may block: a signal then kills the process
         if let fault = console.finish() {

@@ -189,6 +189,52 @@ import Testing
         #expect(server.requests.all.last?.contains("Range: bytes=5-") == resumes)
     }
 
+    @Test func `an interruption before the first byte says nothing of resuming`() async throws {
+        let (requested, gate) = (Answer<Bool>(), Answer<Bool>())
+        let server = try TestServer { peer, _ in
+            _ = peer.readHead()
+            requested.give(true)
+            _ = gate.wait()
+        }
+        let outcome = try await download([server.url + "/x"]) { child in
+            _ = requested.wait()
+            child.send(SIGINT)
+            return child.readOutput()
+        }
+        gate.give(true)
+        #expect(outcome.ending == .exit(128 + SIGINT))
+        #expect(outcome.errors == "downloader: interrupted\n")
+    }
+
+    @Test func `a second run leaves alone what the first one is downloading`() async throws {
+        let (begun, gate) = (Answer<Bool>(), Answer<Bool>())
+        let server = try Self.cutting {
+            begun.give(true)
+            _ = gate.wait()
+        }
+        let part = folder.path("x.part")
+        let second = Shared<Outcome?>(nil)
+        let first = try await download([server.url + "/x"]) { [folder] child in
+            _ = begun.wait()
+            waitUntil { access(part, F_OK) == 0 }
+            let other = try Child("downloader", ["--output", folder.path.string, server.url + "/x"])
+            let errors = other.readErrors()
+            second.value = Outcome(ending: other.wait(), output: "", errors: errors)
+            gate.give(true)
+            return child.readOutput()
+        }
+        #expect(second.value?.ending == .exit(1))
+        #expect(second.value?.errors.contains("x.part: Device or resource busy") == true)
+        #expect(first.ending == .exit(0))
+        #expect(text("x") == "hello world")
+    }
+
+    @Test func `an empty file is saved`() async throws {
+        let server = try TestServer.responding { _, _ in response() }
+        #expect(try await download([server.url + "/x"]).ending == .exit(0))
+        #expect(text("x") == "")
+    }
+
     @Test func `a partial file that is the whole one is not downloaded again`() async throws {
         let server = try TestServer.responding { head, _ in
             guard head.contains("Range: bytes=11-") else { return response(body: "hello again") }

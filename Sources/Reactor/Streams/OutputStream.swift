@@ -148,6 +148,13 @@ extension OutputStream {
         self.init(StreamEngine(file, subject: "\(path)"))
     }
 
+    /// As ``init(path:append:writeBehindLimit:)``, for a file that the caller has opened. Owns the descriptor.
+    package convenience init(descriptor: CInt, path: String, writeBehindLimit: Int) {
+        let shared = SharedDescriptor(descriptor, closesWhenDone: true)
+        let file = UnopenedFile(writing: shared, writeBehindLimit: writeBehindLimit)
+        self.init(StreamEngine(file, subject: path))
+    }
+
     /// Whether the kernel has taken all accepted bytes, or the stream has failed.
     package var isFlushed: Bool { (try? engine.isFlushed()) ?? true }
 

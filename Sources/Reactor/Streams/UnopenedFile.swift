@@ -43,8 +43,9 @@ final class UnopenedFile: StreamBackend {
         self.endsAtHangUp = endsAtHangUp
     }
 
-    init(writing shared: SharedDescriptor) {
+    init(writing shared: SharedDescriptor, writeBehindLimit: Int = WriteBehindOutput.byteLimit) {
         event = .hasSpaceAvailable
+        state.withLock { $0.writeBehindLimit = writeBehindLimit }
         path = nil
         self.shared = shared
         endsAtHangUp = false

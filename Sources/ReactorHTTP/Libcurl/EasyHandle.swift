@@ -10,6 +10,7 @@ struct EasyHandle: ~Copyable {
     /// libcurl writes its reason for a failure here.
     private let reasonBuffer = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
     private var headerList: UnsafeMutablePointer<curl_slist>?
+    private var proxyHeaderList: UnsafeMutablePointer<curl_slist>?
     /// The first setting that libcurl has refused.
     private(set) var failure = CURLE_OK
     /// Whether libcurl decompresses bodies.
@@ -24,14 +25,15 @@ struct EasyHandle: ~Copyable {
         unsafe reactor_curl_set_number(pointer, number)
     }
 
-    deinit { unsafe Self.free(pointer, headerList, reasonBuffer) }
+    deinit { unsafe Self.free(pointer, headerList, proxyHeaderList, reasonBuffer) }
 
     private static func free(
         _ pointer: UnsafeMutableRawPointer, _ list: UnsafeMutablePointer<curl_slist>?,
-        _ buffer: UnsafeMutablePointer<CChar>
+        _ proxyList: UnsafeMutablePointer<curl_slist>?, _ buffer: UnsafeMutablePointer<CChar>
     ) {
         unsafe curl_easy_cleanup(pointer)
         unsafe curl_slist_free_all(list)
+        unsafe curl_slist_free_all(proxyList)
         unsafe buffer.deallocate()
     }
 
@@ -55,14 +57,22 @@ struct EasyHandle: ~Copyable {
     mutating func setFields(_ fields: HTTPFields) {
         for field in fields.fields {
             // "Name;" sends an empty field, and "Name:" none.
-            let line = "\(field.name): \(field.value)"
-            guard
-                let longer = unsafe curl_slist_append(
-                    headerList, field.value.isEmpty ? "\(field.name):" : line)
-            else { return note(CURLE_OUT_OF_MEMORY) }
-            unsafe headerList = longer
+            let line = field.value.isEmpty ? "\(field.name):" : "\(field.name): \(field.value)"
+            let isAdded =
+                HTTPFields.matches(field.name, "Proxy-Authorization")
+                ? unsafe Self.append(line, to: &proxyHeaderList) : unsafe Self.append(line, to: &headerList)
+            if !isAdded { return note(CURLE_OUT_OF_MEMORY) }
         }
         note(unsafe reactor_curl_set_list(pointer, CURLOPT_HTTPHEADER, headerList))
+        note(unsafe reactor_curl_set_list(pointer, CURLOPT_PROXYHEADER, proxyHeaderList))
+        set(CURLOPT_HEADEROPT, Int(CURLHEADER_SEPARATE))
+    }
+
+    /// False if there is no memory.
+    private static func append(_ line: String, to list: inout UnsafeMutablePointer<curl_slist>?) -> Bool {
+        guard let longer = unsafe curl_slist_append(list, line) else { return false }
+        unsafe list = longer
+        return true
     }
 
     mutating func limitProtocols() { note(unsafe reactor_curl_set_protocols(pointer)) }

@@ -65,7 +65,7 @@ final class MultiHandle {
     private struct Host {
         /// How many libcurl has.
         var activeCount = 0
-        var waiting: ArraySlice<RunningTransfer> = []
+        var waiting = Queue<RunningTransfer>()
     }
 
     let configuration: HTTPSession.Configuration
@@ -212,7 +212,7 @@ final class MultiHandle {
             transfer.state = .held
             return
         }
-        if let kind = transfer.prepare(closingWith: sockets) { return fail(transfer, kind) }
+        if let error = transfer.prepare(closingWith: sockets) { return fail(transfer, error) }
         hosts[transfer.host]?.activeCount += 1
         guard let identity = transfer.identity, multi?.add(identity) == CURLM_OK else {
             return fail(transfer, .libcurl(Int(CURLE_OUT_OF_MEMORY.rawValue)))
@@ -301,11 +301,12 @@ final class MultiHandle {
 
     private func finish(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
         guard running.removeValue(forKey: transfer.number) != nil else { return }
+        if case .failure(let error) = result, transfer.abandonsAtOnce { transfer.abandon(error) }
         ended.append((transfer, result))
     }
 
     private func conclude(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
-        if case .failure(let error) = result { transfer.abandon(error) }
+        if case .failure(let error) = result, !transfer.abandonsAtOnce { transfer.abandon(error) }
         transfer.end()
         core?.ended(transfer.transfer, result)
     }

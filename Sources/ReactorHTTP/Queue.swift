@@ -1,0 +1,58 @@
+/// A first-in, first-out queue that keeps nothing of what has been taken: an `ArraySlice` does until it is copied. Pure.
+struct Queue<Element> {
+    /// How many taken elements are removed at once, at least, so that the others are rarely moved.
+    private static var leastRemoved: Int { 32 }
+
+    /// Nil in the place of those that have been taken.
+    private var elements: [Element?] = []
+    private var first = 0
+
+    var count: Int { elements.count - first }
+    var isEmpty: Bool { count == 0 }
+
+    mutating func append(_ element: Element) { elements.append(element) }
+
+    mutating func popFirst() -> Element? {
+        guard !isEmpty else { return nil }
+        let element = elements[first].take()
+        first += 1
+        if isEmpty {
+            elements.removeAll(keepingCapacity: true)
+            first = 0
+        } else if first >= Self.leastRemoved, first >= count {
+            elements.removeFirst(first)
+            first = 0
+        }
+        return element
+    }
+
+    var last: Element? { isEmpty ? nil : elements.last.flatMap { $0 } }
+
+    /// - Precondition: The queue is not empty.
+    mutating func removeLast() { elements.removeLast() }
+
+    /// Removes and returns all elements.
+    mutating func removeAll() -> [Element] {
+        defer { (elements, first) = ([], 0) }
+        return elements[first...].compactMap { $0 }
+    }
+}
+
+extension Queue: Sendable where Element: Sendable {}
+
+extension Queue where Element == Outbox.Event {
+    /// Adds bytes of the body: to the last piece, if they fit there. Returns how much more memory the pieces take.
+    ///
+    /// So a server that drips, and a consumer that is behind, do not make a piece of each byte.
+    mutating func append(_ piece: [UInt8]) -> Int {
+        guard case .event(.bytes(var joined))? = last, joined.count + piece.count <= Outbox.pieceSize else {
+            append(.event(.bytes(piece)))
+            return piece.memory
+        }
+        removeLast()  // `joined` is then the only reference, so it is not copied
+        let before = joined.memory
+        joined.append(contentsOf: piece)
+        append(.event(.bytes(joined)))
+        return joined.memory - before
+    }
+}
