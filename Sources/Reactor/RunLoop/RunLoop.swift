@@ -135,6 +135,10 @@ public final class RunLoop: Sendable {
 
     /// Ends the innermost activation at the end of its pass. Without an activation it does nothing.
     ///
+    /// A thread that has seen a mode in ``currentMode`` stops the activation in that mode; if that has ended meanwhile, the
+    /// one that is innermost when this is called. The request belongs to that activation: no other one, within it or
+    /// around it, answers it, and it ends with it.
+    ///
     /// ``run()`` and ``run(until:)`` start another one, as in Cocoa. To run a loop that can be stopped, use
     /// ``run(in:until:returnAfterSourceHandled:)`` or `while !done && loop.run(mode: .default, before:
     /// .distantFuture) {}`.
