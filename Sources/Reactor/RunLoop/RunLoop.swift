@@ -25,6 +25,11 @@ import Synchronization
 /// descriptor source throws `Errno.tooManyOpenFiles`. Timers, blocks and streams without descriptors are still served, a few
 /// milliseconds late, and the loop watches its descriptors, and the main loop the main queue, as soon as it can.
 ///
+/// libdispatch, which runs resolvers, hand-offs and Swift's tasks, is less patient: while work waits for its workers, once a second,
+/// it opens a file of /proc, and ends the process if no descriptor is left. The library starts libdispatch only if four
+/// are left besides its own, and listeners accept no connection with the last four. Nothing keeps other code, or streams that the
+/// program opens, from using those afterwards. A process that may reach its limit (`RLIMIT_NOFILE`) should bound what it opens.
+///
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
 /// exec traps with a message, and does not affect the parent. The thread that forked is the child's main thread. It can
 /// make its loop, the child's ``main``, only if it had no loop and the parent had not used ``main`` on any thread. Threads that
