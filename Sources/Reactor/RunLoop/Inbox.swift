@@ -16,7 +16,7 @@ final class Inbox: Sendable {
         var signalled: [RunLoop.Source] = []
         /// Those that other threads have given jobs.
         var executors: [RunLoop.Executor] = []
-        /// Whether the loop's thread has carried out its last command.
+        /// Whether the loop's thread has carried out its last command, and run its last job.
         var hasEnded = false
     }
 
@@ -40,6 +40,7 @@ final class Inbox: Sendable {
     private let wakeUpConsumed = Atomic(false)
     /// How many threads are about to write to the counter that they have read from `sleepingOn`.
     private let pendingWrites = Atomic(0)
+    private let hasReportedLateJobs = Atomic(false)
     private let activation = Atomic(ActivationWord.none)
     /// The activations that are to end: bit 0 is the outermost, and the last bit stands for all deeper ones, too.
     private let endRequests = Atomic<UInt64>(0)
@@ -151,15 +152,12 @@ final class Inbox: Sendable {
         return true
     }
 
-    /// Posts a command that releases what belongs to the loop's thread. Unlike the other posts it is accepted while the loop
+    /// Posts a command that releases what belongs to the loop's thread. Unlike other commands it is accepted while the loop
     /// ends; false once that thread has released everything.
     func postRelease(_ command: @escaping Command) -> Bool {
-        if post(command) { return true }
-        guard !belongsToParent else { return false }
-        return contents.withLock { contents in
-            if !contents.hasEnded { contents.commands.append(command) }
-            return !contents.hasEnded
-        }
+        guard !belongsToParent, addLate({ $0.commands.append(command) }) else { return false }
+        wakeUp()
+        return true
     }
 
     /// Whether the loop's thread has ended; in a child of fork(2), those of the parent's loops have.
@@ -169,19 +167,16 @@ final class Inbox: Sendable {
     /// ended.
     func postSignal(of source: RunLoop.Source) -> Bool { add { $0.signalled.append(source) } }
 
-    /// Wakes the loop for jobs that wait in `executor`. False if the loop's thread has ended.
+    /// Wakes the loop for jobs that wait in `executor`, also while it ends. False once its thread runs no more jobs.
     func noteJobs(of executor: RunLoop.Executor) -> Bool {
-        guard add({ $0.executors.append(executor) }) else { return false }
+        if belongsToParent { ProcessIdentity.refuseParentsLoop() }
+        guard addLate({ $0.executors.append(executor) }) else { return false }
         wakeUp()
         return true
     }
 
-    /// Ends the process with a message because a job came after the end of the loop's thread.
-    func refuseJob() -> Never {
-        if belongsToParent { ProcessIdentity.refuseParentsLoop() }
-        fatalError(
-            "A job was enqueued on the \(loopName), whose thread has ended: end the tasks before the thread.")
-    }
+    /// Whether the caller is the first to ask: one report is enough of jobs that come too late.
+    func beginReportOfLateJobs() -> Bool { !hasReportedLateJobs.exchange(true, ordering: .relaxed) }
 
     func stop() {
         let changed = updateActivation { activation in
@@ -231,6 +226,16 @@ final class Inbox: Sendable {
         guard !belongsToParent else { return false }
         return contents.withLock { contents in
             guard !closed.load(ordering: .relaxed) else { return false }
+            change(&contents)
+            hasContents.store(true, ordering: .releasing)
+            return true
+        }
+    }
+
+    /// As ``add(_:)``, also while the loop ends.
+    private func addLate(_ change: (inout Contents) -> Void) -> Bool {
+        contents.withLock { contents in
+            guard !contents.hasEnded else { return false }
             change(&contents)
             hasContents.store(true, ordering: .releasing)
             return true
@@ -352,11 +357,15 @@ final class Inbox: Sendable {
         while pendingWrites.load(ordering: .sequentiallyConsistent) > 0 { sched_yield() }
     }
 
-    /// Takes the commands that were posted while the loop ended; nil, from then on, if there are none.
-    func takeLastCommands() -> [Command]? {
+    /// Refuses everything from now on, unless something was posted meanwhile. False if so.
+    ///
+    /// - Parameter handOver: Called first, before another thread finds that the loop has ended.
+    func end(_ handOver: () -> Void) -> Bool {
         contents.withLock { contents in
-            contents.hasEnded = contents.commands.isEmpty
-            return contents.hasEnded ? nil : exchange(&contents.commands, with: [])
+            guard contents.commands.isEmpty, contents.executors.isEmpty else { return false }
+            handOver()
+            contents.hasEnded = true
+            return true
         }
     }
 

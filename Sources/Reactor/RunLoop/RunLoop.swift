@@ -229,16 +229,40 @@ private enum ThreadLoop {
     }
 
     /// Objects that are destroyed here may still ask for the thread's loop, and get the one that ends.
-    static func end(_ loop: RunLoop) {
-        loop.core.end()
+    static func end(_ loop: RunLoop, servingJobsWhile isInTime: () -> Bool) -> Bool {
+        let isComplete = loop.core.end(servingJobsWhile: isInTime)
         reactor_set_current_loop(0, nil)
+        return isComplete
     }
+
+    /// Ends the loop before its thread ends.
+    static func endEarly(servingJobsWhile isInTime: () -> Bool) -> Bool {
+        guard let loop = unsafe reference else { return true }
+        pthread_setspecific(key, nil)
+        defer { unsafe loop.release() }
+        return unsafe loop._withUnsafeGuaranteedRef { end($0, servingJobsWhile: isInTime) }
+    }
+}
+
+extension RunLoop {
+    /// Ends the calling thread's loop, before the thread ends.
+    ///
+    /// - Parameter isInTime: Whether the thread may go on running jobs of the loop's executors.
+    /// - Returns: Whether no job is left.
+    static func endCurrent(servingJobsWhile isInTime: () -> Bool) -> Bool {
+        ThreadLoop.endEarly(servingJobsWhile: isInTime)
+    }
+
+    /// How long a thread that ends runs jobs of tasks that never wait: tasks that close what they use need much less, and
+    /// a caller of ``RunLoopThread/stop()`` can wait for so long.
+    static var jobTimeAtEnd: Duration { .seconds(1) }
 }
 
 private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
     let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer!).takeUnretainedValue()
     // In a child of fork(2) the thread that forked may end, whose loop belongs to the parent.
     if loop.inbox.belongsToParent { return }
-    ThreadLoop.end(loop)
+    let deadline = Deadline.now + RunLoop.jobTimeAtEnd
+    _ = ThreadLoop.end(loop) { Deadline.now < deadline }
     unsafe Unmanaged.passUnretained(loop).release()
 }
