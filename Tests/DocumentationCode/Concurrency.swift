@@ -66,3 +66,13 @@ actor Account {
     defer { writing.cancel() }
     for try await line in connection.input.lines { print(line) }
 }
+
+private func endServer(
+    _ serve: @escaping @Sendable (Listener.Connections) async throws -> Void
+) async throws {
+    let thread = try RunLoopThread(name: "network")
+    let connections = try thread.runLoop.connections(at: .ipv6Any(port: 7007)) { print($0) }
+    let server = Task(executorPreference: thread.executor) { try await serve(connections) }
+    await thread.shutDown()
+    try await server.value
+}

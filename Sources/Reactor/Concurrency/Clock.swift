@@ -19,8 +19,8 @@ extension RunLoop {
     /// wakes inside the timer's callback: no other thread is involved. Sleeps whose tolerances overlap share
     /// a wake-up with each other and with the loop's timers. The clock stands still while the system sleeps.
     ///
-    /// The loop has to run in one of the clock's modes for tasks to wake. Tasks must have woken, or been
-    /// cancelled, before the loop's thread ends: one that sleeps then ends the process with a message.
+    /// The loop has to run in one of the clock's modes for tasks to wake. When its thread ends, tasks that sleep
+    /// get `CancellationError`, and so do those that are about to.
     public struct Clock: _Concurrency.Clock {
         private let loop: RunLoop
         private let executor: Executor
@@ -40,24 +40,25 @@ extension RunLoop {
         /// - Parameters:
         ///   - deadline: When to wake.
         ///   - tolerance: How late the task may wake to share a wake-up with other timers. Default zero.
-        /// - Throws: `CancellationError` as soon as the task is cancelled.
+        /// - Throws: `CancellationError` as soon as the task is cancelled or the loop's thread ends.
         nonisolated(nonsending) public func sleep(until deadline: Deadline, tolerance: Duration? = nil)
             async throws
         {
             try Task.checkCancellation()
             guard deadline > .now else { return }
             let gate = Gate(on: executor)
-            executor.beginWaiting()
-            defer { executor.endWaiting() }
+            guard executor.beginWaiting(at: gate) else { throw CancellationError() }
+            defer { executor.endWaiting(at: gate) }
             let timer = GateTimer(deadline, tolerance: tolerance ?? .zero, on: loop, inModes: executor.modes)
             {
                 gate.open()
             }
             defer { withExtendedLifetime(timer) {} }
-            while deadline > .now, !Task.isCancelled {
+            while deadline > .now {
                 await gate.wait(isolation: #isolation)
+                try Task.checkCancellation()
+                if executor.inbox.isClosed { throw CancellationError() }
             }
-            try Task.checkCancellation()
         }
 
         /// Suspends the task for `duration`, as ``sleep(until:tolerance:)``.

@@ -21,9 +21,9 @@ extension InputStream {
     ///   - queue: The queue that calls the processor.
     ///   - limits: The most bytes in flight.
     /// - Returns: How the hand-off ended, and the processor's output.
-    /// - Throws: ``IOError`` with an error of pthread_create(3) if the library's own thread, which serves a task
-    ///   elsewhere, cannot be created.
-    /// - Precondition: No task reads the stream. The loop's thread does not end before the hand-off.
+    /// - Throws: ``IOError`` with `Errno.canceled` if the loop's thread ends before the hand-off, or has ended; with an
+    ///   error of pthread_create(3) if the library's own thread, which serves a task elsewhere, cannot be created.
+    /// - Precondition: No task reads the stream.
     nonisolated(nonsending) public func handOff<Processor: ChunkProcessor>(
         to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()
     ) async throws(IOError) -> HandoffReport<Processor.Output> {
@@ -38,16 +38,18 @@ extension InputStream {
         let stream = LoopBound(self, owner: loop.identity)
         let carrier = ProcessorCarrier(processor)
         let executor = loop.executor()
-        executor.beginWaiting()
-        defer { executor.endWaiting() }
-        let hasLoop = loop.runOnLoopThread { _ in
+        guard executor.beginWaiting(at: place.gate) else { throw engine.failure(.canceled) }
+        defer { executor.endWaiting(at: place.gate) }
+        loop.runOnLoopThread { _ in
             guard let processor = carrier.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
             handoff.start(inModes: Array(modes.members)) { result.set($0) }
             result.set(handoff)
         }
-        if !hasLoop { loop.inbox.refuseJob() }
-        return await result.wait(isolation: #isolation)
+        guard let report = await result.wait(for: loop, isolation: #isolation) else {
+            throw engine.failure(.canceled)
+        }
+        return report
     }
 }
 
@@ -96,9 +98,13 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
         handoff?.cancel()
     }
 
-    func wait(isolation: isolated (any Actor)?) async -> HandoffReport<Processor.Output> {
+    /// The report; nil if `loop` has ended without one.
+    func wait(
+        for loop: RunLoop, isolation: isolated (any Actor)?
+    ) async -> HandoffReport<Processor.Output>? {
         while true {
             if let report = state.withLock({ $0.report }) { return report }
+            if loop.inbox.isClosed { return nil }
             await place.gate.wait(isolation: isolation) { cancel() }
         }
     }

@@ -101,6 +101,8 @@ final class StreamUse {
             timer = nil
             if isScheduled { stream.engine.scheduleForTask(on: place.loop, place.executor.modes) }
             return isMoved || isNew ? nil : place
+        } catch .canceled {
+            throw CancellationError()
         } catch {
             throw stream.engine.failure(error)
         }

@@ -31,6 +31,8 @@ public enum LoopDiagnostics {
             /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
             /// served them, or was never run at all.
             case unservedItems
+            /// The thread of a loop ended before the tasks that live on it: a thread of the library runs their jobs.
+            case lateJob
             /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
             case unsentBytes
         }

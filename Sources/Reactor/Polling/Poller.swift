@@ -212,9 +212,7 @@ private final class EventBase {
     /// Polling again would return at once, again and again.
     @inline(never)
     private static func refuse() -> Never {
-        fatalError(
-            "event_base_loop failed (\(Errno(rawValue: errno))): other code has probably closed the run loop's "
-                + "epoll(7), eventfd(2) or timerfd(2) descriptor.")
+        refuseClosedDescriptor("event_base_loop", Errno(rawValue: errno))
     }
 }
 

@@ -34,7 +34,9 @@ final class Waker {
     @inline(never)
     private func armTimer(_ time: Int64) {
         timerTime = time
-        _ = reactor_timerfd_arm(timer, time == .max ? 0 : max(time, 1))
+        callOnOwnDescriptor("timerfd_settime") {
+            reactor_timerfd_arm(timer, time == .max ? 0 : max(time, 1))
+        }
     }
 
     func timerFired() { timerTime = .max }

@@ -44,6 +44,8 @@ extension RunLoop {
         /// Whether the main queue could not be watched yet because there were no descriptors.
         var lacksMainQueue = false
         private(set) var isMain = false
+        /// Whether the thread has run its last job.
+        private(set) var hasEnded = false
         /// What lets another event loop run this one, while that lasts; the innermost of several.
         unowned var hosting: Hosting?
 
@@ -186,14 +188,41 @@ extension RunLoop {
 
         // MARK: The end
 
-        /// Releases everything when the thread ends. Code that this calls can still get the loop, but neither run it nor
-        /// add to it.
-        func end() {
+        /// Releases everything when the thread ends, which ends the waits of tasks, and runs the executors' jobs. Code that
+        /// this calls can still get the loop, but neither run it nor add to it.
+        ///
+        /// The thread runs jobs until none is queued: those of the tasks whose waits end here are queued by then. What such
+        /// a task does after it has waited for something else, which the loop knows nothing of, is left to ``LateJobs``.
+        ///
+        /// - Parameter isInTime: Whether the thread may go on running jobs: a task that never suspends for anything would
+        ///   keep it forever.
+        /// - Returns: Whether no job is left.
+        func end(servingJobsWhile isInTime: () -> Bool) -> Bool {
             hosting?.loopEnded()
             inbox.close()
-            drainInbox()
-            checkJobsFinished()
+            serveJobs(while: isInTime)
             if LoopDiagnostics.isReporting { reportLeftovers() }
+            endItems()
+            repeat { serveJobs(while: isInTime) } while !endPosts()
+            let isComplete = waitingExecutors.isEmpty
+            (states, waitingExecutors, waker) = ([], [], nil)
+            return isComplete
+        }
+
+        private func serveJobs(while isInTime: () -> Bool) {
+            repeat { drainInbox() } while isInTime() && runJobs { _ in true }
+        }
+
+        /// Has other threads run what is left, and what comes. False if something has come for this thread meanwhile.
+        private func endPosts() -> Bool {
+            waitingExecutors.first?.reportLateJobs()
+            return inbox.end {
+                hasEnded = true
+                for executor in waitingExecutors { executor.leaveJobs() }
+            }
+        }
+
+        private func endItems() {
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) { release(timer) }
             for source in states.flatMap({ $0.sources.members }) {
@@ -203,13 +232,11 @@ extension RunLoop {
             for source in states.flatMap({ $0.eventSources.members }) {
                 source.endWithLoop(loop)
             }
+            for executor in loop.executors.withLock({ $0 }) { executor.endWaits() }
             mainQueue = nil
             var dropped = BlockQueue()
             swap(&dropped, &blocks)
-            self.states = []
-            waker = nil
             withExtendedLifetime(dropped) {}
-            while let commands = inbox.takeLastCommands() { for command in commands { command(self) } }
         }
     }
 }

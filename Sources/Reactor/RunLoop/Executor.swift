@@ -50,10 +50,14 @@ extension RunLoop {
     ///
     /// The loop treats a job like a block that counts as a source: it wakes the loop, lets an activation begin,
     /// makes `run(mode:before:)` return, and does not keep a mode from being empty once the activation has
-    /// begun. A job that arrives after the loop's thread has ended, and a job that still waits then, ends the
-    /// process with a message: a job that never ran would leave its task suspended forever.
+    /// begun.
     ///
-    /// On the loop's thread, in callbacks too, `assumeIsolated` succeeds for each actor of the loop.
+    /// When the loop's thread ends, it runs the jobs that wait, whatever their modes, and those that they enqueue.
+    /// Jobs that come later run on a thread of the library, still one at a time and in order. In debug mode the first
+    /// of them is reported. See ``RunLoopThread/stop()`` for what becomes of tasks that wait.
+    ///
+    /// On the loop's thread, in callbacks too, `assumeIsolated` succeeds for each actor of the loop; after its end, in
+    /// those later jobs.
     public final class Executor: SerialExecutor, TaskExecutor {
         let modes: ModeSet
         private let identity: LoopIdentity
@@ -61,8 +65,10 @@ extension RunLoop {
         let inbox: Inbox
         private let incoming = JobStack()
         private let waiting: LoopBound<Waiting>
-        /// How many tasks wait for something that only the loop ends.
-        private let suspended = Atomic(0)
+        /// The gates at which tasks wait for something that the loop's end does not open.
+        private let waits = Mutex<[ObjectIdentifier: Gate]>([:])
+        /// The jobs that the library's thread runs after the loop's end.
+        private let late = Mutex(JobQueue())
         /// How many jobs the loop's thread has taken in and not run.
         private let queued = LoopMeter.Counter()
 
@@ -93,13 +99,13 @@ extension RunLoop {
         @_implements(TaskExecutor,enqueue(_:))
         public func enqueueTaskJob(_ job: consuming ExecutorJob) { queue(QueuedJob(job, for: .task)) }
 
-        /// Whether the calling thread is the loop's.
-        public func isIsolatingCurrentContext() -> Bool? { isCurrent }
+        /// Whether the calling thread is the loop's, or runs a job of the loop after that thread's end.
+        public func isIsolatingCurrentContext() -> Bool? { isIsolated }
 
-        /// Traps unless the calling thread is the loop's.
+        /// Traps unless the calling thread is the loop's, or runs a job of the loop after that thread's end.
         public func checkIsolated() {
             require(
-                isCurrent,
+                isIsolated,
                 "Code that is isolated to the \(inbox.loopName) runs on the loop's own thread, and not on "
                     + "\(currentThreadName).")
         }
@@ -108,20 +114,27 @@ extension RunLoop {
 
         var isCurrent: Bool { identity.isCurrent || (isMain && RunLoop.main.isCurrent) }
 
+        /// All jobs of a loop run one after the other, also those of its other executors: so do the later ones.
+        private var isIsolated: Bool { isCurrent || LateJobs.currentExecutor?.identity == identity }
+
         private func queue(_ job: QueuedJob) {
-            if isCurrent { return RunLoop.withCurrent { $0.useCore { queue(job, in: $0) } } }
+            if isCurrent, RunLoop.withCurrent({ $0.useCore { queue(job, in: $0) } }) { return }
             guard incoming.push(job) else { return }
-            // The loop may run the job, end, and free this executor before `noteJobs` has returned. The runtime
-            // retains neither, and a plain reference to the inbox would rely on this executor. An inbox that is
-            // not closed belongs to a loop that has not ended, so `noteJobs` appends an executor that exists;
-            // once it is closed, only the inbox is used.
+            // The loop may run the job, end, and free this executor before `noteJobs` has returned true. The runtime
+            // retains neither, and a plain reference to the inbox would rely on this executor. Until then, and if it
+            // returns false, the executor exists: only the thread that found the stack empty lets others take
+            // from it, and so run the job, which keeps the executor alive.
             let inbox = unsafe Unmanaged.passUnretained(inbox).retain()
             defer { unsafe inbox.release() }
-            unsafe inbox._withUnsafeGuaranteedRef { if !$0.noteJobs(of: self) { $0.refuseJob() } }
+            if unsafe !inbox._withUnsafeGuaranteedRef({ $0.noteJobs(of: self) }) { runIncomingLate() }
         }
 
-        private func queue(_ job: QueuedJob, in core: RunLoop.Core) {
-            if inbox.isClosed { inbox.refuseJob() }
+        /// False if the loop has run its last job.
+        private func queue(_ job: QueuedJob, in core: RunLoop.Core) -> Bool {
+            if inbox.isClosed {
+                if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
+                if core.hasEnded { return false }
+            }
             let waiting = waiting.value
             let wasEmpty = waiting.jobs.isEmpty
             waiting.jobs.append(job)
@@ -129,6 +142,7 @@ extension RunLoop {
             if wasEmpty { core.addWaiting(self) }
             // The sweep that runs this executor's jobs comes to it.
             if waiting.activation != inbox.activationCount || waiting.activation == 0 { inbox.requestPass() }
+            return true
         }
 
         /// Whether `actor` lives on this executor.
@@ -140,17 +154,25 @@ extension RunLoop {
             return address == UInt(bitPattern: ObjectIdentifier(self))
         }
 
-        /// Notes that a task is about to wait for something that only the loop ends: the loop must not end
-        /// before.
+        /// Notes that a task is about to wait at `gate` for something that ends without opening it when the loop ends.
         ///
-        /// The count changes first. Either ``checkFinished()``, which changes it too, finds the task, or this
-        /// synchronizes with it and finds the inbox closed.
-        func beginWaiting() {
-            suspended.add(1, ordering: .acquiringAndReleasing)
-            if inbox.isClosed { inbox.refuseJob() }
+        /// - Returns: False if the loop has ended. Otherwise its end opens the gate.
+        func beginWaiting(at gate: Gate) -> Bool {
+            if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
+            return waits.withLock { waits in
+                // Locked, because the inbox is closed before `endWaits` locks this.
+                guard !inbox.isClosed else { return false }
+                waits[ObjectIdentifier(gate)] = gate
+                return true
+            }
         }
 
-        func endWaiting() { suspended.subtract(1, ordering: .relaxed) }
+        func endWaiting(at gate: Gate) {
+            _ = waits.withLock { $0.removeValue(forKey: ObjectIdentifier(gate)) }
+        }
+
+        /// Lets the tasks that wait continue, because the loop has ended.
+        func endWaits() { for gate in waits.withLock({ $0 }).values { gate.openFromAnywhere() } }
 
         // MARK: For explanations, from any thread
 
@@ -161,7 +183,7 @@ extension RunLoop {
 
         var hasIncomingJobs: Bool { !incoming.isEmpty }
 
-        var suspendedCount: Int { suspended.load(ordering: .relaxed) }
+        var suspendedCount: Int { waits.withLock { $0.count } }
 
         // MARK: On the loop's thread
 
@@ -203,15 +225,43 @@ extension RunLoop {
         /// jobs that enqueue each other do not keep timers and descriptors waiting.
         private static var jobsPerSweep: Int { 256 }
 
-        /// Traps if jobs or tasks wait while the loop ends.
-        fileprivate func checkFinished() {
-            let tasks = suspended.add(0, ordering: .acquiringAndReleasing).newValue
-            let jobs = waiting.value.jobs.count
-            require(
-                jobs == 0 && tasks == 0,
-                "The thread of the \(inbox.loopName) has ended with \(counted(jobs, "job")) queued and "
-                    + "\(counted(tasks, "task")) suspended: "
-                    + "end the tasks before the thread.")
+        // MARK: After the loop's end
+
+        /// Leaves the jobs that the loop's thread has not run.
+        func leaveJobs() {
+            let left = exchange(&waiting.value.jobs, with: JobQueue())
+            queued.set(0)
+            LateJobs.perform { [self] in
+                late.withLock { $0.append(left) }
+                runLateJobs()
+            }
+        }
+
+        /// Has the library's thread run the jobs that have been pushed. As with ``receiveJobs(in:)`` one call is made for
+        /// each push onto the empty stack.
+        private func runIncomingLate() {
+            // First, because the jobs may free this executor.
+            reportLateJobs()
+            LateJobs.perform { [self] in
+                late.withLock { $0.append(incoming) }
+                runLateJobs()
+            }
+        }
+
+        private func runLateJobs() {
+            for _ in 0..<Self.jobsPerSweep {
+                guard let job = late.withLock({ $0.popFirst() }) else { return }
+                LateJobs.run(job, on: self)
+            }
+            LateJobs.perform { [self] in runLateJobs() }
+        }
+
+        func reportLateJobs() {
+            guard LoopDiagnostics.isReporting, inbox.beginReportOfLateJobs() else { return }
+            LoopDiagnostics.report(
+                .lateJob,
+                "The \(inbox.loopName) has ended before its tasks: the thread 'reactor.late' runs their jobs. End the tasks "
+                    + "first, or let RunLoopThread.shutDown(timeout:) wait longer for them.")
         }
     }
 }
@@ -233,26 +283,17 @@ extension RunLoop.Core {
 
     /// Runs the jobs that wait for the running mode; true if there were any.
     @inline(never)
-    func runJobs(_ mode: RunLoop.RunningMode) -> Bool {
+    func runJobs(_ mode: RunLoop.RunningMode) -> Bool { runJobs { $0.isServed(in: mode) } }
+
+    /// Runs the jobs that wait in those executors that are to be served; true if there were any.
+    func runJobs(_ isToBeServed: (RunLoop.Executor) -> Bool) -> Bool {
         let sweep = nextSequence()
         var handled = false
         // Looked up anew each time: a job that runs the loop changes who waits.
-        while let executor = waitingExecutors.first(where: {
-            $0.isServed(in: mode) && !$0.wasServed(by: sweep)
-        }) {
+        while let executor = waitingExecutors.first(where: { isToBeServed($0) && !$0.wasServed(by: sweep) }) {
             executor.runJobs(in: self, sweep: sweep)
             handled = true
         }
         return handled
-    }
-
-    /// Runs the jobs that wait for `mode`, and those that they enqueue, before the loop's thread ends.
-    func finishJobs(in mode: RunLoop.Mode) {
-        repeat { drainInbox() } while runJobs(running(mode))
-    }
-
-    /// Traps if jobs or tasks wait while the loop ends.
-    func checkJobsFinished() {
-        for executor in loop.executors.withLock({ $0 }) { executor.checkFinished() }
     }
 }

@@ -16,15 +16,14 @@ final class Inbox: Sendable {
         var signalled: [RunLoop.Source] = []
         /// Those that other threads have given jobs.
         var executors: [RunLoop.Executor] = []
-        /// Whether the loop's thread has carried out its last command.
+        /// Whether the loop's thread has carried out its last command, and run its last job.
         var hasEnded = false
     }
 
     /// The state of the outer activation, which an activation restores when it ends.
     struct OuterActivation {
-        let mode: RunLoop.Mode?
-        let isStopRequested: Bool
-        let hasConsumedWakeUp: Bool
+        fileprivate let activation: ActivationWord
+        fileprivate let hasConsumedWakeUp: Bool
     }
 
     private let contents = Mutex(Contents())
@@ -41,12 +40,10 @@ final class Inbox: Sendable {
     private let wakeUpConsumed = Atomic(false)
     /// How many threads are about to write to the counter that they have read from `sleepingOn`.
     private let pendingWrites = Atomic(0)
-    private let stopRequested = Atomic(false)
+    private let hasReportedLateJobs = Atomic(false)
+    private let activation = Atomic(ActivationWord.none)
     /// The activations that are to end: bit 0 is the outermost, and the last bit stands for all deeper ones, too.
     private let endRequests = Atomic<UInt64>(0)
-    private let activations = Atomic(0)
-    /// The running mode's index; -1 outside an activation.
-    private let runningMode = Atomic<Int32>(-1)
     private let waiting = Atomic(false)
     /// The descriptor that libdispatch makes readable when its main queue has work; -1 unless the loop serves that.
     private let mainQueueHandle = Atomic<CInt>(-1)
@@ -72,10 +69,7 @@ final class Inbox: Sendable {
 
     // MARK: From any thread
 
-    var currentMode: RunLoop.Mode? {
-        let index = runningMode.load(ordering: .relaxed)
-        return index < 0 ? nil : RunLoop.Mode(index)
-    }
+    var currentMode: RunLoop.Mode? { activation.load(ordering: .relaxed).mode }
 
     var isWaiting: Bool { waiting.load(ordering: .relaxed) }
 
@@ -158,15 +152,12 @@ final class Inbox: Sendable {
         return true
     }
 
-    /// Posts a command that releases what belongs to the loop's thread. Unlike the other posts it is accepted while the loop
+    /// Posts a command that releases what belongs to the loop's thread. Unlike other commands it is accepted while the loop
     /// ends; false once that thread has released everything.
     func postRelease(_ command: @escaping Command) -> Bool {
-        if post(command) { return true }
-        guard !belongsToParent else { return false }
-        return contents.withLock { contents in
-            if !contents.hasEnded { contents.commands.append(command) }
-            return !contents.hasEnded
-        }
+        guard !belongsToParent, addLate({ $0.commands.append(command) }) else { return false }
+        wakeUp()
+        return true
     }
 
     /// Whether the loop's thread has ended; in a child of fork(2), those of the parent's loops have.
@@ -176,24 +167,36 @@ final class Inbox: Sendable {
     /// ended.
     func postSignal(of source: RunLoop.Source) -> Bool { add { $0.signalled.append(source) } }
 
-    /// Wakes the loop for jobs that wait in `executor`. False if the loop's thread has ended.
+    /// Wakes the loop for jobs that wait in `executor`, also while it ends. False once its thread runs no more jobs.
     func noteJobs(of executor: RunLoop.Executor) -> Bool {
-        guard add({ $0.executors.append(executor) }) else { return false }
+        if belongsToParent { ProcessIdentity.refuseParentsLoop() }
+        guard addLate({ $0.executors.append(executor) }) else { return false }
         wakeUp()
         return true
     }
 
-    /// Ends the process with a message because a job came after the end of the loop's thread.
-    func refuseJob() -> Never {
-        if belongsToParent { ProcessIdentity.refuseParentsLoop() }
-        fatalError(
-            "A job was enqueued on the \(loopName), whose thread has ended: end the tasks before the thread.")
-    }
+    /// Whether the caller is the first to ask: one report is enough of jobs that come too late.
+    func beginReportOfLateJobs() -> Bool { !hasReportedLateJobs.exchange(true, ordering: .relaxed) }
 
     func stop() {
-        guard activations.load(ordering: .relaxed) > 0 else { return }
-        stopRequested.store(true, ordering: .releasing)
-        wakeUp()
+        let changed = updateActivation { activation in
+            if activation.depth > 0 { activation.isStopRequested = true }
+        }
+        if changed.depth > 0 { wakeUp() }
+    }
+
+    /// Changes the innermost activation, and returns what it is then.
+    @discardableResult
+    private func updateActivation(_ change: (inout ActivationWord) -> Void) -> ActivationWord {
+        var seen = activation.load(ordering: .relaxed)
+        while true {
+            var wanted = seen
+            change(&wanted)
+            let (isDone, current) = activation.weakCompareExchange(
+                expected: seen, desired: wanted, ordering: .acquiringAndReleasing)
+            if isDone { return wanted }
+            seen = current
+        }
     }
 
     /// Ends the activation at `depth`, and those that begin there afterwards, once its callback has returned.
@@ -229,6 +232,16 @@ final class Inbox: Sendable {
         }
     }
 
+    /// As ``add(_:)``, also while the loop ends.
+    private func addLate(_ change: (inout Contents) -> Void) -> Bool {
+        contents.withLock { contents in
+            guard !contents.hasEnded else { return false }
+            change(&contents)
+            hasContents.store(true, ordering: .releasing)
+            return true
+        }
+    }
+
     // An exchange rather than a store, so that `beginPass` sees everything that was posted before.
     func wakeUp() {
         _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
@@ -248,7 +261,7 @@ final class Inbox: Sendable {
     // MARK: From the loop's thread
 
     /// How many activations are under way, one within the other.
-    var activationCount: Int { activations.load(ordering: .relaxed) }
+    var activationCount: Int { activation.load(ordering: .relaxed).depth }
 
     /// Requests one more pass before the loop sleeps.
     func requestPass() {
@@ -275,44 +288,41 @@ final class Inbox: Sendable {
 
     /// Begins an activation, which has its own requests to stop.
     func beginActivation(in mode: RunLoop.Mode) -> OuterActivation {
-        let outerMode = currentMode
-        runningMode.store(mode.index, ordering: .relaxed)
-        activations.add(1, ordering: .relaxed)
+        // Other threads change nothing but the request to stop, which the exchange takes out.
+        let inner = activation.load(ordering: .relaxed).nested(in: mode)
         return OuterActivation(
-            mode: outerMode,
-            isStopRequested: stopRequested.exchange(false, ordering: .acquiringAndReleasing),
+            activation: activation.exchange(inner, ordering: .acquiringAndReleasing),
             hasConsumedWakeUp: wakeUpConsumed.exchange(false, ordering: .relaxed))
     }
 
     /// Returns to the outer activation, which must make a pass for any wake-up that the inner one has consumed: what was
     /// posted may be for the outer mode.
     func endActivation(_ outer: OuterActivation) {
-        runningMode.store(outer.mode?.index ?? -1, ordering: .relaxed)
-        // Before the activation is over, so that a `stop()` that comes between is not overwritten.
-        stopRequested.store(outer.isStopRequested, ordering: .releasing)
-        activations.subtract(1, ordering: .releasing)
+        // A request that the inner activation has not answered ends with it.
+        activation.store(outer.activation, ordering: .releasing)
         let consumed = wakeUpConsumed.load(ordering: .relaxed)
         wakeUpConsumed.store(consumed || outer.hasConsumedWakeUp, ordering: .relaxed)
-        if consumed, outer.mode != nil {
+        if consumed, outer.activation.depth > 0 {
             _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
         }
     }
 
     /// Changes the mode of an activation that another event loop hosts.
-    func setMode(_ mode: RunLoop.Mode) { runningMode.store(mode.index, ordering: .relaxed) }
+    func setMode(_ mode: RunLoop.Mode) { updateActivation { $0 = $0.moved(to: mode) } }
 
     /// Whether the activation is to end; if so, takes that it was asked to.
     func takeStopRequest() -> Bool {
         guard isStopRequested else { return false }
-        stopRequested.store(false, ordering: .relaxed)
+        updateActivation { $0.isStopRequested = false }
         return true
     }
 
     var isStopRequested: Bool {
         @inline(__always) get {
-            if stopRequested.load(ordering: .acquiring) { return true }
+            let activation = activation.load(ordering: .acquiring)
+            if activation.isStopRequested { return true }
             guard endRequests.load(ordering: .relaxed) != 0 else { return false }
-            return isEndRequested(ofActivation: activations.load(ordering: .relaxed))
+            return isEndRequested(ofActivation: activation.depth)
         }
     }
 
@@ -347,11 +357,15 @@ final class Inbox: Sendable {
         while pendingWrites.load(ordering: .sequentiallyConsistent) > 0 { sched_yield() }
     }
 
-    /// Takes the commands that were posted while the loop ended; nil, from then on, if there are none.
-    func takeLastCommands() -> [Command]? {
+    /// Refuses everything from now on, unless something was posted meanwhile. False if so.
+    ///
+    /// - Parameter handOver: Called first, before another thread finds that the loop has ended.
+    func end(_ handOver: () -> Void) -> Bool {
         contents.withLock { contents in
-            contents.hasEnded = contents.commands.isEmpty
-            return contents.hasEnded ? nil : exchange(&contents.commands, with: [])
+            guard contents.commands.isEmpty, contents.executors.isEmpty else { return false }
+            handOver()
+            contents.hasEnded = true
+            return true
         }
     }
 

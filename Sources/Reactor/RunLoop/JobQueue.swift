@@ -60,6 +60,12 @@ struct JobQueue {
         count += 1
     }
 
+    /// Appends the jobs of `other`.
+    mutating func append(_ other: consuming JobQueue) {
+        var other = other
+        while let job = other.popFirst() { append(job) }
+    }
+
     mutating func popFirst() -> QueuedJob? {
         guard first != 0 else { return nil }
         let job = QueuedJob(address: first)

@@ -25,6 +25,11 @@ import Synchronization
 /// descriptor source throws `Errno.tooManyOpenFiles`. Timers, blocks and streams without descriptors are still served, a few
 /// milliseconds late, and the loop watches its descriptors, and the main loop the main queue, as soon as it can.
 ///
+/// libdispatch, which runs resolvers, hand-offs and Swift's tasks, is less patient: while work waits for its workers, once a second,
+/// it opens a file of /proc, and ends the process if no descriptor is left. The library starts libdispatch only if four
+/// are left besides its own, and listeners accept no connection with the last four. Nothing keeps other code, or streams that the
+/// program opens, from using those afterwards. A process that may reach its limit (`RLIMIT_NOFILE`) should bound what it opens.
+///
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
 /// exec traps with a message, and does not affect the parent. The thread that forked is the child's main thread. It can
 /// make its loop, the child's ``main``, only if it had no loop and the parent had not used ``main`` on any thread. Threads that
@@ -135,6 +140,10 @@ public final class RunLoop: Sendable {
 
     /// Ends the innermost activation at the end of its pass. Without an activation it does nothing.
     ///
+    /// A thread that has seen a mode in ``currentMode`` stops the activation in that mode; if that has ended meanwhile, the
+    /// one that is innermost when this is called. The request belongs to that activation: no other one, within it or
+    /// around it, answers it, and it ends with it.
+    ///
     /// ``run()`` and ``run(until:)`` start another one, as in Cocoa. To run a loop that can be stopped, use
     /// ``run(in:until:returnAfterSourceHandled:)`` or `while !done && loop.run(mode: .default, before:
     /// .distantFuture) {}`.
@@ -220,16 +229,40 @@ private enum ThreadLoop {
     }
 
     /// Objects that are destroyed here may still ask for the thread's loop, and get the one that ends.
-    static func end(_ loop: RunLoop) {
-        loop.core.end()
+    static func end(_ loop: RunLoop, servingJobsWhile isInTime: () -> Bool) -> Bool {
+        let isComplete = loop.core.end(servingJobsWhile: isInTime)
         reactor_set_current_loop(0, nil)
+        return isComplete
     }
+
+    /// Ends the loop before its thread ends.
+    static func endEarly(servingJobsWhile isInTime: () -> Bool) -> Bool {
+        guard let loop = unsafe reference else { return true }
+        pthread_setspecific(key, nil)
+        defer { unsafe loop.release() }
+        return unsafe loop._withUnsafeGuaranteedRef { end($0, servingJobsWhile: isInTime) }
+    }
+}
+
+extension RunLoop {
+    /// Ends the calling thread's loop, before the thread ends.
+    ///
+    /// - Parameter isInTime: Whether the thread may go on running jobs of the loop's executors.
+    /// - Returns: Whether no job is left.
+    static func endCurrent(servingJobsWhile isInTime: () -> Bool) -> Bool {
+        ThreadLoop.endEarly(servingJobsWhile: isInTime)
+    }
+
+    /// How long a thread that ends runs jobs of tasks that never wait: tasks that close what they use need much less, and
+    /// a caller of ``RunLoopThread/stop()`` can wait for so long.
+    static var jobTimeAtEnd: Duration { .seconds(1) }
 }
 
 private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
     let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer!).takeUnretainedValue()
     // In a child of fork(2) the thread that forked may end, whose loop belongs to the parent.
     if loop.inbox.belongsToParent { return }
-    ThreadLoop.end(loop)
+    let deadline = Deadline.now + RunLoop.jobTimeAtEnd
+    _ = ThreadLoop.end(loop) { Deadline.now < deadline }
     unsafe Unmanaged.passUnretained(loop).release()
 }

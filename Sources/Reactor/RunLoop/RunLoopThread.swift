@@ -19,8 +19,23 @@ public final class RunLoopThread: Sendable {
 
     private let keepAlive: RunLoop.Source
     private let thread: JoinableThread
-    /// Set when the loop has run for the last time.
-    private let ending: AsyncPromise<Void>
+    private let ending: Ending
+
+    /// The end of the loop, which any thread requests.
+    private final class Ending: Sendable {
+        /// How long the thread runs jobs of tasks that never wait, once the loop has run for the last time: the
+        /// shortest time that was asked for.
+        let jobTime = Mutex(Duration.seconds(Int64.max))
+        /// Whether no job was left. Set when the loop has ended.
+        let isComplete = AsyncPromise<Bool>()
+
+        /// Ends the calling thread's loop.
+        func endLoop() {
+            let start = Deadline.now
+            let isComplete = RunLoop.endCurrent { start.duration(to: .now) < jobTime.withLock { $0 } }
+            self.isComplete.set(isComplete)
+        }
+    }
 
     /// Starts a thread, and returns when its loop exists.
     ///
@@ -33,7 +48,7 @@ public final class RunLoopThread: Sendable {
 
     /// - Parameter receivesSignals: False for a thread of the library's own.
     fileprivate init(name: String, receivesSignals: Bool) throws(Errno) {
-        let (keepAlive, ending) = (RunLoop.Source {}, AsyncPromise<Void>())
+        let (keepAlive, ending) = (RunLoop.Source {}, Ending())
         let ready = Promise<RunLoop>()
         self.name = name
         (self.keepAlive, self.ending) = (keepAlive, ending)
@@ -42,40 +57,54 @@ public final class RunLoopThread: Sendable {
             loop.add(keepAlive, forMode: .default)
             ready.set(loop)
             while !loop.inbox.isEndRequested(ofActivation: 1) { loop.run(in: .default) }
-            loop.core.finishJobs(in: .default)
             keepAlive.invalidate()
-            ending.set(())
+            ending.endLoop()
         }
         runLoop = ready.wait()
     }
 
-    /// Ends the loop after the callback under way, and waits until the thread has ended.
+    /// Ends the loop after the current callback, and waits until the thread has ended.
     ///
     /// Blocks in the default mode and jobs that were queued before run first; what is left is released. Further calls, also
     /// by several threads at once, wait as well. Called on the thread itself it does not wait: the thread ends when
     /// the callback returns.
     ///
-    /// Tasks that prefer the thread's ``executor`` and calls of actors that live on it must have ended before: a
-    /// job that arrives later ends the process with a message. ``withRunLoopThread(name:_:)`` has the scope of
-    /// structured tasks.
+    /// The waits of tasks for something of the loop end. A task that sleeps on the loop's clock, or lives on the
+    /// ``executor`` and uses a stream, gets `CancellationError`; sequences of events, connections and datagrams end; other
+    /// calls throw as their documentation says for the end of the loop's thread. Later calls of a task that lives
+    /// on the executor end in the same way. A task elsewhere that uses a stream of the loop goes on: a thread of the
+    /// library serves the stream then. The tasks themselves are not cancelled, as they may have more to do.
+    ///
+    /// The thread runs jobs of its executors until none is queued, for at most one second if there are always more. It does
+    /// not wait for tasks that are suspended for something else, such as another actor: jobs of such a task, and
+    /// others that come later, run on a thread of the library, one at a time, isolated to the actors of the loop.
+    /// They should not block. ``withRunLoopThread(name:_:)`` ends its thread after the tasks of its scope.
     public func stop() {
-        requestStop()
+        requestStop(jobTime: RunLoop.jobTimeAtEnd)
         if !runLoop.isCurrent { thread.join() }
+    }
+
+    /// Ends the loop as ``stop()`` does, and suspends the task until then instead of blocking its thread.
+    ///
+    /// From any task, also one of the thread's own, whose later jobs run on a thread of the library.
+    ///
+    /// - Parameter timeout: How long the thread may run jobs of tasks that never wait, after the loop has ended.
+    /// - Returns: Whether no job was left. False means that the library's thread runs the rest.
+    @discardableResult
+    nonisolated(nonsending) public func shutDown(timeout: Duration = .seconds(10)) async -> Bool {
+        requestStop(jobTime: timeout)
+        let isComplete = await ending.isComplete.wait()
+        thread.join()
+        return isComplete
     }
 
     /// The executor of the thread's loop in the common modes: for actors that live on the thread, and for
     /// tasks that prefer it.
     public var executor: RunLoop.Executor { runLoop.executor() }
 
-    private func requestStop() {
+    private func requestStop(jobTime: Duration) {
+        ending.jobTime.withLock { $0 = min($0, jobTime) }
         runLoop.perform { [runLoop] in runLoop.inbox.requestEnd(ofActivation: 1) }
-    }
-
-    /// As ``stop()``, without blocking the calling thread while the loop finishes.
-    nonisolated(nonsending) fileprivate func stopAndWait() async {
-        requestStop()
-        await ending.wait()
-        thread.join()
     }
 }
 
@@ -88,14 +117,13 @@ public final class RunLoopThread: Sendable {
 /// }
 /// ```
 ///
-/// Jobs that are queued when `body` ends run first. The calling task is suspended meanwhile; it blocks its
-/// thread only while the loop releases what is left in it.
+/// Jobs that are queued when `body` ends run first. The calling task is suspended meanwhile.
 ///
 /// - Parameters:
 ///   - name: The thread's name, as in ``RunLoopThread/init(name:)``.
 ///   - body: Called with the thread, in the caller's isolation. Tasks that it starts on the thread, and calls
-///     of actors that live there, must have ended when it returns: those of a task group or an `async let`
-///     have.
+///     of actors that live there, should have ended when it returns: those of a task group or an `async let`
+///     have. For others see ``RunLoopThread/stop()``.
 /// - Returns: What `body` returns.
 /// - Throws: What `body` throws, and what ``RunLoopThread/init(name:)`` does.
 nonisolated(nonsending) public func withRunLoopThread<Result>(
@@ -104,10 +132,10 @@ nonisolated(nonsending) public func withRunLoopThread<Result>(
     let thread = try RunLoopThread(name: name)
     do {
         let result = try await body(thread)
-        await thread.stopAndWait()
+        await thread.shutDown(timeout: RunLoop.jobTimeAtEnd)
         return result
     } catch {
-        await thread.stopAndWait()
+        await thread.shutDown(timeout: RunLoop.jobTimeAtEnd)
         throw error
     }
 }

@@ -168,8 +168,16 @@ extension RunLoop.Source {
 
     // MARK: On the loop's thread
 
+    /// Makes the registrations follow the modes, and calls `scheduled` for modes that became common after the thread that
+    /// changed the source had read the common set: until now the source was not among those that the loop tells.
     func updateRegistrations(in core: RunLoop.Core) {
-        update(in: core) { loopState in loopState.updateRegistrations(of: self, in: core) }
+        var added = ModeSet()
+        update(in: core) { loopState in
+            loopState.updateRegistrations(of: self, in: core)
+            added = loopState.announceModes(common: core.commonModes)
+        }
+        guard !added.isEmpty, let callbacks = state.withLock({ $0.callbacks }) else { return }
+        for mode in added.members { callbacks.scheduled?(core.loop, mode) }
     }
 
     /// Takes in a signal that the inbox has brought.
@@ -276,6 +284,13 @@ extension RunLoop.Source {
 // On the loop's thread, with the source's lock held: nothing here calls user code.
 
 extension RunLoop.Source.LoopState {
+    /// Adds the modes that the source is in to those that `scheduled` has been called for, and returns the new ones.
+    fileprivate mutating func announceModes(common: ModeSet) -> ModeSet {
+        let added = membership.modes(common: common).subtracting(announcedModes)
+        announcedModes.formUnion(added)
+        return added
+    }
+
     /// Registers `source` in the modes that it is in, and unregisters it from the others.
     fileprivate mutating func updateRegistrations(of source: RunLoop.Source, in core: RunLoop.Core) {
         dequeueSignal(in: core)

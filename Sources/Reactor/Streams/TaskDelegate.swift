@@ -76,6 +76,8 @@ final class TaskPlace: Sendable {
 
     /// The place that the calling task belongs to; if none, `loop` in its common modes, or the library's own
     /// thread.
+    ///
+    /// - Throws: `Errno.canceled` if the task belongs to a loop that has ended; what pthread_create(3) does.
     init(of isolation: (any Actor)?, orOn loop: RunLoop?) throws(Errno) {
         (self.loop, executor) = try RunLoop.place(of: isolation, orOn: loop)
         gate = Gate(on: executor)
@@ -103,8 +105,12 @@ extension RunLoop {
             let current = RunLoop.current
             // The actor's code that computes its executor may ask the loop for it.
             let executors = current.executors.withLock { $0 }
-            if let own = executors.first(where: { $0.isOwn(isolation) }) { return (current, own) }
+            if let own = executors.first(where: { $0.isOwn(isolation) }) {
+                if current.inbox.isClosed { throw .canceled }
+                return (current, own)
+            }
         }
+        if LateJobs.currentExecutor?.isOwn(isolation) == true { throw .canceled }
         if let loop { return (loop, loop.executor()) }
         let streams = try ResidentThread.streams.runLoop()
         return (streams, streams.executor())

@@ -16,7 +16,8 @@ package enum DispatchWorkers {
     /// no connection with them.
     ///
     /// Once a second, while work waits for a worker, libdispatch opens a file of /proc, and ends the process if it
-    /// cannot. A resolver and a log need some as well.
+    /// cannot. A resolver and a log need some as well. They may be used between this check and libdispatch's
+    /// call: it has no hook that would let the library keep a descriptor for it.
     static let reservedDescriptors: CInt = 4
 
     /// Makes libdispatch create what its workers need.

@@ -29,7 +29,34 @@ package struct OwnedDescriptor: ~Copyable {
 
 /// Adds one to the event counter `number`; if the counter is full it is readable anyway, so no wake-up is lost.
 func addOne(toEventCounter number: CInt) {
-    _ = eventfd_write(number, 1)
+    callOnOwnDescriptor("eventfd_write", expecting: .resourceTemporarilyUnavailable) {
+        eventfd_write(number, 1)
+    }
+}
+
+/// Makes a call on a descriptor of the library's own, and repeats it while the kernel has no memory. Traps if other code has
+/// closed the descriptor: the loop would sleep forever, and say nothing.
+///
+/// - Parameter expected: An error that is not a failure.
+/// - Returns: Whether the call succeeded.
+@discardableResult
+func callOnOwnDescriptor(_ name: StaticString, expecting expected: Errno? = nil, _ call: () -> CInt) -> Bool {
+    while true {
+        do throws(Errno) {
+            try SystemCall.make(call)
+            return true
+        } catch {
+            if error == expected { return false }
+            guard error == .noMemory else { refuseClosedDescriptor(name, error) }
+            sched_yield()
+        }
+    }
+}
+
+func refuseClosedDescriptor(_ call: StaticString, _ error: Errno) -> Never {
+    fatalError(
+        "\(call) failed (\(error)): other code has probably closed the run loop's epoll(7), eventfd(2) or timerfd(2) "
+            + "descriptor.")
 }
 
 /// Reads and clears the event counter `number`; zero if nothing has been added.

@@ -22,33 +22,34 @@ package final class Promise<Value: Sendable>: Sendable {
     }
 }
 
-/// A value that any thread sets, once, and one task waits for.
+/// A value that any thread sets, once, and tasks wait for.
 final class AsyncPromise<Value: Sendable>: Sendable {
     private enum State {
-        case pending
-        case awaited(CheckedContinuation<Value, Never>)
+        case awaited([CheckedContinuation<Value, Never>])
         case known(Value)
     }
 
-    private let state = Mutex(State.pending)
+    private let state = Mutex(State.awaited([]))
 
+    /// Sets the value, unless it is set.
     func set(_ value: Value) {
-        let waiter = state.withLock { state -> CheckedContinuation<Value, Never>? in
-            guard case .awaited(let waiter) = state else {
-                state = .known(value)
-                return nil
-            }
-            return waiter
+        let waiters = state.withLock { state -> [CheckedContinuation<Value, Never>] in
+            guard case .awaited(let waiters) = state else { return [] }
+            state = .known(value)
+            return waiters
         }
-        waiter?.resume(returning: value)
+        for waiter in waiters { waiter.resume(returning: value) }
     }
 
     nonisolated(nonsending) func wait() async -> Value {
         await withCheckedContinuation { waiter in
             let value = state.withLock { state -> Value? in
-                if case .known(let value) = state { return value }
-                state = .awaited(waiter)
-                return nil
+                switch state {
+                case .known(let value): return value
+                case .awaited(let waiters):
+                    state = .awaited(waiters + [waiter])
+                    return nil
+                }
             }
             if let value { waiter.resume(returning: value) }
         }

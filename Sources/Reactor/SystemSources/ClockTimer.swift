@@ -133,10 +133,11 @@ public final class ClockTimer: EventSource {
             }
         }
         let interval = interval?.wholeNanoseconds ?? 0
-        do throws(Errno) {
-            try SystemCall.make { reactor_timerfd_set(number, first, interval, clock == .wallClock) }
-        } catch {
-            // ECANCELED: the kernel has armed the timer, and says that the clock was set only here.
+        // ECANCELED: the kernel has armed the timer, and says that the clock was set only here.
+        let isUnset = callOnOwnDescriptor("timerfd_settime", expecting: .canceled) {
+            reactor_timerfd_set(number, first, interval, clock == .wallClock)
+        }
+        if !isUnset {
             wasSet = true
             markReady()
         }

@@ -91,18 +91,6 @@ import Testing
         }
         #expect(events == ["default", "awake"])
     }
-
-    @Test func `a loop that ends while a task sleeps on it traps and names the loop`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            let thread = try RunLoopThread(name: "ending")
-            let sleeper = Sleeper(thread.runLoop)
-            let isAsleep = Answer<Void>()
-            Task { try await sleeper.sleep(for: .seconds(3600), isAsleep) }
-            isAsleep.wait()
-            try onAThread { thread.stop() }
-        }
-        #expect(result.message.contains("and 1 task suspended"))
-    }
 }
 
 @Suite struct WithDeadlineTests {
@@ -184,12 +172,8 @@ private actor Sleeper {
     init(_ loop: RunLoop) { (self.loop, executor) = (loop, loop.executor()) }
 
     @discardableResult
-    func sleep(for duration: Duration, _ isAsleep: Answer<Void>? = nil) async throws -> (
-        Duration, isOnLoop: Bool
-    ) {
+    func sleep(for duration: Duration) async throws -> (Duration, isOnLoop: Bool) {
         let start = Deadline.now
-        // The loop comes to this block when the task is suspended.
-        loop.perform { isAsleep?.give(()) }
         try await loop.clock().sleep(for: duration)
         return (Deadline.now - start, loop.isCurrent)
     }

@@ -53,32 +53,131 @@ import Testing
         }
     }
 
-    @Test func `a loop that ends with jobs queued traps and names the loop`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            try onAThread {
-                for _ in 0..<3 { Task(executorPreference: RunLoop.current.executor()) {} }
+    @Test(arguments: LoopWait.allCases)
+    func `stopping a thread ends the waits of its tasks, and lets the tasks finish there`(
+        wait: LoopWait
+    ) async throws {
+        let trace = Trace()
+        let thread = try RunLoopThread(name: "ending")
+        let feed = try Feed("abc")
+        let task = Task(executorPreference: thread.executor) {
+            do { trace(try await wait.result(on: thread.runLoop, feed)) } catch {
+                trace("\(error.errno.map { "\($0)" } ?? "\(type(of: error))")")
             }
+            await Task.yield()
+            trace(thread.runLoop.isCurrent ? "on the thread" : "elsewhere")
         }
-        #expect(result.message.contains("has ended with 3 jobs queued"))
+        try await onItsOwnThread {
+            wait.untilUnderWay(on: thread)
+            thread.stop()
+        }
+        await task.value
+        #expect(trace.all == [wait.expectedEnd, "on the thread"])
     }
 
-    @Test func `a loop that ends with jobs of other threads traps and names the loop`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+    @Test func `a task that waits again, or for the first time, after its loop has ended is cancelled`()
+        async throws
+    {
+        let trace = Trace()
+        let thread = try RunLoopThread(name: "ended")
+        try await onItsOwnThread { thread.stop() }
+        let feed = try Feed()
+        await Task(executorPreference: thread.executor) {
+            let input = feed.makeStream()
+            for _ in 0..<2 {
+                let error = await thrownError { _ = try await input.readChunk() }
+                trace("\(error is CancellationError)")
+            }
+            let error = await thrownError { try await thread.runLoop.clock().sleep(for: .seconds(3600)) }
+            trace("\(error is CancellationError)")
+        }.value
+        #expect(trace.all == ["true", "true", "true"])
+    }
+
+    @Test(arguments: [true, false])
+    func `jobs that come after the loop's end run one at a time, isolated to its actors`(isOwnThread: Bool)
+        async throws
+    {
+        let loop = try await onItsOwnThread {
+            let loop = Shared<RunLoop?>(nil)
+            if isOwnThread {
+                try onAThread { loop.value = RunLoop.current }
+            } else {
+                let thread = try RunLoopThread(name: "ended")
+                loop.value = thread.runLoop
+                thread.stop()
+            }
+            return loop.value!
+        }
+        let (first, second) = (Tally(loop.executor()), Tally(loop.executor(inModes: [.custom])))
+        await withTaskGroup { group in
+            for number in 0..<200 {
+                let (tally, other) = number % 2 == 0 ? (first, second) : (second, first)
+                group.addTask { await tally.add(to: other) }
+            }
+        }
+        #expect(await (first.total, second.total) == (200, 200))
+    }
+
+    @Test func `the first job that comes after a loop's end is reported in debug mode`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = debuggedReports()
+            let thread = try RunLoopThread(name: "ended")
+            await thread.shutDown()
+            for _ in 0..<3 { await Task(executorPreference: thread.executor) {}.value }
+            #expect(reports.value.map(\.kind) == [.lateJob])
+            #expect(reports.value.first?.text.contains("thread 'ended'") == true)
+        }
+    }
+
+    @Test func `jobs that wait when a thread ends run there first, also those of other threads`() async throws
+    {
+        let trace = Trace()
+        try await onItsOwnThread {
             try onAThread {
                 let loop = RunLoop.current
-                try? onAThread { for _ in 0..<2 { Task(executorPreference: loop.executor()) {} } }
+                for _ in 0..<2 {
+                    Task(executorPreference: loop.executor(inModes: [.custom])) {
+                        trace("\(loop.isCurrent)")
+                        await Task.yield()
+                        trace("\(loop.isCurrent)")
+                    }
+                }
+                try onAThread { Task(executorPreference: loop.executor()) { trace("\(loop.isCurrent)") } }
             }
         }
-        #expect(result.message.contains("has ended with 2 jobs queued"))
+        #expect(trace.all == ["true", "true", "true", "true", "true"])
     }
 
-    @Test func `a job that comes after the loop's end traps and names the loop`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            let thread = try RunLoopThread(name: "ended")
-            try onAThread { thread.stop() }
-            Task(executorPreference: thread.executor) {}
+    @Test func `a thread is shut down from one of its tasks, which waits for the others`() async throws {
+        let trace = Trace()
+        let thread = try RunLoopThread(name: "shut down")
+        let feed = try Feed()
+        let reader = Task(executorPreference: thread.executor) {
+            _ = try? await feed.makeStream().readChunk()
+            for _ in 0..<100 { await Task.yield() }
+            trace("read")
         }
-        #expect(result.message.contains("whose thread has ended"))
+        let isComplete = await Task(executorPreference: thread.executor) {
+            let isComplete = await thread.shutDown()
+            trace("shut down")
+            return isComplete
+        }.value
+        await reader.value
+        #expect(isComplete)
+        #expect(trace.all == ["read", "shut down"])
+    }
+
+    @Test func `a task that ignores its cancellation outlives the thread's shutdown`() async throws {
+        let thread = try RunLoopThread(name: "ignored")
+        let mayEnd = Shared(false)
+        let task = Task(executorPreference: thread.executor) {
+            while !mayEnd.value { await Task.yield() }
+            return thread.runLoop.isCurrent
+        }
+        #expect(await !thread.shutDown(timeout: .milliseconds(10)))
+        mayEnd.value = true
+        #expect(await !task.value)
     }
 
     @Test func `executors and their loop are freed`() async throws {
@@ -109,4 +208,20 @@ private struct WeakExecutor: Sendable {
     }
 
     var isFreed: Bool { executor == nil && loop == nil }
+}
+
+/// An actor whose calls overlap if they are not isolated to its loop.
+private actor Tally {
+    private let executor: RunLoop.Executor
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+    private(set) var total = 0
+
+    init(_ executor: RunLoop.Executor) { self.executor = executor }
+
+    /// Adds to this actor's total, and as the other's code does to that one's.
+    func add(to other: Tally) {
+        preconditionIsolated()
+        total += 1
+        other.assumeIsolated { $0.total += 1 }
+    }
 }

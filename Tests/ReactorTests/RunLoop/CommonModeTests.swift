@@ -97,6 +97,27 @@ struct TestItem {
         #expect(trace == ["common default tracking custom", "served"])
     }
 
+    @Test(arguments: [true, false])
+    func `a source that joins the common modes while a mode becomes common is scheduled in that mode`(
+        isOnLoopThread: Bool
+    ) async throws {
+        let trace = Trace()
+        try await withRunLoopThread(name: "becoming common") { thread in
+            let source = RunLoop.Source(
+                scheduled: { loop, mode in
+                    if mode == .default { loop.addCommonMode(.custom) }
+                    trace(mode.rawValue)
+                }, perform: {})
+            let add = { @Sendable in thread.runLoop.add(source, forMode: .common) }
+            try await onItsOwnThread {
+                if isOnLoopThread { thread.runLoop.performAndWait(add) } else { add() }
+                thread.runLoop.performAndWait {}
+            }
+        }
+        let modes: [RunLoop.Mode] = [.custom, .default, .tracking]
+        #expect(trace.all.sorted() == modes.map(\.rawValue).sorted())
+    }
+
     @Test(arguments: Kind.allCases)
     func `a mode that has become common gets later common items too`(kind: Kind) async throws {
         let trace = try await traced { loop, trace in

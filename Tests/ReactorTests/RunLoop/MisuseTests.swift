@@ -1,3 +1,4 @@
+import Glibc
 import Reactor
 import SystemPackage
 import Testing
@@ -130,5 +131,36 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
             }
         }
         #expect(result.message.contains("loop's thread has ended"))
+    }
+
+    @Test(arguments: ["eventfd", "timerfd"])
+    func `a loop whose descriptor other code has closed traps`(kind: String) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [kind = kind as String] in
+            alarm(10)
+            try elsewhere {
+                let loop = RunLoop.current
+                loop.hold(.default)
+                let before = Set(descriptors(of: kind))
+                loop.poll()
+                for number in descriptors(of: kind) where !before.contains(number) { close(number) }
+                if kind == "timerfd" { Timer.scheduled(after: .milliseconds(1)) { _ in } }
+                _ = try? JoinableThread(name: "waking") {
+                    loop.untilAsleep()
+                    loop.wakeUp()
+                }
+                loop.run(in: .default, until: .minutesAway)
+            }
+        }
+        #expect(result.message.contains("other code has probably closed"), "\(result.message)")
+    }
+}
+
+/// The process's descriptors of a kind that has no file, such as eventfd(2).
+private func descriptors(of kind: String) -> [CInt] {
+    (3..<256).filter { number in
+        var target = [CChar](repeating: 0, count: 256)
+        readlink("/proc/self/fd/\(number)", &target, 255)
+        return strstr(target, "[\(kind)]") != nil
     }
 }

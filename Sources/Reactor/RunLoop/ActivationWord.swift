@@ -1,0 +1,42 @@
+import Synchronization
+
+/// The innermost activation of a loop: its mode, its depth, and whether it has been asked to stop.
+///
+/// It is one word, which other threads see and change as a whole. So a request to stop reaches the activation whose mode
+/// the thread has seen. With a word for each part, a request that comes between two changes is lost, or reaches
+/// the outer activation.
+struct ActivationWord: RawRepresentable, AtomicRepresentable {
+    /// The mode's index in the low half, then ``stopBit``, then the depth.
+    private(set) var rawValue: UInt64
+
+    private static let stopBit: UInt64 = 1 << 32
+    private static let depthShift: UInt64 = 33
+
+    init(rawValue: UInt64) { self.rawValue = rawValue }
+
+    /// Outside an activation.
+    static var none: ActivationWord { ActivationWord(rawValue: 0) }
+
+    /// An activation in `mode` within this one, which nothing has asked to stop.
+    func nested(in mode: RunLoop.Mode) -> ActivationWord {
+        ActivationWord(rawValue: UInt64(depth + 1) << Self.depthShift).moved(to: mode)
+    }
+
+    /// How many activations there are, one within the other.
+    var depth: Int { Int(rawValue >> Self.depthShift) }
+
+    /// Nil outside an activation.
+    var mode: RunLoop.Mode? {
+        @inline(__always) get { depth == 0 ? nil : RunLoop.Mode(Int32(truncatingIfNeeded: rawValue)) }
+    }
+
+    /// The same activation in another mode.
+    func moved(to mode: RunLoop.Mode) -> ActivationWord {
+        ActivationWord(rawValue: rawValue & ~UInt64(UInt32.max) | UInt64(UInt32(bitPattern: mode.index)))
+    }
+
+    var isStopRequested: Bool {
+        @inline(__always) get { rawValue & Self.stopBit != 0 }
+        set { rawValue = newValue ? rawValue | Self.stopBit : rawValue & ~Self.stopBit }
+    }
+}
