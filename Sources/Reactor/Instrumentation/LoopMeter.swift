@@ -21,6 +21,8 @@ final class LoopMeter: Sendable {
         func set(_ value: Int) { number.store(value, ordering: .relaxed) }
     }
 
+    let processorClock = ProcessorClock()
+
     let passes = Counter()
 
     let wakeUpsByTime = Counter()

@@ -91,6 +91,7 @@ public final class RunLoop: Sendable {
         loop.requireNotOfParent()
         ThreadLoop.set(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
+        loop.inbox.meter.processorClock.begin()
         if loop.isMain {
             reportAtExit()
         } else if loop.inbox.isReportedForPool {
@@ -222,6 +223,7 @@ private enum ThreadLoop {
     /// Objects that are destroyed here may still ask for the thread's loop, and get the one that ends.
     static func end(_ loop: RunLoop) {
         loop.core.end()
+        loop.inbox.meter.processorClock.end()
         reactor_set_current_loop(0, nil)
     }
 }
