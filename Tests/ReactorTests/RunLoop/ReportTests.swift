@@ -177,6 +177,35 @@ import Testing
         #expect(result != nil)
     }
 
+    @Test func `what tasks wait for in modes that never run is reported`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = debuggedReports()
+            try await withRunLoopThread(name: "tasks") { thread in
+                let (loop, pipe) = (thread.runLoop, try TestPipe())
+                pipe.put()
+                let tasks = [
+                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(1)) },
+                    Task { for await _ in loop.ticks(every: .milliseconds(1), inModes: [.custom]) {} },
+                    Task {
+                        for try await _ in loop.readiness(
+                            of: pipe.readEnd, for: .readable, inModes: [.custom])
+                        {}
+                    },
+                ]
+                try await onItsOwnThread { reports.wait { $0.count >= 3 ? () : nil } }
+                for task in tasks { task.cancel() }
+                for task in tasks { _ = await task.result }
+                let texts = reports.value.map(\.text)
+                #expect(reports.value.allSatisfy { $0.kind == .unservedItems })
+                #expect(
+                    texts.count { $0.hasPrefix("The timer (ReactorTests/ReportTests.swift:") } == 2,
+                    "\(texts)")
+                let source = "The source of descriptor \(pipe.readEnd.rawValue) has something to report: "
+                #expect(texts.contains { $0.hasPrefix(source) }, "\(texts)")
+            }
+        }
+    }
+
     @Test func `a mailbox that nothing serves has something to deliver`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             let reports = debuggedReports()
