@@ -26,7 +26,9 @@ public enum LoopDiagnostics {
             /// The last reference to a scheduled stream was released, which has closed it, before it had delivered an event.
             case releasedStream
             /// A scheduled stream was not open for more than a second, had bytes, an end or an error for so long and no
-            /// delegate, or has a delegate that does not implement ``StreamDelegate/stream(_:handle:)``.
+            /// delegate, or has a delegate that does not implement ``StreamDelegate/stream(_:handle:)``. Or an open stream
+            /// had a delegate for so long, had never been used, and was scheduled nowhere. Or a child process waited for so
+            /// long because the pipe of its output was full, and no code had begun to read that.
             case silentStream
             /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
             /// served them, or was never run at all.

@@ -28,6 +28,8 @@ final class StreamEngine: Sendable {
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
         var name: ItemName?
+        /// In debug mode, the pipe that a child of this process writes to, if the stream reads that.
+        var childOutput: SharedDescriptor?
     }
 
     /// The most that one read(2) or write(2) moves. A longer request is cut.
@@ -161,6 +163,7 @@ final class StreamEngine: Sendable {
 extension StreamEngine {
     func open() {
         guard state.withLock({ $0.machine.open() }) else { return }
+        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
         do throws(Errno) {
             let unopened = backend
             let opened = try unopened.open(for: self)
