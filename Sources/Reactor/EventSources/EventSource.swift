@@ -108,6 +108,9 @@ public class EventSource: CustomStringConvertible {
     /// What a dump of the loop says of the source.
     var dumpLine: String { name.naming(description) }
 
+    /// What reports call the handler.
+    var callTitle: String { title }
+
     /// The name of the source's entry in the ledger.
     var account: String { name.naming(kind) }
 

@@ -100,6 +100,9 @@ public final class RunLoop: Sendable {
         return loop
     }
 
+    /// The calling thread's loop; nil if it has none yet.
+    static var existing: RunLoop? { ThreadLoop.get() }
+
     /// Calls `body` with the calling thread's loop.
     @inline(__always)
     static func withCurrent<Result>(_ body: (RunLoop) -> Result) -> Result {
@@ -224,6 +227,7 @@ private enum ThreadLoop {
     static func end(_ loop: RunLoop) {
         loop.core.end()
         loop.inbox.meter.processorClock.end()
+        loop.inbox.meter.end()
         reactor_set_current_loop(0, nil)
     }
 }

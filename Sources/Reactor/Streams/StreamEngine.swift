@@ -268,12 +268,16 @@ extension StreamEngine {
 
     @inline(never)
     private func readWaiting(into buffer: inout MutableRawSpan) -> Int {
-        transfer(buffer.byteCount) { (backend, _) throws(Errno) in try backend.read(into: &buffer) }
+        RunLoop.noteWait("in InputStream.read, waiting for the \(title)") {
+            transfer(buffer.byteCount) { (backend, _) throws(Errno) in try backend.read(into: &buffer) }
+        }
     }
 
     func write(_ bytes: RawSpan) -> Int {
-        transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
-            try backend.write(bytes, isScheduled: isScheduled)
+        RunLoop.noteWait("in OutputStream.write, waiting for the \(title)") {
+            transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
+                try backend.write(bytes, isScheduled: isScheduled)
+            }
         }
     }
 
@@ -327,7 +331,9 @@ extension StreamEngine {
 
     func flush(until deadline: Deadline) throws(Errno) {
         guard isOpen || status == .atEnd else { throw .badFileDescriptor }
-        try backend.flush(until: deadline)
+        try RunLoop.noteWait("in OutputStream.flush, waiting for the \(title)") { () throws(Errno) in
+            try backend.flush(until: deadline)
+        }
     }
 
     func shutDown() throws(Errno) {

@@ -293,56 +293,6 @@ import Testing
         }
     }
 
-    // MARK: Slow callbacks
-
-    @Test func `a handler that runs the host's loop is not slow`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                LoopDiagnostics.slowCallback = .milliseconds(200)
-                let hosting = try RunLoop.Hosting(.current)
-                let end = Deadline.after(milliseconds: 400)
-                Timer.scheduled(every: .milliseconds(20), label: "ticker") { _ in }
-                Timer.scheduled(after: .zero, label: "dialog") { _ in
-                    var request = pollfd(
-                        fd: hosting.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
-                    hosting.prepare()
-                    while Deadline.now < end {
-                        poll(&request, 1, -1)
-                        hosting.dispatch()
-                    }
-                    poll(&request, 1, 100)
-                }
-                hosting.dispatch()
-                hosting.dispatch()
-                let ledger = RunLoop.current.statistics.ledger
-                let dialog = ledger.first { $0.name.contains("'dialog'") }
-                #expect(dialog!.longest < .milliseconds(200), "\(ledger)")
-                hosting.end()
-            }
-        }
-        #expect(result.message.isEmpty, "\(result.message)")
-    }
-
-    @Test func `a slow completion of a hand-off is named by the hand-off`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                LoopDiagnostics.slowCallback = .milliseconds(1)
-                let queue = DispatchQueue(label: "lines")
-                let reader = LineReader(InputStream(path: "/etc/passwd"), into: 0, on: queue) { _, _, _ in }
-                reader.label = "users"
-                reader.start { _ in
-                    let end = Deadline.after(milliseconds: 2)
-                    while Deadline.now < end {}
-                    RunLoop.current.stop()
-                }
-                RunLoop.current.run(in: .default)
-            }
-        }
-        #expect(result.message.contains("The hand-off 'users' kept the run loop "), "\(result.message)")
-    }
-
     // MARK: The switches
 
     @Test func `debugging and measuring are switched independently`() async {
