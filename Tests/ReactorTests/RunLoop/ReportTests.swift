@@ -184,7 +184,7 @@ import Testing
                 let (loop, pipe) = (thread.runLoop, try TestPipe())
                 pipe.put()
                 let tasks = [
-                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(1)) },
+                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(200)) },
                     Task { for await _ in loop.ticks(every: .milliseconds(1), inModes: [.custom]) {} },
                     Task {
                         for try await _ in loop.readiness(
