@@ -33,6 +33,18 @@ import Reactor
     LoopDiagnostics.isDebugging = false
 }
 
+/// Until the debug mode has reported that.
+@MainActor func hangingMainActor() {
+    LoopDiagnostics.setReportHandler { report in
+        print(report)
+        exit(0)
+    }
+    let never = DispatchSemaphore(value: 0)
+    func hang() { never.wait() }
+    Task { @MainActor in hang() }
+    RunLoop.main.run(in: .default)
+}
+
 @MainActor func drainIsSnapshot() {
     DispatchQueue.main.async {
         print("a")

@@ -57,6 +57,7 @@ let scenarios: [String: () throws -> Void] = [
     "few watches": fewWatches,
     "few watches after an overflow": fewWatchesAfterOverflow,
     "a main queue that waits": waitingMainQueue,
+    "a main actor that hangs": hangingMainActor,
     "exit in a timer": {
         Timer.scheduled(after: .zero, label: "last") { _ in
             RunLoop.main.perform {}

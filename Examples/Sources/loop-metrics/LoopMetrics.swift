@@ -31,6 +31,7 @@ final class LoopMetrics {
         let gauges = Self.measured.map { (Gauge(label: "reactor_\($0)", dimensions: dimensions), $1) }
         let lateness = Gauge(label: "reactor_timer_lateness_seconds", dimensions: dimensions)
         let busy = Gauge(label: "reactor_callback_seconds", dimensions: dimensions)
+        let worked = Gauge(label: "reactor_processor_seconds", dimensions: dimensions)
         var last = loop.statistics
         timer = .scheduled(every: interval, forMode: .common, tolerance: interval / 2, label: "metrics") {
             _ in
@@ -42,6 +43,7 @@ final class LoopMetrics {
             let firings = max(now.callbacks.timers - last.callbacks.timers, 1)
             lateness.record((now.timerLateness - last.timerLateness) / .seconds(firings))
             busy.record((now.callbackTime - last.callbackTime) / .seconds(1))
+            worked.record((now.processorTime - last.processorTime) / .seconds(1))
             last = now
         }
     }

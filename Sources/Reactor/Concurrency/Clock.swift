@@ -8,10 +8,17 @@ extension RunLoop {
     /// try await clock.sleep(for: .seconds(1), tolerance: .milliseconds(100))
     /// ```
     ///
-    /// - Parameter modes: The modes to wake in: the common modes unless others are named. While the loop runs
-    ///   in another mode a task sleeps on, past its deadline.
+    /// - Parameters:
+    ///   - modes: The modes to wake in: the common modes unless others are named. While the loop runs in
+    ///     another mode a task sleeps on, past its deadline.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     /// - Precondition: There is at least one mode.
-    public func clock(inModes modes: [Mode] = [.common]) -> Clock { Clock(self, executor(inModes: modes)) }
+    public func clock(
+        inModes modes: [Mode] = [.common], file: StaticString = #fileID, line: UInt = #line
+    ) -> Clock {
+        Clock(self, executor(inModes: modes), file, line)
+    }
 
     /// A run loop's monotonic clock: tasks sleep on it by timers of the loop.
     ///
@@ -24,9 +31,11 @@ extension RunLoop {
     public struct Clock: _Concurrency.Clock {
         private let loop: RunLoop
         private let executor: Executor
+        private let file: StaticString
+        private let line: UInt
 
-        fileprivate init(_ loop: RunLoop, _ executor: Executor) {
-            (self.loop, self.executor) = (loop, executor)
+        fileprivate init(_ loop: RunLoop, _ executor: Executor, _ file: StaticString, _ line: UInt) {
+            (self.loop, self.executor, self.file, self.line) = (loop, executor, file, line)
         }
 
         /// The present moment.
@@ -49,10 +58,10 @@ extension RunLoop {
             let gate = Gate(on: executor)
             guard executor.beginWaiting(at: gate) else { throw CancellationError() }
             defer { executor.endWaiting(at: gate) }
-            let timer = GateTimer(deadline, tolerance: tolerance ?? .zero, on: loop, inModes: executor.modes)
-            {
-                gate.open()
-            }
+            let timer = GateTimer(
+                deadline, tolerance: tolerance ?? .zero, on: loop, inModes: executor.modes, file: file,
+                line: line
+            ) { gate.open() }
             defer { withExtendedLifetime(timer) {} }
             while deadline > .now {
                 await gate.wait(isolation: #isolation)

@@ -130,14 +130,19 @@ extension RunLoop {
     ///   - interval: The time between ticks, at least 0.1 ms.
     ///   - tolerance: How late a tick may be to share a wake-up with others; at most half the interval.
     ///   - modes: Where the timer fires: the common modes unless others are named.
+    ///   - file: The file of the call, for reports.
+    ///   - line: Its line.
     /// - Returns: The ticks' dates.
     public func ticks(
-        every interval: Duration, tolerance: Duration = .zero, inModes modes: [Mode] = [.common]
+        every interval: Duration, tolerance: Duration = .zero, inModes modes: [Mode] = [.common],
+        file: StaticString = #fileID, line: UInt = #line
     ) -> Events<Deadline, Never> {
         let (signal, store) = (EventSignal(on: executor(inModes: modes)), EventStore<Deadline?>(nil))
         let subscription = EventSubscription(on: self, signal) { [self] source in
             let finisher = Finisher(signal)
-            let timer = Timer.scheduled(every: interval, forMode: modes[0], tolerance: tolerance) { timer in
+            let timer = Timer.scheduled(
+                every: interval, forMode: modes[0], tolerance: tolerance, file: file, line: line
+            ) { timer in
                 let date = timer.fireDate
                 store.content.withLock { $0 = date }
                 finisher.signal.deliver()

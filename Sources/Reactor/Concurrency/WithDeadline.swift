@@ -26,7 +26,7 @@ extension DeadlineError: CustomStringConvertible {
 /// - Parameters:
 ///   - deadline: When to cancel, on `clock`.
 ///   - tolerance: How late the cancellation may be to share a wake-up.
-///   - clock: The clock to wait on, such as a loop's ``RunLoop/clock(inModes:)``.
+///   - clock: The clock to wait on, such as a loop's ``RunLoop/clock(inModes:file:line:)``.
 ///   - operation: A child task, with the isolation of the calling code.
 /// - Returns: What `operation` returns.
 /// - Throws: What `operation` throws; ``DeadlineError`` if it throws after the deadline; what `clock` throws if

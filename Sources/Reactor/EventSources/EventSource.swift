@@ -108,6 +108,9 @@ public class EventSource: CustomStringConvertible {
     /// What a dump of the loop says of the source.
     var dumpLine: String { name.naming(description) }
 
+    /// What reports call the handler.
+    var callTitle: String { title }
+
     /// The name of the source's entry in the ledger.
     var account: String { name.naming(kind) }
 
@@ -199,6 +202,7 @@ public class EventSource: CustomStringConvertible {
         if isWatched, !isDisarmed { try setInterestOfWatches(interest) }
         let before = watchedInterest
         watchedInterest = interest
+        if LoopDiagnostics.isReporting { identification.withLock { $0.unserved }?.noteInterest(interest) }
         guard !isRegistered, !interest.isEmpty, let core = loop?.core else { return }
         do throws(Errno) { try core.update(self) } catch {
             watchedInterest = before
@@ -221,19 +225,26 @@ public class EventSource: CustomStringConvertible {
 }
 
 /// What the debug mode knows of an event source, which only its loop's thread may use: what it was when it was added, and its
-/// modes since.
+/// modes and its interest since.
 final class UnservedSource: Sendable {
     let title: String
     let number: CInt
-    let interest: Readiness
     let inbox: Inbox
     let membership: Mutex<Membership>
+    private let interestBits: Atomic<Readiness.RawValue>
 
     fileprivate init(
         _ title: String, _ number: CInt, _ interest: Readiness, _ inbox: Inbox, _ membership: Membership
     ) {
-        (self.title, self.number, self.interest, self.inbox) = (title, number, interest, inbox)
+        (self.title, self.number, self.inbox) = (title, number, inbox)
         self.membership = Mutex(membership)
+        interestBits = Atomic(interest.rawValue)
+    }
+
+    var interest: Readiness { Readiness(rawValue: interestBits.load(ordering: .relaxed)) }
+
+    fileprivate func noteInterest(_ interest: Readiness) {
+        interestBits.store(interest.rawValue, ordering: .relaxed)
     }
 }
 

@@ -20,6 +20,8 @@ final class MainQueueSource: EventSource {
     override var noun: String { "main queue" }
 
     override var dumpLine: String { title }
+
+    override var callTitle: String { "block of the main queue or job of the main actor" }
 }
 
 extension RunLoop.Core {

@@ -154,7 +154,7 @@ final class ReadyQueue {
         @inline(never)
         func push(to meter: LoopMeter) {
             let source = unsafe watch.source.takeUnretainedValue()
-            meter.push(source.title, account: source.account, mayHaveWoken: true)
+            meter.push(source.callTitle, account: source.account, mayHaveWoken: true)
         }
 
         /// Has the source serve what was recorded. Returns whether that has handled a source. The watch may end meanwhile.

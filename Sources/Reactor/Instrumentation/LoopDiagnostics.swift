@@ -21,12 +21,18 @@ public enum LoopDiagnostics {
             /// A callback kept its loop from serving anything else for longer than ``LoopDiagnostics/slowCallback``. Runs of
             /// the loop within the callback do not count.
             case slowCallback
+            /// A callback keeps its loop from serving anything else, has done so for longer than
+            /// ``LoopDiagnostics/slowCallback``, and has not returned. Reported again at ten times that limit. When the
+            /// callback returns, ``slowCallback`` says how long it has taken.
+            case blockedLoop
             /// The loop of a thread of Dispatch's or Swift's pool was used, which that thread does not run.
             case runLoopOnPoolThread
             /// The last reference to a scheduled stream was released, which has closed it, before it had delivered an event.
             case releasedStream
             /// A scheduled stream was not open for more than a second, had bytes, an end or an error for so long and no
-            /// delegate, or has a delegate that does not implement ``StreamDelegate/stream(_:handle:)``.
+            /// delegate, or has a delegate that does not implement ``StreamDelegate/stream(_:handle:)``. Or an open stream
+            /// had a delegate for so long, had never been used, and was scheduled nowhere. Or a child process waited for so
+            /// long because the pipe of its output was full, and no code had begun to read that.
             case silentStream
             /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
             /// served them, or was never run at all.
@@ -74,7 +80,8 @@ public enum LoopDiagnostics {
         set { reactor_set_diagnostics(1, newValue) }
     }
 
-    /// How long a callback may take before it is reported: 100 ms unless set.
+    /// How long a callback may take before it is reported: 100 ms unless set. In debug mode a thread looks at the loops'
+    /// callbacks each time that half of it has passed, but at most a hundred times and at least once a second.
     public static var slowCallback: Duration {
         get { .nanoseconds(slowest.load(ordering: .relaxed)) }
         set { slowest.store(newValue.wholeNanoseconds, ordering: .relaxed) }

@@ -21,6 +21,8 @@ final class LoopMeter: Sendable {
         func set(_ value: Int) { number.store(value, ordering: .relaxed) }
     }
 
+    let processorClock = ProcessorClock()
+
     let passes = Counter()
 
     let wakeUpsByTime = Counter()
@@ -41,11 +43,15 @@ final class LoopMeter: Sendable {
         var account: String
         /// When it began, moved by the runs of the loop within it.
         var start: Int64
-        /// Since when the host waits for the loop within the callback.
-        var idleSince: Int64?
+        /// Since when the loop runs, or its host does, within the callback.
+        var pausedSince: Int64?
+        /// What it waits for in a call of this library, as a clause.
+        var wait: String?
+        /// How often it has been reported.
+        var reportCount = 0
 
         /// When it would have begun if the loop had been busy ever since.
-        func effectiveStart(at now: Int64) -> Int64 { start + (idleSince.map { now - $0 } ?? 0) }
+        func effectiveStart(at now: Int64) -> Int64 { start + (pausedSince.map { now - $0 } ?? 0) }
     }
 
     /// What one item, or one kind of items, has cost.
@@ -59,6 +65,8 @@ final class LoopMeter: Sendable {
     struct Measured: Sendable {
         /// The innermost comes last.
         var calls: [Call] = []
+        /// Whether the debug mode's thread looks at the calls.
+        var isWatched = false
         var accounts: [String: Account] = [:]
         /// The thread that is waking the loop, until the loop counts that.
         var waker: String?
@@ -110,16 +118,21 @@ final class LoopMeter: Sendable {
     @inline(never)
     func push(_ name: String, account: String? = nil, due: Int64? = nil, mayHaveWoken: Bool = false) {
         let now = reactor_monotonic_nanoseconds()
-        let account = account ?? name
-        measured.withLock { measured in
+        let (account, isReporting) = (account ?? name, LoopDiagnostics.isReporting)
+        let isNew = measured.withLock { measured in
             measured.calls.append(Call(name: name, account: account, start: now))
             if let due {
                 measured.lateness += now - due
                 measured.greatestLateness = max(measured.greatestLateness, now - due)
             }
-            guard mayHaveWoken, measured.wokenPass.take() == passes.value else { return }
-            measured.change(account) { $0.wakeUps += 1 }
+            if mayHaveWoken, measured.wokenPass.take() == passes.value {
+                measured.change(account) { $0.wakeUps += 1 }
+            }
+            guard isReporting, !measured.isWatched else { return false }
+            measured.isWatched = true
+            return true
         }
+        if isNew { Watchdog.watchCalls(of: self) }
     }
 
     /// Names the callback under way, which the loop does not know better.
@@ -143,7 +156,7 @@ final class LoopMeter: Sendable {
     @inline(never)
     private func pop(_ hasCalled: Bool) {
         let now = reactor_monotonic_nanoseconds()
-        let slow = measured.withLock { measured -> (name: String, time: Int64)? in
+        let done = measured.withLock { measured -> (call: Call, time: Int64)? in
             guard let call = measured.calls.popLast(), hasCalled else { return nil }
             let time = now - call.effectiveStart(at: now)
             measured.change(call.account) { account in
@@ -151,48 +164,60 @@ final class LoopMeter: Sendable {
                 account.nanoseconds += time
                 account.longest = max(account.longest, time)
             }
-            return (call.name, time)
+            return (call, time)
         }
-        guard LoopDiagnostics.isReporting, let slow else { return }
-        let time = Duration.nanoseconds(slow.time)
-        guard time > LoopDiagnostics.slowCallback else { return }
+        guard LoopDiagnostics.isReporting, let (call, time) = done, isSlow(call, time, now) else { return }
         LoopDiagnostics.report(
-            .slowCallback, "The \(slow.name) kept the \(loopName) busy for \(time.rounded).")
+            .slowCallback,
+            "The \(call.name) kept the \(loopName) busy for \(Duration.nanoseconds(time).rounded).")
     }
 
-    /// Does not count the time since `start` as the callback's that is under way: the loop was running.
-    func exclude(since start: Int64) {
-        let now = reactor_monotonic_nanoseconds()
-        measured.withLock { measured in
-            if let last = measured.calls.indices.last { measured.calls[last].start += now - start }
-        }
+    /// Whether a callback that has returned took longer than the limit, or was reported while it lasted.
+    private func isSlow(_ call: Call, _ time: Int64, _ now: Int64) -> Bool {
+        let limit = LoopDiagnostics.slowCallback.wholeNanoseconds
+        if call.reportCount > 0 || time <= limit { return call.reportCount > 0 }
+        return time - Watchdog.pauses(from: now - time, to: now) > limit
     }
 
-    /// Does not count the time from now on, until ``endIdleness()``, as the callback's that is under way: it runs the loop
-    /// of the loop's host.
+    /// Does not count the time from now on, until ``resumeCall(_:)``, as the callback's that is under way: it runs this loop
+    /// or that of the loop's host.
+    ///
+    /// - Returns: What to resume; nil if there is no callback, or it is paused already.
     @inline(never)
-    func beginIdleness() {
+    func pauseCall() -> Int? {
         let now = reactor_monotonic_nanoseconds()
-        measured.withLock { measured in
-            if let last = measured.calls.indices.last { measured.calls[last].idleSince = now }
+        return measured.withLock { measured in
+            guard let last = measured.calls.indices.last, measured.calls[last].pausedSince == nil else {
+                return nil
+            }
+            measured.calls[last].pausedSince = now
+            return last
         }
     }
 
+    /// Does nothing if that callback has returned.
     @inline(never)
-    func endIdleness() {
+    func resumeCall(_ index: Int) {
         let now = reactor_monotonic_nanoseconds()
         measured.withLock { measured in
-            guard let last = measured.calls.indices.last else { return }
-            measured.calls[last].start = measured.calls[last].effectiveStart(at: now)
-            measured.calls[last].idleSince = nil
+            guard index == measured.calls.indices.last else { return }
+            measured.calls[index].start = measured.calls[index].effectiveStart(at: now)
+            measured.calls[index].pausedSince = nil
         }
     }
 
-    /// The callback under way and for how long it has been; nil unless callbacks are measured. From any thread.
-    var current: (name: String, time: Duration)? {
-        guard let call = measured.withLock({ $0.calls.last }) else { return nil }
-        let now = reactor_monotonic_nanoseconds()
-        return (call.name, .nanoseconds(now - call.effectiveStart(at: now)))
+    /// Notes what the callback under way waits for, as a clause; nil for nothing.
+    func noteWait(_ wait: String?) {
+        measured.withLock { measured in
+            if let last = measured.calls.indices.last { measured.calls[last].wait = wait }
+        }
+    }
+
+    /// The callback under way, and for how long it has been; nil unless callbacks are measured, and while it runs the loop.
+    /// From any thread.
+    var current: (call: Call, time: Duration)? {
+        guard let call = measured.withLock({ $0.calls.last }), call.pausedSince == nil else { return nil }
+        return (call, .nanoseconds(reactor_monotonic_nanoseconds() - call.start))
     }
 
     /// Called by the thread that wakes the loop.
@@ -200,6 +225,38 @@ final class LoopMeter: Sendable {
 
     /// From any thread.
     var measurements: Measured { measured.withLock { $0 } }
+
+    // MARK: In debug mode
+
+    /// Reports the callback under way once it has lasted for the limit, and again at ten times the limit. Called by the debug
+    /// mode's thread.
+    func reportBlockage() {
+        let (limit, now) = (LoopDiagnostics.slowCallback.wholeNanoseconds, reactor_monotonic_nanoseconds())
+        let blockage = measured.withLock { measured -> (call: Call, time: Int64)? in
+            guard let last = measured.calls.indices.last, measured.calls[last].pausedSince == nil else {
+                return nil
+            }
+            let start = measured.calls[last].start
+            let time = now - start - Watchdog.pauses(from: start, to: now)
+            let multiple = Self.multiple(forReport: measured.calls[last].reportCount)
+            guard time / multiple > limit else { return nil }
+            measured.calls[last].reportCount += 1
+            return (measured.calls[last], time)
+        }
+        guard let (call, time) = blockage else { return }
+        let wait = call.wait.map { " It is \($0)." } ?? ""
+        LoopDiagnostics.report(
+            .blockedLoop,
+            "The \(call.name) has kept the \(loopName) busy for \(Duration.nanoseconds(time).rounded), and has not "
+                + "returned.\(wait)")
+    }
+
+    /// At how many times the limit a callback is reported that has been reported so often. The second report says that it
+    /// may hang; there is no third one.
+    private static func multiple(forReport count: Int) -> Int64 { count == 0 ? 1 : count == 1 ? 10 : .max }
+
+    /// Forgets the callbacks of a thread that has ended within them.
+    func end() { measured.withLock { $0.calls = [] } }
 }
 
 extension LoopMeter.Measured {

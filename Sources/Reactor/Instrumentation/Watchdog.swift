@@ -18,8 +18,8 @@ struct Complaint: Sendable {
     }
 }
 
-/// In debug mode, reports what has not been served for a second because of what looks like a mistake: a program that hangs
-/// does not reach its end, where loops report what they leave.
+/// In debug mode, reports callbacks that do not return, and what has not been served for a second because of what looks like a
+/// mistake: a program that hangs does not reach its end, where loops report what they leave.
 enum Watchdog {
     private struct Entry: Sendable {
         weak var item: (any Watched)?
@@ -27,30 +27,68 @@ enum Watchdog {
         var suspicion: (since: Deadline, occasion: String)?
     }
 
+    private struct Meter: Sendable {
+        weak var meter: LoopMeter?
+    }
+
     /// What has to be watched since the last look. Only this is locked: a loop does not wait for a look at many items.
-    private static let recent = Mutex<[Entry]>([])
-    /// A child of fork(2) has no such thread, and its copy of the lock may be held for good.
+    private static let recent = Mutex<([Entry], [Meter])>(([], []))
+    private static let pauses = Mutex(ProcessPauses())
+    /// A child of fork(2) has no such thread, and its copy of the locks may be held forever.
     private static let process = ProcessIdentity.current
     private static let thread: JoinableThread? = try? JoinableThread(name: "reactor.debug") {
         var entries: [ObjectIdentifier: Entry] = [:]
+        var meters: [Meter] = []
+        var lastLook = Deadline.now
         while true {
-            _ = sleep(1)
-            for entry in recent.withLock({ exchange(&$0, with: []) }) {
+            rest()
+            let (newEntries, newMeters) = recent.withLock { exchange(&$0, with: ([], [])) }
+            meters += newMeters
+            for entry in newEntries {
                 if let item = entry.item { entries[ObjectIdentifier(item)] = entry }
             }
+            meters.removeAll { $0.meter == nil }
+            if LoopDiagnostics.isReporting { for entry in meters { entry.meter?.reportBlockage() } }
+            guard lastLook.duration(to: .now) >= patience else { continue }
             for key in Array(entries.keys) { look(at: &entries[key]) }
+            lastLook = .now
         }
     }
 
     /// How long a mistake must last: longer than a healthy loop takes, and short for a person who waits.
     static var patience: Duration { .seconds(1) }
 
+    /// Sleeps until the next look at the callbacks, and notes whether that has taken much longer.
+    private static func rest() {
+        let half = LoopDiagnostics.slowCallback / 2
+        let interval = min(max(half, shortestInterval), patience).wholeNanoseconds
+        let now = Deadline.now.uptimeNanoseconds
+        pauses.withLock { $0.beginSleep(now..<now + interval) }
+        _ = usleep(useconds_t(interval / 1000))
+        pauses.withLock { $0.endSleep(at: Deadline.now.uptimeNanoseconds) }
+    }
+
+    /// A hundred looks in a second cost little.
+    private static var shortestInterval: Duration { .milliseconds(10) }
+
+    /// For how long in an interval, in nanoseconds, the process did not run, as far as is known.
+    static func pauses(from start: Int64, to end: Int64) -> Int64 {
+        process.isCurrent ? pauses.withLock { $0.time(from: start, to: end) } : 0
+    }
+
     /// Watches `item`, which this does not retain, until it has been reported.
     @inline(never)
     static func watch(_ item: any Watched) {
         guard process.isCurrent else { return }
         _ = thread
-        recent.withLock { $0.append(Entry(item: item)) }
+        recent.withLock { $0.0.append(Entry(item: item)) }
+    }
+
+    /// Watches the callbacks of a loop for as long as that exists.
+    static func watchCalls(of meter: LoopMeter) {
+        guard process.isCurrent else { return }
+        _ = thread
+        recent.withLock { $0.1.append(Meter(meter: meter)) }
     }
 
     /// Forgets an item that has ended or been reported. One whose last reference is held here ends with nothing locked: its
@@ -68,7 +106,8 @@ enum Watchdog {
             entry?.suspicion = (.now, complaint.occasion)
             return
         }
-        guard suspicion.since.duration(to: .now) >= patience else { return }
+        let (start, now) = (suspicion.since.uptimeNanoseconds, Deadline.now.uptimeNanoseconds)
+        guard .nanoseconds(now - start - pauses(from: start, to: now)) >= patience else { return }
         entry = nil
         LoopDiagnostics.report(complaint.report)
     }

@@ -177,6 +177,23 @@ extension SharedDescriptor {
         return status
     }
 
+    /// Whether this is a pipe's end for reading, and a write(2) to the pipe would wait.
+    ///
+    /// To find out, this opens the pipe for writing for a moment. It does so only while the pipe has bytes and another writer,
+    /// so a reader cannot miss the end of its input.
+    var isFullPipe: Bool {
+        guard isPipe, events(among: CInt(POLLIN)) == CInt(POLLIN) else { return false }
+        let isFull = try? use { (number) throws(Errno) in
+            let path = FilePath("/proc/self/fd/\(number)")
+            let writer = try SystemCall.make(path) {
+                unsafe Glibc.open($0, O_WRONLY | O_NONBLOCK | O_CLOEXEC)
+            }
+            defer { Glibc.close(writer) }
+            return try SystemCall.poll(writer, for: CInt(POLLOUT)) == 0
+        }
+        return isFull ?? false
+    }
+
     var isPipe: Bool { (try? status())?.fileType == S_IFIFO }
 
     /// The file status flags (fcntl(2), `F_GETFL`); nil once it is closed.

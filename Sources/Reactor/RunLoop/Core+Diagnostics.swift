@@ -111,6 +111,30 @@ extension RunLoop {
     }
 }
 
+// MARK: - What a callback waits for
+
+extension RunLoop {
+    /// Calls `body`, which may wait. In debug mode, lets reports and explanations say what the callback under way waits for.
+    ///
+    /// - Parameter wait: A clause: "in OutputStream.write, waiting for …".
+    @inline(__always)
+    static func noteWait<Result: ~Copyable, Failure: Error>(
+        _ wait: @autoclosure () -> String, _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        guard LoopDiagnostics.isReporting else { return try body() }
+        return try noteWait(existing?.inbox.meter, wait, body)
+    }
+
+    @inline(never)
+    private static func noteWait<Result: ~Copyable, Failure: Error>(
+        _ meter: LoopMeter?, _ wait: () -> String, _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        meter?.noteWait(wait())
+        defer { meter?.noteWait(nil) }
+        return try body()
+    }
+}
+
 // MARK: - What is never served
 
 extension RunLoop: Watched {

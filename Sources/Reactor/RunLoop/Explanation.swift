@@ -82,7 +82,9 @@ extension Inbox {
 
     /// The callback that keeps the loop busy, if callbacks are measured.
     fileprivate var callUnderWay: String {
-        meter.current.map { ": the \($0.name) has been running for \($0.time.rounded)" } ?? ""
+        guard let (call, time) = meter.current else { return "" }
+        let wait = call.wait.map { ", and is \($0)" } ?? ""
+        return ": the \(call.name) has been running for \(time.rounded)\(wait)"
     }
 }
 

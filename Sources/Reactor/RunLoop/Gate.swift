@@ -179,12 +179,15 @@ final actor Gate: SerialExecutor {
 struct GateTimer: ~Copyable {
     private let timer: Timer
 
-    /// - Parameter open: Opens the gate, on the loop's thread.
+    /// - Parameters:
+    ///   - file: The client's file, for reports, if it knows of the timer.
+    ///   - line: Its line.
+    ///   - open: Opens the gate, on the loop's thread.
     init(
         _ deadline: Deadline, tolerance: Duration = .zero, on loop: RunLoop, inModes modes: ModeSet,
-        _ open: @escaping @Sendable () -> Void
+        file: StaticString = #fileID, line: UInt = #line, _ open: @escaping @Sendable () -> Void
     ) {
-        timer = Timer(fireDate: deadline, tolerance: tolerance) { _ in open() }
+        timer = Timer(fireDate: deadline, tolerance: tolerance, file: file, line: line) { _ in open() }
         for mode in modes.members { loop.add(timer, forMode: mode) }
     }
 

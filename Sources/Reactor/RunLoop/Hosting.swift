@@ -39,6 +39,8 @@ extension RunLoop {
         private var wait: Core.Wait?
         /// How many calls of this hosting are calling handlers, one within the other.
         private var calls = 0
+        /// The handler that runs the host's loop; see ``LoopMeter/pauseCall()``.
+        private var pausedCall: Int?
         /// The mode to enter after the handlers. Its poller is in `epoll` already.
         private var next: RunningMode?
         private var isEnding = false
@@ -186,7 +188,7 @@ extension RunLoop {
         /// Ends the wait of the host, because the loop's own thread runs the loop, or ends it.
         func suspend() {
             guard case .until = wait.take() else { return }
-            if LoopDiagnostics.isMeasuring { loop.inbox.meter.endIdleness() }
+            resumeCall()
             loop.inbox.endSleep()
             loop.inbox.setWaiting(false)
             loop.core.notify(.afterWaiting, running)
@@ -214,17 +216,25 @@ extension RunLoop {
         private func callHandlers(_ body: () -> Void) {
             guard !isEnding else { return }
             // A handler runs the host's loop: neither that nor the wait for it is the handler's time.
-            let meter = calls > 0 && LoopDiagnostics.isMeasuring ? loop.inbox.meter : nil
-            meter?.endIdleness()
-            let start = meter == nil ? 0 : Deadline.now.uptimeNanoseconds
+            pauseCall()
             calls += 1
             if calls == 1 { loop.inbox.setWaiting(false) }
             body()
             calls -= 1
-            meter?.exclude(since: start)
-            if wait != nil { meter?.beginIdleness() }
+            if wait == nil { resumeCall() } else { pauseCall() }
             // It is the host's turn, whether to wait or to call ``dispatch()`` at once.
             if isEnding { finishIfIdle() } else if calls == 0 { loop.inbox.setWaiting(true) }
+        }
+
+        private func pauseCall() {
+            guard calls > 0, LoopDiagnostics.isMeasuring, let call = loop.inbox.meter.pauseCall() else {
+                return
+            }
+            pausedCall = call
+        }
+
+        private func resumeCall() {
+            if let call = pausedCall.take() { loop.inbox.meter.resumeCall(call) }
         }
 
         /// Makes the pass up to the wait, in the mode that was set last, which its handlers may change.

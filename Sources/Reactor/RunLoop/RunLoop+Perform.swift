@@ -56,12 +56,13 @@ extension RunLoop {
         )
         let result = Promise<Swift.Result<Result, Failure>?>()
         post(AwaitedBlock(block, result).call, ModeSet(modes), isSource: true, file, line)
-        guard let result = result.wait() else {
+        let answer = Self.noteWait("in RunLoop.performAndWait, waiting for the \(name)") { result.wait() }
+        guard let answer else {
             fatalError(
                 "RunLoop.performAndWait: the loop's thread has ended without running the block: \(name)."
             )
         }
-        return try result.get()
+        return try answer.get()
     }
 
     /// Runs `block` on the calling thread's loop, which must be this one, once `delay` has passed.

@@ -110,8 +110,8 @@ extension RunLoop.Core {
         guard mode != .common, !inbox.isClosed, hasReasonToStart(running) else { return nil }
         hosting?.suspend()
         defer { hosting?.resume() }
-        let start = LoopDiagnostics.isMeasuring ? Deadline.now.uptimeNanoseconds : .max
-        defer { if start != .max { meter.exclude(since: start) } }
+        let pausedCall = LoopDiagnostics.isMeasuring ? meter.pauseCall() : nil
+        defer { if let pausedCall { meter.resumeCall(pausedCall) } }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 

@@ -66,9 +66,9 @@ extension RunLoop {
             public var wakeUps: Int
             /// How often its handler was called.
             public var callbacks: Int
-            /// The time in its handler, without runs of the loop within it.
+            /// The elapsed time in its handler, waits included, without runs of the loop within it.
             public var time: Duration
-            /// The longest call.
+            /// The longest call, as elapsed time.
             public var longest: Duration
         }
 
@@ -86,11 +86,20 @@ extension RunLoop {
         public var greatestTimerLateness = Duration.zero
         /// What waits now.
         public var pending = Pending()
+        /// How long processors have worked for the loop's thread since that began, for its handlers, the loop itself and all
+        /// else. Zero until the thread has used its loop.
+        ///
+        /// Always on: the kernel counts (`CLOCK_THREAD_CPUTIME_ID`), and is asked only when the statistics are read. Unlike
+        /// ``callbackTime`` this does not include waits, not even for a processor: divided by the time between two
+        /// readings it is the thread's share of a processor.
+        public var processorTime = Duration.zero
         /// What has been measured, the items that have woken the loop most first. After a thousand names the rest shares an
         /// entry.
         public var ledger: [LedgerEntry] = []
 
-        /// The time in handlers, as far as it was measured.
+        /// The elapsed time in handlers, as far as it was measured: how long they kept the loop from doing anything else.
+        ///
+        /// It includes waits: for locks, disks and peers, and on a busy machine for a processor. ``processorTime`` does not.
         public var callbackTime: Duration { ledger.reduce(.zero) { $0 + $1.time } }
     }
 
@@ -110,7 +119,7 @@ extension RunLoop {
                 observers: meter.observers.value, blocks: meter.blocks.value, jobs: meter.jobs.value),
             timerLateness: .nanoseconds(measured.lateness),
             greatestTimerLateness: .nanoseconds(measured.greatestLateness),
-            pending: pending,
+            pending: pending, processorTime: .nanoseconds(meter.processorClock.nanoseconds),
             ledger: measured.accounts.map(Statistics.LedgerEntry.init).sorted(
                 by: Statistics.LedgerEntry.precedes))
     }

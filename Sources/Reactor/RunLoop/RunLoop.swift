@@ -96,6 +96,7 @@ public final class RunLoop: Sendable {
         loop.requireNotOfParent()
         ThreadLoop.set(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
+        loop.inbox.meter.processorClock.begin()
         if loop.isMain {
             reportAtExit()
         } else if loop.inbox.isReportedForPool {
@@ -103,6 +104,9 @@ public final class RunLoop: Sendable {
         }
         return loop
     }
+
+    /// The calling thread's loop; nil if it has none yet.
+    static var existing: RunLoop? { ThreadLoop.get() }
 
     /// Calls `body` with the calling thread's loop.
     @inline(__always)
@@ -231,6 +235,8 @@ private enum ThreadLoop {
     /// Objects that are destroyed here may still ask for the thread's loop, and get the one that ends.
     static func end(_ loop: RunLoop, servingJobsWhile isInTime: () -> Bool) -> Bool {
         let isComplete = loop.core.end(servingJobsWhile: isInTime)
+        loop.inbox.meter.processorClock.end()
+        loop.inbox.meter.end()
         reactor_set_current_loop(0, nil)
         return isComplete
     }

@@ -136,11 +136,12 @@ extension StreamEngine: Watched {
             let isOwned = state.handoff != nil || state.taskDelegate != nil
             return (state.machine, state.ignored, state.isSubclassed, state.delegateChanges, isOwned)
         }
-        guard machine.isScheduled, !isOwned, machine.delivery == .idle else { return nil }
+        guard !isOwned, machine.delivery == .idle else { return nil }
         func complaint(_ predicate: String) -> Complaint {
             let occasion = "\(predicate) \(machine.transfers) \(delegateChanges)"
             return Complaint(.silentStream, "The \(title) \(predicate).", occasion: occasion)
         }
+        guard machine.isScheduled else { return machine.transfers == 0 ? idleness.map(complaint) : nil }
         // A subclass may do without opening its engine.
         if machine.status == .notOpen {
             return isSubclassed ? nil : complaint("is scheduled, but not open: call open()")
@@ -155,6 +156,30 @@ extension StreamEngine: Watched {
         guard machine.delegateState == .missing, machine.event == .hasBytesAvailable else { return nil }
         let news: Stream.Event = [.hasBytesAvailable, .endEncountered, .errorOccurred]
         return isReady || !machine.pending.isDisjoint(with: news) ? complaint(noDelegate) : nil
+    }
+
+    /// Why the stream, which is on no loop and of which nothing has been read or written, seems to be forgotten, as a
+    /// predicate. One that was on a loop may have been removed on purpose.
+    private var idleness: String? {
+        let (machine, backend, childOutput, hasDelegate) = state.withLock { state in
+            (state.machine, state.backend, state.childOutput, state.isGivenDelegate && !state.isSubclassed)
+        }
+        let isOpening = if case .waiting = backend.progress() { true } else { false }
+        // A call that waits for the opening returns with it, and one that waits for bytes changes the status.
+        let isOpen = machine.status == .open || machine.status == .opening && !isOpening
+        if hasDelegate, isOpen, machine.status == .opening || machine.pending.contains(.openCompleted) {
+            return "is open and has a delegate, but is scheduled on no run loop: call schedule(in:forMode:)"
+        }
+        guard isOpen || machine.status == .notOpen, childOutput?.isFullPipe == true else { return nil }
+        return
+            "is not read, and its pipe is full, so that the process waits: open and schedule the stream, or read it"
+    }
+
+    /// Has the debug mode report that no code reads what a child of this process writes to `pipe`.
+    @inline(never)
+    func watchChildOutput(_ pipe: SharedDescriptor) {
+        state.withLock { $0.childOutput = pipe }
+        Watchdog.watch(self)
     }
 
     /// Why there is something to deliver in modes that have never run, as a predicate; nil if there is not.

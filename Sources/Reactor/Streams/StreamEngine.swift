@@ -28,6 +28,8 @@ final class StreamEngine: Sendable {
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
         var isSubclassed = false
         var name: ItemName?
+        /// In debug mode, the pipe that a child of this process writes to, if the stream reads that.
+        var childOutput: SharedDescriptor?
     }
 
     /// The most that one read(2) or write(2) moves. A longer request is cut.
@@ -161,6 +163,7 @@ final class StreamEngine: Sendable {
 extension StreamEngine {
     func open() {
         guard state.withLock({ $0.machine.open() }) else { return }
+        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
         do throws(Errno) {
             let unopened = backend
             let opened = try unopened.open(for: self)
@@ -265,12 +268,16 @@ extension StreamEngine {
 
     @inline(never)
     private func readWaiting(into buffer: inout MutableRawSpan) -> Int {
-        transfer(buffer.byteCount) { (backend, _) throws(Errno) in try backend.read(into: &buffer) }
+        RunLoop.noteWait("in InputStream.read, waiting for the \(title)") {
+            transfer(buffer.byteCount) { (backend, _) throws(Errno) in try backend.read(into: &buffer) }
+        }
     }
 
     func write(_ bytes: RawSpan) -> Int {
-        transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
-            try backend.write(bytes, isScheduled: isScheduled)
+        RunLoop.noteWait("in OutputStream.write, waiting for the \(title)") {
+            transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
+                try backend.write(bytes, isScheduled: isScheduled)
+            }
         }
     }
 
@@ -324,7 +331,9 @@ extension StreamEngine {
 
     func flush(until deadline: Deadline) throws(Errno) {
         guard isOpen || status == .atEnd else { throw .badFileDescriptor }
-        try backend.flush(until: deadline)
+        try RunLoop.noteWait("in OutputStream.flush, waiting for the \(title)") { () throws(Errno) in
+            try backend.flush(until: deadline)
+        }
     }
 
     func shutDown() throws(Errno) {

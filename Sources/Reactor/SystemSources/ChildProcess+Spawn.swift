@@ -38,7 +38,9 @@ extension ChildProcess {
         let subject = "process \(process.processIdentifier) (\(name))"
         func reader(_ end: SharedDescriptor) -> InputStream {
             let file = UnopenedFile(reading: end, endsAtHangUp: ends.master != nil)
-            return InputStream(StreamEngine(file, subject: subject))
+            let engine = StreamEngine(file, subject: subject)
+            if LoopDiagnostics.isReporting, ends.master == nil { engine.watchChildOutput(end) }
+            return InputStream(engine)
         }
         return Spawned(
             process: process,

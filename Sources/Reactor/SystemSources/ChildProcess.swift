@@ -65,6 +65,12 @@ public final class ChildProcess: Sendable {
     /// - Returns: How it has ended; nil if it still runs at `deadline`.
     @available(*, noasync, message: "await RunLoop.termination(of:)")
     public func wait(until deadline: Deadline = .distantFuture) -> Termination? {
+        RunLoop.noteWait("in ChildProcess.wait, waiting for process \(processIdentifier) (\(name))") {
+            collect(until: deadline)
+        }
+    }
+
+    private func collect(until deadline: Deadline) -> Termination? {
         var pause = CollectingPause()
         while true {
             if let termination { return termination }

@@ -19,7 +19,7 @@ import Synchronization
 /// The loop retains its timers. ``invalidate()`` removes a timer from its loop for good and releases its closure; a timer
 /// that does not repeat is invalidated by firing. Every method may be called from any thread.
 ///
-/// A task awaits ``RunLoop/ticks(every:tolerance:inModes:)``, or sleeps on ``RunLoop/clock(inModes:)``.
+/// A task awaits ``RunLoop/ticks(every:tolerance:inModes:file:line:)``, or sleeps on ``RunLoop/clock(inModes:file:line:)``.
 ///
 /// Foundation on Linux differs: there a timer made with an interval fires at once, tolerance is ignored, and no timer is ever
 /// freed.

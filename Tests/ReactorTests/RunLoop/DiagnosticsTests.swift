@@ -7,30 +7,6 @@ import Testing
 @Suite struct DiagnosticsTests {
     // MARK: Slow callbacks
 
-    @Test func `a slow callback is reported with its label, its place and its loop`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                LoopDiagnostics.slowCallback = .milliseconds(1)
-                let loop = RunLoop.current
-                Timer.scheduled(after: .zero, label: "sluggish") { _ in spin() }
-                loop.perform { spin() }
-                loop.poll()
-            }
-        }
-        let lines = result.lines
-        #expect(
-            lines.contains {
-                $0.hasPrefix("Reactor: The timer 'sluggish' (ReactorTests/DiagnosticsTests.swift:")
-                    && $0.contains(" kept the run loop ")
-            }, "\(lines)")
-        #expect(
-            lines.contains {
-                $0.contains("The block posted by thread ") && $0.contains("DiagnosticsTests.swift:")
-            }, "\(lines)")
-        #expect(lines.count == 2)
-    }
-
     @Test func `a quick callback is not reported, nor is anything without debug mode`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             try await onItsOwnThread {
@@ -154,6 +130,7 @@ import Testing
             }
         }
         let line = result.lines.first ?? ""
+        #expect(line.hasPrefix("Reactor: The run loop "), "\(line)")
         #expect(
             line.contains(
                 " has ended without having run: call run(in:until:) on its thread, after something has been added."
@@ -212,24 +189,6 @@ import Testing
         let lines = result.lines.filter { $0.contains("was released") }
         #expect(lines.count == 1, "\(result.lines)")
         #expect(lines.first?.contains("'orders' was released while it was scheduled: ") == true)
-    }
-
-    // MARK: Reports
-
-    @Test func `reports go to the handler, with their kind`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            let reports = Shared<[LoopDiagnostics.Report]>([])
-            LoopDiagnostics.isDebugging = true
-            LoopDiagnostics.slowCallback = .milliseconds(1)
-            LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
-            try await onItsOwnThread {
-                RunLoop.current.perform { spin() }
-                RunLoop.current.poll()
-            }
-            #expect(reports.value.map(\.kind) == [.slowCallback])
-            #expect(reports.value[0].description.hasPrefix("The block posted by "))
-        }
-        #expect(result.lines.isEmpty)
     }
 }
 

@@ -177,6 +177,35 @@ import Testing
         #expect(result != nil)
     }
 
+    @Test func `what tasks wait for in modes that never run is reported`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = debuggedReports()
+            try await withRunLoopThread(name: "tasks") { thread in
+                let (loop, pipe) = (thread.runLoop, try TestPipe())
+                pipe.put()
+                let tasks = [
+                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(200)) },
+                    Task { for await _ in loop.ticks(every: .milliseconds(1), inModes: [.custom]) {} },
+                    Task {
+                        for try await _ in loop.readiness(
+                            of: pipe.readEnd, for: .readable, inModes: [.custom])
+                        {}
+                    },
+                ]
+                try await onItsOwnThread { reports.wait { $0.count >= 3 ? () : nil } }
+                for task in tasks { task.cancel() }
+                for task in tasks { _ = await task.result }
+                let texts = reports.value.map(\.text)
+                #expect(reports.value.allSatisfy { $0.kind == .unservedItems })
+                #expect(
+                    texts.count { $0.hasPrefix("The timer (ReactorTests/ReportTests.swift:") } == 2,
+                    "\(texts)")
+                let source = "The source of descriptor \(pipe.readEnd.rawValue) has something to report: "
+                #expect(texts.contains { $0.hasPrefix(source) }, "\(texts)")
+            }
+        }
+    }
+
     @Test func `a mailbox that nothing serves has something to deliver`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             let reports = debuggedReports()
@@ -262,56 +291,6 @@ import Testing
             let thread = try #require(threads.first { $0.name == "reactor.debug" })
             #expect(thread.blockedSignals & (1 << UInt64(SIGUSR2 - 1)) != 0)
         }
-    }
-
-    // MARK: Slow callbacks
-
-    @Test func `a handler that runs the host's loop is not slow`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                LoopDiagnostics.slowCallback = .milliseconds(200)
-                let hosting = try RunLoop.Hosting(.current)
-                let end = Deadline.after(milliseconds: 400)
-                Timer.scheduled(every: .milliseconds(20), label: "ticker") { _ in }
-                Timer.scheduled(after: .zero, label: "dialog") { _ in
-                    var request = pollfd(
-                        fd: hosting.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
-                    hosting.prepare()
-                    while Deadline.now < end {
-                        poll(&request, 1, -1)
-                        hosting.dispatch()
-                    }
-                    poll(&request, 1, 100)
-                }
-                hosting.dispatch()
-                hosting.dispatch()
-                let ledger = RunLoop.current.statistics.ledger
-                let dialog = ledger.first { $0.name.contains("'dialog'") }
-                #expect(dialog!.longest < .milliseconds(200), "\(ledger)")
-                hosting.end()
-            }
-        }
-        #expect(result.message.isEmpty, "\(result.message)")
-    }
-
-    @Test func `a slow completion of a hand-off is named by the hand-off`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                LoopDiagnostics.slowCallback = .milliseconds(1)
-                let queue = DispatchQueue(label: "lines")
-                let reader = LineReader(InputStream(path: "/etc/passwd"), into: 0, on: queue) { _, _, _ in }
-                reader.label = "users"
-                reader.start { _ in
-                    let end = Deadline.after(milliseconds: 2)
-                    while Deadline.now < end {}
-                    RunLoop.current.stop()
-                }
-                RunLoop.current.run(in: .default)
-            }
-        }
-        #expect(result.message.contains("The hand-off 'users' kept the run loop "), "\(result.message)")
     }
 
     // MARK: The switches

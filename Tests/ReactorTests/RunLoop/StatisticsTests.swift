@@ -119,6 +119,19 @@ import Testing
         #expect(pending.changes == 1)
     }
 
+    @Test func `the thread's processor time grows with its work, and is kept when it has ended`() throws {
+        let (loop, time) = (Answer<RunLoop>(), Answer<Duration>())
+        try onAThread {
+            let start = RunLoop.current.statistics.processorTime
+            while RunLoop.current.statistics.processorTime - start < .milliseconds(5) {}
+            loop.give(.current)
+            time.give(RunLoop.current.statistics.processorTime)
+        }
+        let kept = loop.wait().statistics.processorTime
+        #expect(kept >= time.wait() && kept >= .milliseconds(5))
+        #expect(loop.wait().statistics.processorTime == kept)
+    }
+
     @Test func `without measuring there is no ledger`() async throws {
         let statistics = try await onItsOwnThread { () -> RunLoop.Statistics in
             Timer.scheduled(after: .zero, label: "unmeasured") { _ in }

@@ -107,6 +107,63 @@ import Testing
         #expect(result.message.isEmpty, "\(result.message)")
     }
 
+    @Test func `an open stream with a delegate is reported if it was never scheduled, read or written`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            let reports = debuggedReports()
+            try await onItsOwnThread {
+                let (loop, delegate) = (RunLoop.current, Ignorant())
+                func open(_ label: String, _ delegate: Ignorant?) -> InputStream {
+                    let stream = InputStream(data: [1, 2, 3])
+                    (stream.label, stream.delegate) = (label, delegate)
+                    stream.open()
+                    return stream
+                }
+                let forgotten = open("forgotten", delegate)
+                let (read, alone) = (open("read", delegate), open("alone", nil))
+                let paused = open("paused", delegate)
+                _ = read.read(upTo: 1)
+                paused.schedule(in: loop, forMode: .default)
+                loop.poll()
+                paused.remove(from: loop, forMode: .default)
+                reports.wait { $0.isEmpty ? nil : () }
+                // By its report there have been two more looks at the others.
+                let later = open("later", delegate)
+                reports.wait { $0.count > 1 ? () : nil }
+                #expect(reports.value.allSatisfy { $0.kind == .silentStream })
+                #expect(reports.value[0].text.contains(" 'forgotten' is open and has a delegate"))
+                #expect(reports.value[1].text.contains(" 'later' is open and has a delegate"))
+                for stream in [forgotten, read, alone, paused, later] { stream.close() }
+            }
+        }
+    }
+
+    @Test func `a child that waits because no code reads its output is reported`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = debuggedReports()
+            try await onItsOwnThread {
+                // One that has written a little may be read when it has ended.
+                let quiet = try ChildProcess.shell("echo done; exec cat", standardInput: .stream)
+                let unopened = try ChildProcess.shell("exec cat /dev/zero")
+                let opened = try ChildProcess.shell("exec cat /dev/zero")
+                opened.standardOutput!.open()
+                reports.wait { $0.count > 1 ? () : nil }
+                #expect(reports.value.allSatisfy { $0.kind == .silentStream })
+                for child in [unopened, opened] {
+                    let name =
+                        "The input stream of process \(child.process.processIdentifier) (sh) is not read"
+                    #expect(reports.value.contains { $0.text.hasPrefix(name) }, "\(reports.value)")
+                }
+                #expect(reports.value.count == 2)
+                for child in [quiet, unopened, opened] {
+                    try child.process.send(SIGKILL)
+                    _ = child.process.wait()
+                }
+            }
+        }
+    }
+
     @Test func `an end and an error for a delegate without a method are reported`() async {
         await #expect(processExitsWith: .success) {
             let reports = debuggedReports()
