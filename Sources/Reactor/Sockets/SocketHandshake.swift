@@ -235,6 +235,7 @@ extension SocketConnection {
         startTimeouts()
         if channel?.isEnding == true { try? shutDownSocket() }
         for engine in engines { engine?.updateReadinessSource() }
+        announceOpening()
         return true
     }
 

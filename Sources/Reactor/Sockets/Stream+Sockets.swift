@@ -7,7 +7,11 @@ extension Stream {
     /// second after one another and alternating between families, until one answers (RFC 8305). None of this
     /// blocks the loop's thread. Meanwhile the status is ``Status/opening``. Only a stream that was opened
     /// delivers ``Event/openCompleted`` or ``Event/errorOccurred``; one that is opened once the connection
-    /// exists is open at once. Opening fails with a ``ResolverError`` if the name cannot be resolved, and
+    /// exists is open at once.
+    ///
+    /// Neither stream delivers an event before both are open, or before a pass of the loop, or a turn of the queue, of the
+    /// one that is. Then both deliver ``Event/openCompleted`` before either delivers bytes or space; streams on different
+    /// loops or queues do not wait for one another. Opening fails with a ``ResolverError`` if the name cannot be resolved, and
     /// otherwise with an ``IOError``: that of the last address if none answers, or `Errno.timedOut` after the
     /// ``connectTimeout``.
     ///
@@ -28,7 +32,8 @@ extension Stream {
         streams(of: SocketConnection(connectingTo: .address(address)))
     }
 
-    /// Creates two streams that share a connected stream socket. They are open when ``open()`` returns.
+    /// Creates two streams that share a connected stream socket. They are open when ``open()`` returns, and deliver their
+    /// events as those of ``connection(toHost:port:)`` do.
     ///
     /// The socket's file status flags do not matter, and stay as they are.
     /// - Parameters:

@@ -190,6 +190,17 @@ extension StreamEngine {
         return false
     }
 
+    /// The stream delivers no event before ``release()``: the connection that it shares may be open before the client has
+    /// opened its other half. No loop, queue or task waits for that to move bytes.
+    func hold() { state.withLock { $0.machine.hold() } }
+
+    /// Delivers events from now on.
+    func release() {
+        advanceOpening()
+        state.withLock { $0.machine.release() }
+        refresh()
+    }
+
     /// Called when something else reports the backend's readiness.
     func updateReadinessSource() {
         state.withLock { state in
