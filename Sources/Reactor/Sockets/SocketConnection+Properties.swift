@@ -300,7 +300,7 @@ extension SocketConnection {
         case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
         case .address(let address), .descriptor(_, peer: let address?):
             address == .unixUnnamed ? "a Unix-domain peer" : "\(address)"
-        case .descriptor(let number, peer: nil): "descriptor \(number)"
+        case .descriptor(let number, peer: nil): descriptorName(number)
         }
     }
 }

@@ -70,7 +70,7 @@ open class OutputStream: Stream {
             descriptor.rawValue >= 0,
             "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(writing: shared), subject: "descriptor \(descriptor.rawValue)"))
+        super.init(StreamEngine(UnopenedFile(writing: shared), subject: descriptorName(descriptor.rawValue)))
     }
 
     /// Whether there is room to write without waiting.
