@@ -290,6 +290,7 @@ extension SocketConnection {
 extension SocketConnection {
     /// What has failed, if `half` has. The handshake of an existing socket is no attempt to connect.
     func failedOperation(of half: Half) -> IOError.Operation {
+        if let channel, channel.hasBegun, !channel.isEstablished { return .handshake }
         guard origin.isDescriptor || state.withLock({ $0.isReady }) else { return .connect }
         return half == .input ? .read : .write
     }

@@ -14,6 +14,8 @@ public struct IOError: Error, Hashable, Sendable {
         case open
         /// Connecting to an address or a host.
         case connect
+        /// The TLS handshake of a connected socket.
+        case handshake = "TLS handshake"
         /// Reading from a file, a descriptor or a connection.
         case read
         /// Writing to a file, a descriptor or a connection, also in the background.
@@ -74,6 +76,7 @@ extension IOError: CustomStringConvertible {
             switch operation {
             case .open, .watch, .resolve, .spawn: ""
             case .connect, .write, .bind, .send: "to "
+            case .handshake: "with "
             case .read: "from "
             case .listen, .accept, .receive: "at "
             }
