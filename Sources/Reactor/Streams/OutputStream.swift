@@ -153,7 +153,7 @@ extension OutputStream {
 
     /// Calls `callback` on any thread when the kernel has taken all accepted bytes, or the stream has failed.
     package func whenFlushed(_ callback: @escaping @Sendable () -> Void) {
-        engine.backend.whenFlushed(Callback(callback))
+        engine.backend.whenFlushed(FlushCallback(callback))
     }
 
     /// Writes all of `text` as UTF-8, like ``write(_:)-([UInt8])``.

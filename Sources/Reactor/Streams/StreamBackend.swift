@@ -80,7 +80,7 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Whether the kernel has taken all accepted bytes.
     var isFlushed: Bool { get }
     /// Calls `callback` when the kernel has taken all accepted bytes, or the output has failed. Any thread.
-    func whenFlushed(_ callback: Callback)
+    func whenFlushed(_ callback: FlushCallback)
     /// Why an output at its end accepts no more.
     var endError: Errno { get }
     /// Ends the output; the peer reads the end.
@@ -173,7 +173,7 @@ extension StreamBackend {
     func checkRoom() throws(Errno) -> Room { isReady() ? .found : .full }
     func flush(until deadline: Deadline) throws(Errno) {}
     var isFlushed: Bool { true }
-    func whenFlushed(_ callback: Callback) { callback() }
+    func whenFlushed(_ callback: FlushCallback) { callback() }
     var endError: Errno { .brokenPipe }
     func shutDown() throws(Errno) { throw .notSocket }
 }
