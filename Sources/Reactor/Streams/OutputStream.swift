@@ -151,6 +151,11 @@ extension OutputStream {
     /// Whether the kernel has taken all accepted bytes, or the stream has failed.
     package var isFlushed: Bool { (try? engine.isFlushed()) ?? true }
 
+    /// Why a stream that is at its end, or closed, accepts no more bytes.
+    package var endError: IOError {
+        engine.failure(engine.status == .closed ? .badFileDescriptor : engine.backend.endError)
+    }
+
     /// Calls `callback` on any thread when the kernel has taken all accepted bytes, or the stream has failed.
     package func whenFlushed(_ callback: @escaping @Sendable () -> Void) {
         engine.backend.whenFlushed(FlushCallback(callback))

@@ -163,7 +163,7 @@ import Testing
         let error = await thrownError {
             try await output.writeAll(Array("abcdef".utf8), accepted: &accepted)
         }
-        #expect(error?.errno == .noSpace)
+        #expect(error?.errno == .noSpace && (error as? IOError)?.subject == "a buffer of 4 bytes")
         #expect(accepted == 4)
         let pair = Stream.boundPair(bufferSize: 4)
         pair.output.open()
