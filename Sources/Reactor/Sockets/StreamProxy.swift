@@ -47,6 +47,21 @@ public struct StreamProxy: Hashable, Sendable {
     }
 }
 
+extension StreamProxy: CustomStringConvertible, CustomReflectable {
+    /// The protocol, the user, the host and the port, such as `socks5://user@localhost:1080`. The password is not shown.
+    public var description: String { "\(kind)://\(user.map { "\($0)@" } ?? "")\(name)" }
+
+    /// The properties, without the password.
+    public var customMirror: Mirror {
+        let password = password.map { _ in "(not shown)" }
+        return Mirror(
+            self,
+            children: [
+                "kind": kind, "host": host, "port": port, "user": user as Any, "password": password as Any,
+            ], displayStyle: .struct)
+    }
+}
+
 /// Why a proxy has not connected to a host: the proxy, the host and the reason.
 ///
 /// ```swift
