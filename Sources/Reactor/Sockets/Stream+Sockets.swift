@@ -82,6 +82,9 @@ extension Stream {
 // MARK: - Typed properties
 
 /// Typed forms of the socket properties. Both halves of a pair share them.
+///
+/// A bound pair stands for a connection in tests, so it can be set up like one: it accepts the timeouts and options, which
+/// have no effect there, and does not keep them.
 extension Stream {
     /// The socket's descriptor; nil before there is one and after it was closed. The stream owns it: do not
     /// close it.
@@ -103,8 +106,8 @@ extension Stream {
     /// opening fails with `Errno.timedOut`. If TLS starts on an open stream: how long its handshake may take.
     ///
     /// 75 seconds by default; nil for a stream that is not a socket's.
-    /// - Precondition: Set to a positive duration, on a socket stream, before the pair is opened or TLS starts
-    ///   on it.
+    /// - Precondition: Set to a positive duration, on the stream of a socket, before the pair is opened or TLS starts
+    ///   on it; or, without effect, of a bound pair.
     public var connectTimeout: Duration? {
         get { property(forKey: .socketConnectTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketConnectTimeoutKey) }
@@ -113,7 +116,7 @@ extension Stream {
     /// How long the connection may be idle in both directions before both halves fail with `Errno.timedOut`.
     ///
     /// Bytes that arrived before are delivered first. Nil, the default, disables the timeout.
-    /// - Precondition: Set to nil or a positive duration, on a socket stream.
+    /// - Precondition: Set to nil or a positive duration, on the stream of a socket or, without effect, of a bound pair.
     public var idleTimeout: Duration? {
         get { property(forKey: .socketIdleTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketIdleTimeoutKey) }
@@ -123,7 +126,7 @@ extension Stream {
     /// `Errno.timedOut`.
     ///
     /// Nil, the default, disables the timeout.
-    /// - Precondition: Set to nil or a positive duration, on a socket stream.
+    /// - Precondition: Set to nil or a positive duration, on the stream of a socket or, without effect, of a bound pair.
     public var writeTimeout: Duration? {
         get { property(forKey: .socketWriteTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketWriteTimeoutKey) }
@@ -132,7 +135,7 @@ extension Stream {
     /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)).
     ///
     /// No effect on a Unix-domain socket.
-    /// - Precondition: Set on a socket stream.
+    /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
     public var noDelay: Bool {
         get { property(forKey: .socketNoDelayKey) as? Bool ?? false }
         set { setOption(newValue, forKey: .socketNoDelayKey) }
@@ -142,17 +145,25 @@ extension Stream {
     /// socket(7)).
     ///
     /// The probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
-    /// - Precondition: Set on a socket stream.
+    /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
     public var keepAlive: Bool {
         get { property(forKey: .socketKeepAliveKey) as? Bool ?? false }
         set { setOption(newValue, forKey: .socketKeepAliveKey) }
     }
 
     private func setOption(_ value: Any?, forKey key: PropertyKey) {
+        var unused = SocketOptions()
         require(
-            setProperty(value, forKey: key),
-            "\(key.rawValue) cannot be set to \(value ?? "nil"). The stream must be a socket's, a timeout positive, and a "
-                + "connect timeout set before the stream is opened or TLS starts on it.")
+            setProperty(value, forKey: key) || isBound && unused.setProperty(value, key),
+            "\(key.rawValue) cannot be set to \(value ?? "nil"). The stream must be a socket's or a bound pair's, a timeout "
+                + "positive, and a connect timeout set before the stream is opened or TLS starts on it.")
+    }
+
+    /// Whether the stream is a half of a bound pair.
+    var isBound: Bool {
+        let backend = engine.backend
+        let half = (backend as? PutBackInput)?.rest ?? backend
+        return half is BoundInput || half is BoundOutput
     }
 }
 

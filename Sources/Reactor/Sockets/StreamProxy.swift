@@ -158,12 +158,12 @@ extension Stream {
     /// ``ResolverError`` that names the proxy if it cannot be reached itself. ``Stream/peerAddress`` is
     /// the proxy's.
     /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP
-    ///   address.
+    ///   address; or, without effect, on one of a bound pair.
     public var proxy: StreamProxy? {
         get { property(forKey: .streamProxy) as? StreamProxy }
         set {
             require(
-                setProperty(newValue, forKey: .streamProxy),
+                setProperty(newValue, forKey: .streamProxy) || isBound,
                 "A proxy can be set only before a stream that connects to a host or to an IP address is opened."
             )
         }
