@@ -93,7 +93,7 @@ public struct HTTPError: Error, Sendable, Hashable {
         }
     }
 
-    private static func withoutUser(_ url: String) -> String {
+    static func withoutUser(_ url: String) -> String {
         let start = url.firstRange(of: "://")?.upperBound ?? url.startIndex
         let end = url[start...].firstIndex { "/?#".contains($0) } ?? url.endIndex
         guard let mark = url[start..<end].lastIndex(of: "@") else { return url }

@@ -34,9 +34,9 @@ public struct HTTPResponse: Sendable, Hashable {
 }
 
 extension HTTPResponse: CustomStringConvertible {
-    /// The version, the status, the URL, and the number of the body's bytes.
+    /// The version, the status, the URL without a user and a password, and the number of the body's bytes.
     public var description: String {
-        "\(version.rawValue) \(status) of \(url.withVisibleControls), \(body.count) bytes in memory"
+        "\(version.rawValue) \(status) of \(HTTPError.withoutUser(url).withVisibleControls), \(body.count) bytes in memory"
     }
 }
 

@@ -28,7 +28,7 @@ extension HTTPTransfer {
     /// // The transfer of http://example.org/ cannot go on: the main run loop runs in tracking, and it is only in default.
     /// ```
     public func explain() -> String {
-        let title = "The transfer of \(request.url)"
+        let title = "The transfer of \(HTTPError.withoutUser(request.url))"
         if let delivery = outbox.explanation { return "\(title) \(delivery)." }
         if isSuspended { return "\(title) is suspended: call resume()." }
         guard session.runLoop.serves(session.modes) else {

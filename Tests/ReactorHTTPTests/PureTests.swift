@@ -99,6 +99,17 @@ import Testing
         #expect(queue.isEmpty)
     }
 
+    @Test func `credentials are not shown`() {
+        let url = "https://me:secret@example.org/"
+        let request = HTTPRequest(
+            url, fields: ["authorization": "secret", "Cookie": "secret", "Accept": "*/*"])
+        #expect("\(request)" == "GET https://example.org/")
+        var dumped = ""
+        dump(request, to: &dumped)
+        for text in ["\([request])", "\(request.fields)", dumped] { #expect(!text.contains("secret")) }
+        #expect(dumped.contains("*/*") && dumped.contains("(not shown)"))
+    }
+
     @Test func `fields are found in any case and keep their order`() {
         var fields: HTTPFields = ["Accept": "a", "X": "1"]
         fields.append("ACCEPT", "b")

@@ -39,7 +39,7 @@ extension RunLoop {
         descriptor: FileDescriptor, inModes modes: [Mode] = [.common],
         faults: @escaping @Sendable (IOError) -> Void
     ) throws(IOError) -> Listener.Connections {
-        let socket = try attempt(.listen, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
+        let socket = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
             try ListeningSocket(descriptor)
         }
         return try Listener.Connections(socket, self, modes, faults)
@@ -73,7 +73,7 @@ extension Listener {
         ) throws(IOError) {
             let descriptor = socket.descriptor
             do throws(Errno) { localAddress = try socket.localAddress } catch {
-                throw IOError(.listen, "descriptor \(descriptor.rawValue)", error)
+                throw IOError(.listen, descriptorName(descriptor.rawValue), error)
             }
             let acceptor = Acceptor(socket)
             (self.acceptor, self.faults) = (acceptor, faults)

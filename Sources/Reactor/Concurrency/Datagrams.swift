@@ -72,7 +72,7 @@ extension DatagramSocket {
             _ socket: sending DatagramSocket, _ loop: RunLoop, _ modes: [RunLoop.Mode]
         ) throws(IOError) {
             let descriptor = FileDescriptor(rawValue: socket.number)
-            localAddress = try attempt(.bind, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
+            localAddress = try attempt(.bind, descriptorName(descriptor.rawValue)) { () throws(Errno) in
                 try SocketAddress.local(of: descriptor)
             }
             subject = socket.subject

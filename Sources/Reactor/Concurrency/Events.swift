@@ -224,7 +224,7 @@ extension RunLoop {
             readiness in
             store.content.withLock { $0 = readiness }
         }
-        return Events(subscription, "descriptor \(descriptor.rawValue)") {
+        return Events(subscription, descriptorName(descriptor.rawValue)) {
             store.content.withLock { $0.take() }
         }
     }

@@ -98,7 +98,8 @@ extension InputStream {
     ///   - count: The number of bytes.
     ///   - timeout: How long to wait for all of them; nil for no limit.
     /// - Returns: The bytes.
-    /// - Throws: ``IOError``; `Errno.noData` if the stream has fewer bytes. `CancellationError`.
+    /// - Throws: ``IOError``; `Errno.noData` if the stream has fewer bytes: ``IOError/received`` says how many, and
+    ///   is 0 for an end between two messages. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``; `count` is not negative.
     nonisolated(nonsending) public func read(
         exactly count: Int, timeout: Duration? = nil
@@ -112,7 +113,7 @@ extension InputStream {
                 let size = min(count - bytes.count, Self.defaultChunkSize)
                 switch try use.transfer({ try engine.readIfReady(&bytes, upTo: size) }) {
                 case nil: try await use.wait(isolation: #isolation)
-                case 0: throw engine.failure(.noData)
+                case 0: throw engine.failure(.noData, received: bytes.count, requested: count)
                 default: continue
                 }
             }
@@ -133,8 +134,8 @@ extension InputStream {
     ///   - limit: The most bytes before the delimiter.
     ///   - timeout: How long to wait for the delimiter; nil for no limit.
     /// - Returns: The bytes before the delimiter; nil if the stream ends before any byte.
-    /// - Throws: ``IOError``; `Errno.noData` if bytes without a delimiter are left at the end,
-    ///   `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
+    /// - Throws: ``IOError``; `Errno.noData` if bytes without a delimiter are left at the end, whose number is
+    ///   ``IOError/received``; `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``.
     nonisolated(nonsending) public func read(
         until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
@@ -169,7 +170,7 @@ extension StreamUse {
             switch try transfer({ try stream.engine.readIfReady(&bytes, upTo: Self.searchSize) }) {
             case nil: try await wait(isolation: isolation)
             case 0 where bytes.isEmpty: return nil
-            case 0: throw stream.engine.failure(.noData)
+            case 0: throw stream.engine.failure(.noData, received: bytes.count)
             default: continue
             }
         }

@@ -122,12 +122,14 @@ extension OutputStream {
 extension StreamUse {
     fileprivate func flush(isolation: isolated (any Actor)?) async throws {
         try await waitUntilOpen(isolation: isolation)
-        var isReported = false
+        var callback: FlushCallback?
+        defer { callback?.cancel() }
         while try !stream.engine.isFlushed() {
             try await wait(isolation: isolation) { delegate in
-                guard !isReported else { return }
-                isReported = true
-                self.stream.engine.backend.whenFlushed(Callback { delegate.wakeTaskLater() })
+                if callback?.isWaiting ?? false { return }
+                let new = FlushCallback { delegate.wakeTaskLater() }
+                callback = new
+                self.stream.engine.backend.whenFlushed(new)
             }
         }
     }

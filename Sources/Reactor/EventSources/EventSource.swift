@@ -97,7 +97,7 @@ public class EventSource: CustomStringConvertible {
     }
 
     /// What the source is, for ``explain()``. From any thread, as all that describes the source but ``silence``.
-    var noun: String { "source of descriptor \(number)" }
+    var noun: String { "source of \(descriptorName(number))" }
 
     /// The noun, or a common one where there may be very many sources: the ledger has an entry for each.
     var kind: String { noun }
@@ -177,8 +177,8 @@ public class EventSource: CustomStringConvertible {
 
     /// What the source waits for.
     public var description: String {
-        guard isValid else { return "descriptor \(number) (cancelled)" }
-        return "descriptor \(number): \(watchedInterest)\(isInCallback ? ", being called" : "")"
+        guard isValid else { return "\(descriptorName(number)) (cancelled)" }
+        return "\(descriptorName(number)): \(watchedInterest)\(isInCallback ? ", being called" : "")"
     }
 
     /// Whether the source can still be served.

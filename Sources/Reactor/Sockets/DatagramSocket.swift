@@ -141,7 +141,7 @@ public final class DatagramSocket: EventSource {
         descriptor: FileDescriptor, options: Options = Options(), receive: @escaping Receiver,
         events: @escaping EventHandler
     ) throws(IOError) {
-        let subject = "descriptor \(descriptor.rawValue)"
+        let subject = descriptorName(descriptor.rawValue)
         try self.init(descriptor, options, Handlers(receive: receive, event: events), for: .bind, subject)
     }
 
@@ -240,7 +240,7 @@ public final class DatagramSocket: EventSource {
 
     override func ended() { release() }
 
-    override var noun: String { "datagram socket of descriptor \(number)" }
+    override var noun: String { "datagram socket of \(descriptorName(number))" }
 
     override var kind: String { "datagram socket" }
 
@@ -265,7 +265,7 @@ public final class DatagramSocket: EventSource {
             }
         } catch {
             isHandled = true
-            handlers.event(self, .errorOccurred(IOError(.receive, subject, error)))
+            handlers.event(self, .errorOccurred(IOError(.receive, subject, error, label: label)))
         }
         while !isEnded, !isInterrupted, !batch.isEmpty {
             isHandled = true
@@ -297,7 +297,7 @@ public final class DatagramSocket: EventSource {
     /// The peer's address, or the socket's own if it is not connected.
     var subject: String {
         let address = (try? peerAddress) ?? (try? localAddress)
-        return address.map { "\($0)" } ?? "descriptor \(number)"
+        return address.map { "\($0)" } ?? descriptorName(number)
     }
 
     private func updateInterest() throws(Errno) {

@@ -100,7 +100,7 @@ public final class Listener: EventSource {
     public convenience init(
         descriptor: FileDescriptor, handler: @escaping Handler, faults: @escaping FaultHandler
     ) throws(IOError) {
-        let socket = try attempt(.listen, "descriptor \(descriptor.rawValue)") { () throws(Errno) in
+        let socket = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
             try ListeningSocket(descriptor)
         }
         try self.init(socket, handler, faults)
@@ -111,7 +111,7 @@ public final class Listener: EventSource {
     ) throws(IOError) {
         let number = socket.descriptor.rawValue
         do throws(Errno) { localAddress = try socket.localAddress } catch {
-            throw IOError(.listen, "descriptor \(number)", error)
+            throw IOError(.listen, descriptorName(number), error)
         }
         self.socket = consume socket
         handlers = (handler, faults)
@@ -187,7 +187,7 @@ public final class Listener: EventSource {
                 handlers?.connection(self, Connection(input: input, output: output, peerAddress: peer))
                 guard goesOn() else { return }
             case .lost: continue
-            case .fault(let error): return backOff(IOError(.accept, "\(localAddress)", error))
+            case .fault(let error): return backOff(IOError(.accept, "\(localAddress)", error, label: label))
             case nil, .some(.none): return
             }
         }
@@ -210,7 +210,7 @@ public final class Listener: EventSource {
         endBackoff()
         // Without memory to register the socket, the listener backs off again.
         do throws(Errno) { try setInterest(.readable) } catch {
-            backOff(IOError(.accept, "\(localAddress)", error))
+            backOff(IOError(.accept, "\(localAddress)", error, label: label))
         }
     }
 

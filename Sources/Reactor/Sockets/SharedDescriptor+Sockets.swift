@@ -37,9 +37,28 @@ extension SharedDescriptor {
 
     /// Shuts the socket down in one direction or in both (shutdown(2)).
     func shutDown(_ direction: Int = SHUT_WR) throws(Errno) {
-        _ = try use { (number) throws(Errno) in
-            try SystemCall.make { Glibc.shutdown(number, CInt(direction)) }
+        do throws(Errno) {
+            _ = try use { (number) throws(Errno) in
+                try SystemCall.make { Glibc.shutdown(number, CInt(direction)) }
+            }
+        } catch {
+            throw reason(for: error)
         }
+    }
+
+    /// The peer's address (getpeername(2)).
+    var peer: SocketAddress {
+        get throws(Errno) {
+            do throws(Errno) { return try SocketAddress.peer(of: FileDescriptor(rawValue: number)) } catch {
+                throw reason(for: error)
+            }
+        }
+    }
+
+    /// Why a call has failed: a socket that the peer has reset is not connected any more, and its pending error tells
+    /// why.
+    private func reason(for error: Errno) -> Errno {
+        error == .socketNotConnected ? socketError ?? error : error
     }
 }
 

@@ -25,6 +25,8 @@ extension SocketHalf {
 
     func closeDescriptor() { connection.closeDescriptor(Self.half) }
 
+    func endTurn() { connection.endTurn() }
+
     func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
@@ -48,6 +50,7 @@ final class SocketInput: SocketHalf, InputBackend {
 
     /// A handshake reads the socket until it is complete.
     var readinessSource: ReadinessSource {
+        guard connection.isAnnounced else { return .unannounced }
         guard let channel = connection.channel else { return .kernel }
         return channel.isEstablished ? .kernelThroughBackend : .backend
     }
@@ -110,7 +113,10 @@ final class SocketOutput: SocketHalf, KernelOutput {
 
     var target: SharedDescriptor { connection.shared }
 
-    var readinessSource: ReadinessSource { connection.channel == nil ? .kernelWhenFull : .backend }
+    var readinessSource: ReadinessSource {
+        guard connection.isAnnounced else { return .unannounced }
+        return connection.channel == nil ? .kernelWhenFull : .backend
+    }
 
     var roomSource: RoomSource {
         guard let channel = connection.channel else { return bufferOrKernel }

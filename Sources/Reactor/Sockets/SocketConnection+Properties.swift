@@ -290,6 +290,7 @@ extension SocketConnection {
 extension SocketConnection {
     /// What has failed, if `half` has. The handshake of an existing socket is no attempt to connect.
     func failedOperation(of half: Half) -> IOError.Operation {
+        if let channel, channel.hasBegun, !channel.isEstablished { return .handshake }
         guard origin.isDescriptor || state.withLock({ $0.isReady }) else { return .connect }
         return half == .input ? .read : .write
     }
@@ -300,7 +301,7 @@ extension SocketConnection {
         case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
         case .address(let address), .descriptor(_, peer: let address?):
             address == .unixUnnamed ? "a Unix-domain peer" : "\(address)"
-        case .descriptor(let number, peer: nil): "descriptor \(number)"
+        case .descriptor(let number, peer: nil): descriptorName(number)
         }
     }
 }

@@ -21,6 +21,7 @@ final class SocketConnection: Sendable {
         var detailsBox = SocketDetails.Box.defaults
         var connecting = Availability.waiting
         var hasOpened = false
+        var announcement = Announcement.awaited
         /// Why the connection has failed. Bytes that arrived before that can still be read.
         var fault: (error: Errno, half: Half?)?
         /// The engines of the halves, which are refreshed after changes; nil until they are open.
@@ -61,6 +62,10 @@ final class SocketConnection: Sendable {
     let state: Mutex<State>
     /// Whether `fault` is set: spares every read and write the lock.
     private let hasFault = Atomic(false)
+    /// Whether there are two halves, whose events are announced together.
+    let isPair: Bool
+    /// Whether the halves' events have been released.
+    let announced = Atomic(false)
     /// Announced to threads that wait for the connection; nil for an existing socket, which has nothing to
     /// wait for but the handshake of its ``channel``.
     let changed: Condition?
@@ -78,6 +83,7 @@ final class SocketConnection: Sendable {
         origin = .descriptor(shared.number, peer: peer)
         shutsDown = half != .input
         changed = nil
+        isPair = half == nil
         let (isInputClosed, isOutputClosed) = (half == .output, half == .input)
         state = Mutex(
             State(connecting: .ready, isInputClosed: isInputClosed, isOutputClosed: isOutputClosed))
@@ -88,6 +94,7 @@ final class SocketConnection: Sendable {
         shared = SharedDescriptor()
         self.origin = origin
         shutsDown = true
+        isPair = true
         changed = Condition()
         state = Mutex(State())
     }
@@ -95,8 +102,9 @@ final class SocketConnection: Sendable {
     // MARK: Opening
 
     func open(_ half: Half, for engine: StreamEngine) {
+        if isPair { engine.hold() }
         let opening = state.withLock { state -> SocketOpening? in
-            if !state.hasOpened { makeChannel(&state) }
+            if state.hasOpened { state.endTurn() } else { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
             switch half {
@@ -110,6 +118,7 @@ final class SocketConnection: Sendable {
             return makeOpening(&state)
         }
         if let opening { opening.start() } else { startTimeouts() }
+        if !announceOpening() { releaseLate(engine) }
     }
 
     private func makeOpening(_ state: inout State) -> SocketOpening? {
@@ -153,8 +162,7 @@ final class SocketConnection: Sendable {
         if let handshake { return handshake.start() }
         announce()
         startTimeouts()
-        notify(.input)
-        notify(.output)
+        notifyOfOpening()
     }
 
     /// Wakes the threads that wait for the connection.
@@ -172,6 +180,7 @@ final class SocketConnection: Sendable {
         closing.wait?.end()
         announce()
         guard closing.hasEnded else {
+            announceOpening()
             _ = closing.buffer?.finish(.stop, stallTimeout: closing.stallTimeout)
             return
         }
@@ -294,6 +303,7 @@ final class SocketConnection: Sendable {
         if half != .input { notify(.input) }
         if half != .output { notify(.output) }
         announce()
+        announceOpening()
     }
 
     /// Why the connection has failed.
@@ -352,6 +362,7 @@ extension SocketConnection.State {
         _ half: SocketConnection.Half, _ bufferSlot: borrowing WriteBufferSlot
     ) -> SocketConnection.Closing {
         var closing = SocketConnection.Closing(stallTimeout: stallTimeout)
+        endTurn()
         switch half {
         case .input: (isInputClosed, input) = (true, nil)
         case .output:

@@ -204,7 +204,7 @@ final class HappyEyeballs {
     /// Ends the race with a socket that the kernel reports as connected.
     private func finish(with socket: SharedDescriptor) throws(Errno) {
         let descriptor = FileDescriptor(rawValue: socket.number)
-        let peer = try SocketAddress.peer(of: descriptor)
+        let peer = try socket.peer
         // The kernel may choose the unused local port that is being connected to: then the socket is its own
         // peer.
         let isItsOwnPeer = peer.port != nil && peer == (try? SocketAddress.local(of: descriptor))

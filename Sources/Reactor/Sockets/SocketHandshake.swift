@@ -76,7 +76,7 @@ final class SocketHandshake: Sendable {
         if isCancelled { return steps.end() }
         guard isUpgrade, let buffer = connection.bufferSlot.buffer else { return begin(steps) }
         // What was written before the connection was protected is sent first.
-        buffer.whenFlushed(Callback { [self] in owned.perform { self.begin($0) } })
+        buffer.whenFlushed(FlushCallback { [self] in owned.perform { self.begin($0) } })
     }
 
     private func begin(_ steps: HandshakeSteps) {
@@ -235,6 +235,7 @@ extension SocketConnection {
         startTimeouts()
         if channel?.isEnding == true { try? shutDownSocket() }
         for engine in engines { engine?.updateReadinessSource() }
+        announceOpening()
         return true
     }
 

@@ -7,7 +7,11 @@ extension Stream {
     /// second after one another and alternating between families, until one answers (RFC 8305). None of this
     /// blocks the loop's thread. Meanwhile the status is ``Status/opening``. Only a stream that was opened
     /// delivers ``Event/openCompleted`` or ``Event/errorOccurred``; one that is opened once the connection
-    /// exists is open at once. Opening fails with a ``ResolverError`` if the name cannot be resolved, and
+    /// exists is open at once.
+    ///
+    /// Neither stream delivers an event before both are open, or before a pass of the loop, or a turn of the queue, of the
+    /// one that is. Then both deliver ``Event/openCompleted`` before either delivers bytes or space; streams on different
+    /// loops or queues do not wait for one another. Opening fails with a ``ResolverError`` if the name cannot be resolved, and
     /// otherwise with an ``IOError``: that of the last address if none answers, or `Errno.timedOut` after the
     /// ``connectTimeout``.
     ///
@@ -28,7 +32,8 @@ extension Stream {
         streams(of: SocketConnection(connectingTo: .address(address)))
     }
 
-    /// Creates two streams that share a connected stream socket. They are open when ``open()`` returns.
+    /// Creates two streams that share a connected stream socket. They are open when ``open()`` returns, and deliver their
+    /// events as those of ``connection(toHost:port:)`` do.
     ///
     /// The socket's file status flags do not matter, and stay as they are.
     /// - Parameters:
@@ -77,6 +82,9 @@ extension Stream {
 // MARK: - Typed properties
 
 /// Typed forms of the socket properties. Both halves of a pair share them.
+///
+/// A bound pair stands for a connection in tests, so it can be set up like one: it accepts the timeouts and options, which
+/// have no effect there, and does not keep them.
 extension Stream {
     /// The socket's descriptor; nil before there is one and after it was closed. The stream owns it: do not
     /// close it.
@@ -98,8 +106,8 @@ extension Stream {
     /// opening fails with `Errno.timedOut`. If TLS starts on an open stream: how long its handshake may take.
     ///
     /// 75 seconds by default; nil for a stream that is not a socket's.
-    /// - Precondition: Set to a positive duration, on a socket stream, before the pair is opened or TLS starts
-    ///   on it.
+    /// - Precondition: Set to a positive duration, on the stream of a socket, before the pair is opened or TLS starts
+    ///   on it; or, without effect, of a bound pair.
     public var connectTimeout: Duration? {
         get { property(forKey: .socketConnectTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketConnectTimeoutKey) }
@@ -108,7 +116,7 @@ extension Stream {
     /// How long the connection may be idle in both directions before both halves fail with `Errno.timedOut`.
     ///
     /// Bytes that arrived before are delivered first. Nil, the default, disables the timeout.
-    /// - Precondition: Set to nil or a positive duration, on a socket stream.
+    /// - Precondition: Set to nil or a positive duration, on the stream of a socket or, without effect, of a bound pair.
     public var idleTimeout: Duration? {
         get { property(forKey: .socketIdleTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketIdleTimeoutKey) }
@@ -118,7 +126,7 @@ extension Stream {
     /// `Errno.timedOut`.
     ///
     /// Nil, the default, disables the timeout.
-    /// - Precondition: Set to nil or a positive duration, on a socket stream.
+    /// - Precondition: Set to nil or a positive duration, on the stream of a socket or, without effect, of a bound pair.
     public var writeTimeout: Duration? {
         get { property(forKey: .socketWriteTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketWriteTimeoutKey) }
@@ -127,7 +135,7 @@ extension Stream {
     /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)).
     ///
     /// No effect on a Unix-domain socket.
-    /// - Precondition: Set on a socket stream.
+    /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
     public var noDelay: Bool {
         get { property(forKey: .socketNoDelayKey) as? Bool ?? false }
         set { setOption(newValue, forKey: .socketNoDelayKey) }
@@ -137,17 +145,25 @@ extension Stream {
     /// socket(7)).
     ///
     /// The probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
-    /// - Precondition: Set on a socket stream.
+    /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
     public var keepAlive: Bool {
         get { property(forKey: .socketKeepAliveKey) as? Bool ?? false }
         set { setOption(newValue, forKey: .socketKeepAliveKey) }
     }
 
     private func setOption(_ value: Any?, forKey key: PropertyKey) {
+        var unused = SocketOptions()
         require(
-            setProperty(value, forKey: key),
-            "\(key.rawValue) cannot be set to \(value ?? "nil"). The stream must be a socket's, a timeout positive, and a "
-                + "connect timeout set before the stream is opened or TLS starts on it.")
+            setProperty(value, forKey: key) || isBound && unused.setProperty(value, key),
+            "\(key.rawValue) cannot be set to \(value ?? "nil"). The stream must be a socket's or a bound pair's, a timeout "
+                + "positive, and a connect timeout set before the stream is opened or TLS starts on it.")
+    }
+
+    /// Whether the stream is a half of a bound pair.
+    var isBound: Bool {
+        let backend = engine.backend
+        let half = (backend as? PutBackInput)?.rest ?? backend
+        return half is BoundInput || half is BoundOutput
     }
 }
 

@@ -47,6 +47,21 @@ public struct StreamProxy: Hashable, Sendable {
     }
 }
 
+extension StreamProxy: CustomStringConvertible, CustomReflectable {
+    /// The protocol, the user, the host and the port, such as `socks5://user@localhost:1080`. The password is not shown.
+    public var description: String { "\(kind)://\(user.map { "\($0)@" } ?? "")\(name)" }
+
+    /// The properties, without the password.
+    public var customMirror: Mirror {
+        let password = password.map { _ in "(not shown)" }
+        return Mirror(
+            self,
+            children: [
+                "kind": kind, "host": host, "port": port, "user": user as Any, "password": password as Any,
+            ], displayStyle: .struct)
+    }
+}
+
 /// Why a proxy has not connected to a host: the proxy, the host and the reason.
 ///
 /// ```swift
@@ -143,12 +158,12 @@ extension Stream {
     /// ``ResolverError`` that names the proxy if it cannot be reached itself. ``Stream/peerAddress`` is
     /// the proxy's.
     /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP
-    ///   address.
+    ///   address; or, without effect, on one of a bound pair.
     public var proxy: StreamProxy? {
         get { property(forKey: .streamProxy) as? StreamProxy }
         set {
             require(
-                setProperty(newValue, forKey: .streamProxy),
+                setProperty(newValue, forKey: .streamProxy) || isBound,
                 "A proxy can be set only before a stream that connects to a host or to an IP address is opened."
             )
         }

@@ -60,7 +60,7 @@ open class InputStream: Stream {
             descriptor.rawValue >= 0,
             "InputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(reading: shared), subject: "descriptor \(descriptor.rawValue)"))
+        super.init(StreamEngine(UnopenedFile(reading: shared), subject: descriptorName(descriptor.rawValue)))
     }
 
     /// Whether a read would return bytes, or find the end, without waiting.

@@ -116,7 +116,7 @@ extension KernelOutput {
 
     var isFlushed: Bool { buffer?.isEmpty ?? true }
 
-    func whenFlushed(_ callback: Callback) {
+    func whenFlushed(_ callback: FlushCallback) {
         if let buffer { buffer.whenFlushed(callback) } else { callback() }
     }
 

@@ -86,6 +86,7 @@ final class BufferOutput: OutputBackend {
 
     var isAtEndWhenOpened: Bool { capacity == 0 }
     var endError: Errno { .noSpace }
+    var subject: String { "a buffer of \(capacity) bytes" }
 
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         try used.withLock { (used) throws(Errno) in

@@ -77,7 +77,7 @@ extension StreamEngine {
     /// - Returns: The number of accepted bytes; nil if an event will report room.
     func writeIfReady(_ part: FilePart) throws -> Int? {
         if let sent = send(part) { return sent > 0 ? sent : nil }
-        let bytes = try attempt(.read, "descriptor \(part.file)") { () throws(Errno) in try part.read() }
+        let bytes = try attempt(.read, descriptorName(part.file)) { () throws(Errno) in try part.read() }
         return try bytes.withBytes { try writeIfReady($0) }
     }
 }

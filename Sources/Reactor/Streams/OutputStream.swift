@@ -70,7 +70,7 @@ open class OutputStream: Stream {
             descriptor.rawValue >= 0,
             "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(writing: shared), subject: "descriptor \(descriptor.rawValue)"))
+        super.init(StreamEngine(UnopenedFile(writing: shared), subject: descriptorName(descriptor.rawValue)))
     }
 
     /// Whether there is room to write without waiting.
@@ -158,9 +158,14 @@ extension OutputStream {
     /// Whether the kernel has taken all accepted bytes, or the stream has failed.
     package var isFlushed: Bool { (try? engine.isFlushed()) ?? true }
 
+    /// Why a stream that is at its end, or closed, accepts no more bytes.
+    package var endError: IOError {
+        engine.failure(engine.status == .closed ? .badFileDescriptor : engine.backend.endError)
+    }
+
     /// Calls `callback` on any thread when the kernel has taken all accepted bytes, or the stream has failed.
     package func whenFlushed(_ callback: @escaping @Sendable () -> Void) {
-        engine.backend.whenFlushed(Callback(callback))
+        engine.backend.whenFlushed(FlushCallback(callback))
     }
 
     /// Writes all of `text` as UTF-8, like ``write(_:)-([UInt8])``.

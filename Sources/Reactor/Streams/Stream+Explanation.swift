@@ -98,7 +98,7 @@ extension StreamEngine {
         switch machine.delivery {
         case .underway: return "is calling its delegate"
         case .enqueued: return "waits for its queue, which is busy or suspended, to call its delegate"
-        case .idle: break
+        case .idle, .held: break
         }
         guard machine.isScheduled else { return "is scheduled on no run loop: call schedule(in:forMode:)" }
         if ignored.contains(machine.event), machine.isUnacknowledged { return noMethod(for: machine.event) }
@@ -136,7 +136,7 @@ extension StreamEngine: Watched {
             let isOwned = state.handoff != nil || state.taskDelegate != nil
             return (state.machine, state.ignored, state.isSubclassed, state.delegateChanges, isOwned)
         }
-        guard !isOwned, machine.delivery == .idle else { return nil }
+        guard !isOwned, !machine.isCallingDelegate else { return nil }
         func complaint(_ predicate: String) -> Complaint {
             let occasion = "\(predicate) \(machine.transfers) \(delegateChanges)"
             return Complaint(.silentStream, "The \(title) \(predicate).", occasion: occasion)
@@ -187,7 +187,7 @@ extension StreamEngine: Watched {
         let (machine, isOwned) = state.withLock { state in
             (state.machine, state.handoff != nil || state.taskDelegate != nil || state.queue != nil)
         }
-        guard !isOwned, machine.delivery == .idle, machine.isOpen || !machine.pending.isEmpty else {
+        guard !isOwned, !machine.isCallingDelegate, machine.isOpen || !machine.pending.isEmpty else {
             return nil
         }
         let loops = machine.scheduledLoops

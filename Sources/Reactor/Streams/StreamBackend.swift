@@ -25,6 +25,9 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Closes the descriptor, if there is one, and does nothing else: for a child of fork(2). Waits for no
     /// lock.
     func closeDescriptor()
+    /// Called when a turn of the stream's loop or queue has passed since the backend has called
+    /// ``StreamEngine/hold()``.
+    func endTurn()
     /// The descriptor that the kernel can watch; nil if there is none.
     var descriptor: SharedDescriptor? { get }
     /// Why no more bytes may be moved. It replaces the error of a call that failed because of that.
@@ -77,7 +80,7 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Whether the kernel has taken all accepted bytes.
     var isFlushed: Bool { get }
     /// Calls `callback` when the kernel has taken all accepted bytes, or the output has failed. Any thread.
-    func whenFlushed(_ callback: Callback)
+    func whenFlushed(_ callback: FlushCallback)
     /// Why an output at its end accepts no more.
     var endError: Errno { get }
     /// Ends the output; the peer reads the end.
@@ -86,18 +89,20 @@ protocol StreamBackend: AnyObject, Sendable {
 
 /// What reports that bytes can be moved.
 enum ReadinessSource {
+    /// Nothing, because events for bytes or space come after ``Stream/Event/openCompleted``: of both halves of a connection.
+    case unannounced
     /// The backend, when the engine asks, and by notifying the engine.
     case backend
-    /// The kernel.
-    case kernel
     /// The kernel, whose reports the backend confirms; and the backend, for what it has received already.
     case kernelThroughBackend
+    /// The kernel.
+    case kernel
     /// The kernel, after a write that found no room. Until then there is room.
     case kernelWhenFull
 
-    /// Whether the backend is asked after each transfer.
+    /// Whether the backend is asked after each transfer, and after ``Stream/Event/openCompleted``.
     @inline(__always)
-    var asksBackend: Bool { self == .backend || self == .kernelThroughBackend }
+    var asksBackend: Bool { self != .kernel && self != .kernelWhenFull }
 }
 
 /// What the next step of a stream can expect: its opening, its next read or write.
@@ -138,6 +143,7 @@ extension StreamBackend {
     var isAtEndWhenOpened: Bool { false }
     func close() throws(Errno) {}
     func closeDescriptor() { descriptor?.close() }
+    func endTurn() {}
     var descriptor: SharedDescriptor? { nil }
     var refusal: (any Error)? { nil }
     var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }
@@ -167,7 +173,7 @@ extension StreamBackend {
     func checkRoom() throws(Errno) -> Room { isReady() ? .found : .full }
     func flush(until deadline: Deadline) throws(Errno) {}
     var isFlushed: Bool { true }
-    func whenFlushed(_ callback: Callback) { callback() }
+    func whenFlushed(_ callback: FlushCallback) { callback() }
     var endError: Errno { .brokenPipe }
     func shutDown() throws(Errno) { throw .notSocket }
 }

@@ -79,6 +79,9 @@ extension StreamEngine {
         case .askBackend: refresh()
         case .signal: signal()
         case .updateLoops: updateLoops()
+        case .endTurn:
+            source?.isHandled = false
+            backend.endTurn()
         }
     }
 
@@ -174,6 +177,14 @@ extension StreamEngine {
     /// Ends what delivers the events in the place of loops that the client has chosen.
     func leaveQueue() {
         if state.withLock({ $0.queue != nil || $0.isScheduledForTask }) { leaveLoops() }
+    }
+
+    /// Ends the turn that held events wait for when the queue has done what it has now.
+    func enqueueTurn(on queue: StreamQueue) {
+        queue.enqueue { [self] in
+            let backend = state.withLock { $0.queue === queue ? $0.backend : nil }
+            backend?.endTurn()
+        }
     }
 
     /// Puts a callback on the queue. The callback itself finds out whether it is still wanted, and what to

@@ -166,6 +166,9 @@ extension StreamEngine {
     func refresh() {
         advanceOpening()
         let (backend, isScheduled, since) = state.withLock { state in
+            if state.machine.mustChangeReadinessSource {
+                state.machine.changeReadinessSource(state.backend.readinessSource)
+            }
             let backend = state.machine.isOpen ? state.backend : nil
             return (backend, state.machine.isScheduled, state.machine.transfers)
         }
@@ -180,12 +183,13 @@ extension StreamEngine {
 
     /// Updates every loop that is behind or has to deliver an event.
     func updateLoops() {
-        let (entries, queue) = state.withLock { state in
+        let (entries, queue, isHeld) = state.withLock { state in
             let (entries, isForQueue) = state.machine.takeLoopsToUpdate()
-            return (entries, isForQueue ? state.queue : nil)
+            return (entries, isForQueue ? state.queue : nil, state.machine.delivery == .held)
         }
         for entry in entries { if let loop = entry.attachment?.loop { update(loop) } }
-        if let queue { enqueueCallback(on: queue) }
+        guard let queue else { return }
+        if isHeld { enqueueTurn(on: queue) } else { enqueueCallback(on: queue) }
     }
 
     /// Updates `loop`: now if this is its thread, else in its next pass, for which it is woken.

@@ -93,7 +93,7 @@ extension StreamEngine {
         do throws(Errno) {
             let transfer = try backend.writeIfReady(bytes)
             let count = finish(transfer, of: bytes.byteCount)
-            if count == 0, transfer.isAtEnd { throw Errno.brokenPipe }
+            if count == 0, transfer.isAtEnd { throw backend.endError }
             return count > 0 ? count : nil
         } catch {
             if self.status == .atEnd { throw failure(backend.endError) }

@@ -126,14 +126,21 @@ final class StreamEngine: Sendable {
 
     /// Why the stream failed, with the operation and its subject.
     var error: (any Error)? {
-        let error = state.withLock { $0.machine.error }
+        let (error, label) = state.withLock { ($0.machine.error, $0.name?.label) }
+        if let failure = error as? IOError { return label == nil ? failure : failure.labelled(label) }
         return (error as? Errno).map { failure($0) } ?? error
     }
 
     /// The failure of what the stream does now.
-    func failure(_ errno: Errno) -> IOError {
-        let backend = backend
-        return IOError(backend.failedOperation, givenSubject ?? backend.subject, errno)
+    ///
+    /// - Parameters:
+    ///   - received: How many bytes came before the end of the stream, if that is the failure.
+    ///   - requested: How many bytes were asked for.
+    func failure(_ errno: Errno, received: Int? = nil, requested: Int? = nil) -> IOError {
+        let (backend, label) = state.withLock { ($0.backend, $0.name?.label) }
+        return IOError(
+            backend.failedOperation, givenSubject ?? backend.subject, errno, label: label, received: received,
+            requested: requested)
     }
 
     /// Whether the client forgot to open the stream. A subclass may write without opening its engine.
@@ -191,6 +198,17 @@ extension StreamEngine {
             state.withLock { $0.machine.opened(backend.readinessSource, isAtEnd: isAtEnd) }
         }
         return false
+    }
+
+    /// The stream delivers no event before ``release()``: the connection that it shares may be open before the client has
+    /// opened its other half. No loop, queue or task waits for that to move bytes.
+    func hold() { state.withLock { $0.machine.hold() } }
+
+    /// Delivers events from now on.
+    func release() {
+        advanceOpening()
+        state.withLock { $0.machine.release() }
+        refresh()
     }
 
     /// Called when something else reports the backend's readiness.

@@ -29,6 +29,8 @@ struct StreamMachine {
         case signal
         /// Update the run loops that ``takeLoopsToUpdate()`` returns, and enqueue a callback if it says so.
         case updateLoops
+        /// Tell the backend that a turn has passed since ``hold()``.
+        case endTurn
     }
 
     /// Whether a read or a write may start.
@@ -42,6 +44,8 @@ struct StreamMachine {
 
     enum Delivery {
         case idle
+        /// The events of a connection wait until it has announced that it is open, or has failed.
+        case held
         /// A callback is on the queue and has not started.
         case enqueued
         /// The delegate is being called. Neither a nested run of the loop nor another loop calls it
@@ -112,11 +116,17 @@ struct StreamMachine {
     /// - Parameter isAtEnd: Whether there is nothing to move from the start.
     mutating func opened(_ readinessSource: ReadinessSource, isAtEnd: Bool) {
         guard status == .opening else { return }
-        self.readinessSource = readinessSource
+        self.readinessSource = delivery == .held ? .unannounced : readinessSource
         status = .open
         insert(.openCompleted)
         if isAtEnd { reachEnd() }
     }
+
+    /// The stream's events wait for ``release()``. The stream can be used meanwhile.
+    mutating func hold() { delivery = .held }
+
+    /// Ends what ``hold()`` began.
+    mutating func release() { if delivery == .held { delivery = .idle } }
 
     /// The client closes the stream. Returns whether there is something to release. An error outlives the
     /// closing.
@@ -246,13 +256,21 @@ struct StreamMachine {
 
     /// Something else reports that bytes can be moved from now on. What was reported before does not count.
     mutating func changeReadinessSource(_ readinessSource: ReadinessSource) {
-        guard isOpen else { return }
+        guard isOpen, self.readinessSource != .unannounced || isAnnounced else { return }
         self.readinessSource = readinessSource
         isUnacknowledged = false
         pendingBits &= ~transferBits
         transfers += 1
         room = .assumed
     }
+
+    /// Whether the delegate knows that the stream is open, or is being told.
+    private var isAnnounced: Bool {
+        delivery != .held && !pending.contains(.openCompleted)
+    }
+
+    /// Whether the backend may report bytes or space now, and not before.
+    var mustChangeReadinessSource: Bool { readinessSource == .unannounced && isOpen && isAnnounced }
 
     /// The kernel reports that bytes can be moved, and does so in every pass until they have been. Ending the
     /// registration and making it again takes two system calls, so it stays until the kernel repeats a
@@ -287,7 +305,7 @@ struct StreamMachine {
         case .waiting:
             if readinessSource == .kernelWhenFull, room == .assumed || room == .found { insertTransfer() }
         case .ready:
-            guard since == transfers else { return }
+            guard since == transfers, readinessSource != .unannounced else { return }
             insertTransfer()
             room = .found
         case .atEnd: reachEnd()
@@ -330,7 +348,7 @@ struct StreamMachine {
             let action = reportReady(on: loop, since: since)
             guard action == .none else { return action }
         }
-        guard canDeliver else { return .none }
+        guard canDeliver else { return delivery == .held && !isOnQueue ? .endTurn : .none }
         guard isUpToDate || isScheduled(on: loop, isInRunningMode) else { return .none }
         if mustCheckRoom { return .checkRoom(since: transfers) }
         if isOnQueue { return enqueue() }
@@ -436,8 +454,12 @@ struct StreamMachine {
         }
     }
 
-    /// Whether the delegate is being called, or a callback on the queue will call it.
+    /// Whether no event can be delivered now: the delegate is being called, a callback on the queue will call it, or
+    /// the events are held.
     var isDelivering: Bool { delivery != .idle }
+
+    /// Whether the delegate is being called, or a callback on the queue will call it.
+    var isCallingDelegate: Bool { delivery == .underway || delivery == .enqueued }
 
     /// Whether the delegate, if there is one, has read or written since the last transfer event.
     var isAcknowledged: Bool { delegateState != .missing && !isUnacknowledged }
@@ -506,10 +528,14 @@ extension StreamMachine {
         return mustDeliver ? .signal : .none
     }
 
-    /// The loops to update (all of them if one has to deliver an event), and whether to enqueue a callback.
+    /// The loops to update (all of them if one has to deliver an event), and whether to enqueue a callback, or a turn
+    /// for held events.
     /// Nothing while the delegate is being called: the engine asks again after that.
     mutating func takeLoopsToUpdate() -> (loops: SmallArray<StreamSchedule.Entry>, isForQueue: Bool) {
-        if isDelivering { return (SmallArray(), false) }
+        if isDelivering {
+            guard delivery == .held else { return (SmallArray(), false) }
+            return (schedule.entries { _ in !isOnQueue }, isOnQueue)
+        }
         // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
         let isForLoop = mustDeliver && !isForQueue
@@ -524,7 +550,9 @@ extension StreamMachine {
     /// Takes what `loop` has to do for the stream; nil if the stream is not scheduled there.
     mutating func update(_ loop: LoopIdentity) -> StreamSchedule.Update? {
         let (isWatched, isWatchedDisarmed) = (needsWatch(isDisarmed: false), needsWatch(isDisarmed: true))
-        return schedule.update(loop, isAcknowledged: isAcknowledged, isSignalled: mustDeliver) {
+        return schedule.update(
+            loop, isAcknowledged: isAcknowledged, isSignalled: mustDeliver || delivery == .held
+        ) {
             $0 ? isWatchedDisarmed : isWatched
         }
     }
@@ -548,7 +576,7 @@ extension StreamMachine {
     func needsWatch(isDisarmed: Bool) -> Bool {
         guard isOpen else { return false }
         switch readinessSource {
-        case .backend: return false
+        case .backend, .unannounced: return false
         case .kernel, .kernelThroughBackend: return !isDisarmed || isAcknowledged
         case .kernelWhenFull: return room == .full
         }

@@ -137,7 +137,7 @@ final class WriteBehindOutput: OutputBackend {
 
     var isFlushed: Bool { isInherited || !state.withLock { $0.isWriting } }
 
-    func whenFlushed(_ callback: Callback) {
+    func whenFlushed(_ callback: FlushCallback) {
         DispatchWorkers.run(after: writer) { callback() }
     }
 

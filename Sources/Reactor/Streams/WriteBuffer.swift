@@ -51,7 +51,7 @@ final class WriteBuffer: Sendable {
         var stallTimeout: Duration?
         let process = ProcessIdentity.current
         /// Called when the queue is empty, or the sending has failed.
-        var flushCallbacks: [Callback] = []
+        var flushCallbacks: [FlushCallback] = []
         /// Whether the sender still needs a descriptor of its own, because there was none left.
         var lacksDescriptor = false
         /// The sender's descriptor, until it takes it.
@@ -120,18 +120,22 @@ final class WriteBuffer: Sendable {
     }
 
     /// Calls `callback` when the kernel has taken every byte, or the sending has failed.
-    func whenFlushed(_ callback: Callback) {
+    func whenFlushed(_ callback: FlushCallback) {
         let isDone = state.withLock { state in
             let isDone = state.queue.count == 0 || state.fault != nil
+            state.flushCallbacks.removeAll { !$0.isWaiting }
             if !isDone { state.flushCallbacks.append(callback) }
             return isDone
         }
         if isDone { callback() }
     }
 
+    /// How many callbacks are still to be called.
+    var waitingFlushCount: Int { state.withLock { $0.flushCallbacks.count { $0.isWaiting } } }
+
     fileprivate func callFlushCallbacks() {
         let callbacks = state.withLock { state in
-            guard state.queue.count == 0 || state.fault != nil else { return [Callback]() }
+            guard state.queue.count == 0 || state.fault != nil else { return [FlushCallback]() }
             defer { state.flushCallbacks = [] }
             return state.flushCallbacks
         }

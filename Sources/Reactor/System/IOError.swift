@@ -1,3 +1,4 @@
+import Glibc
 public import SystemPackage
 
 /// A failed operation on a file, a socket or another descriptor: what failed, on what, and why.
@@ -13,6 +14,8 @@ public struct IOError: Error, Hashable, Sendable {
         case open
         /// Connecting to an address or a host.
         case connect
+        /// The TLS handshake of a connected socket.
+        case handshake = "TLS handshake"
         /// Reading from a file, a descriptor or a connection.
         case read
         /// Writing to a file, a descriptor or a connection, also in the background.
@@ -37,30 +40,63 @@ public struct IOError: Error, Hashable, Sendable {
 
     /// What was attempted.
     public let operation: Operation
-    /// What it was attempted on: a path, an address, a host with its port, or a descriptor's number.
+    /// What it was attempted on: a path, an address, a host with its port, or a descriptor.
     public let subject: String
     /// Why it failed.
     public let errno: Errno
+    /// The label of the stream, the listener or the datagram socket that failed; nil for none.
+    public let label: String?
+    /// How many bytes came before the end of a stream that has fewer than were asked for; nil for other failures.
+    ///
+    /// 0 is an end between two messages, more than 0 one that cuts a message in half.
+    public let received: Int?
+    /// How many bytes were asked for, where ``received`` says how many came; nil if a delimiter was.
+    public let requested: Int?
 
     /// Describes the failure of an operation.
-    public init(_ operation: Operation, _ subject: String, _ errno: Errno) {
-        self.operation = operation
-        self.subject = subject
-        self.errno = errno
+    public init(
+        _ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil, received: Int? = nil,
+        requested: Int? = nil
+    ) {
+        (self.operation, self.subject, self.errno) = (operation, subject, errno)
+        (self.label, self.received, self.requested) = (label, received, requested)
+    }
+
+    /// The same failure of an item with a label.
+    func labelled(_ label: String?) -> IOError {
+        IOError(operation, subject, errno, label: label, received: received, requested: requested)
     }
 }
 
 extension IOError: CustomStringConvertible {
-    /// A line such as `connect to example.org:80: Connection refused`.
+    /// A line such as `connect to example.org:80: Connection refused`, or `read from example.org:80: ended after 3 of 10
+    /// bytes`. A label is quoted behind the subject.
     public var description: String {
         let preposition =
             switch operation {
             case .open, .watch, .resolve, .spawn: ""
             case .connect, .write, .bind, .send: "to "
+            case .handshake: "with "
             case .read: "from "
             case .listen, .accept, .receive: "at "
             }
-        return "\(operation.rawValue) \(preposition)\(subject): \(errno)"
+        let name = label.map { " '\($0)'" } ?? ""
+        return "\(operation.rawValue) \(preposition)\(subject)\(name): \(reason)"
+    }
+
+    private var reason: String {
+        guard let received else { return "\(errno)" }
+        return "ended after \(received)\(requested.map { " of \($0)" } ?? "") bytes"
+    }
+}
+
+/// A descriptor, as errors and explanations name it.
+func descriptorName(_ number: CInt) -> String {
+    switch number {
+    case STDIN_FILENO: "standard input"
+    case STDOUT_FILENO: "standard output"
+    case STDERR_FILENO: "standard error"
+    default: "descriptor \(number)"
     }
 }
 

@@ -129,7 +129,7 @@ import Testing
                 lines.append(String(bytes: line))
             }
         }
-        #expect(error?.errno == .noData)
+        #expect(error?.errno == .noData && (error as? IOError)?.received == 4)
         #expect(lines == ["one", "two\r", ""])
         #expect(try await input.readChunk().map { String(bytes: $0) } == "last")
         isOver.wait()
@@ -371,9 +371,13 @@ import Testing
             let feed = try Feed("abc")
             feed.end()
             let input = feed.makeStream()
-            #expect(await thrownError { _ = try await input.read(exactly: 4) }?.errno == .noData)
+            let half = await thrownError { _ = try await input.read(exactly: 4) } as? IOError
+            #expect(half?.errno == .noData && half?.received == 3 && half?.requested == 4)
+            #expect(half?.description.hasSuffix(": ended after 3 of 4 bytes") == true)
             #expect(input.streamStatus == .open)
             #expect(try await input.read(exactly: 3) == Array("abc".utf8))
+            let clean = await thrownError { _ = try await input.read(exactly: 4) } as? IOError
+            #expect(clean?.errno == .noData && clean?.received == 0 && clean?.requested == 4)
         }
     }
 

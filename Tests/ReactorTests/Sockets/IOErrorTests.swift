@@ -19,6 +19,18 @@ import Testing
         }
     }
 
+    @Test func `a stream's label and the standard descriptors are named`() throws {
+        let (input, output) = Stream.connection(to: try refusingAddress())
+        input.label = "feed"
+        for stream in [input, output] { stream.open() }
+        #expect(input.read(upTo: 1).isEmpty && output.write([1]) == 0)
+        let error = try #require(input.streamError as? IOError)
+        #expect("\(error)" == "connect to \(error.subject) 'feed': Connection refused")
+        #expect(error.label == "feed" && (output.streamError as? IOError)?.label == nil)
+        #expect(InputStream(descriptor: .standardInput).explain().contains("stream of standard input is"))
+        #expect(OutputStream(descriptor: .standardError).explain().contains("stream of standard error is"))
+    }
+
     @Test func `a stream names the file that it cannot write`() {
         let output = OutputStream(path: "/dev/full")
         output.open()

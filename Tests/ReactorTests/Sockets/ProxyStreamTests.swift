@@ -173,6 +173,16 @@ import Testing
         }
     }
 
+    @Test func `a proxy shows its user and not its password`() {
+        let proxy = StreamProxy(.socks5, host: "::1", port: 1080, user: "me", password: "secret")
+        #expect("\(proxy)" == "socks5://me@[::1]:1080")
+        var dumped = ""
+        dump(["proxy": proxy], to: &dumped)
+        for text in ["\([proxy])", String(reflecting: proxy), String(describing: [proxy]), dumped] {
+            #expect(text.contains("me") && !text.contains("secret"))
+        }
+    }
+
     @Test func `Cocoa's dictionary is a proxy, whole or not at all`() throws {
         typealias Key = StreamSOCKSProxyConfiguration
         let whole: [Key: Any] = [

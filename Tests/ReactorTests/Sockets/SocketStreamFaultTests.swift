@@ -103,6 +103,15 @@ import Testing
         #expect(isGone(fixture.output.streamError) && fixture.output.streamStatus == .error)
     }
 
+    @Test func `ending the output of a connection that was reset fails with the reset`() throws {
+        let fixture = try SocketFixture(.ipv4)
+        try fixture.openBoth()
+        try fixture.peer.reset()
+        waitUntil { fixture.input.hasBytesAvailable }
+        #expect(throws: (any Error).self) { try fixture.output.shutDown() }
+        #expect(fixture.output.streamErrno == .connectionReset)
+    }
+
     @Test func `a descriptor that is not an open socket fails at the first byte`() async throws {
         try await onItsOwnThread {
             let pipe = try FileDescriptor.pipe()

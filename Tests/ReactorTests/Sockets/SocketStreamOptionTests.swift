@@ -36,8 +36,24 @@ import Testing
         #expect(input.peerAddress == nil && input.localAddress == nil && input.socketDescriptor == nil)
     }
 
+    @Test func `a bound pair accepts the options of a connection, without effect`() {
+        let pair = Stream.boundPair(bufferSize: 4)
+        for stream in [pair.input, pair.output] as [Stream] {
+            stream.connectTimeout = .seconds(1)
+            (stream.idleTimeout, stream.writeTimeout) = (.seconds(1), nil)
+            (stream.noDelay, stream.keepAlive) = (true, true)
+            stream.proxy = StreamProxy(.socks5, host: "localhost", port: 1080)
+            #expect(stream.connectTimeout == nil && !stream.noDelay && stream.proxy == nil)
+            stream.open()
+        }
+        #expect(pair.output.write([1]) == 1 && pair.input.read(upTo: 1) == [1])
+    }
+
     @Test func `setting an option traps where it has no effect`() async {
         await #expect(processExitsWith: .failure) { InputStream(data: [1]).noDelay = true }
+        await #expect(processExitsWith: .failure) {
+            Stream.boundPair(bufferSize: 1).input.connectTimeout = .zero
+        }
         await #expect(processExitsWith: .failure) {
             Stream.connection(to: .ipv4Loopback(port: 9)).input.idleTimeout = .zero
         }

@@ -7,16 +7,16 @@ import Testing
 
 /// Visits every state that a stream's machine can reach, with every input in each of them.
 @Suite struct StreamMachineModelTests {
-    @Test(arguments: ["bytes of memory", "bytes of a descriptor", "space in memory", "space of a descriptor"])
+    @Test(arguments: ["bytes of memory", "bytes of a connection", "space in memory", "space of a connection"])
     func `in every state, whatever happens, events are delivered once, in order, and to a delegate`(
         stream: String
     ) {
         let first: Model =
             switch stream {
             case "bytes of memory": Model(.hasBytesAvailable, .backend)
-            case "bytes of a descriptor": Model(.hasBytesAvailable, .kernel)
+            case "bytes of a connection": Model(.hasBytesAvailable, .kernel, isHeld: true)
             case "space in memory": Model(.hasSpaceAvailable, .backend)
-            default: Model(.hasSpaceAvailable, .kernelWhenFull)
+            default: Model(.hasSpaceAvailable, .kernelWhenFull, isHeld: true)
             }
         var (waiting, known) = ([first], Set([first.key]))
         while let model = waiting.popLast() {
@@ -60,11 +60,14 @@ struct Model {
 
     private var machine: StreamMachine
     private let readinessSource: ReadinessSource
+    /// Whether the events wait for a turn after the opening.
+    private let isHeld: Bool
     private var hasDelegate = false
     /// Whether the loop has the kernel watch the descriptor.
     private var isWatched = false
     private var isMoving = false
     private var isEnqueued = false
+    private var isTurnEnqueued = false
     /// The event for which the delegate is being called, whether there is one, and whether the event has been
     /// overtaken.
     private var callback: (event: Stream.Event, hasDelegate: Bool, isVoid: Bool)?
@@ -73,9 +76,9 @@ struct Model {
     private var isAwaitingBackend = false
     private var isRoomKnown = false
 
-    init(_ event: Stream.Event, _ readinessSource: ReadinessSource) {
+    init(_ event: Stream.Event, _ readinessSource: ReadinessSource, isHeld: Bool = false) {
         machine = StreamMachine(event)
-        self.readinessSource = readinessSource
+        (self.readinessSource, self.isHeld) = (readinessSource, isHeld)
     }
 
     /// Identifies a state in one word. Of the number of transfers it only matters whether there have been
@@ -93,6 +96,7 @@ struct Model {
             add(events, bits: 5)
         }
         let entry = machine.schedule[Self.loop]
+        add(machine.readinessSource == .unannounced)
         add(machine.isClosed)
         add(machine.isUnacknowledged)
         add(machine.mayReportBeStale)
@@ -104,6 +108,7 @@ struct Model {
         add(hasDelegate)
         add(isMoving)
         add(isEnqueued)
+        add(isTurnEnqueued)
         add(isAwaitingBackend)
         add(isRoomKnown)
         add(callback?.hasDelegate == true)
@@ -117,7 +122,9 @@ struct Model {
     /// Returns false if that cannot happen now.
     mutating func take(_ input: Input) -> Bool {
         switch input {
-        case .open: return machine.open()
+        case .open:
+            guard machine.open() else { return false }
+            if isHeld { machine.hold() }
         case .opened, .openedAtEnd: return open(isAtEnd: input == .openedAtEnd)
         case .failed: machine.fail(Errno.ioError)
         case .bytesLost: machine.loseBytes(Errno.ioError)
@@ -142,7 +149,7 @@ struct Model {
         case .loopServes: return serve(isReady: false)
         case .callbackReturns: return endCallback(mayContinue: true)
         case .callbackReturnsElsewhere: return endCallback(mayContinue: false)
-        case .queueCalls: return startCallback()
+        case .queueCalls: return isTurnEnqueued ? endTurn() : startCallback()
         case .delegateSet, .delegateReplaced: setDelegate(isOther: input == .delegateReplaced || !hasDelegate)
         case .delegateRemoved: hasDelegate = false
         case .scheduled: schedule(onQueue: false)
@@ -164,7 +171,10 @@ struct Model {
         machine.noteAvailability(.waiting, since: machine.transfers)
         _ = machine.update(Self.loop)
         let waits = machine.needsWatch(isDisarmed: false) || readinessSource == .backend || isAwaitingBackend
-        check(machine.mustDeliver || !machine.isAcknowledged || !machine.isOpen || waits, "nothing goes on")
+        let turns = machine.delivery == .held
+        check(
+            machine.mustDeliver || !machine.isAcknowledged || !machine.isOpen || waits || turns,
+            "nothing goes on")
     }
 }
 
@@ -175,7 +185,7 @@ extension Model {
 
     private mutating func open(isAtEnd: Bool) -> Bool {
         guard machine.status == .opening else { return false }
-        machine.opened(readinessSource, isAtEnd: isAtEnd)
+        machine.opened(isHeld ? .unannounced : readinessSource, isAtEnd: isAtEnd)
         return true
     }
 
@@ -224,6 +234,7 @@ extension Model {
         case .enqueue:
             check(machine.isOnQueue && !isEnqueued && callback == nil, "a needless callback on the queue")
             isEnqueued = true
+        case .endTurn: machine.release()
         case .deliver(let event): beginCallback(event)
         }
     }
@@ -244,6 +255,12 @@ extension Model {
         return true
     }
 
+    private mutating func endTurn() -> Bool {
+        isTurnEnqueued = false
+        machine.release()
+        return true
+    }
+
     private mutating func startCallback() -> Bool {
         guard isEnqueued else { return false }
         isEnqueued = false
@@ -254,6 +271,7 @@ extension Model {
     private mutating func beginCallback(_ event: Stream.Event) {
         check(callback == nil, "a callback inside another")
         check(!machine.isClosed, "an event after the closing")
+        check(machine.delivery == .underway, "an event that is held")
         check(!delivered.contains(event), "an event twice")
         check(!delivered.contains(.errorOccurred), "an event after an error")
         check(!delivered.contains(.endEncountered) || event == .errorOccurred, "after the end")
@@ -293,19 +311,34 @@ extension Model {
 
     /// Performs ``StreamMachine/Action/updateLoops``, as the engine does after every change.
     mutating func updateLoops() {
+        changeReadinessSource()
         let (loops, isForQueue) = machine.takeLoopsToUpdate()
-        if isForQueue { perform(.enqueue) }
+        if isForQueue, machine.delivery == .held {
+            isTurnEnqueued = true
+        } else if isForQueue {
+            perform(.enqueue)
+        }
         for loop in loops {
             guard let update = machine.update(loop.loop) else {
                 return check(false, "an unknown loop is behind")
             }
             isWatched = update.isWatched
             check(
-                update.isSignalled == machine.mustDeliver,
+                update.isSignalled == (machine.mustDeliver || machine.delivery == .held),
                 "the loop is raised for nothing, or not for an event")
         }
         let isBehind = machine.schedule[Self.loop].map { $0.isWatched != isWatched } ?? false
         check(!isBehind, "the loop watches what it should not, or does not what it should")
+    }
+
+    /// Performs the part of ``StreamMachine/Action/askBackend`` that follows openCompleted.
+    private mutating func changeReadinessSource() {
+        guard machine.mustChangeReadinessSource else { return }
+        let isDue = machine.isScheduled && !machine.isDelivering
+        check(!isDue || machine.next == .askBackend, "the backend is not asked after the opening")
+        machine.changeReadinessSource(readinessSource)
+        isRoomKnown = false
+        forgetAcknowledgement()
     }
 
     /// The transfer event may be delivered once more, and the current callback's event is overtaken.
@@ -316,7 +349,7 @@ extension Model {
 
     private mutating func unschedule() {
         machine.unscheduleEverywhere()
-        (isWatched, isEnqueued, question) = (false, false, nil)
+        (isWatched, isEnqueued, isTurnEnqueued, question) = (false, false, false, nil)
     }
 }
 

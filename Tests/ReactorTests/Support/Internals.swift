@@ -35,7 +35,14 @@ extension Stream {
     private var socketConnection: SocketConnection? { (engine.backend as? SocketInput)?.connection }
 }
 
+/// How many waits for the bytes of an output are kept.
+func waitingFlushCount(of output: OutputStream) -> Int {
+    (output.engine.backend as? SocketOutput)?.buffer?.waitingFlushCount ?? 0
+}
+
 #else
+
+func waitingFlushCount(of output: OutputStream) -> Int { 0 }
 
 extension Stream {
     /// An optimized build hides what the stream stands on: the stream stands for that.
