@@ -102,7 +102,8 @@ final class SocketConnection: Sendable {
     // MARK: Opening
 
     func open(_ half: Half, for engine: StreamEngine) {
-        if isPair { engine.hold() }
+        // A half whose loop has a turn to report would deliver before the other one on the same loop.
+        if isPair { engine.hold(awaitsTurn: state.withLock { !$0.hasOpened }) }
         let opening = state.withLock { state -> SocketOpening? in
             if state.hasOpened { state.endTurn() } else { makeChannel(&state) }
             state.hasOpened = true

@@ -26,7 +26,7 @@ protocol StreamBackend: AnyObject, Sendable {
     /// lock.
     func closeDescriptor()
     /// Called when a turn of the stream's loop or queue has passed since the backend has called
-    /// ``StreamEngine/hold()``.
+    /// ``StreamEngine/hold(awaitsTurn:)``.
     func endTurn()
     /// The descriptor that the kernel can watch; nil if there is none.
     var descriptor: SharedDescriptor? { get }

@@ -182,8 +182,11 @@ extension StreamEngine {
     }
 
     /// Updates every loop that is behind or has to deliver an event.
-    func updateLoops() {
+    ///
+    /// - Parameter change: Made at the same time: no other thread takes what follows from it.
+    func updateLoops(after change: (inout StreamMachine) -> Void = { _ in }) {
         let (entries, queue, isHeld) = state.withLock { state in
+            change(&state.machine)
             let (entries, isForQueue) = state.machine.takeLoopsToUpdate()
             return (entries, isForQueue ? state.queue : nil, state.machine.delivery == .held)
         }

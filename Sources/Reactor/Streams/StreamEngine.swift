@@ -202,13 +202,14 @@ extension StreamEngine {
 
     /// The stream delivers no event before ``release()``: the connection that it shares may be open before the client has
     /// opened its other half. No loop, queue or task waits for that to move bytes.
-    func hold() { state.withLock { $0.machine.hold() } }
+    ///
+    /// - Parameter awaitsTurn: Whether to call the backend's `endTurn()`.
+    func hold(awaitsTurn: Bool) { state.withLock { $0.machine.hold(awaitsTurn: awaitsTurn) } }
 
-    /// Delivers events from now on.
+    /// Delivers events from now on. What is pending is on its way to the loop, or on the queue, when this returns.
     func release() {
         advanceOpening()
-        state.withLock { $0.machine.release() }
-        refresh()
+        updateLoops { $0.release() }
     }
 
     /// Called when something else reports the backend's readiness.

@@ -29,7 +29,7 @@ struct StreamMachine {
         case signal
         /// Update the run loops that ``takeLoopsToUpdate()`` returns, and enqueue a callback if it says so.
         case updateLoops
-        /// Tell the backend that a turn has passed since ``hold()``.
+        /// Tell the backend that a turn has passed since ``hold(awaitsTurn:)``.
         case endTurn
     }
 
@@ -77,6 +77,7 @@ struct StreamMachine {
     /// Whether the client has ended the output itself.
     private(set) var isShutDown = false
     private(set) var isUnacknowledged = false
+    private var awaitsTurn = false
     /// Whether events are delivered on a queue. The only loop is the streams thread's then.
     private(set) var isOnQueue = false
     /// Whether a loop may hold a report of the kernel that is older than the last transfer.
@@ -123,9 +124,11 @@ struct StreamMachine {
     }
 
     /// The stream's events wait for ``release()``. The stream can be used meanwhile.
-    mutating func hold() { delivery = .held }
+    ///
+    /// - Parameter awaitsTurn: Whether the loop or the queue is to report its next turn.
+    mutating func hold(awaitsTurn: Bool) { (delivery, self.awaitsTurn) = (.held, awaitsTurn) }
 
-    /// Ends what ``hold()`` began.
+    /// Ends what ``hold(awaitsTurn:)`` began.
     mutating func release() { if delivery == .held { delivery = .idle } }
 
     /// The client closes the stream. Returns whether there is something to release. An error outlives the
@@ -268,6 +271,9 @@ struct StreamMachine {
     private var isAnnounced: Bool {
         delivery != .held && !pending.contains(.openCompleted)
     }
+
+    /// Whether the loop or the queue has to report a turn.
+    var mustTurn: Bool { delivery == .held && awaitsTurn }
 
     /// Whether the backend may report bytes or space now, and not before.
     var mustChangeReadinessSource: Bool { readinessSource == .unannounced && isOpen && isAnnounced }
@@ -533,7 +539,7 @@ extension StreamMachine {
     /// Nothing while the delegate is being called: the engine asks again after that.
     mutating func takeLoopsToUpdate() -> (loops: SmallArray<StreamSchedule.Entry>, isForQueue: Bool) {
         if isDelivering {
-            guard delivery == .held else { return (SmallArray(), false) }
+            guard mustTurn else { return (SmallArray(), false) }
             return (schedule.entries { _ in !isOnQueue }, isOnQueue)
         }
         // The loop checks for room before the queue delivers it.
@@ -551,7 +557,7 @@ extension StreamMachine {
     mutating func update(_ loop: LoopIdentity) -> StreamSchedule.Update? {
         let (isWatched, isWatchedDisarmed) = (needsWatch(isDisarmed: false), needsWatch(isDisarmed: true))
         return schedule.update(
-            loop, isAcknowledged: isAcknowledged, isSignalled: mustDeliver || delivery == .held
+            loop, isAcknowledged: isAcknowledged, isSignalled: mustDeliver || mustTurn
         ) {
             $0 ? isWatchedDisarmed : isWatched
         }

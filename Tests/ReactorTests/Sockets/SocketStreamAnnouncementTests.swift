@@ -31,7 +31,8 @@ import Testing
                 }
                 log.wait(for: 4, on: place)
                 fixture.closeBoth()
-                #expect(Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(log.lines.value)")
+                #expect(
+                    Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
                 #expect(Set(log.lines.value) == ["input 1", "output 1", "input 2", "output 4"])
             }
         }
@@ -56,7 +57,8 @@ import Testing
                 if place == .queue { queue.sync(execute: open) } else { open() }
                 log.wait(for: 4, on: place)
                 for half in [input, output] as [Stream] { half.close() }
-                #expect(Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(log.lines.value)")
+                #expect(
+                    Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
             }
             server.stopAccepting()
             greeter.join()

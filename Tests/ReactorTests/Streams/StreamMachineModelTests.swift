@@ -124,7 +124,7 @@ struct Model {
         switch input {
         case .open:
             guard machine.open() else { return false }
-            if isHeld { machine.hold() }
+            if isHeld { machine.hold(awaitsTurn: true) }
         case .opened, .openedAtEnd: return open(isAtEnd: input == .openedAtEnd)
         case .failed: machine.fail(Errno.ioError)
         case .bytesLost: machine.loseBytes(Errno.ioError)
@@ -324,7 +324,7 @@ extension Model {
             }
             isWatched = update.isWatched
             check(
-                update.isSignalled == (machine.mustDeliver || machine.delivery == .held),
+                update.isSignalled == (machine.mustDeliver || machine.mustTurn),
                 "the loop is raised for nothing, or not for an event")
         }
         let isBehind = machine.schedule[Self.loop].map { $0.isWatched != isWatched } ?? false
