@@ -38,9 +38,8 @@ extension ClockTimer {
 
     /// The first date after `date` that matches `components`; nil if there is none.
     ///
-    /// A time with an hour that a change of the clocks skips counts as the first moment after the change, also where
-    /// that is on the next day; of one that a change repeats, the first counts. A whole day that is skipped has no
-    /// date, and months without a day, such as `day: 31`, are passed over.
+    /// A time skipped by a clock change becomes the first moment after it; a repeated time, its first occurrence. Skipped
+    /// days and missing dates (`day: 31`) are passed over.
     public static func nextDate(
         matching components: DateComponents, after date: Date, in calendar: Calendar = .current
     ) -> Date? {

@@ -189,7 +189,7 @@ private struct PendingNotifications {
         entries[lastNumber] = Entry(notification: notification, modes: modes, keys: keys)
         for key in keys { numbers[key, default: []].insert(lastNumber) }
         orders[style, default: []].append(lastNumber)
-        // Rare enough that appending takes constant time on average, also if all others are replaced.
+        // Amortized constant time.
         if numbers(style).count > 2 * entries.count + 16 { removeTakenNumbers(style) }
     }
 

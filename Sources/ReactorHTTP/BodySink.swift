@@ -36,7 +36,7 @@ protocol BodySink: AnyObject {
     /// Called instead of `finish()` when the transfer fails, or when the sink itself does.
     func abandon(_ error: HTTPError)
     /// Whether ``abandon(_:)`` calls none of the client's code, so that it need not wait until libcurl has returned.
-    var abandonsAtOnce: Bool { get }
+    var canAbandonInsideLibcurl: Bool { get }
 }
 
 enum SinkAnswer {
@@ -67,7 +67,7 @@ extension BodySink {
     func finish() -> SinkEnd { .finished([]) }
     func drain() -> Bool { false }
     func abandon(_ error: HTTPError) {}
-    var abandonsAtOnce: Bool { false }
+    var canAbandonInsideLibcurl: Bool { false }
 
     /// Takes the whole body of any response.
     func accept(_ response: HTTPResponse) -> SinkAnswer {

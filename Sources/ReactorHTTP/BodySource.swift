@@ -64,11 +64,11 @@ private enum FileKind {
     init(of path: String) throws(Errno) {
         var status = stat()
         try SystemCall.make { unsafe stat(path, &status) }
-        switch status.st_mode.fileType {
+        switch status.fileType {
         case S_IFDIR: throw .isDirectory
         case S_IFREG:
             let size = Int(status.st_size)
-            // The kernel makes up the files of /proc and /sys when they are read. They take no room, and have any size.
+            // /proc and /sys files occupy no blocks and report arbitrary sizes.
             self = .stored(length: status.st_blocks > 0 || Self.has(size, path) ? size : nil)
         default: self = .passing
         }

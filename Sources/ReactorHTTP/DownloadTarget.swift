@@ -3,30 +3,26 @@ import Reactor
 
 /// Where a download goes: into a regular file that replaces the one of its name, or into a FIFO or a device.
 struct DownloadTarget {
-    let path: String
+    let path: FilePath
     /// Whether a file is made beside the path, and renamed when it is whole.
-    let isReplaced: Bool
+    let usesPartFile: Bool
 
     /// As many as the kernel follows.
     private static let mostLinks = 40
 
     init(_ path: FilePath) throws(Errno) {
-        var status = stat()
-        let type = unsafe stat(path.string, &status) == 0 ? status.st_mode.fileType : S_IFREG
+        let type = (try? FileStatus.of(path))?.fileType ?? S_IFREG
         if type == S_IFDIR { throw .isDirectory }
-        isReplaced = type == S_IFREG
-        // The kernel follows links better: /dev/stdout leads to a pipe, which has no path.
-        self.path = isReplaced ? try Self.following(path).string : path.string
+        usesPartFile = type == S_IFREG
+        // Leave /dev/stdout to the kernel: its pipe has no path.
+        self.path = usesPartFile ? try Self.following(path) : path
     }
 
     /// Follows symbolic links, so that not a link is replaced but the file that it leads to.
     private static func following(_ path: FilePath) throws(Errno) -> FilePath {
         var path = path
         for _ in 0...mostLinks {
-            var status = stat()
-            guard unsafe lstat(path.string, &status) == 0, status.st_mode.fileType == S_IFLNK else {
-                return path
-            }
+            guard let status = FileStatus.ofLink(path), status.fileType == S_IFLNK else { return path }
             path = try target(of: path, owner: status.st_uid)
         }
         throw .tooManySymbolicLinkLevels
@@ -35,26 +31,44 @@ struct DownloadTarget {
     /// As the kernel does in a sticky folder (proc_sys_fs(5), `protected_symlinks`), does not follow another user's link.
     private static func target(of link: FilePath, owner: uid_t) throws(Errno) -> FilePath {
         let folder = link.removingLastComponent()
-        var status = stat()
-        try SystemCall.make { unsafe stat(folder.isEmpty ? "." : folder.string, &status) }
+        let status = try FileStatus.of(folder.isEmpty ? "." : folder)
         guard [geteuid(), 0, status.st_uid].contains(owner) else { throw .permissionDenied }
-        let bytes = try unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) {
-            (buffer, count) throws(Errno) in
-            count = try SystemCall.make {
-                unsafe buffer.withMemoryRebound(to: CChar.self) {
-                    unsafe readlink(link.string, $0.baseAddress!, $0.count)
-                }
-            }
-        }
-        return folder.pushing(FilePath(String(decoding: bytes, as: UTF8.self)))
+        var text = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
+        try SystemCall.make(link) { unsafe CInt(readlink($0, &text, Int(PATH_MAX))) }
+        return folder.pushing(FilePath(platformString: text))
+    }
+}
+
+/// stat(2) of paths, whose bytes need not be UTF-8.
+enum FileStatus {
+    static func of(_ path: FilePath) throws(Errno) -> stat {
+        var status = stat()
+        try SystemCall.make(path) { unsafe stat($0, &status) }
+        return status
+    }
+
+    /// Of what the path names, also if that is a symbolic link; nil if there is none.
+    static func ofLink(_ path: FilePath) -> stat? {
+        var status = stat()
+        return (try? SystemCall.make(path) { unsafe lstat($0, &status) }) == nil ? nil : status
+    }
+
+    static func of(_ number: CInt) -> stat? {
+        var status = stat()
+        return unsafe fstat(number, &status) == 0 ? status : nil
     }
 }
 
 extension FilePath {
-    /// The path relative to the working directory of now, whatever that is later.
-    var resolvedOnce: FilePath {
-        guard isRelative, let folder = unsafe getcwd(nil, 0) else { return self }
-        defer { unsafe free(folder) }
-        return unsafe FilePath(platformString: folder).pushing(self)
+    /// The same path from the root; the path itself if the current directory was removed.
+    var resolved: FilePath { (try? absolute()) ?? self }
+
+    /// The path with `suffix` behind its last component's name.
+    func appending(suffix: String) -> FilePath {
+        unsafe withPlatformString { start in
+            let count = unsafe strlen(start)
+            let bytes = unsafe UnsafeBufferPointer(start: start, count: count)
+            return unsafe FilePath(platformString: bytes + suffix.utf8.map { CChar(bitPattern: $0) } + [0])
+        }
     }
 }

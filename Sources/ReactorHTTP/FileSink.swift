@@ -13,9 +13,9 @@ final class FileSink: BodySink {
     private static let batchSize = 1 << 18
 
     var owner: RunningTransfer?
-    private let path: String
+    private let path: FilePath
     /// Whether a partial file gets the path when it is whole.
-    private let isReplaced: Bool
+    private let usesPartFile: Bool
     private let resumes: Bool
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
@@ -37,16 +37,16 @@ final class FileSink: BodySink {
         (self.runLoop, self.modes) = (runLoop, modes)
         do throws(Errno) {
             let target = try DownloadTarget(path)
-            (self.path, isReplaced) = (target.path, target.isReplaced)
+            (self.path, usesPartFile) = (target.path, target.usesPartFile)
         } catch {
-            (self.path, isReplaced) = (path.string, false)
+            (self.path, usesPartFile) = (path, false)
             fault = .write(IOError(.open, path.string, error))
         }
-        self.resumes = resumes && isReplaced
+        self.resumes = resumes && usesPartFile
     }
 
-    private var partPath: String { path + ".part" }
-    private var writtenPath: String { isReplaced ? partPath : path }
+    private var partPath: FilePath { path.appending(suffix: ".part") }
+    private var writtenPath: FilePath { usesPartFile ? partPath : path }
 
     var decodes: Bool { false }
     var hasRoom: Bool { stream?.hasRoom ?? true }
@@ -69,7 +69,7 @@ final class FileSink: BodySink {
             part = try PartFile.open(partPath, creates: false)
             resumption = Resumption(validator: part?.validator)
         } catch {
-            fault = .write(IOError(.open, partPath, error))
+            fault = .write(IOError(.open, partPath.string, error))
         }
     }
 
@@ -97,9 +97,10 @@ final class FileSink: BodySink {
     private func open(expecting total: Int?) -> SinkAnswer {
         let output: OutputStream
         do throws(Errno) { output = try makeOutput() } catch {
-            return .refuses(.write(IOError(.open, writtenPath, error)))
+            return .refuses(.write(IOError(.open, writtenPath.string, error)))
         }
-        let stream = StreamSink(output, on: runLoop, modes, path: writtenPath, batchSize: Self.batchSize)
+        let stream = StreamSink(
+            output, on: runLoop, modes, path: writtenPath.string, batchSize: Self.batchSize)
         stream.open()
         stream.owner = owner
         stream.ended = { [weak self] in self?.streamHasEnded($0) }
@@ -108,9 +109,9 @@ final class FileSink: BodySink {
     }
 
     private func makeOutput() throws(Errno) -> OutputStream {
-        guard isReplaced else {
+        guard usesPartFile else {
             return OutputStream(
-                path: FilePath(path), append: false, writeBehindLimit: Self.writeBehindLimit)
+                path: path, append: false, writeBehindLimit: Self.writeBehindLimit)
         }
         if part == nil { part = try PartFile.open(partPath, creates: true) }
         guard let part else { throw .noSuchFileOrDirectory }
@@ -119,12 +120,11 @@ final class FileSink: BodySink {
         return output
     }
 
-    /// Writes the validator beside the partial file, which is empty still: at no moment may the validator of another version
-    /// be beside new bytes, even if the process is killed.
+    /// Called while the partial file is empty: a stale validator must never accompany new bytes, even after a crash.
     private func keepValidator() {
         part?.removeValidator()
         guard resumes, let validator = resumption.validator else { return }
-        do throws(Errno) { try part?.keep(validator) } catch {
+        do throws(Errno) { try part?.writeValidator(validator) } catch {
             resumption.forget()
             part?.removeValidator()
         }
@@ -141,7 +141,7 @@ final class FileSink: BodySink {
 
     func restart() -> Bool {
         // What a FIFO or a device has received cannot be taken back.
-        guard isReplaced || stream == nil else { return false }
+        guard usesPartFile || stream == nil else { return false }
         stream.take()?.abandon()
         return true
     }
@@ -154,12 +154,12 @@ final class FileSink: BodySink {
     }
 
     private func streamHasEnded(_ failure: HTTPError.Kind?) {
-        owner?.sinkHasFinished(failure ?? (isReplaced ? rename() : nil))
+        owner?.sinkHasFinished(failure ?? (usesPartFile ? rename() : nil))
     }
 
     private func rename() -> HTTPError.Kind? {
         do throws(Errno) { try part?.rename(to: path) } catch {
-            return .write(IOError(.write, error == .resourceBusy ? partPath : path, error))
+            return .write(IOError(.write, (error == .resourceBusy ? partPath : path).string, error))
         }
         stream = nil
         if resumes { part?.removeValidator() }
@@ -167,8 +167,8 @@ final class FileSink: BodySink {
         return nil
     }
 
-    /// So that the part is unlocked when the next command starts another download to the path.
-    var abandonsAtOnce: Bool { true }
+    /// Unlocks the part before the next command.
+    var canAbandonInsideLibcurl: Bool { true }
 
     func abandon(_ error: HTTPError) {
         stream.take()?.abandon()

@@ -67,10 +67,10 @@ public struct HTTPDestination: Sendable {
     /// The response of a resumed download has the status 206; or 416 if the partial file had all bytes already.
     ///
     /// - Parameters:
-    ///   - path: The file, relative to the working directory of now.
+    ///   - path: The file, relative to the current directory at the time of the call.
     ///   - resumes: Whether to keep the partial file of a failed transfer, and to continue one that has been kept.
     public static func file(_ path: FilePath, resumes: Bool = false) -> Self {
-        Self(kind: .file(path.resolvedOnce, resumes: resumes))
+        Self(kind: .file(path.resolved, resumes: resumes))
     }
 }
 

@@ -26,6 +26,6 @@ extension HTTPFields.Field: CustomStringConvertible, CustomReflectable {
         Self.secretNames.contains { HTTPFields.matches($0, name) } ? "(not shown)" : value
     }
 
-    /// The fields whose values let their reader act for the client.
+    /// Fields that carry credentials.
     private static let secretNames = ["Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"]
 }

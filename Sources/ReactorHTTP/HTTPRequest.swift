@@ -49,7 +49,7 @@ public struct HTTPRequest: Sendable {
         /// Of a regular file as many bytes are sent as it has at the beginning: not those that are appended meanwhile, and
         /// it is an error if bytes are removed. A FIFO, a device, or a file of `/proc` or `/sys`, whose length only reading
         /// shows, is sent to its end, by HTTP/1.1 in chunks. A FIFO or a device can be sent once, as a stream can.
-        public static func file(_ path: FilePath) -> Body { Body(source: .file(path.resolvedOnce)) }
+        public static func file(_ path: FilePath) -> Body { Body(source: .file(path.resolved)) }
 
         /// A stream, which is read while it is sent. It can be sent once: a redirect that repeats the body fails, and the
         /// request is not retried.

@@ -42,7 +42,7 @@ final class Outbox: Sendable {
     /// queue serves what else is due.
     private static let byteLimit = 1 << 20
     private static let eventLimit = 256
-    /// The size of the client's pieces: large enough that what a piece costs does not show.
+    /// Large enough to amortize per-piece cost.
     static let pieceSize = 131_072
     /// How much memory is kept for further pieces: as much as one callback of the loop receives.
     private static let spareLimit = 1 << 20

@@ -2,16 +2,16 @@ import Glibc
 import Reactor
 
 /// The partial file of a download, open and locked (flock(2)): another download to the same path fails, in this process or
-/// another. The lock ends when the file is closed, also because the process dies, so what it has received can be resumed.
+/// another. The lock ends with the process, so a later download can resume.
 ///
 /// Another user may be able to make files in the folder. So nothing here waits for a FIFO, follows a symbolic link, writes
 /// a file that another user owns or that has a second name, or removes what is not a regular file.
 final class PartFile {
-    private let path: String
+    private let path: FilePath
     private let number: CInt
     private var isRemoved = false
 
-    private init(_ path: String, _ number: CInt) { (self.path, self.number) = (path, number) }
+    private init(_ path: FilePath, _ number: CInt) { (self.path, self.number) = (path, number) }
 
     deinit {
         // A child that another thread has just forked has the descriptor until it executes its program.
@@ -23,13 +23,13 @@ final class PartFile {
         DispatchWorkers.run { [number] in _ = Glibc.close(number) }
     }
 
-    private var validatorPath: String { path + ".validator" }
+    private var validatorPath: FilePath { path.appending(suffix: ".validator") }
 
     // MARK: Opening
 
     /// Opens and locks the file that an earlier download has left; nil if there is none that can be continued, unless
     /// `creates`.
-    static func open(_ path: String, creates: Bool) throws(Errno) -> PartFile? {
+    static func open(_ path: FilePath, creates: Bool) throws(Errno) -> PartFile? {
         while true {
             guard let part = try openAndLock(path) else {
                 guard creates else { return nil }
@@ -47,16 +47,16 @@ final class PartFile {
     }
 
     /// Nil if there is no file.
-    private static func openAndLock(_ path: String, _ flags: CInt = 0) throws(Errno) -> PartFile? {
+    private static func openAndLock(_ path: FilePath, _ flags: CInt = 0) throws(Errno) -> PartFile? {
         let flags = flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
         let number: CInt
         do throws(Errno) {
-            number = try SystemCall.make { unsafe Glibc.open(path, flags, 0o666) }
+            number = try SystemCall.make(path) { unsafe Glibc.open($0, flags, 0o666) }
         } catch .noSuchFileOrDirectory where flags & O_CREAT == 0 {
             return nil
         }
         let part = PartFile(path, number)
-        guard let status = status(of: number), status.st_mode.fileType == S_IFREG else { throw .fileExists }
+        guard let status = FileStatus.of(number), status.fileType == S_IFREG else { throw .fileExists }
         // A file system without locks has other errors.
         if flock(number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .resourceBusy }
         return part
@@ -64,18 +64,18 @@ final class PartFile {
 
     /// Whether the path still leads to this file.
     private var hasName: Bool {
-        guard let own = status(of: number), let named = linkStatus(of: path) else { return false }
+        guard let own = FileStatus.of(number), let named = FileStatus.ofLink(path) else { return false }
         return own.st_dev == named.st_dev && own.st_ino == named.st_ino
     }
 
     private var isTrusted: Bool {
-        guard let status = status(of: number) else { return false }
+        guard let status = FileStatus.of(number) else { return false }
         return status.st_uid == geteuid() && status.st_nlink == 1
     }
 
     // MARK: Content
 
-    var size: Int { status(of: number).map { Int($0.st_size) } ?? 0 }
+    var size: Int { FileStatus.of(number).map { Int($0.st_size) } ?? 0 }
 
     /// A stream that writes behind the first `offset` bytes, and cuts what follows them.
     func output(from offset: Int, writeBehindLimit: Int) throws(Errno) -> OutputStream {
@@ -83,15 +83,15 @@ final class PartFile {
         try SystemCall.make { lseek(number, offset, SEEK_SET) }
         // The lock stays when the stream is closed.
         let copy = try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) }
-        return OutputStream(descriptor: copy, path: path, writeBehindLimit: writeBehindLimit)
+        return OutputStream(descriptor: copy, path: path.string, writeBehindLimit: writeBehindLimit)
     }
 
     /// What the server calls the version that the file belongs to; nil if that is not known.
     var validator: String? {
         let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
-        guard let file = try? SystemCall.make({ unsafe Glibc.open(validatorPath, flags) }) else { return nil }
+        guard let file = try? SystemCall.make(validatorPath, { unsafe Glibc.open($0, flags) }) else { return nil }
         defer { _ = Glibc.close(file) }
-        guard let status = status(of: file), status.st_mode.fileType == S_IFREG,
+        guard let status = FileStatus.of(file), status.fileType == S_IFREG,
             status.st_uid == geteuid()
         else { return nil }
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: 1024) { buffer, count in
@@ -100,13 +100,13 @@ final class PartFile {
         return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Keeps the validator beside the file.
-    func keep(_ validator: String) throws(Errno) {
+    /// Writes the validator beside the file.
+    func writeValidator(_ validator: String) throws(Errno) {
         removeValidator()
         do {
             let file = FileDescriptor(
-                rawValue: try SystemCall.make {
-                    unsafe Glibc.open(validatorPath, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+                rawValue: try SystemCall.make(validatorPath) {
+                    unsafe Glibc.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
                 })
             try file.closeAfter { _ = try file.writeAll(validator.utf8) }
         } catch { throw error as? Errno ?? .ioError }
@@ -114,40 +114,28 @@ final class PartFile {
 
     /// Removes what is kept of the validator, if that is a regular file.
     func removeValidator() {
-        if linkStatus(of: validatorPath)?.st_mode.fileType == S_IFREG { _ = unsafe unlink(validatorPath) }
+        guard FileStatus.ofLink(validatorPath)?.fileType == S_IFREG else { return }
+        _ = try? SystemCall.make(validatorPath) { unsafe unlink($0) }
     }
 
     // MARK: The end
 
     /// Gives the file its final name, in place of a regular file.
-    func rename(to final: String) throws(Errno) {
+    func rename(to final: FilePath) throws(Errno) {
         guard hasName else { throw .resourceBusy }
-        if let status = linkStatus(of: final), status.st_mode.fileType != S_IFREG { throw .fileExists }
+        if let status = FileStatus.ofLink(final), status.fileType != S_IFREG { throw .fileExists }
         try freeingOffLoop(final) { () throws(Errno) in
-            try SystemCall.make { unsafe Glibc.rename(path, final) }
+            try SystemCall.make(path) { old in
+                unsafe final.withPlatformString { unsafe Glibc.rename(old, $0) }
+            }
         }
     }
 
     func remove() throws(Errno) {
         guard hasName else { return }
-        try SystemCall.make { unsafe unlink(path) }
+        try SystemCall.make(path) { unsafe unlink($0) }
         isRemoved = true
     }
-}
-
-extension mode_t {
-    /// Such as `S_IFREG`.
-    var fileType: mode_t { self & S_IFMT }
-}
-
-private func status(of number: CInt) -> stat? {
-    var status = stat()
-    return unsafe fstat(number, &status) == 0 ? status : nil
-}
-
-private func linkStatus(of path: String) -> stat? {
-    var status = stat()
-    return unsafe lstat(path, &status) == 0 ? status : nil
 }
 
 /// From this size on, the kernel takes milliseconds to free what a file occupies.
@@ -161,11 +149,12 @@ private let pathOnly = CInt(0o10_000_000)
 /// To free what a large file occupies takes the kernel tens of milliseconds. It does that when the file is closed: on a
 /// worker, not on the loop.
 private func freeingOffLoop<Failure: Error>(
-    _ path: String, _ body: () throws(Failure) -> Void
+    _ path: FilePath, _ body: () throws(Failure) -> Void
 ) throws(Failure) {
-    let isLarge = linkStatus(of: path).map { $0.st_size >= slowToFree } ?? false
+    let isLarge = FileStatus.ofLink(path).map { $0.st_size >= slowToFree } ?? false
     let file =
-        isLarge ? try? SystemCall.make({ unsafe Glibc.open(path, pathOnly | O_CLOEXEC | O_NOFOLLOW) }) : nil
+        isLarge
+        ? try? SystemCall.make(path, { unsafe Glibc.open($0, pathOnly | O_CLOEXEC | O_NOFOLLOW) }) : nil
     defer { if let file { DispatchWorkers.run { _ = Glibc.close(file) } } }
     try body()
 }

@@ -1,4 +1,4 @@
-/// A first-in, first-out queue that keeps nothing of what has been taken: an `ArraySlice` does until it is copied. Pure.
+/// A FIFO that releases elements as they are removed; an `ArraySlice` keeps them until it is copied. Pure.
 struct Queue<Element> {
     /// How many taken elements are removed at once, at least, so that the others are rarely moved.
     private static var leastRemoved: Int { 32 }

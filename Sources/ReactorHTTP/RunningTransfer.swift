@@ -188,7 +188,7 @@ final class RunningTransfer {
 
     func abandon(_ error: HTTPError) { sink.abandon(error) }
 
-    var abandonsAtOnce: Bool { sink.abandonsAtOnce }
+    var canAbandonInsideLibcurl: Bool { sink.canAbandonInsideLibcurl }
 
     /// Releases what the transfer has, and ends the cycles of references.
     func end() {

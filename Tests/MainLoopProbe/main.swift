@@ -59,6 +59,7 @@ let scenarios: [String: () throws -> Void] = [
     "a main queue that waits": waitingMainQueue,
     "a main actor that hangs": hangingMainActor,
     "exit in a timer": {
+        LoopDiagnostics.slowCallback = .seconds(100)  // a sanitizer makes exit(3) slow
         Timer.scheduled(after: .zero, label: "last") { _ in
             RunLoop.main.perform {}
             exit(0)

@@ -98,7 +98,7 @@ extension InputStream {
     ///   - count: The number of bytes.
     ///   - timeout: How long to wait for all of them; nil for no limit.
     /// - Returns: The bytes.
-    /// - Throws: ``IOError``; `Errno.noData` if the stream has fewer bytes: ``IOError/received`` says how many, and
+    /// - Throws: ``IOError``; `Errno.noData` if the stream has fewer bytes: ``IOError/bytesReceived`` says how many, and
     ///   is 0 for an end between two messages. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``; `count` is not negative.
     nonisolated(nonsending) public func read(
@@ -113,7 +113,7 @@ extension InputStream {
                 let size = min(count - bytes.count, Self.defaultChunkSize)
                 switch try use.transfer({ try engine.readIfReady(&bytes, upTo: size) }) {
                 case nil: try await use.wait(isolation: #isolation)
-                case 0: throw engine.failure(.noData, received: bytes.count, requested: count)
+                case 0: throw engine.failure(.noData, bytesReceived: bytes.count, bytesRequested: count)
                 default: continue
                 }
             }
@@ -135,7 +135,7 @@ extension InputStream {
     ///   - timeout: How long to wait for the delimiter; nil for no limit.
     /// - Returns: The bytes before the delimiter; nil if the stream ends before any byte.
     /// - Throws: ``IOError``; `Errno.noData` if bytes without a delimiter are left at the end, whose number is
-    ///   ``IOError/received``; `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
+    ///   ``IOError/bytesReceived``; `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``.
     nonisolated(nonsending) public func read(
         until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
@@ -170,7 +170,7 @@ extension StreamUse {
             switch try transfer({ try stream.engine.readIfReady(&bytes, upTo: Self.searchSize) }) {
             case nil: try await wait(isolation: isolation)
             case 0 where bytes.isEmpty: return nil
-            case 0: throw stream.engine.failure(.noData, received: bytes.count)
+            case 0: throw stream.engine.failure(.noData, bytesReceived: bytes.count)
             default: continue
             }
         }

@@ -108,7 +108,7 @@ public class EventSource: CustomStringConvertible {
     /// What a dump of the loop says of the source.
     var dumpLine: String { name.naming(description) }
 
-    /// What reports call the handler.
+    /// The name of the handler in reports.
     var callTitle: String { title }
 
     /// The name of the source's entry in the ledger.
@@ -224,8 +224,7 @@ public class EventSource: CustomStringConvertible {
     }
 }
 
-/// What the debug mode knows of an event source, which only its loop's thread may use: what it was when it was added, and its
-/// modes and its interest since.
+/// A thread-safe copy of the source's state, for debug mode.
 final class UnservedSource: Sendable {
     let title: String
     let number: CInt

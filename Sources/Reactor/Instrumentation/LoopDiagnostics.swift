@@ -21,9 +21,8 @@ public enum LoopDiagnostics {
             /// A callback kept its loop from serving anything else for longer than ``LoopDiagnostics/slowCallback``. Runs of
             /// the loop within the callback do not count.
             case slowCallback
-            /// A callback keeps its loop from serving anything else, has done so for longer than
-            /// ``LoopDiagnostics/slowCallback``, and has not returned. Reported again at ten times that limit. When the
-            /// callback returns, ``slowCallback`` says how long it has taken.
+            /// A callback has run for longer than ``LoopDiagnostics/slowCallback`` and has not returned. Reported again at ten
+            /// times the limit; its return is reported as ``slowCallback``.
             case blockedLoop
             /// The loop of a thread of Dispatch's or Swift's pool was used, which that thread does not run.
             case runLoopOnPoolThread
@@ -37,7 +36,7 @@ public enum LoopDiagnostics {
             /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
             /// served them, or was never run at all.
             case unservedItems
-            /// The thread of a loop ended before the tasks that live on it: a thread of the library runs their jobs.
+            /// A loop's thread ended before its tasks. A library thread runs their remaining jobs.
             case lateJob
             /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
             case unsentBytes
@@ -80,8 +79,8 @@ public enum LoopDiagnostics {
         set { reactor_set_diagnostics(1, newValue) }
     }
 
-    /// How long a callback may take before it is reported: 100 ms unless set. In debug mode a thread looks at the loops'
-    /// callbacks each time that half of it has passed, but at most a hundred times and at least once a second.
+    /// How long a callback may take before it is reported: 100 ms unless set. A debug thread samples callbacks at
+    /// half this interval, clamped to 10 ms … 1 s.
     public static var slowCallback: Duration {
         get { .nanoseconds(slowest.load(ordering: .relaxed)) }
         set { slowest.store(newValue.wholeNanoseconds, ordering: .relaxed) }

@@ -43,9 +43,9 @@ final class LoopMeter: Sendable {
         var account: String
         /// When it began, moved by the runs of the loop within it.
         var start: Int64
-        /// Since when the loop runs, or its host does, within the callback.
+        /// When the call was paused because it runs this loop or its host's; nil while it counts.
         var pausedSince: Int64?
-        /// What it waits for in a call of this library, as a clause.
+        /// What the callback is blocked on, as a clause.
         var wait: String?
         /// How often it has been reported.
         var reportCount = 0
@@ -179,30 +179,32 @@ final class LoopMeter: Sendable {
         return time - Watchdog.pauses(from: now - time, to: now) > limit
     }
 
-    /// Does not count the time from now on, until ``resumeCall(_:)``, as the callback's that is under way: it runs this loop
-    /// or that of the loop's host.
+    /// Pauses the current callback's clock until ``resumeCall()``.
     ///
-    /// - Returns: What to resume; nil if there is no callback, or it is paused already.
+    /// - Returns: Whether there is a callback that was not paused already.
     @inline(never)
-    func pauseCall() -> Int? {
+    @discardableResult
+    func pauseCall() -> Bool {
         let now = reactor_monotonic_nanoseconds()
         return measured.withLock { measured in
             guard let last = measured.calls.indices.last, measured.calls[last].pausedSince == nil else {
-                return nil
+                return false
             }
             measured.calls[last].pausedSince = now
-            return last
+            return true
         }
     }
 
-    /// Does nothing if that callback has returned.
+    /// Resumes the current callback's clock, if it is paused.
     @inline(never)
-    func resumeCall(_ index: Int) {
+    func resumeCall() {
         let now = reactor_monotonic_nanoseconds()
         measured.withLock { measured in
-            guard index == measured.calls.indices.last else { return }
-            measured.calls[index].start = measured.calls[index].effectiveStart(at: now)
-            measured.calls[index].pausedSince = nil
+            guard let last = measured.calls.indices.last, measured.calls[last].pausedSince != nil else {
+                return
+            }
+            measured.calls[last].start = measured.calls[last].effectiveStart(at: now)
+            measured.calls[last].pausedSince = nil
         }
     }
 
@@ -251,8 +253,7 @@ final class LoopMeter: Sendable {
                 + "returned.\(wait)")
     }
 
-    /// At how many times the limit a callback is reported that has been reported so often. The second report says that it
-    /// may hang; there is no third one.
+    /// The multiple of the limit at which the next report is due. There are two reports.
     private static func multiple(forReport count: Int) -> Int64 { count == 0 ? 1 : count == 1 ? 10 : .max }
 
     /// Forgets the callbacks of a thread that has ended within them.

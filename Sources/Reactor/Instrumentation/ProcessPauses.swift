@@ -1,13 +1,12 @@
-/// When the process did not run, as a thread notices that sleeps again and again: it was stopped, by a signal or a debugger, or
-/// got no processor. When in the thread's sleep that began is not known, so all of the sleep counts. Pure: the times are
-/// nanoseconds of one clock.
+/// Intervals in which the process was stopped or starved, inferred from a thread that overslept. When in the thread's sleep that
+/// began is not known, so all of the sleep counts. Pure: the times are nanoseconds of one clock.
 struct ProcessPauses {
     /// In order, the latest last.
     private var recent: [Range<Int64>] = []
     /// From when until when the thread is to sleep; nil while it is awake.
     private var sleep: Range<Int64>?
 
-    /// A thread with a processor wakes up much earlier, and a shorter pause does not make a quick callback slow.
+    /// Longer than normal scheduling delay, too short to make a fast callback look slow.
     static var shortest: Int64 { 50_000_000 }
 
     /// A callback may last for hours, but a process is not stopped often.

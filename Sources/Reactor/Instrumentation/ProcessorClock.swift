@@ -1,6 +1,6 @@
 import Glibc
 
-/// How long processors have worked for a thread, for any thread to ask.
+/// The CPU time of one thread, readable from any thread.
 final class ProcessorClock: Sendable {
     private enum State {
         /// The thread's clock, which lasts as long as the thread.
@@ -17,7 +17,7 @@ final class ProcessorClock: Sendable {
         state.withLock { [clock] in $0 = .running(clock) }
     }
 
-    /// Stands still from now on. Called before the thread ends: the kernel may give its clock to another one.
+    /// Freezes the clock. Call before the thread exits: the kernel reuses thread IDs.
     func end() {
         let time = nanoseconds
         state.withLock { $0 = .ended(at: time) }

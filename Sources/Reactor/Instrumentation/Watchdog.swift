@@ -68,10 +68,10 @@ enum Watchdog {
         pauses.withLock { $0.endSleep(at: Deadline.now.uptimeNanoseconds) }
     }
 
-    /// A hundred looks in a second cost little.
+    /// Keeps the thread's own cost negligible.
     private static var shortestInterval: Duration { .milliseconds(10) }
 
-    /// For how long in an interval, in nanoseconds, the process did not run, as far as is known.
+    /// How many nanoseconds of an interval the process is known to have been paused.
     static func pauses(from start: Int64, to end: Int64) -> Int64 {
         process.isCurrent ? pauses.withLock { $0.time(from: start, to: end) } : 0
     }

@@ -1,5 +1,5 @@
 import CReactorLinux
-import Glibc
+package import Glibc
 import Synchronization
 import SystemPackage
 
@@ -177,7 +177,7 @@ extension SharedDescriptor {
         return status
     }
 
-    /// Whether this is a pipe's end for reading, and a write(2) to the pipe would wait.
+    /// Whether this is the read end of a full pipe.
     ///
     /// To find out, this opens the pipe for writing for a moment. It does so only while the pipe has bytes and another writer,
     /// so a reader cannot miss the end of its input.
@@ -228,5 +228,5 @@ extension SharedDescriptor {
 
 extension stat {
     /// One of the `S_IF` constants.
-    var fileType: mode_t { st_mode & S_IFMT }
+    package var fileType: mode_t { st_mode & S_IFMT }
 }

@@ -2,9 +2,7 @@ import Synchronization
 
 /// The innermost activation of a loop: its mode, its depth, and whether it has been asked to stop.
 ///
-/// It is one word, which other threads see and change as a whole. So a request to stop reaches the activation whose mode
-/// the thread has seen. With a word for each part, a request that comes between two changes is lost, or reaches
-/// the outer activation.
+/// Mode, depth and stop bit share one atomic word, so a stop request applies to the activation whose mode the caller saw.
 struct ActivationWord: RawRepresentable, AtomicRepresentable {
     /// The mode's index in the low half, then ``stopBit``, then the depth.
     private(set) var rawValue: UInt64

@@ -188,8 +188,8 @@ extension RunLoop {
 
         // MARK: The end
 
-        /// Releases everything when the thread ends, which ends the waits of tasks, and runs the executors' jobs. Code that
-        /// this calls can still get the loop, but neither run it nor add to it.
+        /// Releases all items, ends tasks' waits and runs remaining jobs. Code that this calls can still get the loop, but
+        /// neither run it nor add to it.
         ///
         /// The thread runs jobs until none is queued: those of the tasks whose waits end here are queued by then. What such
         /// a task does after it has waited for something else, which the loop knows nothing of, is left to ``LateJobs``.
@@ -213,9 +213,13 @@ extension RunLoop {
             repeat { drainInbox() } while isInTime() && runJobs { _ in true }
         }
 
-        /// Has other threads run what is left, and what comes. False if something has come for this thread meanwhile.
+        /// Hands remaining and future jobs to ``LateJobs``. False if new work has arrived.
         private func endPosts() -> Bool {
-            waitingExecutors.first?.reportLateJobs()
+            if let first = waitingExecutors.first {
+                first.reportLateJobs()
+                // Waits for the thread's start while nothing is locked.
+                LateJobs.start()
+            }
             return inbox.end {
                 hasEnded = true
                 for executor in waitingExecutors { executor.leaveJobs() }

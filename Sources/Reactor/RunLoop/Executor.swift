@@ -237,8 +237,8 @@ extension RunLoop {
             }
         }
 
-        /// Has the library's thread run the jobs that have been pushed. As with ``receiveJobs(in:)`` one call is made for
-        /// each push onto the empty stack.
+        /// Schedules the pushed jobs on the late thread. As with ``receiveJobs(in:)`` one call is made for each push onto
+        /// the empty stack.
         private func runIncomingLate() {
             // First, because the jobs may free this executor.
             reportLateJobs()

@@ -39,8 +39,6 @@ extension RunLoop {
         private var wait: Core.Wait?
         /// How many calls of this hosting are calling handlers, one within the other.
         private var calls = 0
-        /// The handler that runs the host's loop; see ``LoopMeter/pauseCall()``.
-        private var pausedCall: Int?
         /// The mode to enter after the handlers. Its poller is in `epoll` already.
         private var next: RunningMode?
         private var isEnding = false
@@ -227,14 +225,11 @@ extension RunLoop {
         }
 
         private func pauseCall() {
-            guard calls > 0, LoopDiagnostics.isMeasuring, let call = loop.inbox.meter.pauseCall() else {
-                return
-            }
-            pausedCall = call
+            if calls > 0, LoopDiagnostics.isMeasuring { loop.inbox.meter.pauseCall() }
         }
 
         private func resumeCall() {
-            if let call = pausedCall.take() { loop.inbox.meter.resumeCall(call) }
+            if calls > 0, LoopDiagnostics.isMeasuring { loop.inbox.meter.resumeCall() }
         }
 
         /// Makes the pass up to the wait, in the mode that was set last, which its handlers may change.

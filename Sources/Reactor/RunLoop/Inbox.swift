@@ -175,7 +175,7 @@ final class Inbox: Sendable {
         return true
     }
 
-    /// Whether the caller is the first to ask: one report is enough of jobs that come too late.
+    /// Returns true once, so that late jobs are reported only once.
     func beginReportOfLateJobs() -> Bool { !hasReportedLateJobs.exchange(true, ordering: .relaxed) }
 
     func stop() {
@@ -357,7 +357,7 @@ final class Inbox: Sendable {
         while pendingWrites.load(ordering: .sequentiallyConsistent) > 0 { sched_yield() }
     }
 
-    /// Refuses everything from now on, unless something was posted meanwhile. False if so.
+    /// Closes the inbox to everything, unless work is pending; returns whether it did.
     ///
     /// - Parameter handOver: Called first, before another thread finds that the loop has ended.
     func end(_ handOver: () -> Void) -> Bool {

@@ -14,17 +14,25 @@ enum LateJobs {
 
     private static let thread = ResidentThread(name: "reactor.late")
     private static let running = Mutex<Running?>(nil)
+    private static let process = ProcessIdentity.current
 
     /// The executor whose job the calling thread runs; nil if it is another thread, or runs none.
     static var currentExecutor: RunLoop.Executor? {
-        guard let running = running.withLock({ $0 }), running.runner.isCurrent else { return nil }
+        // In a child of fork(2), a thread of the parent may hold the lock.
+        guard process.isCurrent, let running = running.withLock({ $0 }), running.runner.isCurrent else {
+            return nil
+        }
         return running.executor
     }
 
     /// Calls `body` on the thread, after what it has been given before.
-    static func perform(_ body: @escaping @Sendable () -> Void) {
+    static func perform(_ body: @escaping @Sendable () -> Void) { start().perform(body) }
+
+    /// Starts the thread, unless it runs.
+    @discardableResult
+    static func start() -> RunLoop {
         while true {
-            if let loop = try? thread.runLoop() { return loop.perform(body) }
+            if let loop = try? thread.runLoop() { return loop }
             // There are too many threads. A job may not be dropped, so the caller waits, as libdispatch lets it.
             _ = usleep(retryMicroseconds)
         }
@@ -38,6 +46,6 @@ enum LateJobs {
         withExtendedLifetime(inner) {}
     }
 
-    /// Short beside the life of a thread, and long enough to use little of the processor.
+    /// Arbitrary; keeps the retry loop cheap.
     private static var retryMicroseconds: UInt32 { 5_000 }
 }

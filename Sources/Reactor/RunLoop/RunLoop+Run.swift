@@ -110,8 +110,8 @@ extension RunLoop.Core {
         guard mode != .common, !inbox.isClosed, hasReasonToStart(running) else { return nil }
         hosting?.suspend()
         defer { hosting?.resume() }
-        let pausedCall = LoopDiagnostics.isMeasuring ? meter.pauseCall() : nil
-        defer { if let pausedCall { meter.resumeCall(pausedCall) } }
+        let hasPausedCall = LoopDiagnostics.isMeasuring && meter.pauseCall()
+        defer { if hasPausedCall { meter.resumeCall() } }
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 

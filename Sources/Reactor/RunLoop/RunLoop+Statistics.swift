@@ -86,8 +86,7 @@ extension RunLoop {
         public var greatestTimerLateness = Duration.zero
         /// What waits now.
         public var pending = Pending()
-        /// How long processors have worked for the loop's thread since that began, for its handlers, the loop itself and all
-        /// else. Zero until the thread has used its loop.
+        /// CPU time of the loop's thread since it started; zero until it first uses its loop.
         ///
         /// Always on: the kernel counts (`CLOCK_THREAD_CPUTIME_ID`), and is asked only when the statistics are read. Unlike
         /// ``callbackTime`` this does not include waits, not even for a processor: divided by the time between two

@@ -25,10 +25,10 @@ import Synchronization
 /// descriptor source throws `Errno.tooManyOpenFiles`. Timers, blocks and streams without descriptors are still served, a few
 /// milliseconds late, and the loop watches its descriptors, and the main loop the main queue, as soon as it can.
 ///
-/// libdispatch, which runs resolvers, hand-offs and Swift's tasks, is less patient: while work waits for its workers, once a second,
-/// it opens a file of /proc, and ends the process if no descriptor is left. The library starts libdispatch only if four
-/// are left besides its own, and listeners accept no connection with the last four. Nothing keeps other code, or streams that the
-/// program opens, from using those afterwards. A process that may reach its limit (`RLIMIT_NOFILE`) should bound what it opens.
+/// libdispatch, which runs resolvers, hand-offs and Swift's tasks, is stricter: while work waits for a thread, it opens a /proc
+/// file once a second, and aborts if no descriptor is free. The library starts libdispatch only if four are left besides its
+/// own, and listeners accept no connection with the last four. Nothing keeps other code, or streams that the program opens, from
+/// using those afterwards. A process that may reach its limit (`RLIMIT_NOFILE`) should bound what it opens.
 ///
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
 /// exec traps with a message, and does not affect the parent. The thread that forked is the child's main thread. It can
@@ -144,9 +144,7 @@ public final class RunLoop: Sendable {
 
     /// Ends the innermost activation at the end of its pass. Without an activation it does nothing.
     ///
-    /// A thread that has seen a mode in ``currentMode`` stops the activation in that mode; if that has ended meanwhile, the
-    /// one that is innermost when this is called. The request belongs to that activation: no other one, within it or
-    /// around it, answers it, and it ends with it.
+    /// Stops the activation that is innermost at the time of the call. The request is dropped if that activation ends first.
     ///
     /// ``run()`` and ``run(until:)`` start another one, as in Cocoa. To run a loop that can be stopped, use
     /// ``run(in:until:returnAfterSourceHandled:)`` or `while !done && loop.run(mode: .default, before:

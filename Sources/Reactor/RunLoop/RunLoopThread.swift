@@ -69,11 +69,9 @@ public final class RunLoopThread: Sendable {
     /// by several threads at once, wait as well. Called on the thread itself it does not wait: the thread ends when
     /// the callback returns.
     ///
-    /// The waits of tasks for something of the loop end. A task that sleeps on the loop's clock, or lives on the
-    /// ``executor`` and uses a stream, gets `CancellationError`; sequences of events, connections and datagrams end; other
-    /// calls throw as their documentation says for the end of the loop's thread. Later calls of a task that lives
-    /// on the executor end in the same way. A task elsewhere that uses a stream of the loop goes on: a thread of the
-    /// library serves the stream then. The tasks themselves are not cancelled, as they may have more to do.
+    /// Waits on the loop end. A sleep on its clock, or a stream call by a task on ``executor``, throws `CancellationError`;
+    /// sequences end; other calls throw as documented. A task elsewhere continues, and a library thread serves its stream.
+    /// Tasks are not cancelled.
     ///
     /// The thread runs jobs of its executors until none is queued, for at most one second if there are always more. It does
     /// not wait for tasks that are suspended for something else, such as another actor: jobs of such a task, and
@@ -86,7 +84,7 @@ public final class RunLoopThread: Sendable {
 
     /// Ends the loop as ``stop()`` does, and suspends the task until then instead of blocking its thread.
     ///
-    /// From any task, also one of the thread's own, whose later jobs run on a thread of the library.
+    /// May be called from the thread's own tasks, which then continue on a library thread.
     ///
     /// - Parameter timeout: How long the thread may run jobs of tasks that never wait, after the loop has ended.
     /// - Returns: Whether no job was left. False means that the library's thread runs the rest.

@@ -25,7 +25,7 @@ extension SocketHalf {
 
     func closeDescriptor() { connection.closeDescriptor(Self.half) }
 
-    func endTurn() { connection.endTurn() }
+    func turnPassed() { connection.turnPassed() }
 
     func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
 

@@ -1,12 +1,8 @@
 import Synchronization
 
-// When the halves of a connection deliver events.
-//
-// The first half that is opened connects, on another thread, and a connection of the same machine is up before the
-// client's next line, which opens the other half. Until then the client is not prepared for events: the delegate of
-// the first half would write to an output that is not open. So both halves hold their events until both are open, or
-// a turn of the first one's loop or queue has passed. Then openCompleted becomes pending in both, before either looks
-// for bytes or space.
+// Both halves hold their events until both are open, or until the first half's loop or queue has made one pass. Otherwise
+// the first delegate could write to an output that isn't open yet: a local connection completes before the client's next
+// line. Then openCompleted becomes pending in both, before either looks for bytes or space.
 //
 // Halves on different threads deliver independently from then on.
 
@@ -23,21 +19,21 @@ extension SocketConnection {
     var isAnnounced: Bool { !isPair || announced.load(ordering: .acquiring) }
 
     /// Releases the events of a half that was opened after the announcement.
-    func releaseLate(_ engine: StreamEngine) {
+    func releaseIfAnnounced(_ engine: StreamEngine) {
         if isPair, state.withLock({ $0.announcement == .made }) { engine.release() }
     }
 
     /// A turn of a half's loop or queue has passed since it was opened.
-    func endTurn() {
-        state.withLock { $0.endTurn() }
-        announceOpening()
+    func turnPassed() {
+        state.withLock { $0.turnPassed() }
+        releaseEvents()
     }
 
     /// Releases the events of both halves if that is due, and the connection is made or has failed.
     ///
     /// - Returns: Whether it did that now.
     @discardableResult
-    func announceOpening() -> Bool {
+    func releaseEvents() -> Bool {
         guard let (input, output) = state.withLock({ $0.takeAnnouncement() }) else { return false }
         input?.release()
         output?.release()
@@ -49,7 +45,7 @@ extension SocketConnection {
 
     /// Notifies both halves that the connection is made, or has failed.
     func notifyOfOpening() {
-        if announceOpening() { return }
+        if releaseEvents() { return }
         notify(.input)
         notify(.output)
     }
@@ -57,7 +53,7 @@ extension SocketConnection {
 
 extension SocketConnection.State {
     /// The client has opened or closed the other half, or had the time for that.
-    mutating func endTurn() { if announcement == .awaited { announcement = .due } }
+    mutating func turnPassed() { if announcement == .awaited { announcement = .due } }
 
     /// The engines whose events to release; nil if it is not the time.
     fileprivate mutating func takeAnnouncement() -> (input: StreamEngine?, output: StreamEngine?)? {

@@ -102,10 +102,10 @@ final class SocketConnection: Sendable {
     // MARK: Opening
 
     func open(_ half: Half, for engine: StreamEngine) {
-        // A half whose loop has a turn to report would deliver before the other one on the same loop.
+        // Only the first half waits for a pass.
         if isPair { engine.hold(awaitsTurn: state.withLock { !$0.hasOpened }) }
         let opening = state.withLock { state -> SocketOpening? in
-            if state.hasOpened { state.endTurn() } else { makeChannel(&state) }
+            if state.hasOpened { state.turnPassed() } else { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
             switch half {
@@ -119,7 +119,7 @@ final class SocketConnection: Sendable {
             return makeOpening(&state)
         }
         if let opening { opening.start() } else { startTimeouts() }
-        if !announceOpening() { releaseLate(engine) }
+        if !releaseEvents() { releaseIfAnnounced(engine) }
     }
 
     private func makeOpening(_ state: inout State) -> SocketOpening? {
@@ -161,13 +161,13 @@ final class SocketConnection: Sendable {
             return nil
         }
         if let handshake { return handshake.start() }
-        announce()
+        wakeWaiters()
         startTimeouts()
         notifyOfOpening()
     }
 
     /// Wakes the threads that wait for the connection.
-    func announce() {
+    func wakeWaiters() {
         changed?.broadcast()
         channel?.changed.broadcast()
     }
@@ -179,9 +179,9 @@ final class SocketConnection: Sendable {
         let closing = state.withLock { $0.close(half, bufferSlot) }
         closing.opening?.cancel()
         closing.wait?.end()
-        announce()
+        wakeWaiters()
         guard closing.hasEnded else {
-            announceOpening()
+            releaseEvents()
             _ = closing.buffer?.finish(.stop, stallTimeout: closing.stallTimeout)
             return
         }
@@ -303,8 +303,8 @@ final class SocketConnection: Sendable {
         bufferSlot.buffer?.abandon(error)
         if half != .input { notify(.input) }
         if half != .output { notify(.output) }
-        announce()
-        announceOpening()
+        wakeWaiters()
+        releaseEvents()
     }
 
     /// Why the connection has failed.
@@ -363,7 +363,7 @@ extension SocketConnection.State {
         _ half: SocketConnection.Half, _ bufferSlot: borrowing WriteBufferSlot
     ) -> SocketConnection.Closing {
         var closing = SocketConnection.Closing(stallTimeout: stallTimeout)
-        endTurn()
+        turnPassed()
         switch half {
         case .input: (isInputClosed, input) = (true, nil)
         case .output:

@@ -230,12 +230,12 @@ extension SocketConnection {
         }
         guard isLast else { return false }
         if let error { fail(errno(for: error), on: nil) }
-        announce()
+        wakeWaiters()
         guard let engines, error == nil else { return true }
         startTimeouts()
         if channel?.isEnding == true { try? shutDownSocket() }
         for engine in engines { engine?.updateReadinessSource() }
-        announceOpening()
+        releaseEvents()
         return true
     }
 

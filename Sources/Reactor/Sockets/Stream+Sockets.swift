@@ -83,8 +83,7 @@ extension Stream {
 
 /// Typed forms of the socket properties. Both halves of a pair share them.
 ///
-/// A bound pair stands for a connection in tests, so it can be set up like one: it accepts the timeouts and options, which
-/// have no effect there, and does not keep them.
+/// Bound pairs accept and ignore socket options, so tests can configure them like connections.
 extension Stream {
     /// The socket's descriptor; nil before there is one and after it was closed. The stream owns it: do not
     /// close it.

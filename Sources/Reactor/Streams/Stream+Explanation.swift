@@ -172,7 +172,7 @@ extension StreamEngine: Watched {
         }
         guard isOpen || machine.status == .notOpen, childOutput?.isFullPipe == true else { return nil }
         return
-            "is not read, and its pipe is full, so that the process waits: open and schedule the stream, or read it"
+            "is not being read and its pipe is full, which blocks the process: open and schedule the stream, or read it"
     }
 
     /// Has the debug mode report that no code reads what a child of this process writes to `pipe`.

@@ -27,7 +27,7 @@ protocol StreamBackend: AnyObject, Sendable {
     func closeDescriptor()
     /// Called when a turn of the stream's loop or queue has passed since the backend has called
     /// ``StreamEngine/hold(awaitsTurn:)``.
-    func endTurn()
+    func turnPassed()
     /// The descriptor that the kernel can watch; nil if there is none.
     var descriptor: SharedDescriptor? { get }
     /// Why no more bytes may be moved. It replaces the error of a call that failed because of that.
@@ -89,7 +89,7 @@ protocol StreamBackend: AnyObject, Sendable {
 
 /// What reports that bytes can be moved.
 enum ReadinessSource {
-    /// Nothing, because events for bytes or space come after ``Stream/Event/openCompleted``: of both halves of a connection.
+    /// Nothing, until both halves are announced.
     case unannounced
     /// The backend, when the engine asks, and by notifying the engine.
     case backend
@@ -143,7 +143,7 @@ extension StreamBackend {
     var isAtEndWhenOpened: Bool { false }
     func close() throws(Errno) {}
     func closeDescriptor() { descriptor?.close() }
-    func endTurn() {}
+    func turnPassed() {}
     var descriptor: SharedDescriptor? { nil }
     var refusal: (any Error)? { nil }
     var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }

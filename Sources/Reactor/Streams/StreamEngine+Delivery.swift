@@ -79,9 +79,9 @@ extension StreamEngine {
         case .askBackend: refresh()
         case .signal: signal()
         case .updateLoops: updateLoops()
-        case .endTurn:
+        case .turnPassed:
             source?.isHandled = false
-            backend.endTurn()
+            backend.turnPassed()
         }
     }
 
@@ -179,11 +179,11 @@ extension StreamEngine {
         if state.withLock({ $0.queue != nil || $0.isScheduledForTask }) { leaveLoops() }
     }
 
-    /// Ends the turn that held events wait for when the queue has done what it has now.
-    func enqueueTurn(on queue: StreamQueue) {
+    /// Reports the turn that held events wait for, when the queue has done what it has now.
+    func reportTurn(on queue: StreamQueue) {
         queue.enqueue { [self] in
             let backend = state.withLock { $0.queue === queue ? $0.backend : nil }
-            backend?.endTurn()
+            backend?.turnPassed()
         }
     }
 

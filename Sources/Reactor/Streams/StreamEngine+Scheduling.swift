@@ -192,12 +192,12 @@ extension StreamEngine {
         }
         for entry in entries { if let loop = entry.attachment?.loop { update(loop) } }
         guard let queue else { return }
-        if isHeld { enqueueTurn(on: queue) } else { enqueueCallback(on: queue) }
+        if isHeld { reportTurn(on: queue) } else { enqueueCallback(on: queue) }
     }
 
     /// Updates `loop`: now if this is its thread, else in its next pass, for which it is woken.
     private func update(_ loop: RunLoop) {
-        if loop.isCurrent { return loop.core.updateInTurn(self) }
+        if loop.isCurrent { return loop.inbox.isClosed ? loopEnded(loop) : loop.core.updateInTurn(self) }
         guard state.withLock({ $0.machine.requestUpdate(of: loop.identity) }) else { return }
         if !loop.runOnLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
     }

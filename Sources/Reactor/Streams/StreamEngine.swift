@@ -134,13 +134,13 @@ final class StreamEngine: Sendable {
     /// The failure of what the stream does now.
     ///
     /// - Parameters:
-    ///   - received: How many bytes came before the end of the stream, if that is the failure.
-    ///   - requested: How many bytes were asked for.
-    func failure(_ errno: Errno, received: Int? = nil, requested: Int? = nil) -> IOError {
+    ///   - bytesReceived: How many bytes came before the end of the stream, if that is the failure.
+    ///   - bytesRequested: How many bytes were asked for.
+    func failure(_ errno: Errno, bytesReceived: Int? = nil, bytesRequested: Int? = nil) -> IOError {
         let (backend, label) = state.withLock { ($0.backend, $0.name?.label) }
         return IOError(
-            backend.failedOperation, givenSubject ?? backend.subject, errno, label: label, received: received,
-            requested: requested)
+            backend.failedOperation, givenSubject ?? backend.subject, errno, label: label,
+            bytesReceived: bytesReceived, bytesRequested: bytesRequested)
     }
 
     /// Whether the client forgot to open the stream. A subclass may write without opening its engine.
@@ -203,7 +203,7 @@ extension StreamEngine {
     /// The stream delivers no event before ``release()``: the connection that it shares may be open before the client has
     /// opened its other half. No loop, queue or task waits for that to move bytes.
     ///
-    /// - Parameter awaitsTurn: Whether to call the backend's `endTurn()`.
+    /// - Parameter awaitsTurn: Whether to call the backend's `turnPassed()`.
     func hold(awaitsTurn: Bool) { state.withLock { $0.machine.hold(awaitsTurn: awaitsTurn) } }
 
     /// Delivers events from now on. What is pending is on its way to the loop, or on the queue, when this returns.

@@ -30,7 +30,7 @@ struct StreamMachine {
         /// Update the run loops that ``takeLoopsToUpdate()`` returns, and enqueue a callback if it says so.
         case updateLoops
         /// Tell the backend that a turn has passed since ``hold(awaitsTurn:)``.
-        case endTurn
+        case turnPassed
     }
 
     /// Whether a read or a write may start.
@@ -267,7 +267,7 @@ struct StreamMachine {
         room = .assumed
     }
 
-    /// Whether the delegate knows that the stream is open, or is being told.
+    /// Whether ``Stream/Event/openCompleted`` has been delivered or is being delivered.
     private var isAnnounced: Bool {
         delivery != .held && !pending.contains(.openCompleted)
     }
@@ -354,7 +354,7 @@ struct StreamMachine {
             let action = reportReady(on: loop, since: since)
             guard action == .none else { return action }
         }
-        guard canDeliver else { return delivery == .held && !isOnQueue ? .endTurn : .none }
+        guard canDeliver else { return delivery == .held && !isOnQueue ? .turnPassed : .none }
         guard isUpToDate || isScheduled(on: loop, isInRunningMode) else { return .none }
         if mustCheckRoom { return .checkRoom(since: transfers) }
         if isOnQueue { return enqueue() }
@@ -462,7 +462,7 @@ struct StreamMachine {
 
     /// Whether no event can be delivered now: the delegate is being called, a callback on the queue will call it, or
     /// the events are held.
-    var isDelivering: Bool { delivery != .idle }
+    var isDeliveryBlocked: Bool { delivery != .idle }
 
     /// Whether the delegate is being called, or a callback on the queue will call it.
     var isCallingDelegate: Bool { delivery == .underway || delivery == .enqueued }
@@ -524,7 +524,7 @@ extension StreamMachine {
 
     /// What the engine has to do after a change.
     @inline(__always)
-    var next: Action { isDelivering ? .none : nextWhenIdle }
+    var next: Action { isDeliveryBlocked ? .none : nextWhenIdle }
 
     @inline(never)
     private var nextWhenIdle: Action {
@@ -538,7 +538,7 @@ extension StreamMachine {
     /// for held events.
     /// Nothing while the delegate is being called: the engine asks again after that.
     mutating func takeLoopsToUpdate() -> (loops: SmallArray<StreamSchedule.Entry>, isForQueue: Bool) {
-        if isDelivering {
+        if isDeliveryBlocked {
             guard mustTurn else { return (SmallArray(), false) }
             return (schedule.entries { _ in !isOnQueue }, isOnQueue)
         }

@@ -48,23 +48,26 @@ public struct IOError: Error, Hashable, Sendable {
     public let label: String?
     /// How many bytes came before the end of a stream that has fewer than were asked for; nil for other failures.
     ///
-    /// 0 is an end between two messages, more than 0 one that cuts a message in half.
-    public let received: Int?
-    /// How many bytes were asked for, where ``received`` says how many came; nil if a delimiter was.
-    public let requested: Int?
+    /// 0 if the stream ended cleanly between messages.
+    public let bytesReceived: Int?
+    /// How many bytes were asked for, where ``bytesReceived`` says how many came; nil if a delimiter was.
+    public let bytesRequested: Int?
 
     /// Describes the failure of an operation.
     public init(
-        _ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil, received: Int? = nil,
-        requested: Int? = nil
+        _ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil,
+        bytesReceived: Int? = nil,
+        bytesRequested: Int? = nil
     ) {
         (self.operation, self.subject, self.errno) = (operation, subject, errno)
-        (self.label, self.received, self.requested) = (label, received, requested)
+        (self.label, self.bytesReceived, self.bytesRequested) = (label, bytesReceived, bytesRequested)
     }
 
     /// The same failure of an item with a label.
     func labelled(_ label: String?) -> IOError {
-        IOError(operation, subject, errno, label: label, received: received, requested: requested)
+        IOError(
+            operation, subject, errno, label: label, bytesReceived: bytesReceived,
+            bytesRequested: bytesRequested)
     }
 }
 
@@ -85,8 +88,8 @@ extension IOError: CustomStringConvertible {
     }
 
     private var reason: String {
-        guard let received else { return "\(errno)" }
-        return "ended after \(received)\(requested.map { " of \($0)" } ?? "") bytes"
+        guard let bytesReceived else { return "\(errno)" }
+        return "ended after \(bytesReceived)\(bytesRequested.map { " of \($0)" } ?? "") bytes"
     }
 }
 

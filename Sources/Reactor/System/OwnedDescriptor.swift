@@ -35,7 +35,7 @@ func addOne(toEventCounter number: CInt) {
 }
 
 /// Makes a call on a descriptor of the library's own, and repeats it while the kernel has no memory. Traps if other code has
-/// closed the descriptor: the loop would sleep forever, and say nothing.
+/// closed the descriptor: otherwise the loop would hang silently.
 ///
 /// - Parameter expected: An error that is not a failure.
 /// - Returns: Whether the call succeeded.

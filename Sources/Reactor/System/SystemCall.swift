@@ -19,7 +19,7 @@ package enum SystemCall {
     /// `@safe`: `call` gets a valid pointer, and marks what it does with it.
     @safe
     @discardableResult
-    static func make(
+    package static func make(
         _ path: FilePath, _ call: (UnsafePointer<CInterop.PlatformChar>) -> CInt
     ) throws(Errno) -> CInt {
         try make { unsafe path.withPlatformString { unsafe call($0) } }

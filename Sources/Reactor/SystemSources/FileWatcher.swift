@@ -68,7 +68,7 @@ public final class FileWatcher: EventSource {
         /// or moved is ``removed(_:)`` or ``moved(from:to:)``, and its path is still watched.
         case vanished(FilePath)
         /// Changes may have been missed: the kernel has dropped some, or a tree was too large to be watched in one
-        /// call of ``FileWatcher/watch(_:recursively:)``. All that was given is watched now; look at the files.
+        /// call of ``FileWatcher/watch(_:recursively:)``. Everything is being watched again; rescan the files.
         case overflowed
         /// A folder in a tree cannot be watched or read. The others still are, except that a limit of the kernel also
         /// ends the reading of those that were not watched yet.
@@ -134,8 +134,8 @@ public final class FileWatcher: EventSource {
     public func watch(_ path: FilePath, recursively: Bool = false) throws(IOError) {
         requireLoopThread()
         guard tree != nil else { throw IOError(.watch, "\(path)", .badFileDescriptor) }
+        defer { deliverLater() }
         try tree?.watch(path.withoutNeedlessParts, recursively: recursively)
-        deliverLater()
     }
 
     /// Stops watching a path that was given to ``watch(_:recursively:)``. Changes that were made before may
@@ -143,6 +143,7 @@ public final class FileWatcher: EventSource {
     public func unwatch(_ path: FilePath) {
         requireLoopThread()
         tree?.unwatch(path.withoutNeedlessParts)
+        deliverLater()
     }
 
     /// Removes the watcher from its loop for good, and releases its closure and its descriptor. No event is

@@ -11,7 +11,7 @@ import SystemPackage
         case given
         /// It has appeared: what it contains is reported.
         case appeared
-        /// As ``appeared``, for one that was missing.
+        /// Like ``appeared``, found on a second look.
         case missing
         /// Changes were lost.
         case overflow

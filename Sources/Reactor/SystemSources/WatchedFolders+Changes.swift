@@ -6,7 +6,7 @@ extension WatchedFolders {
     mutating func advance() {
         let start = Deadline.now
         work(until: start + Self.patience / 2)
-        // Neither waits for the other: the kernel drops changes that are not read.
+        // Alternates both: unread changes overflow the kernel's queue.
         let isInTime = Deadline.now < start + Self.patience / 2
         if changes.isEmpty { readChanges(upTo: FileWatcher.bytesPerPass) }
         while let change = changes.popFirst() {

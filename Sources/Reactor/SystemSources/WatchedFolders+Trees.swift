@@ -223,13 +223,14 @@ extension WatchedFolders {
             // The move began or ended in a folder that was not watched, so no change says it.
         }
         if link(number, at: place) { return number }
-        missing.insert(place)
+        // The place is in the folder: in a loop of bind mounts, it stays there.
+        if cause != .missing || hasUnread { missing.insert(place) }
         return nil
     }
 
     private mutating func fail(_ error: Errno, at place: Place, _ cause: FolderReader.Cause) {
         if error == .noSuchFileOrDirectory || error == .notDirectory {
-            // Once all changes are read, they have said what became of it.
+            // Still missing after all changes were read: it is gone.
             if cause != .missing || hasUnread { missing.insert(place) }
             return
         }

@@ -2,7 +2,7 @@ import Reactor
 
 /// What a local port keeps at most.
 struct PortLimits {
-    /// The bytes of all messages that wait or are arriving, without one message that is longer.
+    /// Total bytes of queued and arriving messages, excluding one long message.
     ///
     /// A megabyte is some thousand small messages, and more than a local connection keeps in the kernel.
     var byteCount = 1 << 20

@@ -147,15 +147,14 @@ private final class PortServer: @unchecked Sendable {
         if !isAccepting { limitConnections() }
     }
 
-    /// Closes the connection that has been idle longest if there are as many as allowed, and accepts others while there
-    /// are fewer.
+    /// Closes the connection that has been idle longest if there is one more than allowed, and accepts others while there
+    /// are fewer, or one that could be closed.
     private func limitConnections() {
-        if connections.count >= limits.connectionCount {
-            // The last sender may have more to send.
-            let idle = connections.values.filter { $0.lastMessage < messageCount && $0.isIdle }
-            idle.min { $0.lastMessage < $1.lastMessage }?.close()
-        }
-        guard let listener, isAccepting != (connections.count < limits.connectionCount) else { return }
+        if connections.count > limits.connectionCount { longestIdle?.close() }
+        let hasRoom =
+            connections.count < limits.connectionCount
+            || connections.count == limits.connectionCount && longestIdle != nil
+        guard let listener, isAccepting != hasRoom else { return }
         if isAccepting {
             loop.remove(listener, forMode: .common)
             isAccepting = false
@@ -163,6 +162,12 @@ private final class PortServer: @unchecked Sendable {
             // Without memory to register the listener, the next connection that closes tries again.
             isAccepting = (try? loop.add(listener, forMode: .common)) != nil
         }
+    }
+
+    private var longestIdle: PortConnection? {
+        // The last sender may have more to send.
+        let idle = connections.values.filter { $0.lastMessage < messageCount && $0.isIdle }
+        return idle.min { $0.lastMessage < $1.lastMessage }
     }
 
     func close() {
@@ -201,7 +206,7 @@ private final class PortConnection: StreamDelegate {
         self.server = server
     }
 
-    /// Whether the peer has sent messages, and no part of another.
+    /// Whether the peer is between messages.
     var isIdle: Bool { lastMessage > 0 && decoder.byteCount == 0 && !input.hasBytesAvailable }
 
     /// What the message that is arriving takes in the port's queue; 0 before its length is known.

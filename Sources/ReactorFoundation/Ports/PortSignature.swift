@@ -103,8 +103,8 @@ extension PortSignature {
         return address.family == .unix && peer.family == .unix ? self : nil
     }
 
-    /// The port that a message of `peer` means by this component. Addresses of this machine are reachable for
-    /// peers on this machine only; the wildcard address is the peer's host.
+    /// The port as reachable from here. Addresses of this machine are reachable for peers on this machine only; the
+    /// wildcard address is the peer's host.
     func component(of peer: SocketAddress) -> PortSignature {
         if address.isAny || address.embeddedIPv4 == 0, let port = address.port,
             let signature = PortSignature(host: peer, port: port)

@@ -20,7 +20,7 @@ import Reactor
 ///
 /// The wire format is that of Apple's systems and of Foundation on Linux. Messages sent to one port over one
 /// connection arrive in order. Bytes that are not a valid message, and a message of more than
-/// ``longestMessage`` bytes or ``mostComponents`` components, close the connection that they arrived on; other
+/// ``longestMessage`` bytes or ``maximumComponentCount`` components, close the connection that they arrived on; other
 /// connections are not affected.
 ///
 /// A local port keeps at most a megabyte of messages, unfinished ones included, until its loop runs; beyond that,
@@ -43,7 +43,7 @@ open class SocketPort: Port, @unchecked Sendable {
     /// The maximum length of an encoded message, 16 MiB. Longer messages are not sent.
     public static let longestMessage = PortFrame.maximumLength
     /// The maximum number of a message's components, 4,096. Messages with more are not sent.
-    public static let mostComponents = PortFrame.maximumComponentCount
+    public static let maximumComponentCount = PortFrame.maximumComponentCount
 
     // `@unchecked Sendable` is correct: every stored property is a constant or a mutex.
 
@@ -212,7 +212,7 @@ open class SocketPort: Port, @unchecked Sendable {
     ///     when the message is partly sent, the message is lost and the connection is closed; the next
     ///     message opens a new one.
     ///   - msgID: The message's number, which is truncated to 32 bits.
-    ///   - components: Up to ``mostComponents`` `Data`, `NSData` or ``SocketPort`` objects.
+    ///   - components: Up to ``maximumComponentCount`` `Data`, `NSData` or ``SocketPort`` objects.
     ///   - receivePort: A local ``SocketPort`` to reply to, or nil.
     ///   - headerSpaceReserved: Ignored.
     /// - Returns: Whether the kernel has taken the message. The message is still lost if the receiver closes

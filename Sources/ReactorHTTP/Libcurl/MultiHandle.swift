@@ -301,12 +301,12 @@ final class MultiHandle {
 
     private func finish(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
         guard running.removeValue(forKey: transfer.number) != nil else { return }
-        if case .failure(let error) = result, transfer.abandonsAtOnce { transfer.abandon(error) }
+        if case .failure(let error) = result, transfer.canAbandonInsideLibcurl { transfer.abandon(error) }
         ended.append((transfer, result))
     }
 
     private func conclude(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
-        if case .failure(let error) = result, !transfer.abandonsAtOnce { transfer.abandon(error) }
+        if case .failure(let error) = result, !transfer.canAbandonInsideLibcurl { transfer.abandon(error) }
         transfer.end()
         core?.ended(transfer.transfer, result)
     }

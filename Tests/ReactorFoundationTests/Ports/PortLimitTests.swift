@@ -43,7 +43,7 @@ import ReactorFoundation
         try await onItsOwnThread {
             let mailbox = Mailbox()
             let port = try SocketPort.listening(mailbox)
-            let most = SocketPort.mostComponents
+            let most = SocketPort.maximumComponentCount
             let data = NSMutableArray(array: [NSData](repeating: NSData(), count: most))
             let sentMost = port.send(before: .distantFuture, components: data, from: nil, reserved: 0)
             data.add(NSData())

@@ -129,7 +129,7 @@ import Testing
                 lines.append(String(bytes: line))
             }
         }
-        #expect(error?.errno == .noData && (error as? IOError)?.received == 4)
+        #expect(error?.errno == .noData && (error as? IOError)?.bytesReceived == 4)
         #expect(lines == ["one", "two\r", ""])
         #expect(try await input.readChunk().map { String(bytes: $0) } == "last")
         isOver.wait()
@@ -372,12 +372,12 @@ import Testing
             feed.end()
             let input = feed.makeStream()
             let half = await thrownError { _ = try await input.read(exactly: 4) } as? IOError
-            #expect(half?.errno == .noData && half?.received == 3 && half?.requested == 4)
+            #expect(half?.errno == .noData && half?.bytesReceived == 3 && half?.bytesRequested == 4)
             #expect(half?.description.hasSuffix(": ended after 3 of 4 bytes") == true)
             #expect(input.streamStatus == .open)
             #expect(try await input.read(exactly: 3) == Array("abc".utf8))
             let clean = await thrownError { _ = try await input.read(exactly: 4) } as? IOError
-            #expect(clean?.errno == .noData && clean?.received == 0 && clean?.requested == 4)
+            #expect(clean?.errno == .noData && clean?.bytesReceived == 0 && clean?.bytesRequested == 4)
         }
     }
 

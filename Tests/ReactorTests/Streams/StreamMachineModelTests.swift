@@ -149,7 +149,7 @@ struct Model {
         case .loopServes: return serve(isReady: false)
         case .callbackReturns: return endCallback(mayContinue: true)
         case .callbackReturnsElsewhere: return endCallback(mayContinue: false)
-        case .queueCalls: return isTurnEnqueued ? endTurn() : startCallback()
+        case .queueCalls: return isTurnEnqueued ? turnPassed() : startCallback()
         case .delegateSet, .delegateReplaced: setDelegate(isOther: input == .delegateReplaced || !hasDelegate)
         case .delegateRemoved: hasDelegate = false
         case .scheduled: schedule(onQueue: false)
@@ -234,7 +234,7 @@ extension Model {
         case .enqueue:
             check(machine.isOnQueue && !isEnqueued && callback == nil, "a needless callback on the queue")
             isEnqueued = true
-        case .endTurn: machine.release()
+        case .turnPassed: machine.release()
         case .deliver(let event): beginCallback(event)
         }
     }
@@ -255,7 +255,7 @@ extension Model {
         return true
     }
 
-    private mutating func endTurn() -> Bool {
+    private mutating func turnPassed() -> Bool {
         isTurnEnqueued = false
         machine.release()
         return true
@@ -334,7 +334,7 @@ extension Model {
     /// Performs the part of ``StreamMachine/Action/askBackend`` that follows openCompleted.
     private mutating func changeReadinessSource() {
         guard machine.mustChangeReadinessSource else { return }
-        let isDue = machine.isScheduled && !machine.isDelivering
+        let isDue = machine.isScheduled && !machine.isDeliveryBlocked
         check(!isDue || machine.next == .askBackend, "the backend is not asked after the opening")
         machine.changeReadinessSource(readinessSource)
         isRoomKnown = false
