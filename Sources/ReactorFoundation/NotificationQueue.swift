@@ -81,7 +81,7 @@ open class NotificationQueue: NSObject {
         _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,
         forModes modes: [RunLoop.Mode]?
     ) {
-        let modes = modes ?? [.default]
+        let modes = Set(modes ?? [.default])
         dequeueNotifications(matching: notification, coalesceMask: coalesceMask)
         guard !modes.isEmpty else { return }
         guard postingStyle != .now else {
@@ -108,7 +108,7 @@ open class NotificationQueue: NSObject {
 extension NotificationQueue {
     /// Observes the loop in `modes`. The observers outlive the queue, and invalidate themselves when it is
     /// gone.
-    private func observe(_ modes: [RunLoop.Mode]) {
+    private func observe(_ modes: Set<RunLoop.Mode>) {
         let other = otherObserver ?? makeObserver()
         otherObserver = other
         observeCommonModes()
@@ -145,17 +145,16 @@ extension NotificationQueue {
     /// Posts what is pending, except what is enqueued during this call. Returns whether it posted anything.
     private func post(_ style: PostingStyle, _ mode: RunLoop.Mode) -> Bool {
         var hasPosted = false
-        for number in pending.numbers(style) {
-            guard let notification = pending.take(number, where: { includes(mode, in: $0) }) else { continue }
-            center.post(notification)
+        for number in pending.numbers(style, where: { includes(mode, in: $0) }) {
+            guard let removed = pending.remove(number) else { continue }
+            center.post(removed.notification)
             hasPosted = true
         }
-        if hasPosted { pending.removeTakenNumbers(style) }
         return hasPosted
     }
 
     /// Whether `modes` has `mode`, or has the common modes and `mode` is one of them.
-    private func includes(_ mode: RunLoop.Mode, in modes: [RunLoop.Mode]) -> Bool {
+    private func includes(_ mode: RunLoop.Mode, in modes: Set<RunLoop.Mode>) -> Bool {
         if modes.contains(mode) { return true }
         return modes.contains(.common) && loop.contains(observeCommonModes(), forMode: mode)
     }
@@ -163,63 +162,78 @@ extension NotificationQueue {
 
 // MARK: - Pending notifications
 
-/// The pending notifications of a queue, in order. Finds those that a new one replaces without comparing it with all.
+/// The pending notifications of a queue, in order. Finds those that a new one replaces without comparing it
+/// with all, and those for a mode without a look at each of the others.
+///
+/// Releases nothing of the client's in a call that mutates, since a sender's `deinit` may use the queue.
 private struct PendingNotifications {
-    private struct Entry {
+    /// What has been taken out, for the caller to release.
+    struct Removed {
         let notification: Notification
-        let modes: [RunLoop.Mode]
+        let keys: [CoalescingKey]
+    }
+
+    /// What decides when to post a notification.
+    struct Place: Hashable {
+        let style: NotificationQueue.PostingStyle
+        let modes: Set<RunLoop.Mode>
+    }
+
+    struct Entry {
+        let notification: Notification
+        let place: Place
         let keys: [CoalescingKey]
     }
 
     /// By number. Numbers increase.
     private var entries: [Int: Entry] = [:]
     private var lastNumber = 0
-    /// The numbers of each style, in order, and some whose entries have been removed.
-    private var orders: [NotificationQueue.PostingStyle: [Int]] = [:]
+    private var places: [Place: Set<Int>] = [:]
     private var numbers: [CoalescingKey: Set<Int>] = [:]
 
-    /// The numbers to pass to `take(_:where:)`, in order.
-    func numbers(_ style: NotificationQueue.PostingStyle) -> [Int] { orders[style] ?? [] }
+    /// The numbers of `style` whose modes satisfy `predicate`, in order.
+    func numbers(
+        _ style: NotificationQueue.PostingStyle, where predicate: (Set<RunLoop.Mode>) -> Bool
+    ) -> [Int] {
+        var found: [Int] = []
+        for (place, members) in places where place.style == style && predicate(place.modes) {
+            found += members
+        }
+        found.sort()
+        return found
+    }
 
     mutating func append(
-        _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: [RunLoop.Mode]
+        _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: Set<RunLoop.Mode>
     ) {
         lastNumber += 1
-        let keys = CoalescingKey.all(of: notification)
-        entries[lastNumber] = Entry(notification: notification, modes: modes, keys: keys)
+        let (keys, place) = (CoalescingKey.all(of: notification), Place(style: style, modes: modes))
+        entries[lastNumber] = Entry(notification: notification, place: place, keys: keys)
+        places[place, default: []].insert(lastNumber)
         for key in keys { numbers[key, default: []].insert(lastNumber) }
-        orders[style, default: []].append(lastNumber)
-        // Amortized constant time.
-        if numbers(style).count > 2 * entries.count + 16 { removeTakenNumbers(style) }
     }
 
-    /// Removes and returns the notification if it is still pending and its modes satisfy `predicate`.
-    mutating func take(_ number: Int, where predicate: ([RunLoop.Mode]) -> Bool) -> Notification? {
-        guard let entry = entries[number], predicate(entry.modes) else { return nil }
-        remove(number)
-        return entry.notification
-    }
-
-    mutating func removeTakenNumbers(_ style: NotificationQueue.PostingStyle) {
-        orders[style]?.removeAll { entries[$0] == nil }
-    }
-
-    /// Removes and returns the notifications that match `pattern` in everything that `mask` names.
+    /// Removes the notifications that match `pattern` in everything that `mask` names.
     mutating func remove(
         matching pattern: Notification, _ mask: NotificationQueue.NotificationCoalescing
-    ) -> [Notification] {
+    ) -> [Removed] {
         guard let key = CoalescingKey(pattern, mask), let matching = numbers[key] else { return [] }
         return matching.compactMap { remove($0) }
     }
 
-    @discardableResult
-    private mutating func remove(_ number: Int) -> Notification? {
+    /// Removes a notification; nil if it is not pending any more.
+    mutating func remove(_ number: Int) -> Removed? {
         guard let entry = entries.removeValue(forKey: number) else { return nil }
+        places[entry.place]?.remove(number)
+        if places[entry.place]?.isEmpty == true { places[entry.place] = nil }
+        var keys = entry.keys
         for key in entry.keys {
             numbers[key]?.remove(number)
-            if numbers[key]?.isEmpty == true { numbers[key] = nil }
+            // The dictionary's key may be an earlier notification's, whose equal sender holds other objects.
+            guard let index = numbers.index(forKey: key), numbers[index].value.isEmpty else { continue }
+            keys.append(numbers.remove(at: index).key)
         }
-        return entry.notification
+        return Removed(notification: entry.notification, keys: keys)
     }
 }
 

@@ -85,7 +85,7 @@ public struct HTTPError: Error, Sendable, Hashable {
         // libcurl's words for a failed connection repeat the host and leave out the reason.
         let reason = (kind == .connect ? errno.map { "\($0)" } : nil) ?? reason ?? kind.reason
         self.reason = reason.withVisibleControls
-        self.errno = errno
+        self.errno = kind.errno ?? errno
         self.response = response.map { response in
             var response = response
             response.url = Self.withoutUser(response.url)
@@ -164,6 +164,14 @@ extension HTTPError.Kind {
         case .bodyNotRepeatable: "the body came from a stream and cannot be sent again"
         case .read(let error), .write(let error): "\(error)"
         case .resolve, .connect, .tls, .libcurl: "failed"
+        }
+    }
+
+    /// The error of the body's file or stream.
+    fileprivate var errno: Errno? {
+        switch self {
+        case .read(let error), .write(let error): error.errno
+        default: nil
         }
     }
 

@@ -33,10 +33,19 @@ public struct HTTPResponse: Sendable, Hashable {
     }
 }
 
-extension HTTPResponse: CustomStringConvertible {
+extension HTTPResponse: CustomStringConvertible, CustomReflectable {
     /// The version, the status, the URL without a user and a password, and the number of the body's bytes.
     public var description: String {
         "\(version.rawValue) \(status) of \(HTTPError.withoutUser(url).withVisibleControls), \(body.count) bytes in memory"
+    }
+
+    /// The properties, without credentials.
+    public var customMirror: Mirror {
+        let children: KeyValuePairs<String, Any> = [
+            "status": status, "fields": fields, "url": HTTPError.withoutUser(url), "version": version,
+            "body": body,
+        ]
+        return Mirror(self, children: children, displayStyle: .struct)
     }
 }
 

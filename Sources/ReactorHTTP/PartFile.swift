@@ -89,7 +89,9 @@ final class PartFile {
     /// What the server calls the version that the file belongs to; nil if that is not known.
     var validator: String? {
         let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
-        guard let file = try? SystemCall.make(validatorPath, { unsafe Glibc.open($0, flags) }) else { return nil }
+        guard let file = try? SystemCall.make(validatorPath, { unsafe Glibc.open($0, flags) }) else {
+            return nil
+        }
         defer { _ = Glibc.close(file) }
         guard let status = FileStatus.of(file), status.fileType == S_IFREG,
             status.st_uid == geteuid()

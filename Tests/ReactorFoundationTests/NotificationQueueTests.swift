@@ -44,6 +44,15 @@ private struct CountedSender: Hashable {
     func hash(into hasher: inout Hasher) { hasher.combine(number) }
 }
 
+/// A sender that equals all others of its type.
+private struct EqualSender: Hashable {
+    let end: AtEnd?
+
+    static func == (left: Self, right: Self) -> Bool { true }
+
+    func hash(into hasher: inout Hasher) {}
+}
+
 /// Runs the loop until it is about to wait twice with no new line in the log between.
 private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
     let (loop, source) = (RunLoop.current, RunLoop.Source {})
@@ -261,6 +270,34 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
             queue.enqueue("a", .asap, .onName)
             runUntilIdle(queue.log)
             #expect(queue.log.all == ["b", "a"])
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `so may a sender that equals one whose notification is removed later`(isDequeued: Bool) async throws
+    {
+        try await onItsOwnThread {
+            let queue = LoggedQueue()
+            nonisolated(unsafe) let same = queue  // used only on this thread
+            queue.enqueue("a", .asap, from: EqualSender(end: AtEnd { same.enqueue("end", .asap) }))
+            queue.enqueue("b", .asap, from: EqualSender(end: nil))
+            for name in isDequeued ? ["a", "b"] : [] {
+                queue.queue.dequeueNotifications(
+                    matching: Notification(name: .init(name)), coalesceMask: .onName)
+            }
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == (isDequeued ? ["end"] : ["a", "b", "end"]))
+        }
+    }
+
+    @Test func `notifications with several sets of modes are posted in order`() async throws {
+        try await onItsOwnThread {
+            let queue = LoggedQueue()
+            let sets: [[RunLoop.Mode]] = [[.default], [.default, .tracking], [.common]]
+            for index in 0..<9 { queue.enqueue("\(index)", .asap, .none, sets[index % 3]) }
+            queue.enqueue("other", .asap, .none, [RunLoop.Mode("other")])
+            runUntilIdle(queue.log)
+            #expect(queue.log.all == (0..<9).map(String.init))
         }
     }
 

@@ -20,6 +20,20 @@ import Testing
         #expect(try await onItsOwnThread { HTTPSession().run("nonsense") }.response == nil)
     }
 
+    @Test func `an error of a file has its errno`() async throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        let outcomes = try await onItsOwnThread {
+            let upload = HTTPRequest(server.url, method: "PUT", body: .file("/nonexistent/file"))
+            let download = HTTPSession().run(HTTPRequest(server.url), to: .file("/nonexistent/file"))
+            return [download, HTTPSession().run(upload)]
+        }
+        let errors: [Errno?] = outcomes.map { outcome in
+            guard case .failure(let error) = outcome else { return nil }
+            return error.errno
+        }
+        #expect(errors == [.noSuchFileOrDirectory, .noSuchFileOrDirectory])
+    }
+
     /// `localhost` has two addresses. One of them refuses the connection, mostly IPv4's, which libcurl tries first.
     @Test(arguments: [SocketAddress.ipv6Loopback(port: 0), .ipv4Loopback(port: 0)])
     func `an error of a connection has no errno of an address that was tried before`(address: SocketAddress)

@@ -106,6 +106,9 @@ import Testing
         #expect("\(request)" == "GET https://example.org/")
         var dumped = ""
         dump(request, to: &dumped)
+        dump(
+            HTTPResponse(status: 200, fields: ["Set-Cookie": "secret"], url: url, version: .http2),
+            to: &dumped)
         for text in ["\([request])", "\(request.fields)", dumped] { #expect(!text.contains("secret")) }
         #expect(dumped.contains("*/*") && dumped.contains("(not shown)"))
     }

@@ -33,8 +33,10 @@ final class EventSubscription: Sendable {
 
         /// Brings the source to the state that the consumer wants, whatever was done before. So it does not
         /// matter in which order this thread's updates and those that other threads have posted are made.
-        fileprivate func update(for signal: EventSignal, _ ended: () -> Void) {
-            guard signal.isEnding else {
+        ///
+        /// - Parameter isLoopEnding: Whether the loop, which then takes no source, is about to end with its thread.
+        fileprivate func update(for signal: EventSignal, isLoopEnding: Bool, _ ended: () -> Void) {
+            guard signal.isEnding || isLoopEnding else {
                 start.take()?(self)
                 if !signal.isDisarmed { arm?() }
                 return
@@ -92,8 +94,8 @@ final class EventSubscription: Sendable {
         // A descriptor that another thread has closed must leave the pollers before another one with the same
         // number is registered.
         if !signal.isEnding, loop.isCurrent { loop.core.drainInbox() }
-        let hasLoop = loop.runOnLoopThread { [source, signal, ended] _ in
-            source.value.update(for: signal, ended)
+        let hasLoop = loop.runOnLoopThread { [source, signal, ended] core in
+            source.value.update(for: signal, isLoopEnding: core.inbox.isClosed, ended)
         }
         if !hasLoop { signal.finish() }
         return hasLoop

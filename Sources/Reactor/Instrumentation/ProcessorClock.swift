@@ -18,22 +18,19 @@ final class ProcessorClock: Sendable {
     }
 
     /// Freezes the clock. Call before the thread exits: the kernel reuses thread IDs.
-    func end() {
-        let time = nanoseconds
-        state.withLock { $0 = .ended(at: time) }
-    }
+    func end() { state.withLock { $0 = .ended(at: Self.nanoseconds($0)) } }
 
     /// 0 before the beginning.
-    var nanoseconds: Int64 {
-        state.withLock { state in
-            switch state {
-            case .ended(let time): return time
-            case .running(let clock):
-                var time = timespec()
-                // Fails in a child of fork(2), which does not have the thread.
-                guard unsafe clock_gettime(clock, &time) == 0 else { return 0 }
-                return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-            }
+    var nanoseconds: Int64 { state.withLock { Self.nanoseconds($0) } }
+
+    private static func nanoseconds(_ state: State) -> Int64 {
+        switch state {
+        case .ended(let time): return time
+        case .running(let clock):
+            var time = timespec()
+            // Fails in a child of fork(2), which does not have the thread.
+            guard unsafe clock_gettime(clock, &time) == 0 else { return 0 }
+            return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
         }
     }
 }

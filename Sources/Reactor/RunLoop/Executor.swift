@@ -208,7 +208,8 @@ extension RunLoop {
             let outer = waiting.activation
             (waiting.sweep, waiting.activation) = (sweep, inbox.activationCount)
             defer { waiting.activation = outer }
-            for _ in 0..<Self.jobsPerSweep {
+            // A thread that ends looks at the time after each job.
+            for _ in 0..<(inbox.isClosed ? 1 : Self.jobsPerSweep) {
                 guard let job = waiting.jobs.popFirst() else { break }
                 queued.set(waiting.jobs.count)
                 if waiting.jobs.isEmpty { core.removeWaiting(self) }

@@ -167,12 +167,15 @@ extension StreamEngine: Watched {
         let isOpening = if case .waiting = backend.progress() { true } else { false }
         // A call that waits for the opening returns with it, and one that waits for bytes changes the status.
         let isOpen = machine.status == .open || machine.status == .opening && !isOpening
-        if hasDelegate, isOpen, machine.status == .opening || machine.pending.contains(.openCompleted) {
+        if hasDelegate, isOpen, !machine.wasScheduled,
+            machine.status == .opening || machine.pending.contains(.openCompleted)
+        {
             return "is open and has a delegate, but is scheduled on no run loop: call schedule(in:forMode:)"
         }
         guard isOpen || machine.status == .notOpen, childOutput?.isFullPipe == true else { return nil }
         return
-            "is not being read and its pipe is full, which blocks the process: open and schedule the stream, or read it"
+            "is not being read and its pipe is full, so that the process waits if it writes more: open and schedule the "
+            + "stream, or read it"
     }
 
     /// Has the debug mode report that no code reads what a child of this process writes to `pipe`.

@@ -77,6 +77,7 @@ struct StreamMachine {
     /// Whether the client has ended the output itself.
     private(set) var isShutDown = false
     private(set) var isUnacknowledged = false
+    private(set) var wasScheduled = false
     private var awaitsTurn = false
     /// Whether events are delivered on a queue. The only loop is the streams thread's then.
     private(set) var isOnQueue = false
@@ -259,7 +260,9 @@ struct StreamMachine {
 
     /// Something else reports that bytes can be moved from now on. What was reported before does not count.
     mutating func changeReadinessSource(_ readinessSource: ReadinessSource) {
-        guard isOpen, self.readinessSource != .unannounced || isAnnounced else { return }
+        guard isOpen, self.readinessSource != readinessSource,
+            self.readinessSource != .unannounced || isAnnounced
+        else { return }
         self.readinessSource = readinessSource
         isUnacknowledged = false
         pendingBits &= ~transferBits
@@ -489,6 +492,7 @@ extension StreamMachine {
         attach: () -> ScheduledLoop? = { nil }
     ) -> Bool {
         guard !isClosed else { return false }
+        wasScheduled = true
         if !isScheduled { isUnacknowledged = false }
         // The loop may hold a report from the last time that the stream was there.
         if transfers > 0, !schedule.contains(loop) { mayReportBeStale = true }

@@ -58,11 +58,9 @@ extension WatchedFolders {
     private mutating func expire(_ cookie: UInt32) {
         guard let move = take(cookie) else { return }
         if move.isFolder { vanish(below: move.path) }
-        if move.isReported, let path = path(of: move.place) {
-            events.append(.removed(path))
-            // What it was exchanged for, if that was not watched.
-            if move.isAfterArrival { appearIfTaken(move.place) }
-        }
+        if move.isReported, let path = path(of: move.place) { events.append(.removed(path)) }
+        // What it was exchanged for, if that was not watched: perhaps a folder, and reported as removed already.
+        if move.isAfterArrival { appearIfTaken(move.place) }
     }
 
     /// Ends the wait for the second half of a move. Its folder is cut off until it has another place.

@@ -202,7 +202,7 @@ extension WatchedFolders {
         }
     }
 
-    /// Makes the folder at `path` the one at `place`; nil if later changes may say that it is another.
+    /// Makes the folder at `path` the one at `place`; nil if it is, or if later changes may say that it is another.
     private mutating func enter(
         _ path: FilePath, _ place: Place, _ cause: FolderReader.Cause
     ) throws(Errno) -> CInt? {
@@ -222,6 +222,8 @@ extension WatchedFolders {
             if let known = self.path(of: number, onDisk: true), isAt(known, number) { return nil }
             // The move began or ended in a folder that was not watched, so no change says it.
         }
+        // A move has brought it here, with what is known of it, since it was to be looked for.
+        if cause.isReported, linkedPlace(of: number) == place { return nil }
         if link(number, at: place) { return number }
         // The place is in the folder: in a loop of bind mounts, it stays there.
         if cause != .missing || hasUnread { missing.insert(place) }

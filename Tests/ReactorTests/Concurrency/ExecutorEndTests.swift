@@ -75,6 +75,27 @@ import Testing
         #expect(trace.all == [wait.expectedEnd, "on the thread"])
     }
 
+    @Test(arguments: [LoopWait.connection, .datagram, .datagrams, .readiness, .ticks])
+    func `a wait that has begun on a loop that never runs ends with the loop's thread`(wait: LoopWait)
+        async throws
+    {
+        let (trace, loop, isOver) = (Trace(), Answer<RunLoop>(), Answer<Bool>())
+        let thread = try JoinableThread {
+            loop.give(.current)
+            _ = isOver.wait()
+        }
+        let (runLoop, feed) = (try await onItsOwnThread { loop.wait() }, try Feed())
+        let task = Task {
+            do { trace(try await wait.result(on: runLoop, feed)) } catch { trace("\(error.errno!)") }
+        }
+        // Probably enough for the task to begin. Its wait must end in any case.
+        for _ in 0..<1000 { await Task.yield() }
+        isOver.give(true)
+        await task.value
+        #expect(trace.all == [wait.expectedEnd])
+        try await onItsOwnThread { thread.join() }
+    }
+
     @Test func `a task that waits again, or for the first time, after its loop has ended is cancelled`()
         async throws
     {

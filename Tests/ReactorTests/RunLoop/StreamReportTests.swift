@@ -152,7 +152,7 @@ import Testing
                 #expect(reports.value.allSatisfy { $0.kind == .silentStream })
                 for child in [unopened, opened] {
                     let name =
-                        "The input stream of process \(child.process.processIdentifier) (sh) is not read"
+                        "The input stream of process \(child.process.processIdentifier) (sh) is not being read"
                     #expect(reports.value.contains { $0.text.hasPrefix(name) }, "\(reports.value)")
                 }
                 #expect(reports.value.count == 2)

@@ -71,6 +71,26 @@ import Testing
         }
     }
 
+    @Test func `a folder that is moved over one that was just made is not reported again`() async throws {
+        try await onItsOwnThread {
+            let watch = try Watch()
+            let tree = watch.tree
+            for name in ["a", "a/b"] { tree.makeFolder(name) }
+            for name in ["a/1", "a/b/2"] { tree.makeFIFO(name) }
+            try watch.watcher.watch(tree.path, recursively: true)
+            #expect(try watch.take() == [])
+            tree.makeFolder("c")
+            tree.move("a", "c")
+            #expect(try watch.take() == [.created(tree("c")), .moved(from: tree("a"), to: tree("c"))])
+            for name in ["c/later", "c/b/later"] { tree.makeFIFO(name) }
+            tree.remove("c/1")
+            #expect(
+                try watch.take() == [
+                    .created(tree("c/later")), .created(tree("c/b/later")), .removed(tree("c/1")),
+                ])
+        }
+    }
+
     @Test func `another folder in the place of one that has appeared is not taken for it`() async throws {
         try await onItsOwnThread {
             let watch = try Watch()
@@ -106,14 +126,14 @@ import Testing
         }
     }
 
-    @Test(arguments: [true, false], [true, false])
+    @Test(arguments: [(true, true), (false, false), (false, true), (true, false)], [true, false])
     func `what is exchanged for something that is not watched is made anew`(
-        isFolder: Bool, isOutsideFirst: Bool
+        areFolders: (inside: Bool, outside: Bool), isOutsideFirst: Bool
     ) async throws {
         try await onItsOwnThread {
             let (watch, other) = (try Watch(), TemporaryTree())
-            let tree = watch.tree
-            for place in [tree, other] {
+            let (tree, isFolder) = (watch.tree, areFolders.outside)
+            for (place, isFolder) in [(tree, areFolders.inside), (other, isFolder)] {
                 if isFolder { place.makeFolder("a") } else { place.makeFIFO("a") }
             }
             if isFolder { other.makeFIFO("a/new") }
