@@ -33,7 +33,7 @@ func makeSource(_ body: HTTPRequest.Body, _ multi: MultiHandle) throws(IOError) 
     case .bytes(let bytes): return MemorySource(bytes)
     case .file(let path):
         let kind: FileKind
-        do throws(Errno) { kind = try FileKind(of: path.string) } catch {
+        do throws(Errno) { kind = try FileKind(of: path) } catch {
             throw IOError(.open, path.string, error)
         }
         switch kind {
@@ -61,9 +61,8 @@ private enum FileKind {
     /// A FIFO or a device, whose bytes can be read once.
     case passing
 
-    init(of path: String) throws(Errno) {
-        var status = stat()
-        try SystemCall.make { unsafe stat(path, &status) }
+    init(of path: FilePath) throws(Errno) {
+        let status = try FileStatus.of(path)
         switch status.fileType {
         case S_IFDIR: throw .isDirectory
         case S_IFREG:
@@ -75,9 +74,9 @@ private enum FileKind {
     }
 
     /// Whether the last of `size` bytes is in a file; or none, if the size is 0.
-    private static func has(_ size: Int, _ path: String) -> Bool {
+    private static func has(_ size: Int, _ path: FilePath) -> Bool {
         let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
-        guard let file = try? SystemCall.make({ unsafe Glibc.open(path, flags) }) else { return true }
+        guard let file = try? SystemCall.make(path, { unsafe Glibc.open($0, flags) }) else { return true }
         defer { _ = Glibc.close(file) }
         var byte: UInt8 = 0
         return unsafe pread(file, &byte, 1, max(size - 1, 0)) == min(size, 1)

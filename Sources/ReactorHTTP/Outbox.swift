@@ -17,7 +17,7 @@ final class Outbox: Sendable {
         var memory = 0
         /// The memory of pieces that have been consumed and that nothing else refers to.
         var spares: [[UInt8]] = []
-        /// Whether a job that delivers events is scheduled or under way.
+        /// Whether a job that delivers events is scheduled or running.
         var isDelivering = false
         /// Whether a callback is being called.
         var isCalling = false

@@ -208,14 +208,14 @@ final class LoopMeter: Sendable {
         }
     }
 
-    /// Notes what the callback under way waits for, as a clause; nil for nothing.
+    /// Sets what the current callback is blocked on, as a clause; nil for nothing.
     func noteWait(_ wait: String?) {
         measured.withLock { measured in
             if let last = measured.calls.indices.last { measured.calls[last].wait = wait }
         }
     }
 
-    /// The callback under way, and for how long it has been; nil unless callbacks are measured, and while it runs the loop.
+    /// The current callback, and for how long it has run; nil unless callbacks are measured, and while it runs the loop.
     /// From any thread.
     var current: (call: Call, time: Duration)? {
         guard let call = measured.withLock({ $0.calls.last }), call.pausedSince == nil else { return nil }
@@ -230,7 +230,7 @@ final class LoopMeter: Sendable {
 
     // MARK: In debug mode
 
-    /// Reports the callback under way once it has lasted for the limit, and again at ten times the limit. Called by the debug
+    /// Reports the current callback once it has lasted for the limit, and again at ten times the limit. Called by the debug
     /// mode's thread.
     func reportBlockage() {
         let (limit, now) = (LoopDiagnostics.slowCallback.wholeNanoseconds, reactor_monotonic_nanoseconds())

@@ -114,7 +114,7 @@ extension RunLoop {
 // MARK: - What a callback waits for
 
 extension RunLoop {
-    /// Calls `body`, which may wait. In debug mode, lets reports and explanations say what the callback under way waits for.
+    /// Calls `body`, which may wait. In debug mode, lets reports and explanations say what the current callback is blocked on.
     ///
     /// - Parameter wait: A clause: "in OutputStream.write, waiting for …".
     @inline(__always)
