@@ -21,6 +21,7 @@ let package = Package(
         .library(name: "ReactorTLS", targets: ["ReactorTLS"]),
         .library(name: "ReactorHTTP", targets: ["ReactorHTTP"]),
         .library(name: "ReactorHTTPFoundation", targets: ["ReactorHTTPFoundation"]),
+        .library(name: "ReactorTesting", targets: ["ReactorTesting"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.6.0")
@@ -96,6 +97,12 @@ let package = Package(
             dependencies: ["CReactorGLib", "CReactorLinux", "Reactor", system],
             swiftSettings: settings
         ),
+        // For tests of code that runs on a loop.
+        .target(
+            name: "ReactorTesting",
+            dependencies: ["CReactorLinux", "Reactor"],
+            swiftSettings: settings
+        ),
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
             name: "ReactorTestSupport",
@@ -110,7 +117,7 @@ let package = Package(
                 "CReactorTestSupport",
                 "Reactor",
                 "ReactorCoreFoundation",
-                "ReactorTestSupport",
+                "ReactorTesting", "ReactorTestSupport",
                 "async-main-probe",
                 "main-loop-probe",
                 system,
@@ -119,7 +126,9 @@ let package = Package(
         ),
         .testTarget(
             name: "ReactorFoundationTests",
-            dependencies: ["Reactor", "ReactorFoundation", "ReactorTestSupport", "foundation-probe"],
+            dependencies: [
+                "Reactor", "ReactorFoundation", "ReactorTesting", "ReactorTestSupport", "foundation-probe",
+            ],
             swiftSettings: testSettings
         ),
         // The code of the articles, which has to compile.
@@ -133,7 +142,7 @@ let package = Package(
         // Cocoa code in Swift 5: with one import replaced, and with Foundation's import and a file of aliases.
         .testTarget(
             name: "PortedCodeTests",
-            dependencies: ["ReactorFoundation", "ReactorTestSupport"],
+            dependencies: ["ReactorFoundation", "ReactorTesting", "ReactorTestSupport"],
             swiftSettings: [.swiftLanguageMode(.v5)]
         ),
         .testTarget(
@@ -175,7 +184,8 @@ let package = Package(
         .testTarget(
             name: "ReactorTLSTests",
             dependencies: [
-                "CReactorOpenSSL", "Reactor", "ReactorFoundation", "ReactorTLS", "ReactorTestSupport", system,
+                "CReactorOpenSSL", "Reactor", "ReactorFoundation", "ReactorTLS", "ReactorTesting",
+                "ReactorTestSupport", system,
             ],
             swiftSettings: testSettings
         ),
@@ -184,21 +194,22 @@ let package = Package(
             name: "ReactorHTTPTests",
             dependencies: [
                 "CReactorTestSupport", "Reactor", "ReactorFoundation", "ReactorHTTP",
-                "ReactorHTTPFoundation", "ReactorTestSupport", system,
+                "ReactorHTTPFoundation", "ReactorTesting", "ReactorTestSupport", system,
             ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "ReactorGLibTests",
             dependencies: [
-                "CReactorGLib", "Reactor", "ReactorGLib", "ReactorTestSupport", "glib-probe", system,
+                "CReactorGLib", "Reactor", "ReactorGLib", "ReactorTesting", "ReactorTestSupport",
+                "glib-probe", system,
             ],
             swiftSettings: testSettings
         ),
         // Runs Redis and Mosquitto if they are available.
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["ReactorFoundation", "ReactorTestSupport"],
+            dependencies: ["ReactorFoundation", "ReactorTesting", "ReactorTestSupport"],
             swiftSettings: testSettings
         ),
     ],

@@ -1,8 +1,9 @@
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite(.enabled(if: ServerProgram.isAvailable("mosquitto"), "mosquitto is not installed"))
+@Suite(.runLoop, .enabled(if: ServerProgram.isAvailable("mosquitto"), "mosquitto is not installed"))
 struct MQTTTests {
     /// Starts a server and calls `body` with it on a new thread.
     private func withMosquitto(_ body: @escaping @Sendable (Server) throws -> Void) async throws {

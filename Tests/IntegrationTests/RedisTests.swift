@@ -1,8 +1,9 @@
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite(.enabled(if: ServerProgram.isAvailable("redis-server"), "redis-server is not installed"))
+@Suite(.runLoop, .enabled(if: ServerProgram.isAvailable("redis-server"), "redis-server is not installed"))
 struct RedisTests {
     /// Starts a server and calls `body` with it on a new thread.
     private func withRedis(_ body: @escaping @Sendable (Server) throws -> Void) async throws {

@@ -1,6 +1,7 @@
 import Dispatch
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// A client that reconnects inside the error callback.
@@ -87,72 +88,64 @@ private final class WriteOperation: Operation, @unchecked Sendable {
     }
 }
 
-@Suite struct BehaviourTests {
-    @Test func `a client reconnects inside the error callback`() async throws {
-        try await onItsOwnThread {
-            let listener = try Listener(SocketAddress.ipv4Loopback(port: 0)) { _, _ in }
-            try RunLoop.current.add(listener, forMode: .default)
-            let client = ReconnectingClient(port: Int(listener.localAddress.port ?? 0))
-            client.connect()
-            while !client.isConnected, RunLoop.current.run(mode: .default, before: .distantFuture) {}
-            #expect(client.attempts == 4)
-            listener.close()
-        }
+@Suite(.runLoop) struct BehaviourTests {
+    @Test func `a client reconnects inside the error callback`() throws {
+        let listener = try Listener(SocketAddress.ipv4Loopback(port: 0)) { _, _ in }
+        try RunLoop.current.add(listener, forMode: .default)
+        let client = ReconnectingClient(port: Int(listener.localAddress.port ?? 0))
+        client.connect()
+        while !client.isConnected, RunLoop.current.run(mode: .default, before: .distantFuture) {}
+        #expect(client.attempts == 4)
+        listener.close()
     }
 
-    @Test func `an operation writes a large value that another thread reads`() async throws {
-        try await onItsOwnThread {
-            var pair: (InputStream?, OutputStream?)
-            Stream.getBoundStreams(withBufferSize: 4096, inputStream: &pair.0, outputStream: &pair.1)
-            let (input, output) = (pair.0!, pair.1!)
-            let value = Data((0..<230_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
-            let queue = OperationQueue()
-            input.open()
-            output.open()
-            queue.addOperation(WriteOperation(value, to: output))
-            var received = Data()
-            var buffer = [UInt8](repeating: 0, count: 1000)
-            while case let count = input.read(&buffer, maxLength: buffer.count), count > 0 {
-                received.append(buffer, count: count)
-            }
-            #expect(received == value)
-            queue.waitUntilAllOperationsAreFinished()
+    @Test func `an operation writes a large value that another thread reads`() {
+        var pair: (InputStream?, OutputStream?)
+        Stream.getBoundStreams(withBufferSize: 4096, inputStream: &pair.0, outputStream: &pair.1)
+        let (input, output) = (pair.0!, pair.1!)
+        let value = Data((0..<230_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
+        let queue = OperationQueue()
+        input.open()
+        output.open()
+        queue.addOperation(WriteOperation(value, to: output))
+        var received = Data()
+        var buffer = [UInt8](repeating: 0, count: 1000)
+        while case let count = input.read(&buffer, maxLength: buffer.count), count > 0 {
+            received.append(buffer, count: count)
         }
+        #expect(received == value)
+        queue.waitUntilAllOperationsAreFinished()
     }
 
-    @Test func `a stream that is scheduled after a read delivers its remaining bytes`() async throws {
-        try await onItsOwnThread {
-            final class Rest: NSObject, StreamDelegate {
-                var bytes: [UInt8] = []
-                func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-                    if eventCode == .hasBytesAvailable { bytes += (aStream as! InputStream).read(upTo: 10) }
-                    if eventCode == .endEncountered { aStream.close() }
-                }
+    @Test func `a stream that is scheduled after a read delivers its remaining bytes`() {
+        final class Rest: NSObject, StreamDelegate {
+            var bytes: [UInt8] = []
+            func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+                if eventCode == .hasBytesAvailable { bytes += (aStream as! InputStream).read(upTo: 10) }
+                if eventCode == .endEncountered { aStream.close() }
             }
-            let (input, rest) = (InputStream(data: "headrest".data(using: .utf8)!), Rest())
-            input.open()
-            #expect(input.read(upTo: 4) == Array("head".utf8))
-            input.delegate = rest
-            input.schedule(in: .current, forMode: .default)
-            while RunLoop.current.run(mode: .default, before: .distantFuture) {}
-            #expect(rest.bytes == Array("rest".utf8))
         }
+        let (input, rest) = (InputStream(data: "headrest".data(using: .utf8)!), Rest())
+        input.open()
+        #expect(input.read(upTo: 4) == Array("head".utf8))
+        input.delegate = rest
+        input.schedule(in: .current, forMode: .default)
+        while RunLoop.current.run(mode: .default, before: .distantFuture) {}
+        #expect(rest.bytes == Array("rest".utf8))
     }
 
-    @Test func `a delegate may close its stream in its deinit on another thread`() async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "served")
-            for _ in 0..<50 {
-                weak var stream: InputStream?
-                do {
-                    let input = InputStream(data: Data([1]))
-                    stream = input
-                    let subscriber = Subscriber(input, on: thread.runLoop)
-                    waitUntil { subscriber.eventCount.value > 0 }
-                }
-                waitUntil { stream == nil }
+    @Test func `a delegate may close its stream in its deinit on another thread`() throws {
+        let thread = try RunLoopThread(name: "served")
+        for _ in 0..<50 {
+            weak var stream: InputStream?
+            do {
+                let input = InputStream(data: Data([1]))
+                stream = input
+                let subscriber = Subscriber(input, on: thread.runLoop)
+                waitUntil { subscriber.eventCount.value > 0 }
             }
-            thread.stop()
+            waitUntil { stream == nil }
         }
+        thread.stop()
     }
 }

@@ -1,8 +1,9 @@
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct PortedCodeTests {
+@Suite(.runLoop) struct PortedCodeTests {
     /// Starts a server that calls `body` with each connection. Returns its thread and its port.
     private func startServer(_ body: @escaping @Sendable (Listener.Connection) -> Void) throws -> (
         RunLoopThread, Int
@@ -65,16 +66,14 @@ import Testing
         server.stop()
     }
 
-    @Test func `a client that requires SSL 3 gets an error, whatever type the level has`() async throws {
-        try await onItsOwnThread {
-            let level = StreamSocketSecurityLevel.ssLv3
-            for security in [level, level.rawValue, level as AnyObject, level.rawValue as NSString] as [Any] {
-                let client = ChatClient()
-                client.connect(host: "127.0.0.1", port: 1, security: security)
-                while !client.isOver, RunLoop.current.run(mode: .default, before: .distantFuture) {}
-                #expect(client.lastError?.code == Int(EPROTONOSUPPORT))
-                #expect(client.lastError?.localizedDescription.contains("TLS") == true)
-            }
+    @Test func `a client that requires SSL 3 gets an error, whatever type the level has`() {
+        let level = StreamSocketSecurityLevel.ssLv3
+        for security in [level, level.rawValue, level as AnyObject, level.rawValue as NSString] as [Any] {
+            let client = ChatClient()
+            client.connect(host: "127.0.0.1", port: 1, security: security)
+            while !client.isOver, RunLoop.current.run(mode: .default, before: .distantFuture) {}
+            #expect(client.lastError?.code == Int(EPROTONOSUPPORT))
+            #expect(client.lastError?.localizedDescription.contains("TLS") == true)
         }
     }
 
@@ -90,26 +89,24 @@ import Testing
         }
     }
 
-    @Test func `a client can poll without a run loop`() async throws {
-        try await onItsOwnThread {
-            let (server, port) = try startServer { connection in
-                connection.output.open()
-                connection.output.write([1, 2, 3])
-                connection.output.close()
-            }
-            var (input, output): (InputStream?, OutputStream?)
-            Stream.getStreamsToHost(
-                withName: "127.0.0.1", port: port, inputStream: &input, outputStream: &output)
-            input!.open()
-            output!.open()
-            while output!.streamStatus == .opening { sched_yield() }
-            while !input!.hasBytesAvailable { sched_yield() }
-            var bytes = [UInt8](repeating: 0, count: 3)
-            #expect(input!.read(&bytes, maxLength: 3) == 3 && bytes == [1, 2, 3])
-            input!.close()
-            output!.close()
-            server.stop()
+    @Test func `a client can poll without a run loop`() throws {
+        let (server, port) = try startServer { connection in
+            connection.output.open()
+            connection.output.write([1, 2, 3])
+            connection.output.close()
         }
+        var (input, output): (InputStream?, OutputStream?)
+        Stream.getStreamsToHost(
+            withName: "127.0.0.1", port: port, inputStream: &input, outputStream: &output)
+        input!.open()
+        output!.open()
+        while output!.streamStatus == .opening { sched_yield() }
+        while !input!.hasBytesAvailable { sched_yield() }
+        var bytes = [UInt8](repeating: 0, count: 3)
+        #expect(input!.read(&bytes, maxLength: 3) == 3 && bytes == [1, 2, 3])
+        input!.close()
+        output!.close()
+        server.stop()
     }
 
     @Test func `a subclass can override a stream's methods`() {
@@ -124,19 +121,16 @@ import Testing
         #expect(wrapper.read(&byte, maxLength: 1) == 0)
     }
 
-    @Test func `a timer's dates and tolerance have Foundation's types`() async throws {
-        try await onItsOwnThread {
-            let fired = Shared(0)
-            let timer = Timer.scheduledTimer(withTimeInterval: 0.001, repeats: false) { _ in fired.value += 1
-            }
-            let date = timer.fireDate
-            timer.tolerance += 0.001
-            timer.fireDate = date.addingTimeInterval(0.001)
-            RunLoop.current.add(
-                Timer(timeInterval: 0, repeats: true, block: { $0.invalidate() }), forMode: .commonModes)
-            while fired.value == 0, RunLoop.current.run(mode: .defaultRunLoopMode, before: Date.distantFuture)
-            {}
-            #expect(fired.value == 1 && Date() >= date)
+    @Test func `a timer's dates and tolerance have Foundation's types`() {
+        let fired = Shared(0)
+        let timer = Timer.scheduledTimer(withTimeInterval: 0.001, repeats: false) { _ in fired.value += 1
         }
+        let date = timer.fireDate
+        timer.tolerance += 0.001
+        timer.fireDate = date.addingTimeInterval(0.001)
+        RunLoop.current.add(
+            Timer(timeInterval: 0, repeats: true, block: { $0.invalidate() }), forMode: .commonModes)
+        while fired.value == 0, RunLoop.current.run(mode: .defaultRunLoopMode, before: Date.distantFuture) {}
+        #expect(fired.value == 1 && Date() >= date)
     }
 }

@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// A delegate that records events on any queue.
@@ -13,7 +14,7 @@ private final class EventRecorder: StreamDelegate, Sendable {
     }
 }
 
-@Suite struct CoreFoundationTests {
+@Suite(.runLoop) struct CoreFoundationTests {
     @Test func `a pair to a host is returned retained, without a leak`() throws {
         weak var weakInput: InputStream?
         do {
@@ -124,19 +125,17 @@ private final class EventRecorder: StreamDelegate, Sendable {
         }
     }
 
-    @Test func `a dispatch queue receives events until it is removed`() async throws {
-        try await onItsOwnThread {
-            let (input, recorder) = (InputStream(data: Data([1])), EventRecorder())
-            let queue = DispatchQueue(label: "events")
-            input.delegate = recorder
-            CFReadStreamSetDispatchQueue(input, queue)
-            CFReadStreamOpen(input)
-            waitUntil { recorder.events.value.count == 2 }
-            CFReadStreamSetDispatchQueue(input, nil)
-            #expect(input.read(upTo: 1) == [1])
-            queue.sync {}
-            #expect(recorder.events.value == [1, 2])
-        }
+    @Test func `a dispatch queue receives events until it is removed`() {
+        let (input, recorder) = (InputStream(data: Data([1])), EventRecorder())
+        let queue = DispatchQueue(label: "events")
+        input.delegate = recorder
+        CFReadStreamSetDispatchQueue(input, queue)
+        CFReadStreamOpen(input)
+        waitUntil { recorder.events.value.count == 2 }
+        CFReadStreamSetDispatchQueue(input, nil)
+        #expect(input.read(upTo: 1) == [1])
+        queue.sync {}
+        #expect(recorder.events.value == [1, 2])
     }
 
     @Test func `the native handle property is the descriptor number as data`() throws {
@@ -152,21 +151,19 @@ private final class EventRecorder: StreamDelegate, Sendable {
         #expect((input.property(forKey: key) as? NSData)?.length == 4)
     }
 
-    @Test func `a loop runs and stops through Core Foundation's functions`() async throws {
-        try await onItsOwnThread {
-            #expect(CFRunLoopRunInMode(.defaultMode, 10, false) == .finished)
-            let loop = CFRunLoopGetCurrent()!
-            let ran = Shared(false)
-            let timer = Timer.scheduledTimer(withTimeInterval: 3600, repeats: true) { _ in }
-            #expect(CFRunLoopRunInMode(CFRunLoopMode.defaultMode, 0, true) == .timedOut)
-            CFRunLoopPerformBlock(loop, CFRunLoopMode.commonModes.rawValue) {
-                ran.value = CFRunLoopCopyCurrentMode(CFRunLoopGetCurrent()) == .defaultMode
-                CFRunLoopStop(CFRunLoopGetCurrent())
-            }
-            CFRunLoopWakeUp(loop.getCFRunLoop())
-            CFRunLoopRun()
-            #expect(ran.value && loop == RunLoop.current && CFRunLoopGetMain() === RunLoop.main)
-            timer.invalidate()
+    @Test func `a loop runs and stops through Core Foundation's functions`() {
+        #expect(CFRunLoopRunInMode(.defaultMode, 10, false) == .finished)
+        let loop = CFRunLoopGetCurrent()!
+        let ran = Shared(false)
+        let timer = Timer.scheduledTimer(withTimeInterval: 3600, repeats: true) { _ in }
+        #expect(CFRunLoopRunInMode(CFRunLoopMode.defaultMode, 0, true) == .timedOut)
+        CFRunLoopPerformBlock(loop, CFRunLoopMode.commonModes.rawValue) {
+            ran.value = CFRunLoopCopyCurrentMode(CFRunLoopGetCurrent()) == .defaultMode
+            CFRunLoopStop(CFRunLoopGetCurrent())
         }
+        CFRunLoopWakeUp(loop.getCFRunLoop())
+        CFRunLoopRun()
+        #expect(ran.value && loop == RunLoop.current && CFRunLoopGetMain() === RunLoop.main)
+        timer.invalidate()
     }
 }

@@ -1,9 +1,10 @@
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct MainLoopTests {
+@Suite(.runLoop) struct MainLoopTests {
     @Test func `the main loop runs the main queues and the main actor`() async throws {
         let lines = try await runFoundationProbe("main queues")
         #expect(lines == ["operation on main: true true", "4 blocks ran"])
@@ -38,20 +39,18 @@ import Testing
         #expect(try await runFoundationProbe("ports leak no descriptors") == ["0"])
     }
 
-    @Test func `ports of two processes exchange messages`() async throws {
-        try await onItsOwnThread {
-            let probe = try Child("foundation-probe", ["echo port"])
-            let number = try #require(probe.readLine().flatMap(UInt16.init))
-            let remote = try #require(SocketPort(remoteWithTCPPort: number, host: "localhost"))
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            for index in 0..<10 { remote.sendTexts("message \(index)", number: 10 * index, from: port) }
-            mailbox.wait(10)
-            #expect(mailbox.texts == (0..<10).map { "message \($0)" })
-            #expect(mailbox.messages.map(\.msgid) == (0..<10).map { 10 * $0 + 1 })
-            remote.sendTexts("end")
-            #expect(remainingLines(of: probe) == ["ended"])
-            port.invalidate()
-        }
+    @Test func `ports of two processes exchange messages`() throws {
+        let probe = try Child("foundation-probe", ["echo port"])
+        let number = try #require(probe.readLine().flatMap(UInt16.init))
+        let remote = try #require(SocketPort(remoteWithTCPPort: number, host: "localhost"))
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        for index in 0..<10 { remote.sendTexts("message \(index)", number: 10 * index, from: port) }
+        mailbox.wait(10)
+        #expect(mailbox.texts == (0..<10).map { "message \($0)" })
+        #expect(mailbox.messages.map(\.msgid) == (0..<10).map { 10 * $0 + 1 })
+        remote.sendTexts("end")
+        #expect(remainingLines(of: probe) == ["ended"])
+        port.invalidate()
     }
 }

@@ -1,6 +1,7 @@
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// A queue with its own center, and a log of the notifications posted to it.
@@ -71,19 +72,17 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
 
 private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
 
-@Suite struct NotificationQueueTests {
+@Suite(.runLoop) struct NotificationQueueTests {
     @Test(arguments: [NotificationQueue.PostingStyle.asap, .whenIdle, .now])
-    func `a notification for no mode is dropped`(style: NotificationQueue.PostingStyle) async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            weak var sender: NSObject?
-            do {
-                let object = NSObject()
-                sender = object
-                queue.enqueue("dropped", style, from: object, .none, [])
-            }
-            #expect(sender == nil && queue.log.all.isEmpty)
+    func `a notification for no mode is dropped`(style: NotificationQueue.PostingStyle) {
+        let queue = LoggedQueue()
+        weak var sender: NSObject?
+        do {
+            let object = NSObject()
+            sender = object
+            queue.enqueue("dropped", style, from: object, .none, [])
         }
+        #expect(sender == nil && queue.log.all.isEmpty)
     }
 
     @Test(
@@ -91,34 +90,30 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
         [true, false])
     func `a notification enqueued with now and the common modes is posted only in those modes`(
         mode: String, hasEnqueued: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let (queue, loop) = (LoggedQueue(), RunLoop.current)
-            if hasEnqueued { queue.enqueue("before", .whenIdle, .none, [.common]) }
-            if mode != "" {
-                Timer.scheduled(after: .zero, forMode: RunLoop.Mode(mode)) { _ in
-                    queue.enqueue("now", .now, .none, [.common])
-                    loop.stop()
-                }
-                loop.run(in: RunLoop.Mode(mode))
-            } else {
+    ) {
+        let (queue, loop) = (LoggedQueue(), RunLoop.current)
+        if hasEnqueued { queue.enqueue("before", .whenIdle, .none, [.common]) }
+        if mode != "" {
+            Timer.scheduled(after: .zero, forMode: RunLoop.Mode(mode)) { _ in
                 queue.enqueue("now", .now, .none, [.common])
+                loop.stop()
             }
-            #expect(queue.log.all.contains("now") == (mode != "other"))
+            loop.run(in: RunLoop.Mode(mode))
+        } else {
+            queue.enqueue("now", .now, .none, [.common])
         }
+        #expect(queue.log.all.contains("now") == (mode != "other"))
     }
 
-    @Test func `asap notifications are posted before idle ones, each style in order`() async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            queue.enqueue("idle 1", .whenIdle)
-            queue.enqueue("asap 1", .asap)
-            queue.enqueue("idle 2", .whenIdle)
-            queue.enqueue("asap 2", .asap)
-            queue.enqueue("now", .now)
-            runUntilIdle(queue.log)
-            #expect(queue.log.all == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
-        }
+    @Test func `asap notifications are posted before idle ones, each style in order`() {
+        let queue = LoggedQueue()
+        queue.enqueue("idle 1", .whenIdle)
+        queue.enqueue("asap 1", .asap)
+        queue.enqueue("idle 2", .whenIdle)
+        queue.enqueue("asap 2", .asap)
+        queue.enqueue("now", .now)
+        runUntilIdle(queue.log)
+        #expect(queue.log.all == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
     }
 
     @Test func `a notification enqueued in a source's handler is posted before the run returns`() async throws
@@ -141,51 +136,45 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
         }
     }
 
-    @Test func `a block that an idle notification schedules runs before the loop waits`() async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            let loop = RunLoop.current
-            let token = queue.on("idle") { loop.perform { loop.stop() } }
-            queue.enqueue("idle", .whenIdle)
-            let source = RunLoop.Source {}
-            RunLoop.current.add(source, forMode: .default)
-            #expect(RunLoop.current.run(in: .default) == .stopped)
-            source.invalidate()
-            queue.center.removeObserver(token)
-        }
+    @Test func `a block that an idle notification schedules runs before the loop waits`() {
+        let queue = LoggedQueue()
+        let loop = RunLoop.current
+        let token = queue.on("idle") { loop.perform { loop.stop() } }
+        queue.enqueue("idle", .whenIdle)
+        let source = RunLoop.Source {}
+        RunLoop.current.add(source, forMode: .default)
+        #expect(RunLoop.current.run(in: .default) == .stopped)
+        source.invalidate()
+        queue.center.removeObserver(token)
     }
 
-    @Test func `idle notifications wait until no asap notifications are pending`() async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            nonisolated(unsafe) let same = queue  // used only on this thread
-            let token = queue.on("asap 1") { same.enqueue("asap 2", .asap) }
-            queue.enqueue("idle", .whenIdle)
-            queue.enqueue("asap 1", .asap)
-            runUntilIdle(queue.log)
-            queue.center.removeObserver(token)
-            #expect(queue.log.all.last == "idle")
-            #expect(Set(queue.log.all) == ["asap 1", "asap 2", "idle"])
-        }
+    @Test func `idle notifications wait until no asap notifications are pending`() {
+        let queue = LoggedQueue()
+        nonisolated(unsafe) let same = queue  // used only on this thread
+        let token = queue.on("asap 1") { same.enqueue("asap 2", .asap) }
+        queue.enqueue("idle", .whenIdle)
+        queue.enqueue("asap 1", .asap)
+        runUntilIdle(queue.log)
+        queue.center.removeObserver(token)
+        #expect(queue.log.all.last == "idle")
+        #expect(Set(queue.log.all) == ["asap 1", "asap 2", "idle"])
     }
 
-    @Test func `a notification is posted only in its modes`() async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            let (mode, other) = (RunLoop.Mode("its own"), RunLoop.Mode("common later"))
-            queue.enqueue("own", .asap, .none, [mode])
-            queue.enqueue("common", .asap, .none, [.common])
-            queue.enqueue("default", .asap)
-            runUntilIdle(other, queue.log)
-            #expect(queue.log.all.isEmpty)
-            RunLoop.current.addCommonMode(other)
-            runUntilIdle(other, queue.log)
-            #expect(queue.log.all == ["common"])
-            runUntilIdle(mode, queue.log)
-            #expect(queue.log.all == ["common", "own"])
-            runUntilIdle(queue.log)
-            #expect(queue.log.all == ["common", "own", "default"])
-        }
+    @Test func `a notification is posted only in its modes`() {
+        let queue = LoggedQueue()
+        let (mode, other) = (RunLoop.Mode("its own"), RunLoop.Mode("common later"))
+        queue.enqueue("own", .asap, .none, [mode])
+        queue.enqueue("common", .asap, .none, [.common])
+        queue.enqueue("default", .asap)
+        runUntilIdle(other, queue.log)
+        #expect(queue.log.all.isEmpty)
+        RunLoop.current.addCommonMode(other)
+        runUntilIdle(other, queue.log)
+        #expect(queue.log.all == ["common"])
+        runUntilIdle(mode, queue.log)
+        #expect(queue.log.all == ["common", "own"])
+        runUntilIdle(queue.log)
+        #expect(queue.log.all == ["common", "own", "default"])
     }
 
     @Test func `a notification enqueued with now is dropped while the loop runs in another mode`()
@@ -204,22 +193,20 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
         }
     }
 
-    @Test func `coalescing removes matching notifications of every style`() async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            let (sender, other) = (NSObject(), NSObject())
-            queue.enqueue("a", .asap, from: sender)
-            queue.enqueue("a", .asap, from: other)
-            queue.enqueue("b", .asap, from: sender)
-            queue.enqueue("a", .whenIdle, from: sender, [.onName, .onSender])
-            runUntilIdle(queue.log)
-            #expect(queue.log.all == ["a", "b", "a"])
-            queue.enqueue("a", .asap, from: sender)
-            queue.enqueue("a", .asap, from: other)
-            queue.enqueue("a", .now, from: nil, .onName)
-            runUntilIdle(queue.log)
-            #expect(queue.log.all == ["a", "b", "a", "a"])
-        }
+    @Test func `coalescing removes matching notifications of every style`() {
+        let queue = LoggedQueue()
+        let (sender, other) = (NSObject(), NSObject())
+        queue.enqueue("a", .asap, from: sender)
+        queue.enqueue("a", .asap, from: other)
+        queue.enqueue("b", .asap, from: sender)
+        queue.enqueue("a", .whenIdle, from: sender, [.onName, .onSender])
+        runUntilIdle(queue.log)
+        #expect(queue.log.all == ["a", "b", "a"])
+        queue.enqueue("a", .asap, from: sender)
+        queue.enqueue("a", .asap, from: other)
+        queue.enqueue("a", .now, from: nil, .onName)
+        runUntilIdle(queue.log)
+        #expect(queue.log.all == ["a", "b", "a", "a"])
     }
 
     @Test(
@@ -250,27 +237,23 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
     @Test(arguments: [.onSender, [.onName, .onSender]] as [NotificationQueue.NotificationCoalescing])
     func `replacing a notification does not compare it with every other`(
         mask: NotificationQueue.NotificationCoalescing
-    ) async throws {
-        try await onItsOwnThread {
-            let (queue, comparisons, count) = (LoggedQueue(), Shared(0), 1000)
-            for index in 0..<2 * count {
-                let sender = CountedSender(number: index % count, comparisons: comparisons)
-                queue.enqueue("\(index % count)", .asap, from: sender, mask)
-            }
-            runUntilIdle(queue.log)
-            #expect(queue.log.all == (0..<count).map(String.init) && comparisons.value < 50 * count)
+    ) {
+        let (queue, comparisons, count) = (LoggedQueue(), Shared(0), 1000)
+        for index in 0..<2 * count {
+            let sender = CountedSender(number: index % count, comparisons: comparisons)
+            queue.enqueue("\(index % count)", .asap, from: sender, mask)
         }
+        runUntilIdle(queue.log)
+        #expect(queue.log.all == (0..<count).map(String.init) && comparisons.value < 50 * count)
     }
 
-    @Test func `a sender whose notification is replaced may use the queue in its deinit`() async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            nonisolated(unsafe) let same = queue  // used only on this thread
-            queue.enqueue("a", .asap, from: AtEnd { same.enqueue("b", .asap) })
-            queue.enqueue("a", .asap, .onName)
-            runUntilIdle(queue.log)
-            #expect(queue.log.all == ["b", "a"])
-        }
+    @Test func `a sender whose notification is replaced may use the queue in its deinit`() {
+        let queue = LoggedQueue()
+        nonisolated(unsafe) let same = queue  // used only on this thread
+        queue.enqueue("a", .asap, from: AtEnd { same.enqueue("b", .asap) })
+        queue.enqueue("a", .asap, .onName)
+        runUntilIdle(queue.log)
+        #expect(queue.log.all == ["b", "a"])
     }
 
     @Test(arguments: [true, false])
@@ -290,15 +273,13 @@ private func runUntilIdle(_ log: Trace) { runUntilIdle(.default, log) }
         }
     }
 
-    @Test func `notifications with several sets of modes are posted in order`() async throws {
-        try await onItsOwnThread {
-            let queue = LoggedQueue()
-            let sets: [[RunLoop.Mode]] = [[.default], [.default, .tracking], [.common]]
-            for index in 0..<9 { queue.enqueue("\(index)", .asap, .none, sets[index % 3]) }
-            queue.enqueue("other", .asap, .none, [RunLoop.Mode("other")])
-            runUntilIdle(queue.log)
-            #expect(queue.log.all == (0..<9).map(String.init))
-        }
+    @Test func `notifications with several sets of modes are posted in order`() {
+        let queue = LoggedQueue()
+        let sets: [[RunLoop.Mode]] = [[.default], [.default, .tracking], [.common]]
+        for index in 0..<9 { queue.enqueue("\(index)", .asap, .none, sets[index % 3]) }
+        queue.enqueue("other", .asap, .none, [RunLoop.Mode("other")])
+        runUntilIdle(queue.log)
+        #expect(queue.log.all == (0..<9).map(String.init))
     }
 
     @Test func `every thread has its own default queue, which is released with the thread`() async throws {

@@ -2,9 +2,10 @@ import Glibc
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct SerializationTests {
+@Suite(.runLoop) struct SerializationTests {
     private func written(_ body: (OutputStream) throws -> Int) rethrows -> Data {
         let output = OutputStream(toMemory: ())
         output.open()
@@ -59,48 +60,44 @@ import Testing
 
     private static let large = ["k": [String](repeating: "0123456789", count: 100_000)]
 
-    @Test func `all of it is written to a file on a run loop`() async throws {
-        try await onItsOwnThread {
-            let writers: [(OutputStream) throws -> Int] = [
-                { try JSONSerialization.writeJSONObject(Self.large, toStream: $0) },
-                { stream in
-                    PropertyListSerialization.writePropertyList(
-                        Self.large, to: stream, format: .xml, options: 0, error: nil)
-                },
-            ]
-            for write in writers {
-                let file = try TemporaryFile("")
-                let output = OutputStream(path: file.path)
-                output.schedule(in: .current, forMode: .default)
-                output.open()
-                let counts = try [write(output), write(output)]
-                output.close()
-                #expect(counts[0] > 1_000_000 && counts[0] == counts[1])
-                #expect(try Data(contentsOf: URL(fileURLWithPath: file.path.string)).count == counts[0] * 2)
-            }
+    @Test func `all of it is written to a file on a run loop`() throws {
+        let writers: [(OutputStream) throws -> Int] = [
+            { try JSONSerialization.writeJSONObject(Self.large, toStream: $0) },
+            { stream in
+                PropertyListSerialization.writePropertyList(
+                    Self.large, to: stream, format: .xml, options: 0, error: nil)
+            },
+        ]
+        for write in writers {
+            let file = try TemporaryFile("")
+            let output = OutputStream(path: file.path)
+            output.schedule(in: .current, forMode: .default)
+            output.open()
+            let counts = try [write(output), write(output)]
+            output.close()
+            #expect(counts[0] > 1_000_000 && counts[0] == counts[1])
+            #expect(try Data(contentsOf: URL(fileURLWithPath: file.path.string)).count == counts[0] * 2)
         }
     }
 
-    @Test func `all of it is written through a write buffer`() async throws {
-        try await onItsOwnThread {
-            let numbers = try socketPair()
-            let input = InputStream(descriptor: FileDescriptor(rawValue: numbers.0), closeWhenDone: true)
-            let output = OutputStream(descriptor: FileDescriptor(rawValue: numbers.1), closeWhenDone: true)
-            output.writeBufferSize = 65_536
-            output.schedule(in: .current, forMode: .default)
-            output.open()
-            nonisolated(unsafe) let reader = input
-            let received = Answer<Int>()
-            let thread = try JoinableThread {
-                reader.open()
-                var count = 0
-                while case let bytes = reader.read(upTo: 65_536), !bytes.isEmpty { count += bytes.count }
-                received.give(count)
-            }
-            let count = try JSONSerialization.writeJSONObject(Self.large, toStream: output)
-            output.close()
-            thread.join()
-            #expect(count > 1_000_000 && received.wait() == count)
+    @Test func `all of it is written through a write buffer`() throws {
+        let numbers = try socketPair()
+        let input = InputStream(descriptor: FileDescriptor(rawValue: numbers.0), closeWhenDone: true)
+        let output = OutputStream(descriptor: FileDescriptor(rawValue: numbers.1), closeWhenDone: true)
+        output.writeBufferSize = 65_536
+        output.schedule(in: .current, forMode: .default)
+        output.open()
+        nonisolated(unsafe) let reader = input
+        let received = Answer<Int>()
+        let thread = try JoinableThread {
+            reader.open()
+            var count = 0
+            while case let bytes = reader.read(upTo: 65_536), !bytes.isEmpty { count += bytes.count }
+            received.give(count)
         }
+        let count = try JSONSerialization.writeJSONObject(Self.large, toStream: output)
+        output.close()
+        thread.join()
+        #expect(count > 1_000_000 && received.wait() == count)
     }
 }

@@ -1,8 +1,9 @@
 import Reactor
 import ReactorFoundation
+import ReactorTesting
 import Testing
 
-@Suite struct ShadowingTests {
+@Suite(.runLoop) struct ShadowingTests {
     @Test func `the names denote Reactor's types`() {
         #expect(RunLoop.self == Reactor.RunLoop.self)
         #expect(Timer.self == Reactor.Timer.self)

@@ -1,7 +1,8 @@
 import ReactorFoundation
+import ReactorTesting
 import Testing
 
-@Suite struct SocketPropertyTests {
+@Suite(.runLoop) struct SocketPropertyTests {
     /// No program has them, with or without ReactorTLS.
     private static let levels: [any Sendable] = [
         StreamSocketSecurityLevel.ssLv3, StreamSocketSecurityLevel.ssLv2.rawValue,

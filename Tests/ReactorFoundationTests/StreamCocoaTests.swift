@@ -1,8 +1,9 @@
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct StreamCocoaTests {
+@Suite(.runLoop) struct StreamCocoaTests {
     private func temporaryURL(_ name: String = UUID().uuidString) -> URL {
         FileManager.default.temporaryDirectory.appendingPathComponent("reactor tests \(name)")
     }
@@ -95,20 +96,18 @@ import Testing
         #expect((error as? IOError)?.errno == .noSuchFileOrDirectory)
     }
 
-    @Test func `an unknown host fails in the CFNetwork domain`() async throws {
-        try await onItsOwnThread {
-            var input: InputStream?
-            // Longer than a host name may be, so the resolver fails without asking a server.
-            let name = String(repeating: "x", count: 300)
-            Stream.getStreamsToHost(withName: name, port: 1, inputStream: &input, outputStream: nil)
-            let stream = try #require(input)
-            stream.open()
-            waitUntil { stream.streamStatus == .error }
-            let error = try #require(stream.streamError as NSError?)
-            #expect(error.domain == "kCFErrorDomainCFNetwork" && error.code == 2)
-            #expect(error.userInfo["kCFGetAddrInfoFailureKey"] is Int)
-            #expect(!error.localizedDescription.isEmpty)
-        }
+    @Test func `an unknown host fails in the CFNetwork domain`() throws {
+        var input: InputStream?
+        // Longer than a host name may be, so the resolver fails without asking a server.
+        let name = String(repeating: "x", count: 300)
+        Stream.getStreamsToHost(withName: name, port: 1, inputStream: &input, outputStream: nil)
+        let stream = try #require(input)
+        stream.open()
+        waitUntil { stream.streamStatus == .error }
+        let error = try #require(stream.streamError as NSError?)
+        #expect(error.domain == "kCFErrorDomainCFNetwork" && error.code == 2)
+        #expect(error.userInfo["kCFGetAddrInfoFailureKey"] is Int)
+        #expect(!error.localizedDescription.isEmpty)
     }
 
     @Test func `getBoundStreams accepts a nil pointer for either stream`() throws {

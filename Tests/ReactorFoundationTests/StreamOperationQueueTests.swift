@@ -1,5 +1,6 @@
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// A delegate that reads, and records the events and whether they arrive on the queue, one at a time.
@@ -34,7 +35,7 @@ private final class Reader: StreamDelegate, Sendable {
     }
 }
 
-@Suite struct StreamOperationQueueTests {
+@Suite(.runLoop) struct StreamOperationQueueTests {
     @Test(arguments: [1, 4, OperationQueue.defaultMaxConcurrentOperationCount])
     func `events arrive on the queue one at a time, whatever its maximum concurrency`(maximum: Int)
         async throws
@@ -77,20 +78,18 @@ private final class Reader: StreamDelegate, Sendable {
         }
     }
 
-    @Test func `removing a stream from its queue drops its pending events`() async throws {
-        try await onItsOwnThread {
-            let queue = OperationQueue()
-            let reader = Reader(queue)
-            let input = InputStream(data: Data([1]))
-            input.delegate = reader
-            queue.isSuspended = true
-            input.setDelegateQueue(queue)
-            input.open()
-            waitUntil { queue.operationCount == 1 }
-            input.setDelegateQueue(nil)
-            queue.isSuspended = false
-            queue.waitUntilAllOperationsAreFinished()
-            #expect(reader.record.value.events.isEmpty && input.streamStatus == .open)
-        }
+    @Test func `removing a stream from its queue drops its pending events`() {
+        let queue = OperationQueue()
+        let reader = Reader(queue)
+        let input = InputStream(data: Data([1]))
+        input.delegate = reader
+        queue.isSuspended = true
+        input.setDelegateQueue(queue)
+        input.open()
+        waitUntil { queue.operationCount == 1 }
+        input.setDelegateQueue(nil)
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(reader.record.value.events.isEmpty && input.streamStatus == .open)
     }
 }

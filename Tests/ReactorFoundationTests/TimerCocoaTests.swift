@@ -1,8 +1,9 @@
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct TimerCocoaTests {
+@Suite(.runLoop) struct TimerCocoaTests {
     @Test func `a timer's properties return what was set`() {
         let date = Date(timeIntervalSinceNow: 100)
         let timer = Timer(fire: date, interval: 0.3, repeats: true) { _ in }
@@ -51,36 +52,32 @@ import Testing
         }
     }
 
-    @Test func `a timer in the distant future fires only after its date is changed`() async throws {
-        try await onItsOwnThread {
-            let fired = Shared(0)
-            let timer = Timer(fire: .distantFuture, interval: 0, repeats: false) { _ in
-                fired.update { $0 += 1 }
-            }
-            #expect(timer.fireDate == .distantFuture)
-            RunLoop.current.add(timer, forMode: .default)
-            RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.002))
-            #expect(fired.value == 0)
-            timer.fireDate = Date()
-            RunLoop.current.run(mode: .default, before: .distantFuture)
-            #expect(fired.value == 1 && !timer.isValid)
+    @Test func `a timer in the distant future fires only after its date is changed`() {
+        let fired = Shared(0)
+        let timer = Timer(fire: .distantFuture, interval: 0, repeats: false) { _ in
+            fired.update { $0 += 1 }
         }
+        #expect(timer.fireDate == .distantFuture)
+        RunLoop.current.add(timer, forMode: .default)
+        RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.002))
+        #expect(fired.value == 0)
+        timer.fireDate = Date()
+        RunLoop.current.run(mode: .default, before: .distantFuture)
+        #expect(fired.value == 1 && !timer.isValid)
     }
 
-    @Test func `a scheduled timer repeats in the default mode of the calling thread's loop`() async throws {
-        try await onItsOwnThread {
-            let fired = Shared<[Date]>([])
-            let start = Date()
-            let timer = Timer.scheduledTimer(withTimeInterval: 0.002, repeats: true) { timer in
-                fired.update { $0.append(Date()) }
-                if fired.value.count == 3 { timer.invalidate() }
-            }
-            #expect(RunLoop.current.contains(timer, forMode: .default))
-            while timer.isValid, RunLoop.current.run(mode: .default, before: .distantFuture) {}
-            #expect(fired.value.count == 3)
-            for (index, date) in fired.value.enumerated() {
-                #expect(date.timeIntervalSince(start) >= 0.002 * Double(index + 1) - 1e-6)
-            }
+    @Test func `a scheduled timer repeats in the default mode of the calling thread's loop`() {
+        let fired = Shared<[Date]>([])
+        let start = Date()
+        let timer = Timer.scheduledTimer(withTimeInterval: 0.002, repeats: true) { timer in
+            fired.update { $0.append(Date()) }
+            if fired.value.count == 3 { timer.invalidate() }
+        }
+        #expect(RunLoop.current.contains(timer, forMode: .default))
+        while timer.isValid, RunLoop.current.run(mode: .default, before: .distantFuture) {}
+        #expect(fired.value.count == 3)
+        for (index, date) in fired.value.enumerated() {
+            #expect(date.timeIntervalSince(start) >= 0.002 * Double(index + 1) - 1e-6)
         }
     }
 }

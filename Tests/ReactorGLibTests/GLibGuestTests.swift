@@ -2,6 +2,7 @@ import CReactorGLib
 import Glibc
 import Reactor
 import ReactorGLib
+import ReactorTesting
 import SystemPackage
 import Testing
 
@@ -48,7 +49,7 @@ private func withGuest(
     }
 }
 
-@Suite struct GLibGuestTests {
+@Suite(.runLoop) struct GLibGuestTests {
     @Test func `a guest calls the same callbacks in the same order as a GLib main loop`() async throws {
         let native = try await traced { _, trace in
             let context = Context()
@@ -379,23 +380,21 @@ private func withGuest(
         g_main_context_release(context.pointer)
     }
 
-    @Test func `a guest retains its context until it ends`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var witness: Witness? = Witness()
-            let fate = Fate(witness!)
-            var context: Context? = Context()
-            context?.timeout(60_000) { [witness] in
-                withExtendedLifetime(witness) { true }
-            }
-            witness = nil
-            let guest = try loop.addGLibContext(context!.pointer)
-            context = nil
-            loop.poll()
-            #expect(guest.isValid && !fate.isFreed)
-            guest.end()
-            #expect(fate.isFreed)
+    @Test func `a guest retains its context until it ends`() throws {
+        let loop = RunLoop.current
+        var witness: Witness? = Witness()
+        let fate = Fate(witness!)
+        var context: Context? = Context()
+        context?.timeout(60_000) { [witness] in
+            withExtendedLifetime(witness) { true }
         }
+        witness = nil
+        let guest = try loop.addGLibContext(context!.pointer)
+        context = nil
+        loop.poll()
+        #expect(guest.isValid && !fate.isFreed)
+        guest.end()
+        #expect(fate.isFreed)
     }
 
     @Test func `a context that another thread owns is refused`() async throws {

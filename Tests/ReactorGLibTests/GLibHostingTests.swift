@@ -2,6 +2,7 @@ import CReactorGLib
 import Glibc
 import Reactor
 import ReactorGLib
+import ReactorTesting
 import SystemPackage
 import Testing
 
@@ -17,7 +18,7 @@ private func hosted(
     try await traced { loop, trace in try body(loop, Context(), trace) }
 }
 
-@Suite struct GLibHostingTests {
+@Suite(.runLoop) struct GLibHostingTests {
     @Test func `a loop in GLib calls the same callbacks in the same order as one that runs itself`()
         async throws
     {
@@ -227,23 +228,21 @@ private func hosted(
         #expect(fates.isFreed)
     }
 
-    @Test func `a hosting retains its context until it ends`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var witness: Witness? = Witness()
-            let fate = Fate(witness!)
-            var context: Context? = Context()
-            context?.timeout(60_000) { [witness] in
-                withExtendedLifetime(witness) { true }
-            }
-            witness = nil
-            var hosting: GLibHosting? = try loop.attach(toGLibContext: context!.pointer) {}
-            context = nil
-            #expect(hosting?.isValid == true && !fate.isFreed && loop.currentMode == .default)
-            hosting?.end()
-            hosting = nil
-            #expect(fate.isFreed && loop.currentMode == nil)
+    @Test func `a hosting retains its context until it ends`() throws {
+        let loop = RunLoop.current
+        var witness: Witness? = Witness()
+        let fate = Fate(witness!)
+        var context: Context? = Context()
+        context?.timeout(60_000) { [witness] in
+            withExtendedLifetime(witness) { true }
         }
+        witness = nil
+        var hosting: GLibHosting? = try loop.attach(toGLibContext: context!.pointer) {}
+        context = nil
+        #expect(hosting?.isValid == true && !fate.isFreed && loop.currentMode == .default)
+        hosting?.end()
+        hosting = nil
+        #expect(fate.isFreed && loop.currentMode == nil)
     }
 
     @Test func `what a hosting releases at its end may release the context`() async {

@@ -1,9 +1,10 @@
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct AsyncTests {
+@Suite(.runLoop) struct AsyncTests {
     /// Calls `body` with a session on a thread of its own.
     private func withSession<Result: Sendable>(_ body: (HTTPSession) async throws -> Result) async throws
         -> Result

@@ -2,10 +2,11 @@ import Dispatch
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct DelegateTests {
+@Suite(.runLoop) struct DelegateTests {
     /// Records the events of its transfers, each under its request's path.
     private final class Recorder: HTTPTransferDelegate {
         let events = Trace()

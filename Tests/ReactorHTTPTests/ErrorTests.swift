@@ -2,10 +2,11 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// What errors say.
-@Suite struct ErrorTests {
+@Suite(.runLoop) struct ErrorTests {
     @Test func `an error has the response that had been received`() async throws {
         let folder = TemporaryFolder()
         let server = try TestServer.responding { _, _ in

@@ -2,10 +2,11 @@ import Dispatch
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// What a transfer says of its silence, to a thread that is not its loop's.
-@Suite struct ExplanationTests {
+@Suite(.runLoop) struct ExplanationTests {
     /// A server that sends the head and half of the body, and the rest once `gate` is opened.
     private static func halting(_ gate: Answer<Bool>) throws -> TestServer {
         try TestServer { peer, _ in

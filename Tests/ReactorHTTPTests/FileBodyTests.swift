@@ -1,11 +1,12 @@
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Bodies of requests that are read from files of any kind.
-@Suite struct FileBodyTests {
+@Suite(.runLoop) struct FileBodyTests {
     /// Answers a body that is sent in chunks, and calls `begin` before it is read.
     private static func receivingChunks(
         _ body: Answer<[UInt8]>, begin: @escaping @Sendable () -> Void = {}

@@ -1,11 +1,12 @@
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Downloads to files, whole, cut and resumed.
-@Suite struct FileTests {
+@Suite(.runLoop) struct FileTests {
     private let folder = TemporaryFolder()
     private var path: FilePath { folder.path.appending("file") }
 

@@ -3,10 +3,11 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// Cancelling, ending sessions, and what is released when.
-@Suite struct LifetimeTests {
+@Suite(.runLoop) struct LifetimeTests {
     /// Sends bodies without an end.
     private static func endless() throws -> TestServer {
         try TestServer { peer, _ in
@@ -165,34 +166,32 @@ import Testing
     @Test(arguments: [true, false])
     func `they are closed before the completion and where it is called, not inside start`(
         usesQueue: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let (loop, queue, trace) = (RunLoop.current, DispatchQueue(label: "delivery"), Trace())
-            let (isInside, wrong) = (Shared(true), Shared(0))
-            let note: @Sendable (String) -> Void = { name in
-                if usesQueue ? loop.isCurrent : isInside.value { wrong.update { $0 += 1 } }
-                trace(name)
-            }
-            let (upload, download) = (Upload(data: [1]), Download())
-            upload.note = { note("upload") }
-            download.note = { note("download") }
-            let session = HTTPSession()
-            session.invalidateAndCancel()
-            let isDone = Answer<Bool>()
-            session.start(
-                HTTPRequest("http://127.0.0.1:1/", method: "PUT", body: .stream(upload)),
-                to: .stream(download), delivery: usesQueue ? .queue(queue) : .session
-            ) { _ in
-                note("end")
-                isDone.give(true)
-                loop.stop()
-            }
-            isInside.value = false
-            if !usesQueue { loop.run { trace.all.count < 3 } }
-            #expect(isDone.wait())
-            #expect(trace.all == ["download", "upload", "end"])
-            #expect(wrong.value == 0)
+    ) {
+        let (loop, queue, trace) = (RunLoop.current, DispatchQueue(label: "delivery"), Trace())
+        let (isInside, wrong) = (Shared(true), Shared(0))
+        let note: @Sendable (String) -> Void = { name in
+            if usesQueue ? loop.isCurrent : isInside.value { wrong.update { $0 += 1 } }
+            trace(name)
         }
+        let (upload, download) = (Upload(data: [1]), Download())
+        upload.note = { note("upload") }
+        download.note = { note("download") }
+        let session = HTTPSession()
+        session.invalidateAndCancel()
+        let isDone = Answer<Bool>()
+        session.start(
+            HTTPRequest("http://127.0.0.1:1/", method: "PUT", body: .stream(upload)),
+            to: .stream(download), delivery: usesQueue ? .queue(queue) : .session
+        ) { _ in
+            note("end")
+            isDone.give(true)
+            loop.stop()
+        }
+        isInside.value = false
+        if !usesQueue { loop.run { trace.all.count < 3 } }
+        #expect(isDone.wait())
+        #expect(trace.all == ["download", "upload", "end"])
+        #expect(wrong.value == 0)
     }
 
     @Test func `a stream that cannot be sent is closed`() async throws {

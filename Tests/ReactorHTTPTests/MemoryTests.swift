@@ -4,10 +4,11 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// The memory of bodies that wait for their consumer, in processes that do nothing else.
-@Suite struct MemoryTests {
+@Suite(.runLoop) struct MemoryTests {
     @Test(arguments: ["queue", "loop", "task"])
     func `a body that arrives byte by byte takes no more memory than its bytes`(consumer: String) async {
         await #expect(processExitsWith: .success) { [consumer = consumer as String] in

@@ -2,10 +2,11 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// Modes and time-outs.
-@Suite struct ModeTests {
+@Suite(.runLoop) struct ModeTests {
     /// A server that sends the head and one byte, and the other one once `gate` is opened.
     private static func halting(_ gate: Answer<Bool>) throws -> TestServer {
         try TestServer { peer, _ in

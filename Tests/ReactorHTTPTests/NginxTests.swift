@@ -2,10 +2,11 @@ import Dispatch
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite(.enabled(if: Nginx.isAvailable, "nginx and openssl are installed or unpacked"))
+@Suite(.runLoop, .enabled(if: Nginx.isAvailable, "nginx and openssl are installed or unpacked"))
 struct NginxTests {
     private let server: Nginx
 

@@ -3,9 +3,10 @@ import ReactorFoundation
 import ReactorHTTP
 import ReactorHTTPFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct OperationTests {
+@Suite(.runLoop) struct OperationTests {
     /// Calls `body` on a thread of its own, with a session on another one.
     private func withSession(_ body: @escaping @Sendable (HTTPSession) throws -> Void) async throws {
         try await onItsOwnThread {

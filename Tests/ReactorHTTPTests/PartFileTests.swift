@@ -2,11 +2,12 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What downloads do with files that others have put where they write.
-@Suite struct PartFileTests {
+@Suite(.runLoop) struct PartFileTests {
     private let folder = TemporaryFolder()
     private var path: FilePath { folder.path.appending("file") }
     private var part: FilePath { folder.path.appending("file.part") }

@@ -2,12 +2,13 @@
 
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 @testable import ReactorHTTP
 
 /// Values that know neither loop nor network.
-@Suite struct PureTests {
+@Suite(.runLoop) struct PureTests {
     @Test func `a sleep counts fully, and a long callback only in part`() {
         var time = ServedTime()
         let second = Int64(1_000_000_000)

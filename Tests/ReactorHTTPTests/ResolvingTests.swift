@@ -3,6 +3,7 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// Holds threads in connect(2), with which getaddrinfo(3) asks its servers, until the test opens the gate.
@@ -45,7 +46,7 @@ private enum Gate {
     }
 }
 
-@Suite struct ResolvingTests {
+@Suite(.runLoop) struct ResolvingTests {
     /// Starts a transfer to a name that is resolved until the gate opens.
     private static func start(
         _ name: String, in session: HTTPSession, _ outcomes: Shared<[String: Outcome]>

@@ -1,11 +1,12 @@
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Responses that do not conform, or that misuse what HTTP allows.
-@Suite struct ResponseTests {
+@Suite(.runLoop) struct ResponseTests {
     /// What `handler` is called with, and the outcome.
     private static func events(_ url: String, _ seen: @escaping @Sendable (HTTPEvent) -> Void = { _ in })
         throws

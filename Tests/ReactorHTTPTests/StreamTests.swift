@@ -2,11 +2,12 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Bodies that are read from a stream, and written to one.
-@Suite struct StreamTests {
+@Suite(.runLoop) struct StreamTests {
     private static let body = (0..<2_000_000).map { UInt8(truncatingIfNeeded: $0 >> 3) }
 
     private static func server() throws -> TestServer {

@@ -2,9 +2,10 @@ import Dispatch
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct TransferTests {
+@Suite(.runLoop) struct TransferTests {
     @Test func `a response is collected in memory`() async throws {
         let server = try TestServer.responding { _, _ in
             response("200 OK", ["X-Kind: a", "x-kind: b"], body: "hello")

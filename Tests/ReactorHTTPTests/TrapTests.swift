@@ -3,10 +3,11 @@ import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// What libcurl's interface makes easy to get wrong.
-@Suite struct TrapTests {
+@Suite(.runLoop) struct TrapTests {
     @Test func `a pass of the loop receives a bounded number of bytes`() async throws {
         let size = 256 << 20
         let server = try TestServer { peer, _ in

@@ -3,11 +3,12 @@ import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What an attacker, an unusual peer or an unusual setting might turn against a connection.
-@Suite struct AttackTests {
+@Suite(.runLoop) struct AttackTests {
     typealias Version = TLSSettings.Version
 
     // MARK: Trust

@@ -1,10 +1,11 @@
 import ReactorFoundation
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// Cocoa's properties of security, as programs for a Mac set them.
-@Suite struct CocoaTests {
+@Suite(.runLoop) struct CocoaTests {
     private typealias Pair = (client: TLSPair.End, server: TLSPair.End)
 
     /// A client and a server, neither protected nor opened.

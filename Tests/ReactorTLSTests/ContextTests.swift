@@ -1,12 +1,13 @@
 import CReactorOpenSSL
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 @testable import ReactorTLS
 
 /// What is kept between connections.
-@Suite struct ContextTests {
+@Suite(.runLoop) struct ContextTests {
     @Test func `the value goes that was not used for the longest time`() {
         var values = RecentValues<Int, String>(limit: 3)
         for key in 1...3 { values.set("\(key)", for: key) }

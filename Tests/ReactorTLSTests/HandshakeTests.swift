@@ -2,10 +2,11 @@ import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct HandshakeTests {
+@Suite(.runLoop) struct HandshakeTests {
     @Test(arguments: [TLSSettings.Version.tls12, .tls13], [true, false])
     func `a client and a server agree, and exchange bytes`(version: TLSSettings.Version, isTCP: Bool) throws {
         let client = TLSSettings.testClient { $0.maximumVersion = version }
@@ -49,38 +50,36 @@ import Testing
         pair.close()
     }
 
-    @Test func `the peer of a host needs no name of its own`() async throws {
-        try await onItsOwnThread {
-            let listener = try Listener(.ipv4Loopback(port: 0), tls: .testServer()) { _, connection in
-                for stream in [connection.input, connection.output] as [Stream] { stream.open() }
-                connection.output.writeAll([7])
-                for stream in [connection.input, connection.output] as [Stream] { stream.close() }
-            } faults: {
-                Issue.record($1)
-            }
-            try RunLoop.current.add(listener, forMode: .default)
-            let port = try #require(listener.localAddress.port)
-            for (host, name) in [("localhost", "localhost"), ("127.0.0.1", nil)] {
-                let (input, output) = Stream.connection(toHost: host, port: port)
-                try input.startTLS(.testClient(nil))
-                let recorder = Recorder()
-                recorder.onEvent = { stream, event in
-                    if event == .hasBytesAvailable {
-                        recorder.bytes += (stream as! InputStream).read(exactly: 1)
-                    }
-                }
-                for stream in [input, output] as [Stream] {
-                    stream.delegate = recorder
-                    stream.schedule(in: .current, forMode: .default)
-                    stream.open()
-                }
-                RunLoop.current.serve { !recorder.bytes.isEmpty || recorder.count(.errorOccurred) > 0 }
-                #expect(recorder.bytes == [7], "\(input.streamError.map { "\($0)" } ?? "")")
-                #expect(input.tlsSession?.serverName == name)
-                for stream in [input, output] as [Stream] { stream.close() }
-            }
-            listener.close()
+    @Test func `the peer of a host needs no name of its own`() throws {
+        let listener = try Listener(.ipv4Loopback(port: 0), tls: .testServer()) { _, connection in
+            for stream in [connection.input, connection.output] as [Stream] { stream.open() }
+            connection.output.writeAll([7])
+            for stream in [connection.input, connection.output] as [Stream] { stream.close() }
+        } faults: {
+            Issue.record($1)
         }
+        try RunLoop.current.add(listener, forMode: .default)
+        let port = try #require(listener.localAddress.port)
+        for (host, name) in [("localhost", "localhost"), ("127.0.0.1", nil)] {
+            let (input, output) = Stream.connection(toHost: host, port: port)
+            try input.startTLS(.testClient(nil))
+            let recorder = Recorder()
+            recorder.onEvent = { stream, event in
+                if event == .hasBytesAvailable {
+                    recorder.bytes += (stream as! InputStream).read(exactly: 1)
+                }
+            }
+            for stream in [input, output] as [Stream] {
+                stream.delegate = recorder
+                stream.schedule(in: .current, forMode: .default)
+                stream.open()
+            }
+            RunLoop.current.serve { !recorder.bytes.isEmpty || recorder.count(.errorOccurred) > 0 }
+            #expect(recorder.bytes == [7], "\(input.streamError.map { "\($0)" } ?? "")")
+            #expect(input.tlsSession?.serverName == name)
+            for stream in [input, output] as [Stream] { stream.close() }
+        }
+        listener.close()
     }
 
     // MARK: What is checked

@@ -2,11 +2,12 @@ import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The library's TLS with openssl(1) at the other end.
-@Suite(.enabled(if: access("/usr/bin/openssl", X_OK) == 0)) struct OpenSSLTests {
+@Suite(.runLoop, .enabled(if: access("/usr/bin/openssl", X_OK) == 0)) struct OpenSSLTests {
     private static let program = "/usr/bin/openssl"
 
     /// The files of a certificate and its authority.
@@ -107,32 +108,30 @@ import Testing
         }
     }
 
-    @Test func `new keys make no event, and the connection goes on`() async throws {
-        try await onItsOwnThread {
-            let files = try Files()
-            _ = try Self.withClient(["-tls1_3"], files, settings: .testServer()) { server, client in
-                let recorder = Recorder()
-                recorder.onEvent = { stream, event in
-                    if event == .hasBytesAvailable {
-                        recorder.bytes += (stream as! InputStream).read(exactly: 2)
-                    }
+    @Test func `new keys make no event, and the connection goes on`() throws {
+        let files = try Files()
+        _ = try Self.withClient(["-tls1_3"], files, settings: .testServer()) { server, client in
+            let recorder = Recorder()
+            recorder.onEvent = { stream, event in
+                if event == .hasBytesAvailable {
+                    recorder.bytes += (stream as! InputStream).read(exactly: 2)
                 }
-                server.input.delegate = recorder
-                server.input.schedule(in: .current, forMode: .default)
-                for text in ["a\n", "b\n"] {
-                    // Asks the server for new keys, too.
-                    client.write("K\n")
-                    let line = try #require(client.readErrorLineWithKeyUpdate())
-                    #expect(line.contains("KEYUPDATE"))
-                    client.write(text)
-                    let count = recorder.bytes.count
-                    RunLoop.current.serve { recorder.bytes.count == count + 2 }
-                }
-                #expect(recorder.bytes == Array("a\nb\n".utf8))
-                #expect(recorder.count(.hasBytesAvailable) == 2)
-                server.output.writeAll([1])
-                #expect(server.output.streamStatus == .open)
             }
+            server.input.delegate = recorder
+            server.input.schedule(in: .current, forMode: .default)
+            for text in ["a\n", "b\n"] {
+                // Asks the server for new keys, too.
+                client.write("K\n")
+                let line = try #require(client.readErrorLineWithKeyUpdate())
+                #expect(line.contains("KEYUPDATE"))
+                client.write(text)
+                let count = recorder.bytes.count
+                RunLoop.current.serve { recorder.bytes.count == count + 2 }
+            }
+            #expect(recorder.bytes == Array("a\nb\n".utf8))
+            #expect(recorder.count(.hasBytesAvailable) == 2)
+            server.output.writeAll([1])
+            #expect(server.output.streamStatus == .open)
         }
     }
 

@@ -2,11 +2,12 @@ import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The library's TLS with nginx and curl at the other end.
-@Suite struct ProgramTests {
+@Suite(.runLoop) struct ProgramTests {
     private static func request(
         _ text: String, _ body: [UInt8], _ settings: TLSSettings
     ) throws -> (answer: [UInt8], isResumed: Bool) {
@@ -48,45 +49,43 @@ import Testing
     @Test(
         .enabled(if: access("/usr/bin/curl", X_OK) == 0, "curl is installed"),
         arguments: [["--tls-max", "1.2"], ["--tlsv1.3"], ["--tlsv1.3", "--http2"]])
-    func `curl verifies a listener, and gets what it sends`(options: [String]) async throws {
-        try await onItsOwnThread {
-            let settings = try TLSSettings.testServer { $0.applicationProtocols = ["http/1.1"] }
-            var isServed = false
-            let listener = try Listener(.ipv4Loopback(port: 0), tls: settings) { _, connection in
-                for stream in [connection.input, connection.output] as [Stream] { stream.open() }
-                var head: [UInt8] = []
-                while !head.suffix(4).elementsEqual([13, 10, 13, 10]),
-                    case let byte = connection.input.read(exactly: 1), !byte.isEmpty
-                {
-                    head += byte
-                }
-                let body = pattern(1_000_000)
-                let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n"
-                connection.output.writeAll(Array(answer.utf8) + body)
-                #expect(connection.input.tlsSession?.applicationProtocol == "http/1.1")
-                for stream in [connection.input, connection.output] as [Stream] { stream.close() }
-                isServed = true
-            } faults: {
-                Issue.record($1)
+    func `curl verifies a listener, and gets what it sends`(options: [String]) throws {
+        let settings = try TLSSettings.testServer { $0.applicationProtocols = ["http/1.1"] }
+        var isServed = false
+        let listener = try Listener(.ipv4Loopback(port: 0), tls: settings) { _, connection in
+            for stream in [connection.input, connection.output] as [Stream] { stream.open() }
+            var head: [UInt8] = []
+            while !head.suffix(4).elementsEqual([13, 10, 13, 10]),
+                case let byte = connection.input.read(exactly: 1), !byte.isEmpty
+            {
+                head += byte
             }
-            try RunLoop.current.add(listener, forMode: .default)
-            let folder = TemporaryFolder()
-            let authority = try folder.file(TestCertificates.authority.certificateText, name: "a.pem").string
-            let port = try #require(listener.localAddress.port)
-            let curl = try Child(
-                "/usr/bin/curl",
-                ["-sS", "--cacert", authority, "-o", folder.path("body"), "https://localhost:\(port)/"]
-                    + options)
-            RunLoop.current.serve { isServed }
-            #expect(curl.wait() == .exit(0), "\(curl.readErrors())")
-            #expect(content(of: folder.path("body")) == pattern(1_000_000))
-            listener.close()
+            let body = pattern(1_000_000)
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n"
+            connection.output.writeAll(Array(answer.utf8) + body)
+            #expect(connection.input.tlsSession?.applicationProtocol == "http/1.1")
+            for stream in [connection.input, connection.output] as [Stream] { stream.close() }
+            isServed = true
+        } faults: {
+            Issue.record($1)
         }
+        try RunLoop.current.add(listener, forMode: .default)
+        let folder = TemporaryFolder()
+        let authority = try folder.file(TestCertificates.authority.certificateText, name: "a.pem").string
+        let port = try #require(listener.localAddress.port)
+        let curl = try Child(
+            "/usr/bin/curl",
+            ["-sS", "--cacert", authority, "-o", folder.path("body"), "https://localhost:\(port)/"]
+                + options)
+        RunLoop.current.serve { isServed }
+        #expect(curl.wait() == .exit(0), "\(curl.readErrors())")
+        #expect(content(of: folder.path("body")) == pattern(1_000_000))
+        listener.close()
     }
 }
 
 /// Connections through proxies of Debian, to a server of the test, with TLS and without.
-@Suite struct ProxyProgramTests {
+@Suite(.runLoop) struct ProxyProgramTests {
     private typealias Kind = StreamProxy.Kind
 
     /// Sends bytes in both directions through `proxy`.

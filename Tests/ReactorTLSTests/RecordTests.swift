@@ -3,11 +3,12 @@ import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Records of another implementation, which arrive together or in pieces.
-@Suite struct RecordTests {
+@Suite(.runLoop) struct RecordTests {
     /// A client of the library with its server.
     private struct Connection {
         let client: TLSPair.End
@@ -49,67 +50,61 @@ import Testing
     @Test(arguments: [TLS1_2_VERSION, TLS1_3_VERSION])
     func `an end that arrives with the last bytes counts, although the socket stays open`(
         version: CInt
-    ) async throws {
-        try await onItsOwnThread {
-            let connection = try Connection(version: version)
-            let recorder = Self.makeReader(connection.client.input)
-            let bytes = connection.server.records { ssl in
-                SSL_write(ssl, pattern(100), 100)
-                SSL_shutdown(ssl)
-            }
-            connection.socket.send(bytes)
-            RunLoop.current.serve { recorder.count(.endEncountered) > 0 }
-            #expect(recorder.bytes == pattern(100))
-            #expect(connection.client.input.streamStatus == .atEnd)
-            // The other direction is still open.
-            connection.client.output.writeAll([1, 2])
-            #expect(connection.server.read(exactly: 2) == [1, 2])
-            connection.client.close()
+    ) throws {
+        let connection = try Connection(version: version)
+        let recorder = Self.makeReader(connection.client.input)
+        let bytes = connection.server.records { ssl in
+            SSL_write(ssl, pattern(100), 100)
+            SSL_shutdown(ssl)
         }
+        connection.socket.send(bytes)
+        RunLoop.current.serve { recorder.count(.endEncountered) > 0 }
+        #expect(recorder.bytes == pattern(100))
+        #expect(connection.client.input.streamStatus == .atEnd)
+        // The other direction is still open.
+        connection.client.output.writeAll([1, 2])
+        #expect(connection.server.read(exactly: 2) == [1, 2])
+        connection.client.close()
     }
 
     // MARK: Messages in pieces
 
-    @Test func `what is written while a ticket has arrived in part follows later, in order`() async throws {
-        try await onItsOwnThread {
-            let connection = try Connection()
-            let recorder = Self.makeReader(connection.client.input)
-            let ticket = connection.server.ticket()
-            #expect(ticket.count > 2)
-            connection.socket.send(ticket[0])
-            Self.servePending()
-            connection.client.output.writeAll(pattern(100_000))
-            connection.client.output.writeAll([7])
-            #expect(connection.client.output.streamStatus == .open)
-            connection.socket.send(ticket.dropFirst().flatMap { $0 })
-            connection.socket.send(connection.server.records { SSL_write($0, [9], 1) })
-            RunLoop.current.serve { !recorder.bytes.isEmpty }
-            #expect(recorder.bytes == [9])
-            #expect(connection.server.read(exactly: 100_001) == pattern(100_000) + [7])
-            connection.client.output.writeAll([8])
-            #expect(connection.server.read(exactly: 1) == [8])
-            connection.client.close()
-        }
+    @Test func `what is written while a ticket has arrived in part follows later, in order`() throws {
+        let connection = try Connection()
+        let recorder = Self.makeReader(connection.client.input)
+        let ticket = connection.server.ticket()
+        #expect(ticket.count > 2)
+        connection.socket.send(ticket[0])
+        Self.servePending()
+        connection.client.output.writeAll(pattern(100_000))
+        connection.client.output.writeAll([7])
+        #expect(connection.client.output.streamStatus == .open)
+        connection.socket.send(ticket.dropFirst().flatMap { $0 })
+        connection.socket.send(connection.server.records { SSL_write($0, [9], 1) })
+        RunLoop.current.serve { !recorder.bytes.isEmpty }
+        #expect(recorder.bytes == [9])
+        #expect(connection.server.read(exactly: 100_001) == pattern(100_000) + [7])
+        connection.client.output.writeAll([8])
+        #expect(connection.server.read(exactly: 1) == [8])
+        connection.client.close()
     }
 
-    @Test func `an output that ends while a ticket has arrived in part announces its end`() async throws {
-        try await onItsOwnThread {
-            let connection = try Connection()
-            let recorder = Self.makeReader(connection.client.input)
-            let ticket = connection.server.ticket()
-            connection.socket.send(ticket[0])
-            Self.servePending()
-            connection.client.output.writeAll([7])
-            // The rest, and bytes for the input, which has to find them.
-            connection.socket.send(ticket.dropFirst().flatMap { $0 })
-            connection.socket.send(connection.server.records { SSL_write($0, [9], 1) })
-            try connection.client.output.shutDown()
-            #expect(connection.server.read(exactly: 2) == [7])
-            #expect(connection.server.isEnded)
-            RunLoop.current.serve { !recorder.bytes.isEmpty }
-            #expect(recorder.bytes == [9])
-            connection.client.close()
-        }
+    @Test func `an output that ends while a ticket has arrived in part announces its end`() throws {
+        let connection = try Connection()
+        let recorder = Self.makeReader(connection.client.input)
+        let ticket = connection.server.ticket()
+        connection.socket.send(ticket[0])
+        Self.servePending()
+        connection.client.output.writeAll([7])
+        // The rest, and bytes for the input, which has to find them.
+        connection.socket.send(ticket.dropFirst().flatMap { $0 })
+        connection.socket.send(connection.server.records { SSL_write($0, [9], 1) })
+        try connection.client.output.shutDown()
+        #expect(connection.server.read(exactly: 2) == [7])
+        #expect(connection.server.isEnded)
+        RunLoop.current.serve { !recorder.bytes.isEmpty }
+        #expect(recorder.bytes == [9])
+        connection.client.close()
     }
 
     @Test func `a message that never ends is an error for a writer, and leaves none in the queue`()
@@ -138,16 +133,14 @@ import Testing
         }
     }
 
-    @Test func `a close within a message leaves no error in OpenSSL's queue`() async throws {
-        try await onItsOwnThread {
-            let connection = try Connection()
-            let recorder = Self.makeReader(connection.client.input)
-            connection.socket.send(connection.server.ticket()[0])
-            Self.servePending()
-            connection.client.close()
-            #expect(ERR_peek_error() == 0)
-            #expect(recorder.bytes.isEmpty)
-        }
+    @Test func `a close within a message leaves no error in OpenSSL's queue`() throws {
+        let connection = try Connection()
+        let recorder = Self.makeReader(connection.client.input)
+        connection.socket.send(connection.server.ticket()[0])
+        Self.servePending()
+        connection.client.close()
+        #expect(ERR_peek_error() == 0)
+        #expect(recorder.bytes.isEmpty)
     }
 
     @Test func `a peer that announces its end in the handshake fails it, although the socket stays open`()

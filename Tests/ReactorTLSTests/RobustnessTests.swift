@@ -2,11 +2,12 @@ import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Peers that are cut off, silent, many or hostile.
-@Suite struct RobustnessTests {
+@Suite(.runLoop) struct RobustnessTests {
     typealias Version = TLSSettings.Version
 
     /// A client that makes a whole handshake each time.
@@ -210,23 +211,21 @@ import Testing
         for pair in pairs { pair.close() }
     }
 
-    @Test func `a certificate is replaced while a listener runs`() async throws {
-        try await onItsOwnThread {
-            let settings = Shared(try TLSSettings.testServer(TestCertificates.expired))
-            var servers: [Listener.Connection] = []
-            let listener = try Listener(.ipv4Loopback(port: 0), tls: { settings.value }) { _, connection in
-                for stream in [connection.input, connection.output] as [Stream] { stream.open() }
-                servers.append(connection)
-            } faults: {
-                Issue.record($1)
-            }
-            try RunLoop.current.add(listener, forMode: .default)
-            for status in [Stream.Status.error, .open] {
-                #expect(try statusOfClient(of: listener) == status)
-                settings.value = try TLSSettings.testServer()
-            }
-            listener.close()
+    @Test func `a certificate is replaced while a listener runs`() throws {
+        let settings = Shared(try TLSSettings.testServer(TestCertificates.expired))
+        var servers: [Listener.Connection] = []
+        let listener = try Listener(.ipv4Loopback(port: 0), tls: { settings.value }) { _, connection in
+            for stream in [connection.input, connection.output] as [Stream] { stream.open() }
+            servers.append(connection)
+        } faults: {
+            Issue.record($1)
         }
+        try RunLoop.current.add(listener, forMode: .default)
+        for status in [Stream.Status.error, .open] {
+            #expect(try statusOfClient(of: listener) == status)
+            settings.value = try TLSSettings.testServer()
+        }
+        listener.close()
     }
 
     /// Connects a client to a listener of this thread's loop, until its first event.

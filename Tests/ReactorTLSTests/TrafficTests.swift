@@ -2,26 +2,25 @@ import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What streams deliver once TLS protects them.
-@Suite struct TrafficTests {
-    @Test func `tickets make no event, and the loop sleeps`() async throws {
-        try await onItsOwnThread {
-            let pair = try TLSPair(client: .testClient(), server: .testServer(), isTCP: true).opened()
-            let recorder = Recorder()
-            pair.client.input.delegate = recorder
-            pair.client.input.schedule(in: .current, forMode: .default)
-            for _ in 0..<5 { RunLoop.current.run(in: .default, until: .distantPast) }
-            #expect(!pair.client.input.hasBytesAvailable)
-            #expect(recorder.count(.hasBytesAvailable) == 0)
-            #expect(RunLoop.current.passesInAWhile() < 10)
-            pair.server.output.writeAll([1])
-            RunLoop.current.serve { recorder.count(.hasBytesAvailable) > 0 }
-            #expect(pair.client.input.read(exactly: 1) == [1])
-            pair.close()
-        }
+@Suite(.runLoop) struct TrafficTests {
+    @Test func `tickets make no event, and the loop sleeps`() throws {
+        let pair = try TLSPair(client: .testClient(), server: .testServer(), isTCP: true).opened()
+        let recorder = Recorder()
+        pair.client.input.delegate = recorder
+        pair.client.input.schedule(in: .current, forMode: .default)
+        for _ in 0..<5 { RunLoop.current.run(in: .default, until: .distantPast) }
+        #expect(!pair.client.input.hasBytesAvailable)
+        #expect(recorder.count(.hasBytesAvailable) == 0)
+        #expect(RunLoop.current.passesInAWhile() < 10)
+        pair.server.output.writeAll([1])
+        RunLoop.current.serve { recorder.count(.hasBytesAvailable) > 0 }
+        #expect(pair.client.input.read(exactly: 1) == [1])
+        pair.close()
     }
 
     @Test(arguments: [1, 100, 16_384, 100_000])

@@ -1,9 +1,10 @@
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct DownloadTests {
+@Suite(.runLoop) struct DownloadTests {
     private func withServer(_ body: @escaping @Sendable (FileServer) throws -> Void) async throws {
         try await onItsOwnThread {
             let server = try FileServer()
@@ -51,14 +52,12 @@ import Testing
         }
     }
 
-    @Test func `a refused download fails with the stream's error`() async throws {
-        try await onItsOwnThread {
-            let notListening = try SocketPeer.bound()
-            let address = try notListening.localAddress
-            let download = Downloader(port: address.port ?? 0, path: "/")
-            OperationQueue().addOperations([download], waitUntilFinished: true)
-            guard case .failure(let error) = download.result else { fatalError("The download did not fail.") }
-            #expect((error as? IOError)?.errno == .connectionRefused)
-        }
+    @Test func `a refused download fails with the stream's error`() throws {
+        let notListening = try SocketPeer.bound()
+        let address = try notListening.localAddress
+        let download = Downloader(port: address.port ?? 0, path: "/")
+        OperationQueue().addOperations([download], waitUntilFinished: true)
+        guard case .failure(let error) = download.result else { fatalError("The download did not fail.") }
+        #expect((error as? IOError)?.errno == .connectionRefused)
     }
 }

@@ -2,9 +2,10 @@ import Dispatch
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct OperationDependencyTests {
+@Suite(.runLoop) struct OperationDependencyTests {
     @Test func `a cancelled operation is released only after the operation that it depends on has finished`()
         async throws
     {

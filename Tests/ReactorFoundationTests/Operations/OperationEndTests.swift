@@ -2,9 +2,10 @@ import Dispatch
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct OperationEndTests {
+@Suite(.runLoop) struct OperationEndTests {
     private struct TestError: Error {}
 
     // MARK: Finishing
@@ -100,15 +101,13 @@ import Testing
         }
     }
 
-    @Test func `cancelling before the loop runs prevents the work from beginning`() async throws {
-        try await onItsOwnThread {
-            let operation = ScriptedOperation(runLoop: RunLoop.current)
-            operation.start()
-            operation.cancel()
-            RunLoop.current.run()
-            #expect(operation.error is CancellationError)
-            #expect(operation.log.all.isEmpty)
-        }
+    @Test func `cancelling before the loop runs prevents the work from beginning`() {
+        let operation = ScriptedOperation(runLoop: RunLoop.current)
+        operation.start()
+        operation.cancel()
+        RunLoop.current.run()
+        #expect(operation.error is CancellationError)
+        #expect(operation.log.all.isEmpty)
     }
 
     @Test func `cancelling on many threads calls operationDidCancel once`() async throws {
@@ -191,29 +190,25 @@ import Testing
 
     // MARK: The end of the loop
 
-    @Test func `an operation on a loop that has ended fails`() async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "ended")
-            thread.stop()
-            let operation = ScriptedOperation(runLoop: thread.runLoop)
-            operation.start()
-            operation.finished.wait()
-            #expect(operation.error is RunLoopEndedError)
-            #expect(operation.log.all.isEmpty)
-        }
+    @Test func `an operation on a loop that has ended fails`() throws {
+        let thread = try RunLoopThread(name: "ended")
+        thread.stop()
+        let operation = ScriptedOperation(runLoop: thread.runLoop)
+        operation.start()
+        operation.finished.wait()
+        #expect(operation.error is RunLoopEndedError)
+        #expect(operation.log.all.isEmpty)
     }
 
-    @Test func `an operation fails and releases its resources when its loop ends`() async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "ending")
-            let operation = ScriptedOperation(runLoop: thread.runLoop)
-            operation.start()
-            operation.started.wait()
-            thread.stop()
-            operation.finished.wait()
-            #expect(operation.error is RunLoopEndedError)
-            #expect(operation.log.all == ["start", "finish"])
-        }
+    @Test func `an operation fails and releases its resources when its loop ends`() throws {
+        let thread = try RunLoopThread(name: "ending")
+        let operation = ScriptedOperation(runLoop: thread.runLoop)
+        operation.start()
+        operation.started.wait()
+        thread.stop()
+        operation.finished.wait()
+        #expect(operation.error is RunLoopEndedError)
+        #expect(operation.log.all == ["start", "finish"])
     }
 
     // MARK: Memory

@@ -2,9 +2,10 @@ import Dispatch
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct OperationTests {
+@Suite(.runLoop) struct OperationTests {
     // MARK: Without a queue
 
     @Test func `two operations execute at once on one thread`() async throws {
@@ -26,14 +27,12 @@ import Testing
         }
     }
 
-    @Test func `start of a block operation returns after it has finished`() async throws {
-        try await onItsOwnThread {
-            let log = Trace()
-            let operations = ["a", "b"].map { name in BlockOperation { log(name) } }
-            for operation in operations { operation.start() }
-            #expect(operations.allSatisfy { $0.isFinished })
-            #expect(log.all == ["a", "b"])
-        }
+    @Test func `start of a block operation returns after it has finished`() {
+        let log = Trace()
+        let operations = ["a", "b"].map { name in BlockOperation { log(name) } }
+        for operation in operations { operation.start() }
+        #expect(operations.allSatisfy { $0.isFinished })
+        #expect(log.all == ["a", "b"])
     }
 
     @Test func `the work begins on the loop's thread after start has returned`()
@@ -56,42 +55,36 @@ import Testing
         }
     }
 
-    @Test func `operations without a loop share one thread`() async throws {
-        try await onItsOwnThread {
-            let loops = Trace()
-            let operations = (0..<2).map { _ in
-                ScriptedOperation { operation in
-                    loops("\(ObjectIdentifier(RunLoop.current))")
-                    operation.finish()
-                }
+    @Test func `operations without a loop share one thread`() {
+        let loops = Trace()
+        let operations = (0..<2).map { _ in
+            ScriptedOperation { operation in
+                loops("\(ObjectIdentifier(RunLoop.current))")
+                operation.finish()
             }
-            for operation in operations { operation.start() }
-            for operation in operations { operation.finished.wait() }
-            #expect(Set(loops.all).count == 1 && loops.all.count == 2)
         }
+        for operation in operations { operation.start() }
+        for operation in operations { operation.finished.wait() }
+        #expect(Set(loops.all).count == 1 && loops.all.count == 2)
     }
 
-    @Test func `the work begins only in the operation's modes`() async throws {
-        try await onItsOwnThread {
-            let mode = RunLoop.Mode("work")
-            let operation = ScriptedOperation(runLoop: RunLoop.current, modes: [mode]) { $0.finish() }
-            operation.start()
-            RunLoop.current.run(mode: .default, before: Deadline.distantPast)
-            #expect(operation.log.all.isEmpty && operation.isExecuting)
-            while !operation.isFinished, RunLoop.current.run(mode: mode, before: Deadline.distantFuture) {}
-            #expect(operation.succeeded)
-        }
+    @Test func `the work begins only in the operation's modes`() {
+        let mode = RunLoop.Mode("work")
+        let operation = ScriptedOperation(runLoop: RunLoop.current, modes: [mode]) { $0.finish() }
+        operation.start()
+        RunLoop.current.run(mode: .default, before: Deadline.distantPast)
+        #expect(operation.log.all.isEmpty && operation.isExecuting)
+        while !operation.isFinished, RunLoop.current.run(mode: mode, before: Deadline.distantFuture) {}
+        #expect(operation.succeeded)
     }
 
-    @Test func `a loop runs while an operation executes on it`() async throws {
-        try await onItsOwnThread {
-            let operation = ScriptedOperation(runLoop: RunLoop.current) { operation in
-                Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
-            }
-            operation.start()
-            RunLoop.current.run()
-            #expect(operation.log.all == ["start", "finish"])
+    @Test func `a loop runs while an operation executes on it`() {
+        let operation = ScriptedOperation(runLoop: RunLoop.current) { operation in
+            Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
         }
+        operation.start()
+        RunLoop.current.run()
+        #expect(operation.log.all == ["start", "finish"])
     }
 
     @Test func `an executing operation retains itself`() async throws {

@@ -3,70 +3,63 @@ import Glibc
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct PortConnectionTests {
+@Suite(.runLoop) struct PortConnectionTests {
     // MARK: Sending
 
-    @Test func `ports of one address share a connection, which closes with the last port`() async throws {
-        try await onItsOwnThread {
-            let listener = try SocketPeer.listening()
-            var ports = [listener.remote, listener.remote]
-            #expect(ports[0] == ports[1] && ports[0].hash == ports[1].hash)
-            #expect(ports[0].sendTexts("a") && ports[1].sendTexts("b"))
-            let connection = try listener.accept()
-            let size = 12 + 20 + 8 + 1
-            #expect(connection.receive(2 * size).count == 2 * size)
-            ports.removeFirst()
-            #expect(ports[0].sendTexts("c"))
-            #expect(connection.receive(size).count == size)
-            ports[0].invalidate()
-            #expect(connection.receive(1).isEmpty)
-        }
+    @Test func `ports of one address share a connection, which closes with the last port`() throws {
+        let listener = try SocketPeer.listening()
+        var ports = [listener.remote, listener.remote]
+        #expect(ports[0] == ports[1] && ports[0].hash == ports[1].hash)
+        #expect(ports[0].sendTexts("a") && ports[1].sendTexts("b"))
+        let connection = try listener.accept()
+        let size = 12 + 20 + 8 + 1
+        #expect(connection.receive(2 * size).count == 2 * size)
+        ports.removeFirst()
+        #expect(ports[0].sendTexts("c"))
+        #expect(connection.receive(size).count == size)
+        ports[0].invalidate()
+        #expect(connection.receive(1).isEmpty)
     }
 
-    @Test func `sending reopens a connection that the receiver closed`() async throws {
-        try await onItsOwnThread {
-            let listener = try SocketPeer.listening()
-            let port = listener.remote
-            #expect(port.sendTexts("a"))
-            do {
-                let first = try listener.accept()
-                #expect(first.receive(41).count == 41)
-                first.shutDown()
-                // All data has been read, so the end has arrived.
-                #expect(port.sendTexts("b"))
-            }
-            #expect(try listener.accept().receive(41).count == 41)
+    @Test func `sending reopens a connection that the receiver closed`() throws {
+        let listener = try SocketPeer.listening()
+        let port = listener.remote
+        #expect(port.sendTexts("a"))
+        do {
+            let first = try listener.accept()
+            #expect(first.receive(41).count == 41)
+            first.shutDown()
+            // All data has been read, so the end has arrived.
+            #expect(port.sendTexts("b"))
         }
+        #expect(try listener.accept().receive(41).count == 41)
     }
 
-    @Test func `sending to a receiver that does not read fails at the limit date`() async throws {
-        try await onItsOwnThread {
-            let listener = try SocketPeer.listening()
-            let port = listener.remote
-            let timeout = 0.05
-            var begin = Date()
-            repeat {
-                begin = Date()
-            } while port.send(byteCount: 4 << 20, before: Date(timeIntervalSinceNow: timeout))
-            #expect(Date().timeIntervalSince(begin) >= timeout * 0.9)
-            // A message was partly sent, so the next message uses a new connection.
-            #expect(port.sendTexts("next"))
-            let (first, second) = (try listener.accept(), try listener.accept())
-            #expect(second.receive(44).count == 44)
-            withExtendedLifetime(first) {}
-        }
+    @Test func `sending to a receiver that does not read fails at the limit date`() throws {
+        let listener = try SocketPeer.listening()
+        let port = listener.remote
+        let timeout = 0.05
+        var begin = Date()
+        repeat {
+            begin = Date()
+        } while port.send(byteCount: 4 << 20, before: Date(timeIntervalSinceNow: timeout))
+        #expect(Date().timeIntervalSince(begin) >= timeout * 0.9)
+        // A message was partly sent, so the next message uses a new connection.
+        #expect(port.sendTexts("next"))
+        let (first, second) = (try listener.accept(), try listener.accept())
+        #expect(second.receive(44).count == 44)
+        withExtendedLifetime(first) {}
     }
 
-    @Test func `a limit in the past sends a message only if that needs no waiting`() async throws {
-        try await onItsOwnThread {
-            let listener = try SocketPeer.listening()
-            let port = listener.remote
-            #expect(port.sendTexts("a"))
-            #expect(port.sendTexts("b", before: .distantPast))
-            while port.send(byteCount: 1 << 20, before: .distantPast) {}
-        }
+    @Test func `a limit in the past sends a message only if that needs no waiting`() throws {
+        let listener = try SocketPeer.listening()
+        let port = listener.remote
+        #expect(port.sendTexts("a"))
+        #expect(port.sendTexts("b", before: .distantPast))
+        while port.send(byteCount: 1 << 20, before: .distantPast) {}
     }
 
     // MARK: Receiving
@@ -95,20 +88,18 @@ import Testing
         }
     }
 
-    @Test func `a sender that closes within a message loses only that message`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            do {
-                let sender = try SocketPeer.connected(to: port.tcpPort)
-                sender.send(PortBytes.message("whole") + PortBytes.message("half").dropLast(2))
-            }
-            mailbox.wait(1)
-            #expect(port.sendTexts("another"))
-            mailbox.wait(2)
-            #expect(mailbox.texts == ["whole", "another"])
-            port.invalidate()
+    @Test func `a sender that closes within a message loses only that message`() throws {
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        do {
+            let sender = try SocketPeer.connected(to: port.tcpPort)
+            sender.send(PortBytes.message("whole") + PortBytes.message("half").dropLast(2))
         }
+        mailbox.wait(1)
+        #expect(port.sendTexts("another"))
+        mailbox.wait(2)
+        #expect(mailbox.texts == ["whole", "another"])
+        port.invalidate()
     }
 
     @Test func `senders block when the receive queue is full, and every sent message arrives`()
@@ -132,74 +123,64 @@ import Testing
         }
     }
 
-    @Test func `invalidating a port closes its connections`() async throws {
-        try await onItsOwnThread {
+    @Test func `invalidating a port closes its connections`() throws {
+        let port = try #require(SocketPort(tcpPort: 0))
+        let connection = try SocketPeer.connected(to: port.tcpPort)
+        connection.send(PortBytes.message("unread"))
+        port.invalidate()
+        #expect(connection.receive(1).isEmpty)
+    }
+
+    @Test func `releasing a port closes its sockets`() throws {
+        var port: SocketPort? = SocketPort(tcpPort: 0)
+        let connection = try SocketPeer.connected(to: try #require(port).tcpPort)
+        port = nil
+        #expect(connection.receive(1).isEmpty)
+    }
+
+    @Test func `a port may be released while messages arrive`() throws {
+        for _ in 0..<100 {
             let port = try #require(SocketPort(tcpPort: 0))
+            RunLoop.current.add(port, forMode: .default)
             let connection = try SocketPeer.connected(to: port.tcpPort)
-            connection.send(PortBytes.message("unread"))
-            port.invalidate()
-            #expect(connection.receive(1).isEmpty)
-        }
-    }
-
-    @Test func `releasing a port closes its sockets`() async throws {
-        try await onItsOwnThread {
-            var port: SocketPort? = SocketPort(tcpPort: 0)
-            let connection = try SocketPeer.connected(to: try #require(port).tcpPort)
-            port = nil
-            #expect(connection.receive(1).isEmpty)
-        }
-    }
-
-    @Test func `a port may be released while messages arrive`() async throws {
-        try await onItsOwnThread {
-            for _ in 0..<100 {
-                let port = try #require(SocketPort(tcpPort: 0))
-                RunLoop.current.add(port, forMode: .default)
-                let connection = try SocketPeer.connected(to: port.tcpPort)
-                for _ in 0..<5 { connection.send(PortBytes.message("early")) }
-                RunLoop.current.remove(port, forMode: .default)
-            }
+            for _ in 0..<5 { connection.send(PortBytes.message("early")) }
+            RunLoop.current.remove(port, forMode: .default)
         }
     }
 
     // MARK: Foundation's ports
 
-    @Test func `a Foundation socket port can send to a Reactor port`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            let created = Foundation.SocketPort(remoteWithTCPPort: port.tcpPort, host: "127.0.0.1")
-            let foundationPort = try #require(created)
-            let components = NSMutableArray(array: [NSData(data: Data("from Foundation".utf8))])
-            #expect(
-                foundationPort.send(
-                    before: Date(timeIntervalSinceNow: 60), msgid: 7, components: components, from: nil,
-                    reserved: 0))
-            mailbox.wait(1)
-            #expect(mailbox.texts == ["from Foundation"] && mailbox.messages[0].msgid == 7)
-            port.invalidate()
-        }
+    @Test func `a Foundation socket port can send to a Reactor port`() throws {
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        let created = Foundation.SocketPort(remoteWithTCPPort: port.tcpPort, host: "127.0.0.1")
+        let foundationPort = try #require(created)
+        let components = NSMutableArray(array: [NSData(data: Data("from Foundation".utf8))])
+        #expect(
+            foundationPort.send(
+                before: Date(timeIntervalSinceNow: 60), msgid: 7, components: components, from: nil,
+                reserved: 0))
+        mailbox.wait(1)
+        #expect(mailbox.texts == ["from Foundation"] && mailbox.messages[0].msgid == 7)
+        port.invalidate()
     }
 
-    @Test func `a Reactor port can send to a Foundation socket port`() async throws {
-        try await onItsOwnThread {
-            let mailbox = FoundationMailbox()
-            let created = Foundation.SocketPort(tcpPort: 0)
-            let foundationPort = try #require(created)
-            foundationPort.setDelegate(mailbox)
-            let loop = Foundation.RunLoop.current
-            loop.add(foundationPort, forMode: .default)
-            let remote = SocketPort(
-                remoteWithProtocolFamily: foundationPort.protocolFamily,
-                socketType: foundationPort.socketType,
-                protocol: foundationPort.protocol, address: foundationPort.address)
-            #expect(remote.sendTexts("to Foundation"))
-            while mailbox.texts.isEmpty, loop.run(mode: .default, before: Date.distantFuture) {}
-            #expect(mailbox.texts == ["to Foundation"])
-            // Foundation crashes if a port is released while it is in a loop.
-            loop.remove(foundationPort, forMode: .default)
-        }
+    @Test func `a Reactor port can send to a Foundation socket port`() throws {
+        let mailbox = FoundationMailbox()
+        let created = Foundation.SocketPort(tcpPort: 0)
+        let foundationPort = try #require(created)
+        foundationPort.setDelegate(mailbox)
+        let loop = Foundation.RunLoop.current
+        loop.add(foundationPort, forMode: .default)
+        let remote = SocketPort(
+            remoteWithProtocolFamily: foundationPort.protocolFamily,
+            socketType: foundationPort.socketType,
+            protocol: foundationPort.protocol, address: foundationPort.address)
+        #expect(remote.sendTexts("to Foundation"))
+        while mailbox.texts.isEmpty, loop.run(mode: .default, before: Date.distantFuture) {}
+        #expect(mailbox.texts == ["to Foundation"])
+        // Foundation crashes if a port is released while it is in a loop.
+        loop.remove(foundationPort, forMode: .default)
     }
 }
 

@@ -2,11 +2,12 @@
 
 import Glibc
 import Reactor
+import ReactorTesting
 import Testing
 
 @testable import ReactorFoundation
 
-@Suite struct PortFrameTests {
+@Suite(.runLoop) struct PortFrameTests {
     private static let unix = PortSignature.Kind(
         family: PF_UNIX, type: Int32(SOCK_STREAM.rawValue), transport: 0)
     private static let frames = [

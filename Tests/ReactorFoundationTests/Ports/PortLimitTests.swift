@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 #if DEBUG
@@ -9,7 +10,7 @@ import Testing
 import ReactorFoundation
 #endif
 
-@Suite struct PortLimitTests {
+@Suite(.runLoop) struct PortLimitTests {
     // MARK: Memory
 
     // In a process of its own: the memory of other tests does not count.
@@ -60,42 +61,38 @@ import ReactorFoundation
 
     // MARK: Replies
 
-    @Test func `a message over TCP that names a Unix-domain socket has no reply port`() async throws {
-        try await onItsOwnThread {
-            let (mailbox, path) = (Mailbox(), Array("/run/service".utf8))
-            let port = try SocketPort.listening(mailbox)
-            let signature: [UInt8] = [1, 1, 0, UInt8(path.count + 3), 1, 0] + path + [0]
-            try SocketPeer.connected(to: port.tcpPort).send(PortBytes.message("text", from: signature))
-            mailbox.wait(1)
-            #expect(mailbox.messages[0].text == "text" && mailbox.messages[0].sendPort == nil)
-            port.invalidate()
-        }
+    @Test func `a message over TCP that names a Unix-domain socket has no reply port`() throws {
+        let (mailbox, path) = (Mailbox(), Array("/run/service".utf8))
+        let port = try SocketPort.listening(mailbox)
+        let signature: [UInt8] = [1, 1, 0, UInt8(path.count + 3), 1, 0] + path + [0]
+        try SocketPeer.connected(to: port.tcpPort).send(PortBytes.message("text", from: signature))
+        mailbox.wait(1)
+        #expect(mailbox.messages[0].text == "text" && mailbox.messages[0].sendPort == nil)
+        port.invalidate()
     }
 
     // MARK: Room
 
-    @Test func `messages of many senders arrive though no two of them have room at once`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            let message = PortBytes.message(components: [[UInt8](repeating: 7, count: 700_000)])
-            let long = PortBytes.message(components: [[UInt8](repeating: 7, count: 3_000_000)])
-            let peers = try (0..<8).map { _ in try SocketPeer.connected(to: port.tcpPort) }
-            // Every message has begun before any other ends.
-            for peer in peers { peer.send(Array(message.prefix(10))) }
-            let threads = try peers.enumerated().map { index, peer in
-                try JoinableThread {
-                    peer.send(message.dropFirst(10) + (index % 2 == 0 ? long : message))
-                }
+    @Test func `messages of many senders arrive though no two of them have room at once`() throws {
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        let message = PortBytes.message(components: [[UInt8](repeating: 7, count: 700_000)])
+        let long = PortBytes.message(components: [[UInt8](repeating: 7, count: 3_000_000)])
+        let peers = try (0..<8).map { _ in try SocketPeer.connected(to: port.tcpPort) }
+        // Every message has begun before any other ends.
+        for peer in peers { peer.send(Array(message.prefix(10))) }
+        let threads = try peers.enumerated().map { index, peer in
+            try JoinableThread {
+                peer.send(message.dropFirst(10) + (index % 2 == 0 ? long : message))
             }
-            mailbox.wait(16)
-            let lengths = mailbox.messages.map { ($0.components?.first as? NSData)?.length ?? 0 }
-            #expect(
-                lengths.sorted() == Array(repeating: 700_000, count: 12)
-                    + Array(repeating: 3_000_000, count: 4))
-            for thread in threads { thread.join() }
-            port.invalidate()
         }
+        mailbox.wait(16)
+        let lengths = mailbox.messages.map { ($0.components?.first as? NSData)?.length ?? 0 }
+        #expect(
+            lengths.sorted() == Array(repeating: 700_000, count: 12)
+                + Array(repeating: 3_000_000, count: 4))
+        for thread in threads { thread.join() }
+        port.invalidate()
     }
 }
 
@@ -121,25 +118,21 @@ extension PortLimitTests {
     private static let impatient = PortLimits(patience: .milliseconds(50))
 
     @Test(arguments: [[], Array(PortBytes.message("text").prefix(3)), PortBytes.message("text").dropLast()])
-    func `a connection on which no message ends is closed`(bytes: [UInt8]) async throws {
-        try await onItsOwnThread {
-            let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: Self.impatient)
-            let (peer, begin) = (try SocketPeer(connectedTo: receiver.address), Deadline.now)
-            peer.send(bytes)
-            #expect(peer.receive(1).isEmpty && begin.duration(to: .now) >= .milliseconds(45))
-            receiver.close()
-        }
+    func `a connection on which no message ends is closed`(bytes: [UInt8]) throws {
+        let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: Self.impatient)
+        let (peer, begin) = (try SocketPeer(connectedTo: receiver.address), Deadline.now)
+        peer.send(bytes)
+        #expect(peer.receive(1).isEmpty && begin.duration(to: .now) >= .milliseconds(45))
+        receiver.close()
     }
 
-    @Test func `a connection is closed though the bytes of its message never stop`() async throws {
-        try await onItsOwnThread {
-            let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: Self.impatient)
-            let peer = try SocketPeer(connectedTo: receiver.address)
-            var isOpen = peer.send([0xD0, 0xCF, 0x50, 0xC0, 0, 0x0F, 0, 0])
-            for _ in 0..<900_000 where isOpen { isOpen = peer.send([0]) }
-            #expect(!isOpen)
-            receiver.close()
-        }
+    @Test func `a connection is closed though the bytes of its message never stop`() throws {
+        let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: Self.impatient)
+        let peer = try SocketPeer(connectedTo: receiver.address)
+        var isOpen = peer.send([0xD0, 0xCF, 0x50, 0xC0, 0, 0x0F, 0, 0])
+        for _ in 0..<900_000 where isOpen { isOpen = peer.send([0]) }
+        #expect(!isOpen)
+        receiver.close()
     }
 
     @Test func `a port with as many connections as allowed closes the one that has been idle longest`()

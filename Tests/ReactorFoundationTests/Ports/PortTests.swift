@@ -2,6 +2,7 @@ import Dispatch
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 /// A port that logs the modes that it is added to and removed from.
@@ -38,30 +39,26 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
     return count.peak
 }
 
-@Suite struct PortTests {
-    @Test func `a port keeps a loop running until it is removed`() async throws {
-        try await onItsOwnThread {
-            let (loop, port) = (RunLoop.current, Port())
-            loop.add(port, forMode: .default)
-            loop.add(port, forMode: .default)
-            #expect(loop.run(mode: .default, before: Deadline.distantPast))
-            loop.remove(port, forMode: .default)
-            #expect(!loop.run(mode: .default, before: Deadline.distantPast))
-            loop.add(NSMachPort(), forMode: .common)
-            #expect(loop.run(mode: .tracking, before: Deadline.distantPast))
-        }
+@Suite(.runLoop) struct PortTests {
+    @Test func `a port keeps a loop running until it is removed`() {
+        let (loop, port) = (RunLoop.current, Port())
+        loop.add(port, forMode: .default)
+        loop.add(port, forMode: .default)
+        #expect(loop.run(mode: .default, before: Deadline.distantPast))
+        loop.remove(port, forMode: .default)
+        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
+        loop.add(NSMachPort(), forMode: .common)
+        #expect(loop.run(mode: .tracking, before: Deadline.distantPast))
     }
 
-    @Test func `an invalidated port leaves its loops and cannot be added again`() async throws {
-        try await onItsOwnThread {
-            let (loop, port) = (RunLoop.current, Port())
-            loop.add(port, forMode: .common)
-            port.invalidate()
-            #expect(!port.isValid)
-            loop.add(port, forMode: .default)
-            #expect(!loop.run(mode: .default, before: Deadline.distantPast))
-            #expect(!port.send(before: Date(), components: nil, from: nil, reserved: 0))
-        }
+    @Test func `an invalidated port leaves its loops and cannot be added again`() {
+        let (loop, port) = (RunLoop.current, Port())
+        loop.add(port, forMode: .common)
+        port.invalidate()
+        #expect(!port.isValid)
+        loop.add(port, forMode: .default)
+        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
+        #expect(!port.send(before: Date(), components: nil, from: nil, reserved: 0))
     }
 
     @Test func `a loop retains its ports until its thread ends`() async throws {
@@ -81,34 +78,30 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
         try await onItsOwnThread { freed.wait() }
     }
 
-    @Test func `scheduling methods are called once for each mode`() async throws {
-        try await onItsOwnThread {
-            let (loop, port) = (RunLoop.current, LoggingPort())
-            for mode in [.default, .default, RunLoop.Mode.common] { loop.add(port, forMode: mode) }
-            for mode in [.default, .default, RunLoop.Mode("other")] { loop.remove(port, forMode: mode) }
-            loop.remove(port, forMode: .common)
-            #expect(
-                port.log.all == [
-                    "added to kCFRunLoopDefaultMode", "added to kCFRunLoopCommonModes",
-                    "removed from kCFRunLoopDefaultMode",
-                    "removed from kCFRunLoopCommonModes",
-                ])
-        }
+    @Test func `scheduling methods are called once for each mode`() {
+        let (loop, port) = (RunLoop.current, LoggingPort())
+        for mode in [.default, .default, RunLoop.Mode.common] { loop.add(port, forMode: mode) }
+        for mode in [.default, .default, RunLoop.Mode("other")] { loop.remove(port, forMode: mode) }
+        loop.remove(port, forMode: .common)
+        #expect(
+            port.log.all == [
+                "added to kCFRunLoopDefaultMode", "added to kCFRunLoopCommonModes",
+                "removed from kCFRunLoopDefaultMode",
+                "removed from kCFRunLoopCommonModes",
+            ])
     }
 
-    @Test func `invalidating or releasing a port posts one notification`() async throws {
-        try await onItsOwnThread {
-            #expect(
-                invalidations {
-                    let port = Port()
-                    port.invalidate()
-                    port.invalidate()
-                } == 1)
-            #expect(invalidations { _ = Port() } == 1)
-            #expect(invalidations { _ = LoggingPort() } == 1)
-            #expect(invalidations { _ = SocketPort(tcpPort: 0) } == 1)
-            #expect(Port.didBecomeInvalidNotification == Foundation.Port.didBecomeInvalidNotification)
-        }
+    @Test func `invalidating or releasing a port posts one notification`() {
+        #expect(
+            invalidations {
+                let port = Port()
+                port.invalidate()
+                port.invalidate()
+            } == 1)
+        #expect(invalidations { _ = Port() } == 1)
+        #expect(invalidations { _ = LoggingPort() } == 1)
+        #expect(invalidations { _ = SocketPort(tcpPort: 0) } == 1)
+        #expect(Port.didBecomeInvalidNotification == Foundation.Port.didBecomeInvalidNotification)
     }
 
     @Test func `other threads can add and remove ports`() async throws {

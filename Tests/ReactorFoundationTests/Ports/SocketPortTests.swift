@@ -3,109 +3,98 @@ import Glibc
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct SocketPortTests {
-    @Test func `a message arrives with its number and its components`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            #expect(port.remote.sendTexts("one", "", "three", number: 0xFFFF_FFFF))
-            mailbox.wait(1)
-            #expect(mailbox.texts == ["one,,three"])
-            let message = try #require(mailbox.messages.first)
-            #expect(message.msgid == 0xFFFF_FFFF)
-            #expect(message.receivePort === port && message.sendPort == nil)
-            port.invalidate()
-        }
+@Suite(.runLoop) struct SocketPortTests {
+    @Test func `a message arrives with its number and its components`() throws {
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        #expect(port.remote.sendTexts("one", "", "three", number: 0xFFFF_FFFF))
+        mailbox.wait(1)
+        #expect(mailbox.texts == ["one,,three"])
+        let message = try #require(mailbox.messages.first)
+        #expect(message.msgid == 0xFFFF_FFFF)
+        #expect(message.receivePort === port && message.sendPort == nil)
+        port.invalidate()
     }
 
-    @Test func `a reply goes to the port that the message names`() async throws {
-        try await onItsOwnThread {
-            let replies = Mailbox()
-            let client = try SocketPort.listening(replies)
-            let requests = Mailbox { message in
-                let reply = PortMessage(
-                    sendPort: message.sendPort, receivePort: message.receivePort,
-                    components: message.components)
-                reply.msgid = message.msgid + 1
-                #expect(reply.send(before: .distantFuture))
-            }
-            let server = try SocketPort.listening(requests)
-            #expect(server.remote.sendTexts("question", number: 1, from: client))
-            replies.wait(1)
-            #expect(replies.texts == ["question"] && replies.messages[0].msgid == 2)
-            #expect(replies.messages[0].sendPort == server.remote)
-            for port in [client, server] { port.invalidate() }
+    @Test func `a reply goes to the port that the message names`() throws {
+        let replies = Mailbox()
+        let client = try SocketPort.listening(replies)
+        let requests = Mailbox { message in
+            let reply = PortMessage(
+                sendPort: message.sendPort, receivePort: message.receivePort,
+                components: message.components)
+            reply.msgid = message.msgid + 1
+            #expect(reply.send(before: .distantFuture))
         }
+        let server = try SocketPort.listening(requests)
+        #expect(server.remote.sendTexts("question", number: 1, from: client))
+        replies.wait(1)
+        #expect(replies.texts == ["question"] && replies.messages[0].msgid == 2)
+        #expect(replies.messages[0].sendPort == server.remote)
+        for port in [client, server] { port.invalidate() }
     }
 
-    @Test func `a port can be a component`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            let other = try #require(SocketPort(remoteWithTCPPort: 4711, host: "::1"))
-            let components = NSMutableArray(array: [other, NSData(data: Data([1]))])
-            #expect(port.remote.send(before: .distantFuture, components: components, from: nil, reserved: 0))
-            mailbox.wait(1)
-            let arrived = try #require(mailbox.messages[0].components)
-            #expect(arrived[0] as? SocketPort == other && arrived[1] as? NSData == NSData(data: Data([1])))
-            port.invalidate()
-        }
+    @Test func `a port can be a component`() throws {
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        let other = try #require(SocketPort(remoteWithTCPPort: 4711, host: "::1"))
+        let components = NSMutableArray(array: [other, NSData(data: Data([1]))])
+        #expect(port.remote.send(before: .distantFuture, components: components, from: nil, reserved: 0))
+        mailbox.wait(1)
+        let arrived = try #require(mailbox.messages[0].components)
+        #expect(arrived[0] as? SocketPort == other && arrived[1] as? NSData == NSData(data: Data([1])))
+        port.invalidate()
     }
 
-    @Test func `messages of concurrent senders arrive whole, each sender's in order`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            let remote = port.remote
-            DispatchQueue.global().async {
-                DispatchQueue.concurrentPerform(iterations: 4) { sender in
-                    for index in 0..<50 {
-                        remote.sendTexts(
-                            String(repeating: "\(sender)", count: 1000), number: sender << 8 | index)
-                    }
+    @Test func `messages of concurrent senders arrive whole, each sender's in order`() throws {
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        let remote = port.remote
+        DispatchQueue.global().async {
+            DispatchQueue.concurrentPerform(iterations: 4) { sender in
+                for index in 0..<50 {
+                    remote.sendTexts(
+                        String(repeating: "\(sender)", count: 1000), number: sender << 8 | index)
                 }
             }
-            mailbox.wait(200)
-            for sender in 0..<4 {
-                let numbers = mailbox.messages.map { Int($0.msgid) }.filter { $0 >> 8 == sender }
-                #expect(numbers == (0..<50).map { sender << 8 | $0 })
-            }
-            #expect(
-                mailbox.messages.allSatisfy { $0.text == String(repeating: "\($0.msgid >> 8)", count: 1000) })
-            port.invalidate()
         }
+        mailbox.wait(200)
+        for sender in 0..<4 {
+            let numbers = mailbox.messages.map { Int($0.msgid) }.filter { $0 >> 8 == sender }
+            #expect(numbers == (0..<50).map { sender << 8 | $0 })
+        }
+        #expect(
+            mailbox.messages.allSatisfy { $0.text == String(repeating: "\($0.msgid >> 8)", count: 1000) })
+        port.invalidate()
     }
 
-    @Test func `a message that arrives before the port is in a loop is delivered later`() async throws {
-        try await onItsOwnThread {
-            let port = try #require(SocketPort(tcpPort: 0))
-            let mailbox = Mailbox()
-            #expect(port.sendTexts("early"))
-            port.setDelegate(mailbox)
-            RunLoop.current.add(port, forMode: .default)
-            mailbox.wait(1)
-            #expect(mailbox.texts == ["early"])
-            port.invalidate()
-        }
+    @Test func `a message that arrives before the port is in a loop is delivered later`() throws {
+        let port = try #require(SocketPort(tcpPort: 0))
+        let mailbox = Mailbox()
+        #expect(port.sendTexts("early"))
+        port.setDelegate(mailbox)
+        RunLoop.current.add(port, forMode: .default)
+        mailbox.wait(1)
+        #expect(mailbox.texts == ["early"])
+        port.invalidate()
     }
 
-    @Test func `a delegate that runs the loop is not called reentrantly`() async throws {
-        try await onItsOwnThread {
-            let (depth, port) = (PeakCounter(), try #require(SocketPort(tcpPort: 0)))
-            let mailbox = Mailbox { _ in
-                depth.add(1)
-                RunLoop.current.run(mode: .default, before: Deadline.distantPast)
-                depth.add(-1)
-            }
-            port.setDelegate(mailbox)
-            RunLoop.current.add(port, forMode: .default)
-            for text in ["a", "b", "c"] { port.sendTexts(text) }
-            mailbox.wait(3)
-            #expect(mailbox.texts == ["a", "b", "c"] && depth.peak == 1)
-            port.invalidate()
+    @Test func `a delegate that runs the loop is not called reentrantly`() throws {
+        let (depth, port) = (PeakCounter(), try #require(SocketPort(tcpPort: 0)))
+        let mailbox = Mailbox { _ in
+            depth.add(1)
+            RunLoop.current.run(mode: .default, before: Deadline.distantPast)
+            depth.add(-1)
         }
+        port.setDelegate(mailbox)
+        RunLoop.current.add(port, forMode: .default)
+        for text in ["a", "b", "c"] { port.sendTexts(text) }
+        mailbox.wait(3)
+        #expect(mailbox.texts == ["a", "b", "c"] && depth.peak == 1)
+        port.invalidate()
     }
 
     @Test func `a delegate that removes and adds its port is not called reentrantly`()
@@ -131,14 +120,12 @@ import Testing
         }
     }
 
-    @Test func `a delegate that invalidates its port receives no further messages`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox { $0.receivePort?.invalidate() }
-            let port = try SocketPort.listening(mailbox)
-            for text in ["a", "b", "c"] { port.sendTexts(text) }
-            RunLoop.current.run()
-            #expect(mailbox.texts == ["a"])
-        }
+    @Test func `a delegate that invalidates its port receives no further messages`() throws {
+        let mailbox = Mailbox { $0.receivePort?.invalidate() }
+        let port = try SocketPort.listening(mailbox)
+        for text in ["a", "b", "c"] { port.sendTexts(text) }
+        RunLoop.current.run()
+        #expect(mailbox.texts == ["a"])
     }
 
     @Test func `a message without a delegate is dropped, and a later delegate receives the next`()
@@ -162,45 +149,41 @@ import Testing
         }
     }
 
-    @Test func `a Unix-domain port sends and receives`() async throws {
-        try await onItsOwnThread {
-            let folder = TemporaryFolder()
-            let path = folder.path("socket")
-            let address = Data(
-                try SocketAddress(unixPath: path).withSockAddr {
-                    Array(UnsafeRawBufferPointer(start: $0, count: Int($1)))
-                })
-            let (type, mailbox) = (Int32(SOCK_STREAM.rawValue), Mailbox())
-            let port = try #require(
-                SocketPort(protocolFamily: PF_UNIX, socketType: type, protocol: 0, address: address))
-            port.setDelegate(mailbox)
-            RunLoop.current.add(port, forMode: .default)
-            let remote = SocketPort(
-                remoteWithProtocolFamily: PF_UNIX, socketType: type, protocol: 0, address: address)
-            #expect(remote.sendTexts("local", from: port))
-            mailbox.wait(1)
-            #expect(mailbox.messages[0].sendPort == remote && remote.address == port.address)
-            port.invalidate()
-            #expect(access(path, F_OK) == -1)
-        }
+    @Test func `a Unix-domain port sends and receives`() throws {
+        let folder = TemporaryFolder()
+        let path = folder.path("socket")
+        let address = Data(
+            try SocketAddress(unixPath: path).withSockAddr {
+                Array(UnsafeRawBufferPointer(start: $0, count: Int($1)))
+            })
+        let (type, mailbox) = (Int32(SOCK_STREAM.rawValue), Mailbox())
+        let port = try #require(
+            SocketPort(protocolFamily: PF_UNIX, socketType: type, protocol: 0, address: address))
+        port.setDelegate(mailbox)
+        RunLoop.current.add(port, forMode: .default)
+        let remote = SocketPort(
+            remoteWithProtocolFamily: PF_UNIX, socketType: type, protocol: 0, address: address)
+        #expect(remote.sendTexts("local", from: port))
+        mailbox.wait(1)
+        #expect(mailbox.messages[0].sendPort == remote && remote.address == port.address)
+        port.invalidate()
+        #expect(access(path, F_OK) == -1)
     }
 
-    @Test func `a port takes ownership of a listening socket`() async throws {
-        try await onItsOwnThread {
-            let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-            listen(listener, 8)
-            let port = try #require(
-                SocketPort(
-                    protocolFamily: PF_INET, socketType: Int32(SOCK_STREAM.rawValue), protocol: 6,
-                    socket: listener))
-            let mailbox = Mailbox()
-            port.setDelegate(mailbox)
-            RunLoop.current.add(port, forMode: .default)
-            #expect(port.remote.sendTexts("hello"))
-            mailbox.wait(1)
-            port.invalidate()
-            #expect(port.socket == -1)
-        }
+    @Test func `a port takes ownership of a listening socket`() throws {
+        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        listen(listener, 8)
+        let port = try #require(
+            SocketPort(
+                protocolFamily: PF_INET, socketType: Int32(SOCK_STREAM.rawValue), protocol: 6,
+                socket: listener))
+        let mailbox = Mailbox()
+        port.setDelegate(mailbox)
+        RunLoop.current.add(port, forMode: .default)
+        #expect(port.remote.sendTexts("hello"))
+        mailbox.wait(1)
+        port.invalidate()
+        #expect(port.socket == -1)
     }
 
     // MARK: Failures
@@ -235,14 +218,12 @@ import Testing
         }
     }
 
-    @Test func `an invalid component and a message that is too long are not sent`() async throws {
-        try await onItsOwnThread {
-            let port = try #require(SocketPort(tcpPort: 0))
-            let strings = NSMutableArray(array: [NSString(string: "text")])
-            #expect(!port.send(before: .distantFuture, components: strings, from: nil, reserved: 0))
-            #expect(!port.send(before: .distantFuture, components: nil, from: Port(), reserved: 0))
-            #expect(!port.send(byteCount: SocketPort.longestMessage, before: .distantFuture))
-            port.invalidate()
-        }
+    @Test func `an invalid component and a message that is too long are not sent`() throws {
+        let port = try #require(SocketPort(tcpPort: 0))
+        let strings = NSMutableArray(array: [NSString(string: "text")])
+        #expect(!port.send(before: .distantFuture, components: strings, from: nil, reserved: 0))
+        #expect(!port.send(before: .distantFuture, components: nil, from: Port(), reserved: 0))
+        #expect(!port.send(byteCount: SocketPort.longestMessage, before: .distantFuture))
+        port.invalidate()
     }
 }

@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct AsyncMainTests {
+@Suite(.runLoop) struct AsyncMainTests {
     @Test func `top-level code that awaits stays on the main thread, and its loop is served`() async throws {
         let lines = try await probeMainLoop("stays", of: "async-main-probe")
         #expect(

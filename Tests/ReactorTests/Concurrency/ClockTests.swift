@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct ClockTests {
+@Suite(.runLoop) struct ClockTests {
     @Test func `a task on the loop sleeps, never too short, and wakes inside the timer's callback`()
         async throws
     {
@@ -93,7 +94,7 @@ import Testing
     }
 }
 
-@Suite struct WithDeadlineTests {
+@Suite(.runLoop) struct WithDeadlineTests {
     @Test func `an operation in time has its result`() async throws {
         try await withRunLoopThread(name: "in time") { thread in
             let clock = thread.runLoop.clock()

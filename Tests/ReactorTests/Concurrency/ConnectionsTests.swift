@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ConnectionsTests {
+@Suite(.runLoop) struct ConnectionsTests {
     @Test(arguments: Place.allCases, [true, false])
     func `a task accepts one connection after the other`(place: Place, isOnLoop: Bool) async throws {
         let folder = TemporaryFolder()
@@ -179,25 +180,21 @@ import Testing
         }
     }
 
-    @Test func `no task accepts once closing has returned on another thread`() async throws {
-        try await onItsOwnThread {
-            var late = 0
-            for _ in 0..<50 { late += try connectionsAcceptedAfterClosing() }
-            #expect(late == 0)
-        }
+    @Test func `no task accepts once closing has returned on another thread`() throws {
+        var late = 0
+        for _ in 0..<50 { late += try connectionsAcceptedAfterClosing() }
+        #expect(late == 0)
     }
 
-    @Test func `draining after closing accepts nothing`() async throws {
-        try await onItsOwnThread {
-            let connections = try RunLoop.current.connections(at: .ownLoopback) { Issue.record("\($0)") }
-            let client = try SocketPeer(connectedTo: connections.localAddress)
-            try onAThread {
-                connections.close()
-                connections.drain()
-                #expect(!connections.acceptsNow())
-            }
-            withExtendedLifetime(client) {}
+    @Test func `draining after closing accepts nothing`() throws {
+        let connections = try RunLoop.current.connections(at: .ownLoopback) { Issue.record("\($0)") }
+        let client = try SocketPeer(connectedTo: connections.localAddress)
+        try onAThread {
+            connections.close()
+            connections.drain()
+            #expect(!connections.acceptsNow())
         }
+        withExtendedLifetime(client) {}
     }
 
     @Test func `draining accepts the backlog, then ends the iteration and closes the socket`() async throws {

@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct EventsTests {
+@Suite(.runLoop) struct EventsTests {
     // MARK: Ticks
 
     @Test func `ticks keep their phase, and a task on the loop takes them there`() async throws {

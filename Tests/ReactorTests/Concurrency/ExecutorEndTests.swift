@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct ExecutorEndTests {
+@Suite(.runLoop) struct ExecutorEndTests {
     @Test func `a thread that is stopped runs the jobs that are queued`() async throws {
         let trace = Trace()
         try await onItsOwnThread {

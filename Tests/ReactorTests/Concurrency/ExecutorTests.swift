@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct ExecutorTests {
+@Suite(.runLoop) struct ExecutorTests {
     @Test func `an actor lives on a loop`() async throws {
         try await withRunLoopThread(name: "home") { thread in
             let resident = Resident(thread.executor)
@@ -53,14 +54,12 @@ import Testing
         }
     }
 
-    @Test func `a loop has one executor for each set of modes`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            #expect(loop.executor() === loop.executor(inModes: [.common]))
-            #expect(
-                loop.executor(inModes: [.custom, .default]) === loop.executor(inModes: [.default, .custom]))
-            #expect(loop.executor() !== loop.executor(inModes: [.default]))
-        }
+    @Test func `a loop has one executor for each set of modes`() {
+        let loop = RunLoop.current
+        #expect(loop.executor() === loop.executor(inModes: [.common]))
+        #expect(
+            loop.executor(inModes: [.custom, .default]) === loop.executor(inModes: [.default, .custom]))
+        #expect(loop.executor() !== loop.executor(inModes: [.default]))
     }
 
     @Test func `jobs of one caller run in order`() async throws {

@@ -1,9 +1,10 @@
 import Dispatch
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct HandoffResultTests {
+@Suite(.runLoop) struct HandoffResultTests {
     private struct Counter: ChunkProcessor {
         var output = 0
         var started: Shared<Bool>?

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Starts a task whose first job waits in `executor`, and which notes `name`.
@@ -6,7 +7,7 @@ private func start(_ name: String, on executor: RunLoop.Executor, _ trace: Trace
     Task(executorPreference: executor) { trace(name) }
 }
 
-@Suite struct JobServingTests {
+@Suite(.runLoop) struct JobServingTests {
     @Test func `a job lets an activation begin, and does not keep the mode from being empty`() async throws {
         let events = try await traced { loop, trace in
             start("job", on: loop.executor(), trace)

@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct StreamLinesTests {
+@Suite(.runLoop) struct StreamLinesTests {
     static let text = (0..<20_000).map { "line \($0) \(String(repeating: "é", count: $0 % 50))" }
 
     @Test(arguments: TaskPlace.allCases)

@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct StreamReadingTests {
+@Suite(.runLoop) struct StreamReadingTests {
     // MARK: Everything arrives
 
     @Test(arguments: TaskPlace.allCases, StreamKind.finite.filter(\.isInput))

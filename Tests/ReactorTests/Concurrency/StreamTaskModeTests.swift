@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct StreamTaskModeTests {
+@Suite(.runLoop) struct StreamTaskModeTests {
     @Test(arguments: [true, false])
     func `a task waits for a stream while the loop runs in another mode`(isScheduled: Bool) async throws {
         let texts = try await onItsOwnThread {

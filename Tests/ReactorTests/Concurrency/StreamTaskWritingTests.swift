@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct StreamTaskWritingTests {
+@Suite(.runLoop) struct StreamTaskWritingTests {
     @Test(arguments: TaskPlace.allCases)
     func `all bytes are written, however slowly they are read`(place: TaskPlace) async throws {
         let expected = pattern(1_000_000)

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct TaskModeTests {
+@Suite(.runLoop) struct TaskModeTests {
     @Test(arguments: TaskModeCase.all)
     func `a task goes on in the modes of its executor, and waits in others`(_ test: TaskModeCase) async throws
     {

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What an activation leaves over for the next: descriptors that were ready, and have not been served.
-@Suite struct DeferredReadinessTests {
+@Suite(.runLoop) struct DeferredReadinessTests {
     /// Two pipes with a byte in each, of which the first activation serves one.
     private static func afterOneOfTwo(
         _ body: @escaping @Sendable (RunLoop, Trace, _ left: TestPipe, _ name: String) throws -> Void
@@ -55,55 +56,51 @@ import Testing
         }
     }
 
-    @Test func `of a leftover, the part that is still true is delivered`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let (one, other) = try Channel.socketPair.open()
-            let pipe = try TestPipe()
-            var calls: [Readiness] = []
-            let sources = [
-                DescriptorSource(pipe.readEnd, for: .readable) { _, _ in },
-                DescriptorSource(one, for: [.readable, .writable]) { _, readiness in calls.append(readiness)
-                },
-            ]
-            for source in sources { try loop.add(source, forMode: .default) }
-            pipe.put()
-            try other.writeAll([1])
-            while calls.isEmpty {
-                loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
-            }
-            while calls.count < 2 {
-                // Whichever of the two the next activation begins with, the other is left over.
-                loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
-            }
-            _ = one.readOne()
-            calls = []
-            while calls.isEmpty {
-                loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
-            }
-            #expect(calls == [.writable])
-            for source in sources { source.cancel() }
-            try one.close()
-            try other.close()
+    @Test func `of a leftover, the part that is still true is delivered`() throws {
+        let loop = RunLoop.current
+        let (one, other) = try Channel.socketPair.open()
+        let pipe = try TestPipe()
+        var calls: [Readiness] = []
+        let sources = [
+            DescriptorSource(pipe.readEnd, for: .readable) { _, _ in },
+            DescriptorSource(one, for: [.readable, .writable]) { _, readiness in calls.append(readiness)
+            },
+        ]
+        for source in sources { try loop.add(source, forMode: .default) }
+        pipe.put()
+        try other.writeAll([1])
+        while calls.isEmpty {
+            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
         }
+        while calls.count < 2 {
+            // Whichever of the two the next activation begins with, the other is left over.
+            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
+        }
+        _ = one.readOne()
+        calls = []
+        while calls.isEmpty {
+            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
+        }
+        #expect(calls == [.writable])
+        for source in sources { source.cancel() }
+        try one.close()
+        try other.close()
     }
 
-    @Test func `a hang-up is delivered by the next activation`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pairs = [try Channel.socketPair.open(), try Channel.socketPair.open()]
-            var served: Set<FileDescriptor> = []
-            let sources = pairs.map { pair in
-                DescriptorSource(pair.reader, for: .readable) { source, _ in
-                    served.insert(source.descriptor)
-                    source.cancel()
-                }
+    @Test func `a hang-up is delivered by the next activation`() throws {
+        let loop = RunLoop.current
+        let pairs = [try Channel.socketPair.open(), try Channel.socketPair.open()]
+        var served: Set<FileDescriptor> = []
+        let sources = pairs.map { pair in
+            DescriptorSource(pair.reader, for: .readable) { source, _ in
+                served.insert(source.descriptor)
+                source.cancel()
             }
-            for source in sources { try loop.add(source, forMode: .default) }
-            for pair in pairs { try pair.writer.close() }
-            // A process that another test is just starting may hold the other ends a moment longer.
-            loop.serve { served == Set(pairs.map(\.reader)) }
-            for pair in pairs { try pair.reader.close() }
         }
+        for source in sources { try loop.add(source, forMode: .default) }
+        for pair in pairs { try pair.writer.close() }
+        // A process that another test is just starting may hold the other ends a moment longer.
+        loop.serve { served == Set(pairs.map(\.reader)) }
+        for pair in pairs { try pair.reader.close() }
     }
 }

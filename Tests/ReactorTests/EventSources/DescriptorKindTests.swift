@@ -1,11 +1,12 @@
 import CReactorLinux
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What can be watched, and what cannot.
-@Suite struct DescriptorKindTests {
+@Suite(.runLoop) struct DescriptorKindTests {
     @Test(arguments: Channel.allCases)
     func `a byte makes the reader readable, once it is there and until it is read`(channel: Channel)
         async throws
@@ -32,71 +33,63 @@ import Testing
     }
 
     @Test(arguments: Channel.allCases)
-    func `a writer with room is writable, again and again`(channel: Channel) async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let (reader, writer) = try channel.open()
-            var calls: [Readiness] = []
-            let source = DescriptorSource(writer, for: .writable) { _, readiness in calls.append(readiness) }
-            try loop.add(source, forMode: .default)
-            for _ in 0..<3 { loop.poll() }
-            #expect(calls == [.writable, .writable, .writable])
-            source.cancel()
-            try reader.close()
-            try writer.close()
-        }
+    func `a writer with room is writable, again and again`(channel: Channel) throws {
+        let loop = RunLoop.current
+        let (reader, writer) = try channel.open()
+        var calls: [Readiness] = []
+        let source = DescriptorSource(writer, for: .writable) { _, readiness in calls.append(readiness) }
+        try loop.add(source, forMode: .default)
+        for _ in 0..<3 { loop.poll() }
+        #expect(calls == [.writable, .writable, .writable])
+        source.cancel()
+        try reader.close()
+        try writer.close()
     }
 
-    @Test func `an event counter and an alarm can be watched`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let counter = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
-            let alarm = timerfd_create(CLOCK_MONOTONIC, CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK))
-            defer { for number in [counter, alarm] { close(number) } }
-            var trace: [String] = []
-            for (name, number) in [("counter", counter), ("alarm", alarm)] {
-                let source = DescriptorSource(FileDescriptor(rawValue: number), for: .readable) { source, _ in
-                    var count: UInt64 = 0
-                    #expect(read(source.descriptor.rawValue, &count, 8) == 8)
-                    trace.append("\(name) \(count)")
-                    source.cancel()
-                }
-                try loop.add(source, forMode: .default)
+    @Test func `an event counter and an alarm can be watched`() throws {
+        let loop = RunLoop.current
+        let counter = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
+        let alarm = timerfd_create(CLOCK_MONOTONIC, CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK))
+        defer { for number in [counter, alarm] { close(number) } }
+        var trace: [String] = []
+        for (name, number) in [("counter", counter), ("alarm", alarm)] {
+            let source = DescriptorSource(FileDescriptor(rawValue: number), for: .readable) { source, _ in
+                var count: UInt64 = 0
+                #expect(read(source.descriptor.rawValue, &count, 8) == 8)
+                trace.append("\(name) \(count)")
+                source.cancel()
             }
-            loop.poll()
-            #expect(trace.isEmpty)
-            for _ in 0..<2 { eventfd_write(counter, 1) }
-            loop.poll()
-            #expect(trace == ["counter 2"])
-            #expect(reactor_timerfd_arm(alarm, Deadline.now.uptimeNanoseconds + 1_000_000) == 0)
-            #expect(loop.run(in: .default) == .finished)
-            #expect(trace == ["counter 2", "alarm 1"])
+            try loop.add(source, forMode: .default)
         }
+        loop.poll()
+        #expect(trace.isEmpty)
+        for _ in 0..<2 { eventfd_write(counter, 1) }
+        loop.poll()
+        #expect(trace == ["counter 2"])
+        #expect(reactor_timerfd_arm(alarm, Deadline.now.uptimeNanoseconds + 1_000_000) == 0)
+        #expect(loop.run(in: .default) == .finished)
+        #expect(trace == ["counter 2", "alarm 1"])
     }
 
     @Test(arguments: ["/proc/self/exe", "/tmp", "/dev/null"])
-    func `what the kernel does not watch is refused, and leaves nothing behind`(path: String) async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let file = try FileDescriptor.open(FilePath(path), .readOnly)
-            let source = DescriptorSource(file, for: .readable) { _, _ in Issue.record("called") }
-            for mode in [RunLoop.Mode.default, .common, .custom] {
-                #expect(throws: Errno.notPermitted) { try loop.add(source, forMode: mode) }
-                #expect(!loop.contains(source, forMode: mode))
-            }
-            #expect(source.isValid)
-            #expect(loop.poll() == .finished)
-            try file.close()
+    func `what the kernel does not watch is refused, and leaves nothing behind`(path: String) throws {
+        let loop = RunLoop.current
+        let file = try FileDescriptor.open(FilePath(path), .readOnly)
+        let source = DescriptorSource(file, for: .readable) { _, _ in Issue.record("called") }
+        for mode in [RunLoop.Mode.default, .common, .custom] {
+            #expect(throws: Errno.notPermitted) { try loop.add(source, forMode: mode) }
+            #expect(!loop.contains(source, forMode: mode))
         }
+        #expect(source.isValid)
+        #expect(loop.poll() == .finished)
+        try file.close()
     }
 
-    @Test func `a number that is not open is refused`() async throws {
-        try await onItsOwnThread {
-            // Far from the numbers that other tests open meanwhile.
-            let source = DescriptorSource(FileDescriptor(rawValue: 1_000_000), for: .readable) { _, _ in }
-            #expect(throws: Errno.badFileDescriptor) { try RunLoop.current.add(source, forMode: .default) }
-            #expect(RunLoop.current.poll() == .finished)
-        }
+    @Test func `a number that is not open is refused`() throws {
+        // Far from the numbers that other tests open meanwhile.
+        let source = DescriptorSource(FileDescriptor(rawValue: 1_000_000), for: .readable) { _, _ in }
+        #expect(throws: Errno.badFileDescriptor) { try RunLoop.current.add(source, forMode: .default) }
+        #expect(RunLoop.current.poll() == .finished)
     }
 
     @Test func `a negative number traps`() async {
@@ -116,22 +109,20 @@ import Testing
         #expect(result.message.contains("on the loop's own thread"))
     }
 
-    @Test func `a hang-up is delivered to a reader after the remaining bytes`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try FileDescriptor.pipe()
-            var bytes: [UInt8?] = []
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-                bytes.append(source.descriptor.readOne())
-                if bytes.last == .some(nil) { source.cancel() }
-            }
-            try loop.add(source, forMode: .default)
-            try pipe.writeEnd.writeAll([1, 2])
-            try pipe.writeEnd.close()
-            #expect(loop.run(in: .default) == .finished)
-            #expect(bytes == [1, 2, nil])
-            try pipe.readEnd.close()
+    @Test func `a hang-up is delivered to a reader after the remaining bytes`() throws {
+        let loop = RunLoop.current
+        let pipe = try FileDescriptor.pipe()
+        var bytes: [UInt8?] = []
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+            bytes.append(source.descriptor.readOne())
+            if bytes.last == .some(nil) { source.cancel() }
         }
+        try loop.add(source, forMode: .default)
+        try pipe.writeEnd.writeAll([1, 2])
+        try pipe.writeEnd.close()
+        #expect(loop.run(in: .default) == .finished)
+        #expect(bytes == [1, 2, nil])
+        try pipe.readEnd.close()
     }
 
     @Test(arguments: [Readiness.readable, .writable, [.readable, .writable]])

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Cancelling, removing, closing and forgetting, in and out of callbacks.
-@Suite struct DescriptorLifetimeTests {
+@Suite(.runLoop) struct DescriptorLifetimeTests {
     @Test func `cancelling a source in its own callback ends it, and releases the closure when it returns`()
         async throws
     {
@@ -25,50 +26,46 @@ import Testing
         }
     }
 
-    @Test func `of two ready sources, one that the other's callback cancels is not called`() async throws {
-        try await onItsOwnThread {
-            let pipes = [try TestPipe(), try TestPipe()]
-            var sources: [DescriptorSource] = []
-            var calls = 0
-            for pipe in pipes {
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                    calls += 1
-                    for source in sources { source.cancel() }
-                }
-                sources.append(source)
-                try RunLoop.current.add(source, forMode: .default)
-                pipe.put()
+    @Test func `of two ready sources, one that the other's callback cancels is not called`() throws {
+        let pipes = [try TestPipe(), try TestPipe()]
+        var sources: [DescriptorSource] = []
+        var calls = 0
+        for pipe in pipes {
+            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+                calls += 1
+                for source in sources { source.cancel() }
             }
-            RunLoop.current.poll()
-            #expect(RunLoop.current.poll() == .finished)
-            #expect(calls == 1)
+            sources.append(source)
+            try RunLoop.current.add(source, forMode: .default)
+            pipe.put()
         }
+        RunLoop.current.poll()
+        #expect(RunLoop.current.poll() == .finished)
+        #expect(calls == 1)
     }
 
-    @Test func `of two ready sources, one that the other's callback removes is not called`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipes = [try TestPipe(), try TestPipe()]
-            var sources: [DescriptorSource] = []
-            var calls = 0
-            for pipe in pipes {
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                    calls += 1
-                    for source in sources { loop.remove(source, forMode: .default) }
-                }
-                sources.append(source)
-                try loop.add(source, forMode: .default)
-                pipe.put()
+    @Test func `of two ready sources, one that the other's callback removes is not called`() throws {
+        let loop = RunLoop.current
+        let pipes = [try TestPipe(), try TestPipe()]
+        var sources: [DescriptorSource] = []
+        var calls = 0
+        for pipe in pipes {
+            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+                calls += 1
+                for source in sources { loop.remove(source, forMode: .default) }
             }
-            loop.poll()
-            #expect(calls == 1)
-            #expect(sources.map(\.isValid) == [true, true])
-            #expect(loop.poll() == .finished)
-            for source in sources { try loop.add(source, forMode: .default) }
-            loop.poll()
-            #expect(calls == 2)
-            for source in sources { source.cancel() }
+            sources.append(source)
+            try loop.add(source, forMode: .default)
+            pipe.put()
         }
+        loop.poll()
+        #expect(calls == 1)
+        #expect(sources.map(\.isValid) == [true, true])
+        #expect(loop.poll() == .finished)
+        for source in sources { try loop.add(source, forMode: .default) }
+        loop.poll()
+        #expect(calls == 2)
+        for source in sources { source.cancel() }
     }
 
     @Test(arguments: [RunLoop.Mode.default, .common])
@@ -99,47 +96,43 @@ import Testing
         }
     }
 
-    @Test func `a source that only its loop retains outlives the callback in which it leaves`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let changes: [(DescriptorSource) throws -> Void] = [
-                { $0.cancel() },
-                { loop.remove($0, forMode: .default) },
-                {
-                    loop.remove($0, forMode: .default)
-                    $0.cancel()
-                },
-                {
-                    loop.remove($0, forMode: .default)
-                    try loop.add($0, forMode: .common)
-                    loop.remove($0, forMode: .common)
-                },
-            ]
-            for change in changes {
-                let pipe = try TestPipe()
-                let freed = Shared(false)
-                weak let source = try addSource(pipe, .default, AtEnd { freed.value = true }) { source in
-                    do { try change(source) } catch { Issue.record("\(error)") }
-                    #expect(!freed.value)
-                    #expect(!loop.contains(source, forMode: .default))
-                }
-                pipe.put()
-                #expect(source != nil)
-                loop.poll()
-                #expect(freed.value)
-                #expect(source == nil)
-                #expect(loop.poll() == .finished)
+    @Test func `a source that only its loop retains outlives the callback in which it leaves`() throws {
+        let loop = RunLoop.current
+        let changes: [(DescriptorSource) throws -> Void] = [
+            { $0.cancel() },
+            { loop.remove($0, forMode: .default) },
+            {
+                loop.remove($0, forMode: .default)
+                $0.cancel()
+            },
+            {
+                loop.remove($0, forMode: .default)
+                try loop.add($0, forMode: .common)
+                loop.remove($0, forMode: .common)
+            },
+        ]
+        for change in changes {
+            let pipe = try TestPipe()
+            let freed = Shared(false)
+            weak let source = try addSource(pipe, .default, AtEnd { freed.value = true }) { source in
+                do { try change(source) } catch { Issue.record("\(error)") }
+                #expect(!freed.value)
+                #expect(!loop.contains(source, forMode: .default))
             }
+            pipe.put()
+            #expect(source != nil)
+            loop.poll()
+            #expect(freed.value)
+            #expect(source == nil)
+            #expect(loop.poll() == .finished)
         }
     }
 
-    @Test func `a source that was never added is freed with its last owner`() async throws {
-        try await onItsOwnThread {
-            let pipe = try TestPipe()
-            let freed = Shared(false)
-            _ = makeSource(pipe, AtEnd { freed.value = true }) { _ in }
-            #expect(freed.value)
-        }
+    @Test func `a source that was never added is freed with its last owner`() throws {
+        let pipe = try TestPipe()
+        let freed = Shared(false)
+        _ = makeSource(pipe, AtEnd { freed.value = true }) { _ in }
+        #expect(freed.value)
     }
 
     @Test func `a thread that ends cancels its loop's sources and frees their closures`() async throws {
@@ -155,39 +148,35 @@ import Testing
         freed.wait()
     }
 
-    @Test func `a source is in the modes it was added to, and a cancelled one in none`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try TestPipe()
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
-            try loop.add(source, forMode: .custom)
-            try loop.add(source, forMode: .common)
-            try loop.add(source, forMode: .common)
-            loop.remove(source, forMode: .common)
-            #expect(loop.contains(source, forMode: .custom))
-            #expect(!loop.contains(source, forMode: .default))
-            loop.remove(source, forMode: .custom)
-            #expect(loop.poll(.custom) == .finished)
-            source.cancel()
-            try loop.add(source, forMode: .custom)
-            #expect(!loop.contains(source, forMode: .custom))
-        }
+    @Test func `a source is in the modes it was added to, and a cancelled one in none`() throws {
+        let loop = RunLoop.current
+        let pipe = try TestPipe()
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+        try loop.add(source, forMode: .custom)
+        try loop.add(source, forMode: .common)
+        try loop.add(source, forMode: .common)
+        loop.remove(source, forMode: .common)
+        #expect(loop.contains(source, forMode: .custom))
+        #expect(!loop.contains(source, forMode: .default))
+        loop.remove(source, forMode: .custom)
+        #expect(loop.poll(.custom) == .finished)
+        source.cancel()
+        try loop.add(source, forMode: .custom)
+        #expect(!loop.contains(source, forMode: .custom))
     }
 
-    @Test func `ten thousand sources on one pipe come and go`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try TestPipe()
-            let live = Shared(0)
-            for index in 0..<10_000 {
-                live.update { $0 += 1 }
-                let source = makeSource(pipe, AtEnd { live.update { $0 -= 1 } }) { _ in }
-                try loop.add(source, forMode: index % 2 == 0 ? .common : .custom)
-                source.cancel()
-            }
-            #expect(live.value == 0)
-            #expect(loop.poll() == .finished)
+    @Test func `ten thousand sources on one pipe come and go`() throws {
+        let loop = RunLoop.current
+        let pipe = try TestPipe()
+        let live = Shared(0)
+        for index in 0..<10_000 {
+            live.update { $0 += 1 }
+            let source = makeSource(pipe, AtEnd { live.update { $0 -= 1 } }) { _ in }
+            try loop.add(source, forMode: index % 2 == 0 ? .common : .custom)
+            source.cancel()
         }
+        #expect(live.value == 0)
+        #expect(loop.poll() == .finished)
     }
 }
 

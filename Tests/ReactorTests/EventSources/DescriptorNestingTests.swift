@@ -1,31 +1,30 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Descriptor sources in nested activations, and in more modes than one.
-@Suite struct DescriptorNestingTests {
-    @Test func `the readiness of a skipped source does not keep a nested wait awake`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try TestPipe()
-            var (depth, calls, passes) = (0, 0, 0)
-            loop.observe(.beforeTimers) { _ in if depth > 0 { passes += 1 } }
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                #expect(depth == 0)
-                (depth, calls) = (depth + 1, calls + 1)
-                #expect(loop.run(in: .default, until: .after(milliseconds: 10)) == .timedOut)
-                depth -= 1
-            }
-            try loop.add(source, forMode: .default)
-            pipe.put()
-            loop.poll()
-            #expect(calls == 1)
-            #expect(passes <= 3)
-            loop.poll()  // the registration is back: the byte is still there
-            #expect(calls == 2)
-            source.cancel()
+@Suite(.runLoop) struct DescriptorNestingTests {
+    @Test func `the readiness of a skipped source does not keep a nested wait awake`() throws {
+        let loop = RunLoop.current
+        let pipe = try TestPipe()
+        var (depth, calls, passes) = (0, 0, 0)
+        loop.observe(.beforeTimers) { _ in if depth > 0 { passes += 1 } }
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+            #expect(depth == 0)
+            (depth, calls) = (depth + 1, calls + 1)
+            #expect(loop.run(in: .default, until: .after(milliseconds: 10)) == .timedOut)
+            depth -= 1
         }
+        try loop.add(source, forMode: .default)
+        pipe.put()
+        loop.poll()
+        #expect(calls == 1)
+        #expect(passes <= 3)
+        loop.poll()  // the registration is back: the byte is still there
+        #expect(calls == 2)
+        source.cancel()
     }
 
     @Test func `interest changed while the source is skipped takes effect when its callback has returned`()

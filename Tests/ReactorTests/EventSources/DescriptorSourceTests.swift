@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct DescriptorSourceTests {
+@Suite(.runLoop) struct DescriptorSourceTests {
     @Test func `an unread byte calls once in every pass`() async throws {
         let trace = try await traced { loop, trace in
             let pipe = try TestPipe()
@@ -42,16 +43,14 @@ import Testing
         #expect(calls == [.writable, [.readable, .writable], .readable, .writable])
     }
 
-    @Test func `a source with no interest keeps its mode from being empty and is not called`() async throws {
-        try await onItsOwnThread {
-            let pipe = try TestPipe()
-            pipe.put()
-            let source = DescriptorSource(pipe.readEnd, for: []) { _, _ in Issue.record("called") }
-            try RunLoop.current.add(source, forMode: .default)
-            #expect(RunLoop.current.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)
-            source.cancel()
-            #expect(RunLoop.current.poll() == .finished)
-        }
+    @Test func `a source with no interest keeps its mode from being empty and is not called`() throws {
+        let pipe = try TestPipe()
+        pipe.put()
+        let source = DescriptorSource(pipe.readEnd, for: []) { _, _ in Issue.record("called") }
+        try RunLoop.current.add(source, forMode: .default)
+        #expect(RunLoop.current.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)
+        source.cancel()
+        #expect(RunLoop.current.poll() == .finished)
     }
 
     @Test func `interest that comes later counts in every mode of the source`() async throws {
@@ -74,45 +73,41 @@ import Testing
         #expect(trace == [modes[0], "called", modes[1], "called", modes[2], "called"])
     }
 
-    @Test func `interest that the kernel refuses leaves a source as it was`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
-            let source = DescriptorSource(file, for: []) { _, _ in Issue.record("called") }
-            try loop.add(source, forMode: .default)
-            for _ in 0..<2 {
-                #expect(throws: Errno.notPermitted) { try source.setInterest(.readable) }
-                #expect(source.interest == [])
-                #expect(loop.contains(source, forMode: .default))
-                loop.poll()
-            }
-            source.cancel()
-            try file.close()
+    @Test func `interest that the kernel refuses leaves a source as it was`() throws {
+        let loop = RunLoop.current
+        let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
+        let source = DescriptorSource(file, for: []) { _, _ in Issue.record("called") }
+        try loop.add(source, forMode: .default)
+        for _ in 0..<2 {
+            #expect(throws: Errno.notPermitted) { try source.setInterest(.readable) }
+            #expect(source.interest == [])
+            #expect(loop.contains(source, forMode: .default))
+            loop.poll()
         }
+        source.cancel()
+        try file.close()
     }
 
-    @Test func `interest removed in a callback is gone in the same pass`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipes = [try TestPipe(), try TestPipe()]
-            var sources: [DescriptorSource] = []
-            var calls = 0
-            for pipe in pipes {
-                pipe.put()
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                    calls += 1
-                    for source in sources { try? source.setInterest([]) }
-                }
-                sources.append(source)
-                try loop.add(source, forMode: .default)
+    @Test func `interest removed in a callback is gone in the same pass`() throws {
+        let loop = RunLoop.current
+        let pipes = [try TestPipe(), try TestPipe()]
+        var sources: [DescriptorSource] = []
+        var calls = 0
+        for pipe in pipes {
+            pipe.put()
+            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+                calls += 1
+                for source in sources { try? source.setInterest([]) }
             }
-            for _ in 0..<3 { loop.poll() }
-            #expect(calls == 1)
-            for source in sources { try source.setInterest(.readable) }
-            loop.poll()
-            #expect(calls == 2)
-            for source in sources { source.cancel() }
+            sources.append(source)
+            try loop.add(source, forMode: .default)
         }
+        for _ in 0..<3 { loop.poll() }
+        #expect(calls == 1)
+        for source in sources { try source.setInterest(.readable) }
+        loop.poll()
+        #expect(calls == 2)
+        for source in sources { source.cancel() }
     }
 
     @Test func `all that is ready is called in one pass, or one at a time for who wants to return`()

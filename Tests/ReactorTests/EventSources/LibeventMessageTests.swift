@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What becomes of the messages of libevent, which other libraries of the process use too.
-@Suite struct LibeventMessageTests {
+@Suite(.runLoop) struct LibeventMessageTests {
     @Test func `a descriptor that the kernel refuses is an error, and no message`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             try onAThread {

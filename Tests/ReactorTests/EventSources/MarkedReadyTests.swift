@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct MarkedReadyTests {
+@Suite(.runLoop) struct MarkedReadyTests {
     @Test func `a source marked ready without interest is served once, in a mode that has run or not`()
         async throws
     {

@@ -1,37 +1,34 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
 
 /// What happens to the process's own action for a signal, before, while and after it is caught.
-@Suite(.serialized) struct SignalActionTests {
-    @Test func `the last cancel restores the action that the first source found`() async throws {
-        try await onItsOwnThread {
-            let signal = realTimeSignal(4)
-            Glibc.signal(signal, SIG_IGN)
-            let sources = try (0..<3).map { _ in try SignalSource(signal) { _, _ in } }
-            for source in sources {
-                #expect(!isIgnored(signal))
-                source.cancel()
-                source.cancel()
-            }
-            #expect(isIgnored(signal))
-            let again = try SignalSource(signal) { _, _ in }
+@Suite(.runLoop, .serialized) struct SignalActionTests {
+    @Test func `the last cancel restores the action that the first source found`() throws {
+        let signal = realTimeSignal(4)
+        Glibc.signal(signal, SIG_IGN)
+        let sources = try (0..<3).map { _ in try SignalSource(signal) { _, _ in } }
+        for source in sources {
             #expect(!isIgnored(signal))
-            again.cancel()
-            #expect(isIgnored(signal))
+            source.cancel()
+            source.cancel()
         }
+        #expect(isIgnored(signal))
+        let again = try SignalSource(signal) { _, _ in }
+        #expect(!isIgnored(signal))
+        again.cancel()
+        #expect(isIgnored(signal))
     }
 
-    @Test func `an action that other code installs meanwhile stays`() async throws {
-        try await onItsOwnThread {
-            let signal = realTimeSignal(5)
-            let source = try SignalSource(signal) { _, _ in }
-            Glibc.signal(signal, SIG_IGN)
-            source.cancel()
-            #expect(isIgnored(signal))
-        }
+    @Test func `an action that other code installs meanwhile stays`() throws {
+        let signal = realTimeSignal(5)
+        let source = try SignalSource(signal) { _, _ in }
+        Glibc.signal(signal, SIG_IGN)
+        source.cancel()
+        #expect(isIgnored(signal))
     }
 
     @Test func `a source catches its signal though other code has ignored it beside another source`()
@@ -76,16 +73,14 @@ import Testing
         }
     }
 
-    @Test func `the action that is restored is the last that other code had installed`() async throws {
-        try await onItsOwnThread {
-            let signal = realTimeSignal(11)
-            Glibc.signal(signal, SIG_IGN)
-            let first = try SignalSource(signal) { _, _ in }
-            Glibc.signal(signal, SIG_DFL)
-            let second = try SignalSource(signal) { _, _ in }
-            for source in [first, second] { source.cancel() }
-            #expect(!isIgnored(signal))
-        }
+    @Test func `the action that is restored is the last that other code had installed`() throws {
+        let signal = realTimeSignal(11)
+        Glibc.signal(signal, SIG_IGN)
+        let first = try SignalSource(signal) { _, _ in }
+        Glibc.signal(signal, SIG_DFL)
+        let second = try SignalSource(signal) { _, _ in }
+        for source in [first, second] { source.cancel() }
+        #expect(!isIgnored(signal))
     }
 
     @Test func `after a handler has cancelled its source, the signal does what it did before`() async {

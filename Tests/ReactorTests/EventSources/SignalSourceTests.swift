@@ -1,11 +1,12 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
 
 /// Signals belong to the process: tests that could meet run in processes of their own.
-@Suite(.serialized) struct SignalSourceTests {
+@Suite(.runLoop, .serialized) struct SignalSourceTests {
     @Test func `the handler gets the number of deliveries, on the loop's thread`() async throws {
         let counts = try await onItsOwnThread { () -> [Int] in
             let loop = RunLoop.current
@@ -75,19 +76,17 @@ import Testing
         #expect(counted.value == [sent, sent, sent])
     }
 
-    @Test func `a source of one signal is not called for another`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var told: [CInt] = []
-            let sources = try [SIGUSR1, SIGUSR2].map { signal in
-                try SignalSource(signal) { source, _ in told.append(source.signal) }
-            }
-            for source in sources { try loop.add(source, forMode: .default) }
-            deliver(SIGUSR2)
-            loop.poll()
-            #expect(told == [SIGUSR2])
-            for source in sources { source.cancel() }
+    @Test func `a source of one signal is not called for another`() throws {
+        let loop = RunLoop.current
+        var told: [CInt] = []
+        let sources = try [SIGUSR1, SIGUSR2].map { signal in
+            try SignalSource(signal) { source, _ in told.append(source.signal) }
         }
+        for source in sources { try loop.add(source, forMode: .default) }
+        deliver(SIGUSR2)
+        loop.poll()
+        #expect(told == [SIGUSR2])
+        for source in sources { source.cancel() }
     }
 
     @Test(arguments: [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, 0, -1, 65, 1_000])
@@ -95,27 +94,23 @@ import Testing
         #expect(throws: Errno.invalidArgument) { try SignalSource(signal) { _, _ in } }
     }
 
-    @Test func `cancelling releases the handler, even if the source is retained`() async throws {
-        try await onItsOwnThread {
-            let freed = Shared(false)
-            let source = try makeSource(realTimeSignal(6), AtEnd { freed.value = true })
-            try RunLoop.current.add(source, forMode: .common)
-            #expect(!freed.value)
-            source.cancel()
-            #expect(freed.value)
-            #expect(!source.isValid)
-        }
+    @Test func `cancelling releases the handler, even if the source is retained`() throws {
+        let freed = Shared(false)
+        let source = try makeSource(realTimeSignal(6), AtEnd { freed.value = true })
+        try RunLoop.current.add(source, forMode: .common)
+        #expect(!freed.value)
+        source.cancel()
+        #expect(freed.value)
+        #expect(!source.isValid)
     }
 
-    @Test func `a source that is dropped outside a loop frees its handler and the signal`() async throws {
-        try await onItsOwnThread {
-            let signal = realTimeSignal(7)
-            Glibc.signal(signal, SIG_IGN)
-            let freed = Shared(false)
-            _ = try makeSource(signal, AtEnd { freed.value = true })
-            #expect(freed.value)
-            #expect(isIgnored(signal))
-        }
+    @Test func `a source that is dropped outside a loop frees its handler and the signal`() throws {
+        let signal = realTimeSignal(7)
+        Glibc.signal(signal, SIG_IGN)
+        let freed = Shared(false)
+        _ = try makeSource(signal, AtEnd { freed.value = true })
+        #expect(freed.value)
+        #expect(isIgnored(signal))
     }
 
     @Test func `a source that only its loop retains keeps working`() async throws {

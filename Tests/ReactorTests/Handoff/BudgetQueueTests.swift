@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct BudgetQueueTests {
+@Suite(.runLoop) struct BudgetQueueTests {
     /// A queue with a limit of ten. Callbacks record their names.
     private final class Scene {
         private var queue = BudgetQueue(limit: 10)

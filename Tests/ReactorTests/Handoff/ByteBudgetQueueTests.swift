@@ -1,11 +1,12 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Hand-offs that wait for the same budget: their order, and what happens to those that leave.
-@Suite struct ByteBudgetQueueTests {
+@Suite(.runLoop) struct ByteBudgetQueueTests {
     /// Pipes whose hand-offs share room for one chunk. The first one's processor waits in its first chunk
     /// until the gate opens.
     private final class Scene {
@@ -54,55 +55,47 @@ import Testing
         }
     }
 
-    @Test func `hand-offs get room in the order of their requests, a chunk at a time`() async throws {
-        try await onItsOwnThread {
-            let scene = try Scene(4)
-            #expect(scene.order.value == [] || scene.order.value == [0])
-            scene.run(untilBegun: 7)
-            #expect(scene.order.value == [0, 1, 2, 3, 1, 2, 3])
-            scene.cancelAll()
-        }
+    @Test func `hand-offs get room in the order of their requests, a chunk at a time`() throws {
+        let scene = try Scene(4)
+        #expect(scene.order.value == [] || scene.order.value == [0])
+        scene.run(untilBegun: 7)
+        #expect(scene.order.value == [0, 1, 2, 3, 1, 2, 3])
+        scene.cancelAll()
     }
 
-    @Test func `cancelling a queued hand-off completes it at once`() async throws {
-        try await onItsOwnThread {
-            let scene = try Scene(3)
-            scene.handoffs[1].cancel()
-            while scene.endings[1] == nil {
-                RunLoop.current.run(in: .default, until: .after(milliseconds: 1))
-            }
-            #expect(scene.budget.inUse == 100)
-            scene.run(untilBegun: 3)
-            #expect(scene.order.value == [0, 2, 2])
-            scene.cancelAll()
+    @Test func `cancelling a queued hand-off completes it at once`() throws {
+        let scene = try Scene(3)
+        scene.handoffs[1].cancel()
+        while scene.endings[1] == nil {
+            RunLoop.current.run(in: .default, until: .after(milliseconds: 1))
         }
+        #expect(scene.budget.inUse == 100)
+        scene.run(untilBegun: 3)
+        #expect(scene.order.value == [0, 2, 2])
+        scene.cancelAll()
     }
 
-    @Test func `cancelling a large request lets small ones through`() async throws {
-        try await onItsOwnThread {
-            let scene = try Scene(3, chunkSizes: [10, 100, 10])
-            #expect(scene.budget.inUse == 10)
-            scene.handoffs[1].cancel()
-            let end = Deadline.minutesAway
-            while !scene.order.value.contains(2), .now < end {
-                RunLoop.current.run(in: .default, until: .after(milliseconds: 1))
-            }
-            #expect(scene.order.value.contains(2))
-            scene.cancelAll()
+    @Test func `cancelling a large request lets small ones through`() throws {
+        let scene = try Scene(3, chunkSizes: [10, 100, 10])
+        #expect(scene.budget.inUse == 10)
+        scene.handoffs[1].cancel()
+        let end = Deadline.minutesAway
+        while !scene.order.value.contains(2), .now < end {
+            RunLoop.current.run(in: .default, until: .after(milliseconds: 1))
         }
+        #expect(scene.order.value.contains(2))
+        scene.cancelAll()
     }
 
-    @Test func `suspending a hand-off takes it out of the queue until it resumes`() async throws {
-        try await onItsOwnThread {
-            let scene = try Scene(3)
-            scene.handoffs[1].suspend()
-            scene.run(untilBegun: 3)
-            #expect(scene.order.value == [0, 2, 2])
-            scene.handoffs[1].resume()
-            scene.run(untilBegun: 5)
-            #expect(scene.order.value == [0, 2, 2, 1, 1])
-            scene.cancelAll()
-        }
+    @Test func `suspending a hand-off takes it out of the queue until it resumes`() throws {
+        let scene = try Scene(3)
+        scene.handoffs[1].suspend()
+        scene.run(untilBegun: 3)
+        #expect(scene.order.value == [0, 2, 2])
+        scene.handoffs[1].resume()
+        scene.run(untilBegun: 5)
+        #expect(scene.order.value == [0, 2, 2, 1, 1])
+        scene.cancelAll()
     }
 
     @Test func `the end of a loop's thread takes its hand-offs out of the queue`() async throws {

@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ByteBudgetTests {
+@Suite(.runLoop) struct ByteBudgetTests {
     @Test func `all room is released, however the hand-off ends`() async throws {
         let file = try TemporaryFile(sample(10_000))
         try await onItsOwnThread {
@@ -37,54 +38,50 @@ import Testing
         #expect(budget.inUse == 0)
     }
 
-    @Test func `waiting chunks release their room when a hand-off is cancelled`() async throws {
-        try await onItsOwnThread {
-            let budget = ByteBudget(limit: 1000)
-            let pipe = try TestPipe()
-            pipe.put(2000)
-            let queue = DispatchQueue(label: "still")
-            queue.suspend()
-            let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300, budget: budget)
-            let handoff = ChunkHandoff(
-                InputStream(descriptor: pipe.readEnd), to: Collector(), on: queue, limits: limits)
-            var ending: String?
-            handoff.start { ending = $0.ending.name }
-            for _ in 0..<5 { RunLoop.current.poll() }
-            #expect(budget.inUse == 300)
-            handoff.cancel()
-            #expect(budget.inUse == 0)
-            #expect(runToTheEnd())
-            #expect(ending == "cancelled")
-            queue.resume()
-        }
+    @Test func `waiting chunks release their room when a hand-off is cancelled`() throws {
+        let budget = ByteBudget(limit: 1000)
+        let pipe = try TestPipe()
+        pipe.put(2000)
+        let queue = DispatchQueue(label: "still")
+        queue.suspend()
+        let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300, budget: budget)
+        let handoff = ChunkHandoff(
+            InputStream(descriptor: pipe.readEnd), to: Collector(), on: queue, limits: limits)
+        var ending: String?
+        handoff.start { ending = $0.ending.name }
+        for _ in 0..<5 { RunLoop.current.poll() }
+        #expect(budget.inUse == 300)
+        handoff.cancel()
+        #expect(budget.inUse == 0)
+        #expect(runToTheEnd())
+        #expect(ending == "cancelled")
+        queue.resume()
     }
 
-    @Test func `an idle connection takes no room`() async throws {
-        try await onItsOwnThread {
-            let budget = ByteBudget(limit: 100)
-            let pipe = try TestPipe()
-            let taken = DispatchSemaphore(value: 0)
-            let queue = DispatchQueue(label: "idle")
-            let collector = Collector(before: { _ in
-                #expect(budget.inUse == 100)
-                taken.signal()
-            })
-            let handoff = ChunkHandoff(
-                InputStream(descriptor: pipe.readEnd), to: collector, on: queue,
-                limits: HandoffLimits(chunkSize: 100, budget: budget))
-            handoff.start { _ in }
+    @Test func `an idle connection takes no room`() throws {
+        let budget = ByteBudget(limit: 100)
+        let pipe = try TestPipe()
+        let taken = DispatchSemaphore(value: 0)
+        let queue = DispatchQueue(label: "idle")
+        let collector = Collector(before: { _ in
+            #expect(budget.inUse == 100)
+            taken.signal()
+        })
+        let handoff = ChunkHandoff(
+            InputStream(descriptor: pipe.readEnd), to: collector, on: queue,
+            limits: HandoffLimits(chunkSize: 100, budget: budget))
+        handoff.start { _ in }
+        RunLoop.current.poll()
+        #expect(budget.inUse == 0)
+        for _ in 0..<3 {
+            pipe.put(10)
             RunLoop.current.poll()
+            taken.wait()
+            queue.sync {}
             #expect(budget.inUse == 0)
-            for _ in 0..<3 {
-                pipe.put(10)
-                RunLoop.current.poll()
-                taken.wait()
-                queue.sync {}
-                #expect(budget.inUse == 0)
-            }
-            handoff.cancel()
-            #expect(runToTheEnd())
         }
+        handoff.cancel()
+        #expect(runToTheEnd())
     }
 
     @Test func `a chunk larger than the cap is allowed when there is no other`() async throws {

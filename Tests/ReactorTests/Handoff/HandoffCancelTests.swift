@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct HandoffCancelTests {
+@Suite(.runLoop) struct HandoffCancelTests {
     @Test func `a hand-off cancelled before the start completes without reading`() async throws {
         let file = try TemporaryFile(sample(1000))
         let reports = try await onItsOwnThread { () -> [HandoffReport<[UInt8]>] in
@@ -106,7 +107,7 @@ import Testing
     }
 }
 
-@Suite struct HandoffFaultTests {
+@Suite(.runLoop) struct HandoffFaultTests {
     @Test func `a missing file fails the hand-off`() async throws {
         let report = try await onItsOwnThread { collect(InputStream(path: "/nowhere/at/all")) }
         #expect(report?.ending.name == "failed: \(Errno.noSuchFileOrDirectory)")

@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct HandoffCapTests {
+@Suite(.runLoop) struct HandoffCapTests {
     /// The number of bytes in a pipe.
     private func waiting(in pipe: FileDescriptor) -> Int {
         var count: CInt = 0

@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct HandoffCompletionTests {
+@Suite(.runLoop) struct HandoffCompletionTests {
     private typealias Handoff = ChunkHandoff<Collector>
 
     @Test(arguments: HandoverCase.all)
@@ -94,18 +95,16 @@ import Testing
     @Test(arguments: SocketOrigin.allCases)
     func `a stream that timed out and was closed before the delivery fails its hand-off`(
         origin: SocketOrigin
-    ) async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            try fixture.openBoth()
-            var reports: [HandoffReport<[UInt8]>] = []
-            let handoff = Handoff(fixture.input, to: Collector(), on: DispatchQueue(label: "idle"))
-            handoff.start { reports.append($0) }
-            #expect(fixture.input.setProperty(Duration.milliseconds(1), forKey: .socketIdleTimeoutKey))
-            waitUntil { fixture.input.streamStatus == .error }
-            fixture.closeBoth()
-            #expect(runToTheEnd())
-            #expect(reports.map(\.ending.name) == ["failed: \(Errno.timedOut)"])
-        }
+    ) throws {
+        let fixture = try SocketFixture(origin)
+        try fixture.openBoth()
+        var reports: [HandoffReport<[UInt8]>] = []
+        let handoff = Handoff(fixture.input, to: Collector(), on: DispatchQueue(label: "idle"))
+        handoff.start { reports.append($0) }
+        #expect(fixture.input.setProperty(Duration.milliseconds(1), forKey: .socketIdleTimeoutKey))
+        waitUntil { fixture.input.streamStatus == .error }
+        fixture.closeBoth()
+        #expect(runToTheEnd())
+        #expect(reports.map(\.ending.name) == ["failed: \(Errno.timedOut)"])
     }
 }

@@ -1,11 +1,12 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Files, which the worker reads itself.
-@Suite struct HandoffFileTests {
+@Suite(.runLoop) struct HandoffFileTests {
     private static let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 400)
 
     @Test func `a file that grows while it is read is read to its new end`() async throws {

@@ -1,11 +1,12 @@
 #if DEBUG
 
 import SystemPackage
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct HandoffFlowTests {
+@Suite(.runLoop) struct HandoffFlowTests {
     /// A flow, and a record of the calls that it asks for.
     private final class Scene {
         var flow: HandoffFlow

@@ -1,12 +1,13 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 private final class Token: Sendable {}
 
-@Suite struct HandoffLifetimeTests {
+@Suite(.runLoop) struct HandoffLifetimeTests {
     @Test func `the completion is called in the requested modes only`() async throws {
         let file = try TemporaryFile(sample(1000))
         try await onItsOwnThread {
@@ -43,26 +44,24 @@ private final class Token: Sendable {}
         }
     }
 
-    @Test func `a progress closure may run the loop, and more is read inside`() async throws {
-        try await onItsOwnThread {
-            let pipe = try FileDescriptor.pipe()
-            try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(5000)) }
-            let last = Shared(false)
-            let collector = Collector(atFinish: { last.value = true })
-            var report: HandoffReport<[UInt8]>?
-            let home = RunLoop.current
-            let handoff = ChunkHandoff(
-                InputStream(descriptor: pipe.readEnd, closeWhenDone: true), to: collector,
-                on: DispatchQueue(label: "nested"), limits: HandoffLimits(chunkSize: 10, bytesInFlight: 10))
-            handoff.start(progress: { _ in
-                while !last.value {
-                    home.run(in: .default, until: .now.advanced(by: .milliseconds(1)))
-                }
-                #expect(report == nil)
-            }) { report = $0 }
-            #expect(runToTheEnd())
-            #expect(report?.byteCount == 5000)
-        }
+    @Test func `a progress closure may run the loop, and more is read inside`() throws {
+        let pipe = try FileDescriptor.pipe()
+        try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(5000)) }
+        let last = Shared(false)
+        let collector = Collector(atFinish: { last.value = true })
+        var report: HandoffReport<[UInt8]>?
+        let home = RunLoop.current
+        let handoff = ChunkHandoff(
+            InputStream(descriptor: pipe.readEnd, closeWhenDone: true), to: collector,
+            on: DispatchQueue(label: "nested"), limits: HandoffLimits(chunkSize: 10, bytesInFlight: 10))
+        handoff.start(progress: { _ in
+            while !last.value {
+                home.run(in: .default, until: .now.advanced(by: .milliseconds(1)))
+            }
+            #expect(report == nil)
+        }) { report = $0 }
+        #expect(runToTheEnd())
+        #expect(report?.byteCount == 5000)
     }
 
     @Test func `a completed hand-off leaves nothing behind`() async throws {
@@ -88,20 +87,18 @@ private final class Token: Sendable {}
         }
     }
 
-    @Test func `a hand-off that is never started leaves nothing behind`() async throws {
-        try await onItsOwnThread {
-            weak var processor: Token?
-            weak var stream: InputStream?
-            do {
-                let inProcessor = Token()
-                let input = InputStream(path: "/dev/zero")
-                (processor, stream) = (inProcessor, input)
-                let collector = Collector(before: { _ in _ = inProcessor })
-                _ = ChunkHandoff(input, to: collector, on: DispatchQueue(label: "unused"))
-            }
-            #expect(processor == nil)
-            #expect(stream == nil)
+    @Test func `a hand-off that is never started leaves nothing behind`() {
+        weak var processor: Token?
+        weak var stream: InputStream?
+        do {
+            let inProcessor = Token()
+            let input = InputStream(path: "/dev/zero")
+            (processor, stream) = (inProcessor, input)
+            let collector = Collector(before: { _ in _ = inProcessor })
+            _ = ChunkHandoff(input, to: collector, on: DispatchQueue(label: "unused"))
         }
+        #expect(processor == nil)
+        #expect(stream == nil)
     }
 
     @Test func `a hand-off runs until it completes after its release`() async throws {

@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct HandoffOrderTests {
+@Suite(.runLoop) struct HandoffOrderTests {
     @Test(arguments: [(7, 7), (7, 14), (64, 640), (4096, 1), (1 << 20, 1 << 22)])
     func `a file arrives whole and in order under any limits`(size: Int, inFlight: Int) async throws {
         // A few thousand chunks at most: each is handed off by itself.

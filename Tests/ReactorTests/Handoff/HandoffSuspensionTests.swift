@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct HandoffSuspensionTests {
+@Suite(.runLoop) struct HandoffSuspensionTests {
     private static let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
 
     @Test func `cancelling a suspended hand-off completes it at once`() async throws {
@@ -62,25 +63,23 @@ import Testing
         gone.wait()
     }
 
-    @Test func `a hand-off suspended before the start reads nothing until it is resumed`() async throws {
-        try await onItsOwnThread {
-            let pipe = try FileDescriptor.pipe()
-            try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(1000)) }
-            var report: HandoffReport<[UInt8]>?
-            let handoff = ChunkHandoff(
-                InputStream(descriptor: pipe.readEnd, closeWhenDone: true), to: Collector(),
-                on: DispatchQueue(label: "later"), limits: Self.limits)
-            handoff.suspend()
-            handoff.suspend()
-            handoff.start { report = $0 }
-            for _ in 0..<5 { RunLoop.current.poll() }
-            var waiting: CInt = 0
-            _ = ioctl(pipe.readEnd.rawValue, UInt(FIONREAD), &waiting)
-            #expect(waiting == 1000)
-            handoff.resume()  // however often it was suspended
-            #expect(runToTheEnd())
-            #expect(report?.output == sample(1000))
-        }
+    @Test func `a hand-off suspended before the start reads nothing until it is resumed`() throws {
+        let pipe = try FileDescriptor.pipe()
+        try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(1000)) }
+        var report: HandoffReport<[UInt8]>?
+        let handoff = ChunkHandoff(
+            InputStream(descriptor: pipe.readEnd, closeWhenDone: true), to: Collector(),
+            on: DispatchQueue(label: "later"), limits: Self.limits)
+        handoff.suspend()
+        handoff.suspend()
+        handoff.start { report = $0 }
+        for _ in 0..<5 { RunLoop.current.poll() }
+        var waiting: CInt = 0
+        _ = ioctl(pipe.readEnd.rawValue, UInt(FIONREAD), &waiting)
+        #expect(waiting == 1000)
+        handoff.resume()  // however often it was suspended
+        #expect(runToTheEnd())
+        #expect(report?.output == sample(1000))
     }
 
     @Test(arguments: ["file", "pipe"])
@@ -119,24 +118,22 @@ import Testing
         }
     }
 
-    @Test func `the end and an error wait until the hand-off is resumed`() async throws {
-        try await onItsOwnThread {
-            for isFault in [false, true] {
-                let pipe = try FileDescriptor.pipe()
-                var ending: String?
-                let stream = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-                let handoff = ChunkHandoff(stream, to: Collector(), on: DispatchQueue(label: "end"))
-                handoff.start { ending = $0.ending.name }
-                for _ in 0..<3 { RunLoop.current.poll() }
-                handoff.suspend()
-                if isFault { stream.close() }
-                try pipe.writeEnd.close()
-                for _ in 0..<3 { RunLoop.current.poll() }
-                #expect(ending == nil)
-                handoff.resume()
-                #expect(runToTheEnd())
-                #expect(ending == (isFault ? "failed: \(Errno.badFileDescriptor)" : "finished"))
-            }
+    @Test func `the end and an error wait until the hand-off is resumed`() throws {
+        for isFault in [false, true] {
+            let pipe = try FileDescriptor.pipe()
+            var ending: String?
+            let stream = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+            let handoff = ChunkHandoff(stream, to: Collector(), on: DispatchQueue(label: "end"))
+            handoff.start { ending = $0.ending.name }
+            for _ in 0..<3 { RunLoop.current.poll() }
+            handoff.suspend()
+            if isFault { stream.close() }
+            try pipe.writeEnd.close()
+            for _ in 0..<3 { RunLoop.current.poll() }
+            #expect(ending == nil)
+            handoff.resume()
+            #expect(runToTheEnd())
+            #expect(ending == (isFault ? "failed: \(Errno.badFileDescriptor)" : "finished"))
         }
     }
 

@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct ProgressTrackerTests {
+@Suite(.runLoop) struct ProgressTrackerTests {
     @Test func `a known size is reported a hundred times`() {
         var tracker = ProgressTracker()
         tracker.expect(1_000_000)

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// A whole server: connections are read, processed on a concurrent queue, and answered on the loop.
-@Suite struct RequestServerTests {
+@Suite(.runLoop) struct RequestServerTests {
     private static let clients = 50
     /// So many clients read nothing before all others have their answers.
     private static let slow = 3
@@ -23,39 +24,37 @@ import Testing
     @Test(arguments: RequestServer.Kind.allCases)
     func `answers come in order on every connection, and memory stays bounded`(
         kind: RequestServer.Kind
-    ) async throws {
-        try await onItsOwnThread {
-            let server = RequestServer(kind)
-            let address = try server.listen(for: Self.clients)
-            let clients = try (0..<Self.clients).map { _ in try SocketPeer(connectedTo: address) }
-            let others = Countdown(Self.clients - Self.slow)
-            let sent = Shared(Array(repeating: 0, count: Self.clients))
-            let right = Shared(0)
-            let crowd = try JoinableThread(name: "crowd") {
-                onThreads(2 * Self.clients) { index in
-                    let number = index / 2
-                    if index % 2 == 0 {
-                        send(Self.requests(of: number), clients[number]) { sent.update { $0[number] += 1 } }
-                    } else {
-                        if number < Self.slow {
-                            others.wait()
-                            #expect(sent.value[number] < 2000)
-                        }
-                        let expected = Self.requests(of: number).flatMap { Array("ok ".utf8) + $0 }
-                        if received(clients[number]) == expected { right.update { $0 += 1 } }
-                        if number >= Self.slow { others.count() }
+    ) throws {
+        let server = RequestServer(kind)
+        let address = try server.listen(for: Self.clients)
+        let clients = try (0..<Self.clients).map { _ in try SocketPeer(connectedTo: address) }
+        let others = Countdown(Self.clients - Self.slow)
+        let sent = Shared(Array(repeating: 0, count: Self.clients))
+        let right = Shared(0)
+        let crowd = try JoinableThread(name: "crowd") {
+            onThreads(2 * Self.clients) { index in
+                let number = index / 2
+                if index % 2 == 0 {
+                    send(Self.requests(of: number), clients[number]) { sent.update { $0[number] += 1 } }
+                } else {
+                    if number < Self.slow {
+                        others.wait()
+                        #expect(sent.value[number] < 2000)
                     }
+                    let expected = Self.requests(of: number).flatMap { Array("ok ".utf8) + $0 }
+                    if received(clients[number]) == expected { right.update { $0 += 1 } }
+                    if number >= Self.slow { others.count() }
                 }
             }
-            #expect(runToTheEnd())
-            crowd.join()
-            #expect(right.value == Self.clients)
-            #expect(server.endings == Array(repeating: "finished", count: Self.clients))
-            #expect((4096...4 * 4096).contains(server.mostInUse.value))
-            #expect(server.limits.budget?.inUse == 0)
-            // A slow client's answers are more than a million bytes.
-            #expect((1...100_000).contains(server.mostPending))
         }
+        #expect(runToTheEnd())
+        crowd.join()
+        #expect(right.value == Self.clients)
+        #expect(server.endings == Array(repeating: "finished", count: Self.clients))
+        #expect((4096...4 * 4096).contains(server.mostInUse.value))
+        #expect(server.limits.budget?.inUse == 0)
+        // A slow client's answers are more than a million bytes.
+        #expect((1...100_000).contains(server.mostPending))
     }
 }
 

@@ -1,11 +1,12 @@
 #if DEBUG
 
 import CReactorLinux
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct ByteScannerTests {
+@Suite(.runLoop) struct ByteScannerTests {
     enum Scanner: CaseIterable {
         case best, baseline
 

@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// However the bytes arrive, the lines, their places, the failure and the counts are those of the model.
-@Suite struct LineFramerCutTests {
+@Suite(.runLoop) struct LineFramerCutTests {
     private static let terminators: [LineTerminator] = [
         .lineFeed, .newline, .carriageReturnLineFeed, .bytes([97]), .bytes([97, 97]), .bytes([97, 97, 98]),
         .bytes([97, 98, 97]), .bytes([97, 13, 10, 97]),

@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct LineFramerLimitTests {
+@Suite(.runLoop) struct LineFramerLimitTests {
     private func places(_ text: String, _ overflow: LineFramer.Overflow) -> [String] {
         let outcome = Framing(limit: 3, overflow: overflow).frame([Array(text.utf8)])
         return outcome.deliveries.map { "\($0.line.number) \($0.text) \($0.line.ending)" }

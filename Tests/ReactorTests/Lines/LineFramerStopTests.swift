@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct LineFramerStopTests {
+@Suite(.runLoop) struct LineFramerStopTests {
     private struct Refusal: Error {}
 
     @Test func `a body that returns enough leaves the rest to a later push`() throws {

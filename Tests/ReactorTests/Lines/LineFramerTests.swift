@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct LineFramerTests {
+@Suite(.runLoop) struct LineFramerTests {
     private func lines(_ text: String, _ terminator: LineTerminator) -> [String] {
         Framing(terminator: terminator).frame([Array(text.utf8)]).deliveries.map(\.text)
     }

@@ -1,11 +1,12 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Where to continue after a reading that ended early.
-@Suite struct LineReaderContinuationTests {
+@Suite(.runLoop) struct LineReaderContinuationTests {
     private typealias Options = LineReader<[String]>.Options
     private typealias Report = HandoffReport<LineReader<[String]>.Output>
 
@@ -50,19 +51,17 @@ import Testing
     @Test(arguments: [LineFramer.Overflow.truncate, .split], Stop.allCases)
     func `continuing at the byte count loses and repeats no line`(
         overflow: LineFramer.Overflow, how: Stop
-    ) async throws {
-        try await onItsOwnThread {
-            for chunkSize in [1, 2, 3, 7, 100] {
-                let options = Self.options(overflow, chunkSize)
-                let whole = try #require(Self.read(Self.text, options)).output
-                for count in 1..<whole.value.count {
-                    let first = try #require(Self.read(Self.text, options, how, after: count)).output
-                    let rest = Self.text.dropFirst(first.byteCount)
-                    let second = try #require(Self.read(rest, options)).output
-                    #expect(first.value.count == count)
-                    #expect(first.value + second.value == whole.value, "\(chunkSize), \(count)")
-                    #expect(first.lineCount + second.lineCount == whole.lineCount)
-                }
+    ) throws {
+        for chunkSize in [1, 2, 3, 7, 100] {
+            let options = Self.options(overflow, chunkSize)
+            let whole = try #require(Self.read(Self.text, options)).output
+            for count in 1..<whole.value.count {
+                let first = try #require(Self.read(Self.text, options, how, after: count)).output
+                let rest = Self.text.dropFirst(first.byteCount)
+                let second = try #require(Self.read(rest, options)).output
+                #expect(first.value.count == count)
+                #expect(first.value + second.value == whole.value, "\(chunkSize), \(count)")
+                #expect(first.lineCount + second.lineCount == whole.lineCount)
             }
         }
     }

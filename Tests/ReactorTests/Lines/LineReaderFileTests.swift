@@ -1,10 +1,11 @@
 import Dispatch
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct LineReaderFileTests {
+@Suite(.runLoop) struct LineReaderFileTests {
     /// Lines of mostly well-formed text, some with a byte that is not UTF-8.
     private static func text(_ generator: inout SeededGenerator, faults: Int) -> [UInt8] {
         let units = ["a", "bcdefgh", "\n", "\n", "é", "日", "🎏"].map { Array($0.utf8) }

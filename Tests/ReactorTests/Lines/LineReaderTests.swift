@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct LineReaderTests {
+@Suite(.runLoop) struct LineReaderTests {
     private struct Seen: Equatable, Sendable {
         var text: String
         var number: Int

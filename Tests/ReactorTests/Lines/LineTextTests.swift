@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct LineTextTests {
+@Suite(.runLoop) struct LineTextTests {
     private func text(_ bytes: [UInt8], _ policy: TextPolicy = .repair, at offset: Int = 0) throws -> String {
         let line = LineFramer.Line(number: 7, offset: offset, terminatorLength: 1, ending: .terminated)
         return try unsafe line.text(bytes.span.bytes, policy)

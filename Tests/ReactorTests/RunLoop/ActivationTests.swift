@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct ActivationTests {
+@Suite(.runLoop) struct ActivationTests {
     @Test func `results have Core Foundation's values`() {
         #expect(RunLoop.RunResult.finished.rawValue == 1)
         #expect(RunLoop.RunResult.stopped.rawValue == 2)

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct BlockTests {
+@Suite(.runLoop) struct BlockTests {
     @Test func `blocks run in the order of posting, and only once`() async throws {
         let trace = try await traced { loop, trace in
             for name in ["a", "b", "c"] { loop.perform { trace(name) } }

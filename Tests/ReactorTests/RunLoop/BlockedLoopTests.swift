@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
@@ -9,7 +10,7 @@ import Testing
 #endif
 
 /// What the debug mode reports of a callback that keeps its loop busy, before that returns. Each in a process of its own.
-@Suite struct BlockedLoopTests {
+@Suite(.runLoop) struct BlockedLoopTests {
     @Test func `a callback is reported while it lasts, again at ten times the limit, and when it returns`()
         async
     {

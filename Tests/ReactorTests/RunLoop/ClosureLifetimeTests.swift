@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ClosureLifetimeTests {
+@Suite(.runLoop) struct ClosureLifetimeTests {
     @Test func `invalidating or cancelling releases the closure at once`() async throws {
         let freed = try await onItsOwnThread { () -> [Bool] in
             let loop = RunLoop.current

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// One kind of item, added and removed in the same way as every other.
@@ -71,7 +72,7 @@ struct TestItem {
     }
 }
 
-@Suite struct CommonModeTests {
+@Suite(.runLoop) struct CommonModeTests {
     @Test(arguments: Kind.allCases)
     func `an item of the common modes is a common item and is in every common mode`(kind: Kind) async throws {
         let trace = try await traced { loop, trace in

@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct DescriptionTests {
+@Suite(.runLoop) struct DescriptionTests {
     @Test func `a loop says whether it runs, in which mode, and whether it waits`() async throws {
         let trace = try await traced { loop, trace in
             loop.hold(.custom)

@@ -1,7 +1,8 @@
+import ReactorTesting
 import Testing
 
 /// What a loop does where the process may open few descriptors more, or none.
-@Suite struct DescriptorLimitTests {
+@Suite(.runLoop) struct DescriptorLimitTests {
     @Test func `a loop made with few descriptors left serves timers, and refuses descriptors or serves them`()
         async throws
     {

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Each in a process of its own: the switches are the process's.
-@Suite struct DiagnosticsTests {
+@Suite(.runLoop) struct DiagnosticsTests {
     // MARK: Slow callbacks
 
     @Test func `a quick callback is not reported, nor is anything without debug mode`() async {

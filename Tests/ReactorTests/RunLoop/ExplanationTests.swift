@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ExplanationTests {
+@Suite(.runLoop) struct ExplanationTests {
     // MARK: Loops
 
     @Test func `a loop says what it is doing, and what waits`() async throws {
@@ -159,49 +160,45 @@ import Testing
         #expect(trace[2].hasSuffix(" serves it in its next pass."))
     }
 
-    @Test func `another thread learns that the loop is busy`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let text = Answer<String>()
-            let timer = Timer.scheduled(after: .zero) { _ in }
-            let started = Answer<Bool>()
-            let asker = try JoinableThread {
-                _ = started.wait()
-                text.give(timer.explain())
-            }
-            loop.perform {
-                waitUntil { timer.fireDate < .now }
-                started.give(true)
-                #expect(text.wait().hasSuffix(" is busy."))
-            }
-            loop.poll()
-            asker.join()
+    @Test func `another thread learns that the loop is busy`() throws {
+        let loop = RunLoop.current
+        let text = Answer<String>()
+        let timer = Timer.scheduled(after: .zero) { _ in }
+        let started = Answer<Bool>()
+        let asker = try JoinableThread {
+            _ = started.wait()
+            text.give(timer.explain())
         }
+        loop.perform {
+            waitUntil { timer.fireDate < .now }
+            started.give(true)
+            #expect(text.wait().hasSuffix(" is busy."))
+        }
+        loop.poll()
+        asker.join()
     }
 
     // MARK: Sources
 
-    @Test func `a signalled source says that its loop has to be woken`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let source = RunLoop.Source {}
-            #expect(source.explain().contains("is in no run loop"))
-            loop.add(source, forMode: .default)
-            #expect(source.explain().contains("has not been signalled"))
+    @Test func `a signalled source says that its loop has to be woken`() throws {
+        let loop = RunLoop.current
+        let source = RunLoop.Source {}
+        #expect(source.explain().contains("is in no run loop"))
+        loop.add(source, forMode: .default)
+        #expect(source.explain().contains("has not been signalled"))
+        source.signal()
+        #expect(source.explain().hasSuffix(" is not running."))
+        loop.poll()
+        let asker = try JoinableThread {
+            waitUntil { loop.isWaiting }
             source.signal()
-            #expect(source.explain().hasSuffix(" is not running."))
-            loop.poll()
-            let asker = try JoinableThread {
-                waitUntil { loop.isWaiting }
-                source.signal()
-                #expect(source.explain().hasSuffix(", so call wakeUp() after it."))
-                loop.stop()
-            }
-            loop.run(in: .default)
-            asker.join()
-            source.invalidate()
-            #expect(source.explain() == "The source has been invalidated.")
+            #expect(source.explain().hasSuffix(", so call wakeUp() after it."))
+            loop.stop()
         }
+        loop.run(in: .default)
+        asker.join()
+        source.invalidate()
+        #expect(source.explain() == "The source has been invalidated.")
     }
 
     @Test func `an observer says what it is called for, and what keeps it from that`() async throws {
@@ -287,121 +284,111 @@ import Testing
         #expect(texts[4].hasPrefix("The lookup of localhost is over: "))
     }
 
-    @Test func `a descriptor source says whether its descriptor is ready`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try TestPipe()
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-                #expect(source.explain().hasPrefix("The handler of the source of descriptor "))
-                source.cancel()
-            }
+    @Test func `a descriptor source says whether its descriptor is ready`() throws {
+        let loop = RunLoop.current
+        let pipe = try TestPipe()
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+            #expect(source.explain().hasPrefix("The handler of the source of descriptor "))
+            source.cancel()
+        }
+        #expect(source.explain().contains("is in no run loop"))
+        try loop.add(source, forMode: .default)
+        #expect(
+            source.explain().contains("has nothing to report: the descriptor is not readable, and the "))
+        pipe.put()
+        #expect(source.explain().contains("has something to report: the "))
+        try source.setInterest([])
+        #expect(source.explain().contains("watches for nothing"))
+        try source.setInterest(.readable)
+        loop.poll()
+        #expect(source.explain().contains("has been cancelled"))
+    }
+
+    @Test func `listeners, signal sources and datagram sockets name themselves`() throws {
+        let loop = RunLoop.current
+        let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
+        } faults: { _, _ in
+        }
+        try loop.add(listener, forMode: .default)
+        #expect(
+            listener.explain().hasPrefix("The listener at \(listener.localAddress) has nothing to report")
+        )
+        let signal = try SignalSource(SIGWINCH) { _, _ in }
+        try loop.add(signal, forMode: .default)
+        #expect(signal.explain().hasPrefix("The source of signal \(SIGWINCH) has nothing to report"))
+        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
+        } events: { _, _ in
+        }
+        try loop.add(socket, forMode: .default)
+        let descriptor = try socket.descriptor.rawValue
+        #expect(socket.explain().hasPrefix("The datagram socket of descriptor \(descriptor) has nothing"))
+        #expect(socket.explain().contains("no datagram has arrived"))
+    }
+
+    @Test func `a file watcher, a clock timer and a process's source say what they wait for`() throws {
+        let loop = RunLoop.current
+        let watcher = try FileWatcher { _, _ in }
+        let timer = try ClockTimer(.wallClock, at: nil) { _, _ in }
+        let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
+        let process = ProcessSource(child) { _, _ in }
+        for source in [watcher, timer, process] as [EventSource] {
             #expect(source.explain().contains("is in no run loop"))
-            try loop.add(source, forMode: .default)
-            #expect(
-                source.explain().contains("has nothing to report: the descriptor is not readable, and the "))
-            pipe.put()
-            #expect(source.explain().contains("has something to report: the "))
-            try source.setInterest([])
-            #expect(source.explain().contains("watches for nothing"))
-            try source.setInterest(.readable)
-            loop.poll()
-            #expect(source.explain().contains("has been cancelled"))
         }
-    }
-
-    @Test func `listeners, signal sources and datagram sockets name themselves`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
-            } faults: { _, _ in
-            }
-            try loop.add(listener, forMode: .default)
-            #expect(
-                listener.explain().hasPrefix("The listener at \(listener.localAddress) has nothing to report")
-            )
-            let signal = try SignalSource(SIGWINCH) { _, _ in }
-            try loop.add(signal, forMode: .default)
-            #expect(signal.explain().hasPrefix("The source of signal \(SIGWINCH) has nothing to report"))
-            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
-            } events: { _, _ in
-            }
-            try loop.add(socket, forMode: .default)
-            let descriptor = try socket.descriptor.rawValue
-            #expect(socket.explain().hasPrefix("The datagram socket of descriptor \(descriptor) has nothing"))
-            #expect(socket.explain().contains("no datagram has arrived"))
-        }
-    }
-
-    @Test func `a file watcher, a clock timer and a process's source say what they wait for`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let watcher = try FileWatcher { _, _ in }
-            let timer = try ClockTimer(.wallClock, at: nil) { _, _ in }
-            let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
-            let process = ProcessSource(child) { _, _ in }
-            for source in [watcher, timer, process] as [EventSource] {
-                #expect(source.explain().contains("is in no run loop"))
-            }
-            try loop.add(watcher, forMode: .default)
-            try loop.add(timer, forMode: .default)
-            try loop.add(process, forMode: .default)
-            let nothing = " has nothing to report: "
-            #expect(watcher.explain().hasPrefix("The file watcher\(nothing)it watches no path, and "))
-            let folder = TemporaryFolder()
-            try watcher.watch(folder.path)
-            #expect(watcher.explain().hasPrefix("The file watcher\(nothing)nothing has changed"))
-            _ = try folder.file("text".utf8)
-            #expect(watcher.explain().hasPrefix("The file watcher has something to report: "))
-            #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)it has no fire date"))
-            timer.fireDate = ClockTimer.Clock.wallClock.now + .seconds(1000)
-            #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)its date has not come"))
-            let subject = "The source of process \(child.processIdentifier)"
-            #expect(process.explain().hasPrefix("\(subject)\(nothing)the process is running"))
-            try child.send(SIGKILL)
-            _ = child.wait()
-            #expect(process.explain().hasPrefix("\(subject) has something to report: "))
-            watcher.close()
-            timer.close()
-            process.cancel()
-            for source in [watcher, timer, process] as [EventSource] {
-                #expect(source.explain().contains("has been cancelled or closed"))
-            }
+        try loop.add(watcher, forMode: .default)
+        try loop.add(timer, forMode: .default)
+        try loop.add(process, forMode: .default)
+        let nothing = " has nothing to report: "
+        #expect(watcher.explain().hasPrefix("The file watcher\(nothing)it watches no path, and "))
+        let folder = TemporaryFolder()
+        try watcher.watch(folder.path)
+        #expect(watcher.explain().hasPrefix("The file watcher\(nothing)nothing has changed"))
+        _ = try folder.file("text".utf8)
+        #expect(watcher.explain().hasPrefix("The file watcher has something to report: "))
+        #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)it has no fire date"))
+        timer.fireDate = ClockTimer.Clock.wallClock.now + .seconds(1000)
+        #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)its date has not come"))
+        let subject = "The source of process \(child.processIdentifier)"
+        #expect(process.explain().hasPrefix("\(subject)\(nothing)the process is running"))
+        try child.send(SIGKILL)
+        _ = child.wait()
+        #expect(process.explain().hasPrefix("\(subject) has something to report: "))
+        watcher.close()
+        timer.close()
+        process.cancel()
+        for source in [watcher, timer, process] as [EventSource] {
+            #expect(source.explain().contains("has been cancelled or closed"))
         }
     }
 
     @Test(.enabled(if: access("/proc/pressure/memory", R_OK | W_OK) == 0))
-    func `a pressure source says that nothing is short`() async throws {
-        try await onItsOwnThread {
-            let source = try PressureSource(
-                .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
-            ) { _, _ in }
-            try RunLoop.current.add(source, forMode: .default)
-            #expect(source.explain().contains("tasks have not stalled for that long"))
-            source.close()
-        }
+    func `a pressure source says that nothing is short`() throws {
+        let source = try PressureSource(
+            .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
+        ) { _, _ in }
+        try RunLoop.current.add(source, forMode: .default)
+        #expect(source.explain().contains("tasks have not stalled for that long"))
+        source.close()
     }
 
     // MARK: Hand-offs
 
-    @Test func `a hand-off says what it waits for`() async throws {
-        try await onItsOwnThread {
-            let queue = DispatchQueue(label: "suspended")
-            queue.suspend()
-            let pipe = try TestPipe()
-            let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: queue) { _, _, _ in }
-            #expect(reader.explain() == "The hand-off has not been started: call start().")
-            reader.start { _ in RunLoop.current.stop() }
-            #expect(reader.explain().hasPrefix("The hand-off waits for bytes of its stream. The run loop "))
-            pipe.put()
-            RunLoop.current.run(in: .default, returnAfterSourceHandled: true)
-            #expect(reader.explain().hasPrefix("The hand-off waits for its queue"))
-            reader.suspend()
-            #expect(reader.explain().hasPrefix("The hand-off is suspended"))
-            reader.cancel()
-            RunLoop.current.run(in: .default)
-            #expect(reader.explain().hasPrefix("The hand-off has ended"))
-            queue.resume()
-        }
+    @Test func `a hand-off says what it waits for`() throws {
+        let queue = DispatchQueue(label: "suspended")
+        queue.suspend()
+        let pipe = try TestPipe()
+        let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: queue) { _, _, _ in }
+        #expect(reader.explain() == "The hand-off has not been started: call start().")
+        reader.start { _ in RunLoop.current.stop() }
+        #expect(reader.explain().hasPrefix("The hand-off waits for bytes of its stream. The run loop "))
+        pipe.put()
+        RunLoop.current.run(in: .default, returnAfterSourceHandled: true)
+        #expect(reader.explain().hasPrefix("The hand-off waits for its queue"))
+        reader.suspend()
+        #expect(reader.explain().hasPrefix("The hand-off is suspended"))
+        reader.cancel()
+        RunLoop.current.run(in: .default)
+        #expect(reader.explain().hasPrefix("The hand-off has ended"))
+        queue.resume()
     }
 
     @Test func `a hand-off says that it is calling a closure, also while that runs the loop`() async throws {
@@ -505,32 +492,30 @@ import Testing
         #expect(trace[1].contains(" has no bytes to read"))
     }
 
-    @Test func `a stream says that it waits for a read, has failed, or belongs to a hand-off`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try TestPipe()
-            let delegate = Reader { _ in }
-            let input = InputStream(descriptor: pipe.readEnd)
-            input.delegate = delegate
-            input.schedule(in: loop, forMode: .default)
-            input.open()
-            pipe.put()
-            for _ in 0..<3 { loop.poll() }
-            #expect(input.explain().contains("has delivered hasBytesAvailable and waits for a read"))
-            let missing = InputStream(path: "/nowhere/at/all")
-            missing.delegate = delegate
-            missing.schedule(in: loop, forMode: .default)
-            missing.open()
-            #expect(missing.explain().contains("has errorOccurred to deliver"))
-            loop.poll()
-            #expect(
-                missing.explain().hasSuffix("has failed: open /nowhere/at/all: No such file or directory."))
-            let source = InputStream(descriptor: pipe.readEnd)
-            let reader = LineReader(source, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
-            reader.start { _ in }
-            #expect(source.explain().contains("is owned by a hand-off"))
-            reader.cancel()
-        }
+    @Test func `a stream says that it waits for a read, has failed, or belongs to a hand-off`() throws {
+        let loop = RunLoop.current
+        let pipe = try TestPipe()
+        let delegate = Reader { _ in }
+        let input = InputStream(descriptor: pipe.readEnd)
+        input.delegate = delegate
+        input.schedule(in: loop, forMode: .default)
+        input.open()
+        pipe.put()
+        for _ in 0..<3 { loop.poll() }
+        #expect(input.explain().contains("has delivered hasBytesAvailable and waits for a read"))
+        let missing = InputStream(path: "/nowhere/at/all")
+        missing.delegate = delegate
+        missing.schedule(in: loop, forMode: .default)
+        missing.open()
+        #expect(missing.explain().contains("has errorOccurred to deliver"))
+        loop.poll()
+        #expect(
+            missing.explain().hasSuffix("has failed: open /nowhere/at/all: No such file or directory."))
+        let source = InputStream(descriptor: pipe.readEnd)
+        let reader = LineReader(source, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
+        reader.start { _ in }
+        #expect(source.explain().contains("is owned by a hand-off"))
+        reader.cancel()
     }
 }
 

@@ -1,7 +1,8 @@
+import ReactorTesting
 import Testing
 
 /// What becomes of loops and signals in a child of fork(2), and what the child does to its parent: nothing.
-@Suite struct ForkTests {
+@Suite(.runLoop) struct ForkTests {
     @Test func `a child that uses a loop of its parent is refused, and the parent loses nothing`()
         async throws
     {

@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
@@ -19,7 +20,7 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
     return poll(&request, 1, milliseconds) > 0
 }
 
-@Suite struct HostingTests {
+@Suite(.runLoop) struct HostingTests {
     @Test func `a hosted loop calls the same callbacks in the same order as one that runs itself`()
         async throws
     {
@@ -39,20 +40,18 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         #expect(owned.filter { $0.hasPrefix("entry") || $0.hasPrefix("exit") } == ["entry", "exit"])
     }
 
-    @Test func `an idle loop's descriptor is not readable`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try TestPipe()
-            try loop.add(DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }, forMode: .default)
-            let hosting = try RunLoop.Hosting(loop)
-            #expect(loop.isWaiting)
-            #expect(!isReadable(hosting.descriptor, within: 30))
-            loop.wakeUp()
-            #expect(isReadable(hosting.descriptor))
-            #expect(hosting.dispatch())
-            #expect(!isReadable(hosting.descriptor, within: 30))
-            hosting.end()
-        }
+    @Test func `an idle loop's descriptor is not readable`() throws {
+        let loop = RunLoop.current
+        let pipe = try TestPipe()
+        try loop.add(DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }, forMode: .default)
+        let hosting = try RunLoop.Hosting(loop)
+        #expect(loop.isWaiting)
+        #expect(!isReadable(hosting.descriptor, within: 30))
+        loop.wakeUp()
+        #expect(isReadable(hosting.descriptor))
+        #expect(hosting.dispatch())
+        #expect(!isReadable(hosting.descriptor, within: 30))
+        hosting.end()
     }
 
     @Test func `what the host's own code adds makes the descriptor readable in time`() async throws {
@@ -113,25 +112,23 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         #expect(trace == ["[1]", "[2]", "[3]"])
     }
 
-    @Test func `posts of other threads are all run`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let hosting = try RunLoop.Hosting(loop)
-            let count = Shared(0)
-            let poster = try JoinableThread(name: "poster") {
-                onThreads(4) { _ in
-                    for _ in 0..<500 {
-                        loop.perform {
-                            count.value += 1
-                            if count.value == 2000 { loop.stop() }
-                        }
+    @Test func `posts of other threads are all run`() throws {
+        let loop = RunLoop.current
+        let hosting = try RunLoop.Hosting(loop)
+        let count = Shared(0)
+        let poster = try JoinableThread(name: "poster") {
+            onThreads(4) { _ in
+                for _ in 0..<500 {
+                    loop.perform {
+                        count.value += 1
+                        if count.value == 2000 { loop.stop() }
                     }
                 }
             }
-            host(hosting)
-            poster.join()
-            #expect(count.value == 2000)
         }
+        host(hosting)
+        poster.join()
+        #expect(count.value == 2000)
     }
 
     @Test func `a task on the loop's executor runs while the loop is hosted`() async throws {
@@ -348,29 +345,25 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         #expect(trace == ["first in true", "second in true", "exit"])
     }
 
-    @Test func `an observer of the wait may end the hosting`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let hosting = try RunLoop.Hosting(loop)
-            loop.observe(.beforeWaiting) { _ in hosting.end() }
-            #expect(!hosting.dispatch())
-            #expect(!loop.isWaiting && loop.currentMode == nil)
-            loop.hold(.default)
-            #expect(loop.run(in: .default, until: .after(milliseconds: 1)) == .timedOut)
-        }
+    @Test func `an observer of the wait may end the hosting`() throws {
+        let loop = RunLoop.current
+        let hosting = try RunLoop.Hosting(loop)
+        loop.observe(.beforeWaiting) { _ in hosting.end() }
+        #expect(!hosting.dispatch())
+        #expect(!loop.isWaiting && loop.currentMode == nil)
+        loop.hold(.default)
+        #expect(loop.run(in: .default, until: .after(milliseconds: 1)) == .timedOut)
     }
 
-    @Test func `a block that is posted before sets the mode that the host waits in`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let hosting = try RunLoop.Hosting(loop)
-            loop.perform(order: 0) { try? hosting.setMode(.tracking) }
-            loop.run(in: .custom, until: .distantPast)
-            hosting.prepare()
-            Timer.scheduled(after: .milliseconds(1), forMode: .tracking) { _ in loop.stop() }
-            host(hosting)
-            #expect(hosting.mode == .tracking && loop.currentMode == .tracking)
-        }
+    @Test func `a block that is posted before sets the mode that the host waits in`() throws {
+        let loop = RunLoop.current
+        let hosting = try RunLoop.Hosting(loop)
+        loop.perform(order: 0) { try? hosting.setMode(.tracking) }
+        loop.run(in: .custom, until: .distantPast)
+        hosting.prepare()
+        Timer.scheduled(after: .milliseconds(1), forMode: .tracking) { _ in loop.stop() }
+        host(hosting)
+        #expect(hosting.mode == .tracking && loop.currentMode == .tracking)
     }
 
     @Test func `the host's own loop in a run of the loop leaves no wait behind`() async throws {

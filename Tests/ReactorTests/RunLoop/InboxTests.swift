@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct InboxTests {
+@Suite(.runLoop) struct InboxTests {
     @Test func `a stop between two passes keeps the loop from sleeping`() {
         let inbox = Inbox(loopName: "run loop")
         _ = inbox.beginActivation(in: .default)

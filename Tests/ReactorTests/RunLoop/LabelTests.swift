@@ -1,9 +1,10 @@
 import Dispatch
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct LabelTests {
+@Suite(.runLoop) struct LabelTests {
     @Test func `a dump shows labels, what streams read, and what is overdue`() async throws {
         let dump = try await onItsOwnThread { () -> String in
             let loop = RunLoop.current
@@ -36,43 +37,39 @@ import Testing
         }
     }
 
-    @Test func `items explain themselves by their labels`() async throws {
-        try await onItsOwnThread {
-            let timer = Timer(interval: .seconds(1), label: "a") { _ in }
-            #expect(timer.explain().hasPrefix("The timer 'a' is in no run loop"))
-            timer.label = "b"
-            #expect(timer.label == "b")
-            #expect(timer.description.hasPrefix("timer 'b': in "))
-            timer.label = nil
-            #expect(timer.explain().hasPrefix("The timer is in no run loop"))
-            let source = RunLoop.Source(label: "c") {}
-            #expect(source.explain().hasPrefix("The source 'c' is in no run loop"))
-            let pipe = try TestPipe()
-            let input = InputStream(descriptor: pipe.readEnd)
-            input.label = "d"
-            #expect(
-                input.explain().hasPrefix(
-                    "The input stream of descriptor \(pipe.readEnd.rawValue) 'd' is not"))
-            let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
-            reader.label = "e"
-            #expect(reader.explain() == "The hand-off 'e' has not been started: call start().")
-        }
+    @Test func `items explain themselves by their labels`() throws {
+        let timer = Timer(interval: .seconds(1), label: "a") { _ in }
+        #expect(timer.explain().hasPrefix("The timer 'a' is in no run loop"))
+        timer.label = "b"
+        #expect(timer.label == "b")
+        #expect(timer.description.hasPrefix("timer 'b': in "))
+        timer.label = nil
+        #expect(timer.explain().hasPrefix("The timer is in no run loop"))
+        let source = RunLoop.Source(label: "c") {}
+        #expect(source.explain().hasPrefix("The source 'c' is in no run loop"))
+        let pipe = try TestPipe()
+        let input = InputStream(descriptor: pipe.readEnd)
+        input.label = "d"
+        #expect(
+            input.explain().hasPrefix(
+                "The input stream of descriptor \(pipe.readEnd.rawValue) 'd' is not"))
+        let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
+        reader.label = "e"
+        #expect(reader.explain() == "The hand-off 'e' has not been started: call start().")
     }
 
-    @Test func `a hand-off counts the bytes that wait for its processor`() async throws {
-        try await onItsOwnThread {
-            let queue = DispatchQueue(label: "suspended")
-            queue.suspend()
-            let pipe = try TestPipe()
-            let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: queue) { _, _, _ in }
-            reader.start { _ in RunLoop.current.stop() }
-            pipe.put(5)
-            RunLoop.current.run(in: .default, returnAfterSourceHandled: true)
-            #expect(reader.waitingByteCount == 5)
-            reader.cancel()
-            RunLoop.current.run(in: .default)
-            #expect(reader.waitingByteCount == 0)
-            queue.resume()
-        }
+    @Test func `a hand-off counts the bytes that wait for its processor`() throws {
+        let queue = DispatchQueue(label: "suspended")
+        queue.suspend()
+        let pipe = try TestPipe()
+        let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: queue) { _, _, _ in }
+        reader.start { _ in RunLoop.current.stop() }
+        pipe.put(5)
+        RunLoop.current.run(in: .default, returnAfterSourceHandled: true)
+        #expect(reader.waitingByteCount == 5)
+        reader.cancel()
+        RunLoop.current.run(in: .default)
+        #expect(reader.waitingByteCount == 0)
+        queue.resume()
     }
 }

@@ -1,9 +1,10 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Which item the ledger credits with a wake-up. Each in a process of its own: the switches are the process's.
-@Suite struct LedgerTests {
+@Suite(.runLoop) struct LedgerTests {
     @Test func `a wake-up without a handler is the thread's, and the next one the timer's`() async {
         await #expect(processExitsWith: .success) {
             LoopDiagnostics.measuresCallbacks = true

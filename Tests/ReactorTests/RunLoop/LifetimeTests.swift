@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct LifetimeTests {
+@Suite(.runLoop) struct LifetimeTests {
     @Test func `every kind of item may end itself in its own callback, which continues`() async throws {
         let trace = try await traced { loop, trace in
             let pipe = try TestPipe()

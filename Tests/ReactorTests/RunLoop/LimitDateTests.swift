@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct LimitDateTests {
+@Suite(.runLoop) struct LimitDateTests {
     @Test func `the limit date of an empty mode is nil`() async throws {
         let date = try await onItsOwnThread { RunLoop.current.limitDate(forMode: .default) }
         #expect(date == nil)

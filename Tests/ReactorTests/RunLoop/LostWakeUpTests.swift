@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct LostWakeUpTests {
+@Suite(.runLoop) struct LostWakeUpTests {
     @Test func `a wake-up that a nested activation has consumed counts for the outer one, too`()
         async throws
     {

@@ -1,21 +1,20 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Closing, dropping and ending, in and out of callbacks.
-@Suite struct MailboxLifetimeTests {
-    @Test func `open, it keeps its modes from being empty, and closed it does not`() async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox<Int>(inModes: [.outer, .inner]) { _, _ in }
-            #expect(RunLoop.current.poll(.outer) == .timedOut)
-            #expect(RunLoop.current.poll(.inner) == .timedOut)
-            #expect(mailbox.isOpen)
-            mailbox.close()
-            mailbox.close()
-            #expect(RunLoop.current.poll(.outer) == .finished)
-            #expect(RunLoop.current.poll(.inner) == .finished)
-            #expect(!mailbox.isOpen)
-        }
+@Suite(.runLoop) struct MailboxLifetimeTests {
+    @Test func `open, it keeps its modes from being empty, and closed it does not`() {
+        let mailbox = Mailbox<Int>(inModes: [.outer, .inner]) { _, _ in }
+        #expect(RunLoop.current.poll(.outer) == .timedOut)
+        #expect(RunLoop.current.poll(.inner) == .timedOut)
+        #expect(mailbox.isOpen)
+        mailbox.close()
+        mailbox.close()
+        #expect(RunLoop.current.poll(.outer) == .finished)
+        #expect(RunLoop.current.poll(.inner) == .finished)
+        #expect(!mailbox.isOpen)
     }
 
     @Test func `a closed mailbox drops pending messages, and accepts no more`() async throws {
@@ -56,19 +55,17 @@ import Testing
         }
     }
 
-    @Test func `a mailbox without references is closed when all messages have been delivered`() async throws {
-        try await onItsOwnThread {
-            var handled: [Int] = []
-            do {
-                let mailbox = Mailbox<Int> { mailbox, message in
-                    handled.append(message)
-                    if message == 2 { mailbox.post(4) }
-                }
-                for number in 1...3 { mailbox.post(number) }
+    @Test func `a mailbox without references is closed when all messages have been delivered`() {
+        var handled: [Int] = []
+        do {
+            let mailbox = Mailbox<Int> { mailbox, message in
+                handled.append(message)
+                if message == 2 { mailbox.post(4) }
             }
-            #expect(runToTheEnd())
-            #expect(handled == [1, 2, 3, 4])
+            for number in 1...3 { mailbox.post(number) }
         }
+        #expect(runToTheEnd())
+        #expect(handled == [1, 2, 3, 4])
     }
 
     @Test(arguments: ["closed", "dropped", "dropped full"])
@@ -125,20 +122,18 @@ import Testing
         #expect(isOpen.value == false)
     }
 
-    @Test func `a mailbox that only its poster retains still delivers`() async throws {
-        try await onItsOwnThread {
-            var handled: [Int] = []
-            func start() throws {
-                let mailbox = Mailbox<Int> { _, message in handled.append(message) }
-                let poster = try JoinableThread(name: "poster") {
-                    for number in 0..<1000 { mailbox.post(number) }
-                }
-                withExtendedLifetime(poster) {}
+    @Test func `a mailbox that only its poster retains still delivers`() throws {
+        var handled: [Int] = []
+        func start() throws {
+            let mailbox = Mailbox<Int> { _, message in handled.append(message) }
+            let poster = try JoinableThread(name: "poster") {
+                for number in 0..<1000 { mailbox.post(number) }
             }
-            try start()
-            #expect(runToTheEnd())
-            #expect(handled == Array(0..<1000))
+            withExtendedLifetime(poster) {}
         }
+        try start()
+        #expect(runToTheEnd())
+        #expect(handled == Array(0..<1000))
     }
 
     @Test func `closing races with posting, and nothing is left`() async throws {

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct MainLoopTests {
+@Suite(.runLoop) struct MainLoopTests {
     @Test func `a program on this library alone does not load Foundation`() async throws {
         let lines = try await probeMainLoop("what is loaded")
         #expect(lines == ["libFoundation false", "libevent true", "libdispatch true"])

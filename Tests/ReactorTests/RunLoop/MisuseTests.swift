@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
@@ -8,7 +9,7 @@ private func elsewhere(_ body: @escaping @Sendable () -> Void) throws {
     try JoinableThread(name: "elsewhere", body).join()
 }
 
-@Suite struct MisuseTests {
+@Suite(.runLoop) struct MisuseTests {
     @Test func `running another thread's loop in a mode traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let thread = try RunLoopThread(name: "home")

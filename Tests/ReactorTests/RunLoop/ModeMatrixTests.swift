@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// One way in which an item can meet a change of modes.
@@ -44,7 +45,7 @@ struct ModeSwitch: Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite struct ModeMatrixTests {
+@Suite(.runLoop) struct ModeMatrixTests {
     @Test(arguments: ModeSwitch.all)
     func `an item is served in its modes and in no other, in whatever order the loop runs them`(
         change: ModeSwitch

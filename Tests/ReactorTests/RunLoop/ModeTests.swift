@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct ModeTests {
+@Suite(.runLoop) struct ModeTests {
     @Test func `two modes with the same name are the same mode`() {
         #expect(RunLoop.Mode("same name") == RunLoop.Mode(rawValue: "same name"))
         #expect(RunLoop.Mode("same name") != RunLoop.Mode("other name"))

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct NestingTests {
+@Suite(.runLoop) struct NestingTests {
     @Test func `a nested activation in a callback calls the other observers, and not that observer`()
         async throws
     {

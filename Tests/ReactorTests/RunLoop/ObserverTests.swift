@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct ObserverTests {
+@Suite(.runLoop) struct ObserverTests {
     @Test func `activities have Core Foundation's bits`() {
         let bits: [(RunLoop.Activities, UInt)] = [
             (.entry, 1), (.beforeTimers, 2), (.beforeSources, 4), (.beforeWaiting, 32), (.afterWaiting, 64),

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Work that an observer makes ready on its own loop, and that stops the loop when it is served.
@@ -60,7 +61,7 @@ extension ObserverWork {
     }
 }
 
-@Suite struct ObserverWorkTests {
+@Suite(.runLoop) struct ObserverWorkTests {
     @Test(
         arguments: ObserverWork.allCases,
         [RunLoop.Activities.entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting])

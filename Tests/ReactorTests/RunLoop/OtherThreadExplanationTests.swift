@@ -1,10 +1,11 @@
 import Dispatch
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What another thread learns: while a loop is stuck, only other threads can ask.
-@Suite struct OtherThreadExplanationTests {
+@Suite(.runLoop) struct OtherThreadExplanationTests {
     @Test func `an event source answers another thread`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             try await onItsOwnThread {
@@ -128,53 +129,49 @@ import Testing
         #expect(text.hasSuffix(" is busy in default."))
     }
 
-    @Test func `a hand-off knows its modes`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipe = try TestPipe()
-            let input = InputStream(descriptor: pipe.readEnd)
-            let queue = DispatchQueue(label: "lines")
-            let reader = LineReader(input, into: 0, on: queue) { _, _, _ in }
-            reader.label = "orders"
-            reader.start { _ in loop.stop() }
-            loop.poll()
-            loop.hold(.tracking)
-            let idle = Shared("")
-            let ready = Shared("")
-            loop.perform(inModes: [.tracking]) { idle.value = reader.explain() }
-            loop.poll(.tracking)
-            pipe.put()
-            loop.perform(inModes: [.tracking]) { ready.value = reader.explain() }
-            loop.poll(.tracking)
-            let only = " runs in tracking, and the hand-off is only in default."
-            #expect(
-                idle.value.hasPrefix("The hand-off 'orders' waits for bytes of its stream. The run loop "))
-            #expect(idle.value.hasSuffix(only), "\(idle.value)")
-            #expect(ready.value.hasPrefix("The hand-off 'orders' has bytes to read: the run loop "))
-            #expect(ready.value.hasSuffix(only), "\(ready.value)")
-            reader.cancel()
-            waitUntil { reader.explain().contains("has ended") }
-            #expect(
-                reader.explain().hasPrefix(
-                    "The hand-off 'orders' has ended, and its completion waits: the run loop ")
-            )
-            loop.run(in: .default)
-            #expect(reader.explain() == "The hand-off 'orders' has ended.")
-        }
+    @Test func `a hand-off knows its modes`() throws {
+        let loop = RunLoop.current
+        let pipe = try TestPipe()
+        let input = InputStream(descriptor: pipe.readEnd)
+        let queue = DispatchQueue(label: "lines")
+        let reader = LineReader(input, into: 0, on: queue) { _, _, _ in }
+        reader.label = "orders"
+        reader.start { _ in loop.stop() }
+        loop.poll()
+        loop.hold(.tracking)
+        let idle = Shared("")
+        let ready = Shared("")
+        loop.perform(inModes: [.tracking]) { idle.value = reader.explain() }
+        loop.poll(.tracking)
+        pipe.put()
+        loop.perform(inModes: [.tracking]) { ready.value = reader.explain() }
+        loop.poll(.tracking)
+        let only = " runs in tracking, and the hand-off is only in default."
+        #expect(
+            idle.value.hasPrefix("The hand-off 'orders' waits for bytes of its stream. The run loop "))
+        #expect(idle.value.hasSuffix(only), "\(idle.value)")
+        #expect(ready.value.hasPrefix("The hand-off 'orders' has bytes to read: the run loop "))
+        #expect(ready.value.hasSuffix(only), "\(ready.value)")
+        reader.cancel()
+        waitUntil { reader.explain().contains("has ended") }
+        #expect(
+            reader.explain().hasPrefix(
+                "The hand-off 'orders' has ended, and its completion waits: the run loop ")
+        )
+        loop.run(in: .default)
+        #expect(reader.explain() == "The hand-off 'orders' has ended.")
     }
 
-    @Test func `a source says that it is being performed`() async throws {
-        try await onItsOwnThread {
-            let (loop, text) = (RunLoop.current, Shared(""))
-            let itself = Shared<RunLoop.Source?>(nil)
-            let source = RunLoop.Source { text.value = itself.value?.explain() ?? "" }
-            itself.value = source
-            loop.add(source, forMode: .default)
-            source.signal()
-            loop.poll()
-            itself.value = nil
-            #expect(text.value == "The source is being performed.")
-        }
+    @Test func `a source says that it is being performed`() {
+        let (loop, text) = (RunLoop.current, Shared(""))
+        let itself = Shared<RunLoop.Source?>(nil)
+        let source = RunLoop.Source { text.value = itself.value?.explain() ?? "" }
+        itself.value = source
+        loop.add(source, forMode: .default)
+        source.signal()
+        loop.poll()
+        itself.value = nil
+        #expect(text.value == "The source is being performed.")
     }
 
     @Test func `asking a stream on another thread never destroys its delegate there`() async throws {

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct PassTests {
+@Suite(.runLoop) struct PassTests {
     @Test func `a pass runs blocks, sources, blocks, timers and descriptors, between its observers`()
         async throws
     {

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct PerformTests {
+@Suite(.runLoop) struct PerformTests {
     @Test func `a delayed block never runs at once, also without delay`() async throws {
         let trace = try await traced { loop, trace in
             for delay in [Duration.zero, .seconds(-1)] { loop.perform(after: delay) { trace("block") } }

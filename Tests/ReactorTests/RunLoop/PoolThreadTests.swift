@@ -1,9 +1,10 @@
 import Dispatch
 import Reactor
+import ReactorTesting
 import Testing
 
 /// What a program hears that schedules on a loop of a thread pool, which nothing runs.
-@Suite struct PoolThreadTests {
+@Suite(.runLoop) struct PoolThreadTests {
     @Test func `in debug mode a loop of a pool's thread is reported`() async {
         let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
             LoopDiagnostics.isDebugging = true

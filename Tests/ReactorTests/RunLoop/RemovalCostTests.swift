@@ -1,6 +1,7 @@
 import CReactorLinux
 import Glibc
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Something of which many leave together.
@@ -66,7 +67,7 @@ private func processorTime(_ body: () -> Void) -> Duration {
     return now() - start
 }
 
-@Suite struct RemovalCostTests {
+@Suite(.runLoop) struct RemovalCostTests {
     /// What is quadratic takes sixteen times as long for four times as many.
     @Test(arguments: Crowd.allCases)
     func `four times as many that leave together take about four times as long`(crowd: Crowd) async throws {

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 extension RunLoop {
@@ -24,7 +25,7 @@ private func tracedInNewCommonMode(
     }
 }
 
-@Suite struct RemovalRaceTests {
+@Suite(.runLoop) struct RemovalRaceTests {
     @Test(arguments: Kind.allCases)
     func `an item removed from a mode that another thread has made common stays out of it`(kind: Kind)
         async throws

@@ -1,11 +1,12 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Which programs the debug mode reports, and which correct ones it does not. Each in a process of its own.
-@Suite struct ReportTests {
+@Suite(.runLoop) struct ReportTests {
     // MARK: What is left at the end
 
     @Test func `an item is served if one of its modes has run`() async {

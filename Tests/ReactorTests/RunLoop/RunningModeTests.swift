@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Where a mode becomes common while it runs.
@@ -47,7 +48,7 @@ enum ChangePlace: CaseIterable, Sendable {
     }
 }
 
-@Suite struct RunningModeTests {
+@Suite(.runLoop) struct RunningModeTests {
     @Test(arguments: ChangePlace.allCases, [Kind.source, .descriptor, .timer])
     func `a mode that becomes common while it runs serves the common items without a sleep`(
         place: ChangePlace, kind: Kind

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct SeveralModesTests {
+@Suite(.runLoop) struct SeveralModesTests {
     @Test func `work of two modes that is served or cancelled in one leaves nothing in the other`()
         async throws
     {

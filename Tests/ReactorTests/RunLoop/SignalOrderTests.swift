@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct SignalOrderTests {
+@Suite(.runLoop) struct SignalOrderTests {
     @Test func `a source served in one mode takes its place anew in the others`() async throws {
         let trace = try await traced { loop, trace in
             let (first, second) = (RunLoop.Source { trace("first") }, RunLoop.Source { trace("second") })

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// How a source leaves its loop, and comes back, in its own callback.
@@ -26,7 +27,7 @@ enum SourceReturn: CaseIterable, Sendable {
     }
 }
 
-@Suite struct SourceReturnTests {
+@Suite(.runLoop) struct SourceReturnTests {
     @Test(arguments: SourceReturn.allCases)
     func `a source removed and added again in its callback is called when the callback has returned`(
         way: SourceReturn

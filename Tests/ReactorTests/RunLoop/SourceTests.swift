@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// A source that notes what it is told.
@@ -8,7 +9,7 @@ private func tellingSource(_ trace: Trace) -> RunLoop.Source {
         perform: { trace("perform") })
 }
 
-@Suite struct SourceTests {
+@Suite(.runLoop) struct SourceTests {
     @Test func `scheduled and cancelled are called once for each mode`() async throws {
         let trace = try await traced { loop, trace in
             let source = tellingSource(trace)

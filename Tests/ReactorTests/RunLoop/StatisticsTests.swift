@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct StatisticsTests {
+@Suite(.runLoop) struct StatisticsTests {
     // MARK: Sleeping and waking
 
     @Test func `an idle loop makes no wake-ups`() async throws {

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import Testing
 
 // One after the other: each case keeps two processors busy.
-@Suite(.serialized) struct StopRaceTests {
+@Suite(.runLoop, .serialized) struct StopRaceTests {
     @Test(arguments: [(Activation.outermost, 10_000), (.nested, 5_000), (.hosted, 1_000)])
     func `a thread that sees a mode stops the activation in it, and no other`(
         kind: Activation, count: Int

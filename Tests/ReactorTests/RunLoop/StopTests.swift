@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct StopTests {
+@Suite(.runLoop) struct StopTests {
     @Test func `a stop within a handled source is not reported, and does not affect the next activation`()
         async throws
     {

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Which streams the debug mode reports, and which of correct programs it does not. Each in a process of its own.
-@Suite struct StreamReportTests {
+@Suite(.runLoop) struct StreamReportTests {
     @Test func `a silent stream is reported: not open, without a delegate, or with one that has no method`()
         async
     {

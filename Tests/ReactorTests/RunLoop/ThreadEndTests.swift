@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
@@ -18,7 +19,7 @@ private func endedThread(_ body: @escaping @Sendable (RunLoop) throws -> Void) a
     }
 }
 
-@Suite struct ThreadEndTests {
+@Suite(.runLoop) struct ThreadEndTests {
     @Test func `a thread has one loop, another thread another`() async throws {
         let (first, again) = try await onItsOwnThread { (RunLoop.current, RunLoop.current) }
         let other = try await onItsOwnThread { RunLoop.current }

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Runs a loop on a thread of its own; `whenWaiting` is called on yet another once the loop is about to sleep
@@ -18,7 +19,7 @@ private func tracedWhileWaiting(
     return try await trace
 }
 
-@Suite struct WakeUpTests {
+@Suite(.runLoop) struct WakeUpTests {
     @Test func `waking makes one more pass and ends nothing`() async throws {
         let trace = try await traced { loop, trace in
             loop.hold(.default)

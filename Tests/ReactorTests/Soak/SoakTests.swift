@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import Synchronization
 import Testing
 
-@Suite struct SoakTests {
+@Suite(.runLoop) struct SoakTests {
     /// Timers, sources and blocks of random modes, from several threads, on a loop that switches modes and nests.
     @Test(arguments: [1, 2, 3])
     func `whatever other threads do, each timer keeps its promises and nothing is left`(

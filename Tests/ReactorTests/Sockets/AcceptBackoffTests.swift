@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct AcceptBackoffTests {
+@Suite(.runLoop) struct AcceptBackoffTests {
     @Test
     func `delays double from 10 to 320 ms, and start again after a success`() {
         var backoff = AcceptBackoff()

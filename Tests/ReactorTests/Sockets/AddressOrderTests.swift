@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct AddressOrderTests {
+@Suite(.runLoop) struct AddressOrderTests {
     /// Addresses as letters: capitals are IPv6, small ones IPv4, and a dot is a Unix-domain socket.
     private func addresses(_ letters: String) -> [SocketAddress] {
         letters.utf8.map { letter in

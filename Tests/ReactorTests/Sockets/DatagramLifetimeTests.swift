@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Closing, removing, releasing and nesting, inside and outside of handlers.
-@Suite struct DatagramLifetimeTests {
+@Suite(.runLoop) struct DatagramLifetimeTests {
     @Test func `closing in the handler drops received datagrams, and keeps the closure until it returns`()
         async throws
     {
@@ -29,47 +30,43 @@ import Testing
         }
     }
 
-    @Test func `of two ready sockets, one that the other's handler closes is not called`() async throws {
-        try await onItsOwnThread {
-            var sockets: [DatagramSocket] = []
-            var calls = 0
-            for _ in 0..<2 {
-                let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
-                    calls += 1
-                    for socket in sockets { socket.close() }
-                }
-                sockets.append(socket)
-                try RunLoop.current.add(socket, forMode: .default)
-                #expect(try sender(to: try socket.localAddress).send("x"))
+    @Test func `of two ready sockets, one that the other's handler closes is not called`() throws {
+        var sockets: [DatagramSocket] = []
+        var calls = 0
+        for _ in 0..<2 {
+            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
+                calls += 1
+                for socket in sockets { socket.close() }
             }
-            RunLoop.current.poll()
-            #expect(RunLoop.current.poll() == .finished)
-            #expect(calls == 1)
+            sockets.append(socket)
+            try RunLoop.current.add(socket, forMode: .default)
+            #expect(try sender(to: try socket.localAddress).send("x"))
         }
+        RunLoop.current.poll()
+        #expect(RunLoop.current.poll() == .finished)
+        #expect(calls == 1)
     }
 
-    @Test func `a socket created in the handler that closes others gets no event of theirs`() async throws {
-        try await onItsOwnThread {
-            let strangers = Inflow()
-            var sockets: [DatagramSocket] = []
-            for _ in 0..<8 {
-                let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
-                    for socket in sockets { socket.close() }
-                    // These mostly get the numbers of those.
-                    sockets = sockets.compactMap { _ in try? strangers.socket(at: .ipv4Loopback(port: 0)) }
-                }
-                sockets.append(socket)
-                try RunLoop.current.add(socket, forMode: .default)
-                #expect(try sender(to: try socket.localAddress).send("x"))
+    @Test func `a socket created in the handler that closes others gets no event of theirs`() throws {
+        let strangers = Inflow()
+        var sockets: [DatagramSocket] = []
+        for _ in 0..<8 {
+            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
+                for socket in sockets { socket.close() }
+                // These mostly get the numbers of those.
+                sockets = sockets.compactMap { _ in try? strangers.socket(at: .ipv4Loopback(port: 0)) }
             }
-            for _ in 0..<3 { RunLoop.current.poll() }
-            #expect(strangers.texts.isEmpty)
-            #expect(strangers.events.isEmpty)
-            for socket in sockets { #expect(try sender(to: try socket.localAddress).send("y")) }
-            strangers.wait(for: 8)
-            #expect(strangers.texts == Array(repeating: "y", count: 8))
-            for socket in sockets { socket.close() }
+            sockets.append(socket)
+            try RunLoop.current.add(socket, forMode: .default)
+            #expect(try sender(to: try socket.localAddress).send("x"))
         }
+        for _ in 0..<3 { RunLoop.current.poll() }
+        #expect(strangers.texts.isEmpty)
+        #expect(strangers.events.isEmpty)
+        for socket in sockets { #expect(try sender(to: try socket.localAddress).send("y")) }
+        strangers.wait(for: 8)
+        #expect(strangers.texts == Array(repeating: "y", count: 8))
+        for socket in sockets { socket.close() }
     }
 
     @Test func `a handler that runs the loop is not called inside itself, and datagrams stay in order`()
@@ -145,21 +142,19 @@ import Testing
         }
     }
 
-    @Test func `a socket in no loop is closed when it is released`() async throws {
-        try await onItsOwnThread {
-            let freed = Shared(false)
-            let path = freshPath()
-            do {
-                let canary = AtEnd { freed.value = true }
-                let socket = try DatagramSocket(boundTo: SocketAddress(unixPath: path)) { _, _, _ in
-                    withExtendedLifetime(canary) {}
-                }
-                #expect(socket.isValid)
-                #expect(exists(path))
+    @Test func `a socket in no loop is closed when it is released`() throws {
+        let freed = Shared(false)
+        let path = freshPath()
+        do {
+            let canary = AtEnd { freed.value = true }
+            let socket = try DatagramSocket(boundTo: SocketAddress(unixPath: path)) { _, _, _ in
+                withExtendedLifetime(canary) {}
             }
-            #expect(freed.value)
-            #expect(!exists(path))
+            #expect(socket.isValid)
+            #expect(exists(path))
         }
+        #expect(freed.value)
+        #expect(!exists(path))
     }
 
     @Test func `the end of the loop's thread closes its sockets and releases their closures there`() throws {
@@ -183,58 +178,52 @@ import Testing
         #expect(!exists(path))
     }
 
-    @Test func `the methods of a closed socket throw`() async throws {
-        try await onItsOwnThread {
-            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
-            let address = try socket.localAddress
-            socket.close()
-            #expect(!socket.isValid)
-            #expect(throws: Errno.badFileDescriptor) { try socket.send("x", to: address) }
-            #expect(throws: Errno.badFileDescriptor) { try socket.send("x") }
-            #expect(throws: Errno.badFileDescriptor) { try socket.localAddress }
-            #expect(throws: Errno.badFileDescriptor) { try socket.peerAddress }
-            #expect(throws: Errno.badFileDescriptor) { try socket.descriptor }
-            #expect(throws: Errno.badFileDescriptor) { try socket.setMulticastLoop(true) }
-            #expect(throws: Errno.badFileDescriptor) { try socket.join(.ipv4(0xefff_0001, port: 0)) }
-            try RunLoop.current.add(socket, forMode: .default)
-            #expect(!RunLoop.current.contains(socket, forMode: .default))
-            #expect(RunLoop.current.poll() == .finished)
-        }
+    @Test func `the methods of a closed socket throw`() throws {
+        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
+        let address = try socket.localAddress
+        socket.close()
+        #expect(!socket.isValid)
+        #expect(throws: Errno.badFileDescriptor) { try socket.send("x", to: address) }
+        #expect(throws: Errno.badFileDescriptor) { try socket.send("x") }
+        #expect(throws: Errno.badFileDescriptor) { try socket.localAddress }
+        #expect(throws: Errno.badFileDescriptor) { try socket.peerAddress }
+        #expect(throws: Errno.badFileDescriptor) { try socket.descriptor }
+        #expect(throws: Errno.badFileDescriptor) { try socket.setMulticastLoop(true) }
+        #expect(throws: Errno.badFileDescriptor) { try socket.join(.ipv4(0xefff_0001, port: 0)) }
+        try RunLoop.current.add(socket, forMode: .default)
+        #expect(!RunLoop.current.contains(socket, forMode: .default))
+        #expect(RunLoop.current.poll() == .finished)
     }
 
-    @Test func `closing removes the socket's file, unless another one has replaced it`() async throws {
-        try await onItsOwnThread {
-            let path = freshPath()
-            let address = try SocketAddress(unixPath: path)
-            let first = try DatagramSocket(boundTo: address) { _, _, _ in }
-            #expect(throws: Errno.addressInUse) { try DatagramSocket(boundTo: address) { _, _, _ in } }
-            #expect(exists(path))
-            let kept = freshPath()
-            #expect(rename(path.string, kept.string) == 0)  // so that its number is not given to the next
-            let second = try DatagramSocket(boundTo: address) { _, _, _ in }
-            first.close()
-            #expect(exists(path))
-            second.close()
-            #expect(!exists(path))
-            unlink(kept.string)
-        }
+    @Test func `closing removes the socket's file, unless another one has replaced it`() throws {
+        let path = freshPath()
+        let address = try SocketAddress(unixPath: path)
+        let first = try DatagramSocket(boundTo: address) { _, _, _ in }
+        #expect(throws: Errno.addressInUse) { try DatagramSocket(boundTo: address) { _, _, _ in } }
+        #expect(exists(path))
+        let kept = freshPath()
+        #expect(rename(path.string, kept.string) == 0)  // so that its number is not given to the next
+        let second = try DatagramSocket(boundTo: address) { _, _, _ in }
+        first.close()
+        #expect(exists(path))
+        second.close()
+        #expect(!exists(path))
+        unlink(kept.string)
     }
 
-    @Test func `thousands of sockets can be opened and closed`() async throws {
-        try await onItsOwnThread {
-            let live = Shared(0)
-            for _ in 0..<2000 {
-                live.update { $0 += 1 }
-                let canary = AtEnd { live.update { $0 -= 1 } }
-                let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
-                    withExtendedLifetime(canary) {}
-                }
-                try RunLoop.current.add(socket, forMode: .common)
-                socket.close()
+    @Test func `thousands of sockets can be opened and closed`() throws {
+        let live = Shared(0)
+        for _ in 0..<2000 {
+            live.update { $0 += 1 }
+            let canary = AtEnd { live.update { $0 -= 1 } }
+            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
+                withExtendedLifetime(canary) {}
             }
-            #expect(live.value == 0)
-            #expect(RunLoop.current.poll() == .finished)
+            try RunLoop.current.add(socket, forMode: .common)
+            socket.close()
         }
+        #expect(live.value == 0)
+        #expect(RunLoop.current.poll() == .finished)
     }
 
     @Test func `using a socket on another thread traps`() async {

@@ -1,150 +1,135 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Options and groups. What is sent to groups here stays on the loopback interface.
-@Suite struct DatagramOptionTests {
+@Suite(.runLoop) struct DatagramOptionTests {
     typealias Options = DatagramSocket.Options
 
-    @Test func `sockets share an address if all of them set the option`() async throws {
-        try await onItsOwnThread {
-            for option in [\Options.reusesAddress, \.reusesPort] {
-                var options = Options()
-                options[keyPath: option] = true
-                let first = try DatagramSocket(boundTo: .ipv4Loopback(port: 0), options: options) { _, _, _ in
-                }
-                let address = try first.localAddress
-                _ = try DatagramSocket(boundTo: address, options: options) { _, _, _ in }
-                #expect(throws: Errno.addressInUse) { try DatagramSocket(boundTo: address) { _, _, _ in } }
-            }
-        }
-    }
-
-    @Test func `only the given options are set`() async throws {
-        try await onItsOwnThread {
+    @Test func `sockets share an address if all of them set the option`() throws {
+        for option in [\Options.reusesAddress, \.reusesPort] {
             var options = Options()
-            options.isIPv6Only = true
-            options.allowsBroadcast = true
-            options.receiveBufferSize = 50_000
-            options.sendBufferSize = 60_000
-            let socket = try DatagramSocket(boundTo: .ipv6Loopback(port: 0), options: options) { _, _, _ in }
-            let descriptor = try socket.descriptor
-            #expect(descriptor.socketOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY) == 1)
-            #expect(descriptor.socketOption(SOL_SOCKET, SO_BROADCAST) == 1)
-            #expect(descriptor.socketOption(SOL_SOCKET, SO_RCVBUF) >= 50_000)
-            #expect(descriptor.socketOption(SOL_SOCKET, SO_SNDBUF) >= 60_000)
-            #expect(descriptor.socketOption(SOL_SOCKET, SO_REUSEADDR) == 0)
-            #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
-        }
-    }
-
-    @Test func `an IPv6 socket receives IPv4 unless isIPv6Only is set`() async throws {
-        try await onItsOwnThread {
-            let inflow = Inflow()
-            var options = Options()
-            options.isIPv6Only = false
-            let server = try inflow.socket(at: .ipv6Any(port: 0), options)
-            let port = try #require(try server.localAddress.port)
-            #expect(try sender(to: .ipv4Loopback(port: port)).send("hello"))
-            inflow.wait(for: 1)
-            let sender = try #require(inflow.datagrams.first?.sender)
-            #expect(sender.family == .ipv6)
-            #expect(sender.isLoopback)
-            server.close()
-        }
-    }
-
-    @Test func `a broadcast requires allowsBroadcast`() async throws {
-        try await onItsOwnThread {
-            let inflow = Inflow()
-            let server = try inflow.socket(at: .ipv4Any(port: 0))
-            let everybody = SocketAddress.ipv4(0x7fff_ffff, port: try #require(try server.localAddress.port))
-            #expect(throws: Errno.permissionDenied) { try server.send("x", to: everybody) }
-            var options = Options()
-            options.allowsBroadcast = true
-            let client = try DatagramSocket(boundTo: .ipv4Any(port: 0), options: options) { _, _, _ in }
-            #expect(try client.send("hello", to: everybody))
-            inflow.wait(for: 1)
-            #expect(inflow.texts == ["hello"])
-            server.close()
-        }
-    }
-
-    @Test func `a group's datagrams arrive between join and leave`() async throws {
-        try await onItsOwnThread {
-            let loopback = try #require(NetworkInterface(named: "lo"))
-            let inflow = Inflow()
-            let server = try inflow.socket(at: .ipv4Any(port: 0))
-            let port = try #require(try server.localAddress.port)
-            let group = SocketAddress.ipv4(0xefff_4d4d, port: port)
-            let client = try DatagramSocket(boundTo: .ipv4Any(port: 0)) { _, _, _ in }
-            try client.setMulticastInterface(loopback)
-            try client.setMulticastTimeToLive(0)
-
-            #expect(try client.send("before", to: group))
-            try server.join(group, on: loopback)
-            #expect(throws: Errno.addressInUse) { try server.join(group, on: loopback) }
-            #expect(try client.send("joined", to: group))
-            try server.leave(group, on: loopback)
-            #expect(throws: Errno.addressNotAvailable) { try server.leave(group, on: loopback) }
-            #expect(try client.send("after", to: group))
-            #expect(try client.send("last", to: .ipv4Loopback(port: port)))
-            inflow.wait(for: 2)
-            #expect(inflow.texts == ["joined", "last"])
-            server.close()
-        }
-    }
-
-    @Test func `multicast is looped back unless that is disabled`() async throws {
-        try await onItsOwnThread {
-            // The loopback interface loops everything back, so only the option itself can be checked.
-            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
-            for isLoopedBack in [false, true] {
-                try socket.setMulticastLoop(isLoopedBack)
-                let value = try socket.descriptor.socketOption(CInt(IPPROTO_IP), IP_MULTICAST_LOOP)
-                #expect(value == (isLoopedBack ? 1 : 0))
+            options[keyPath: option] = true
+            let first = try DatagramSocket(boundTo: .ipv4Loopback(port: 0), options: options) { _, _, _ in
             }
+            let address = try first.localAddress
+            _ = try DatagramSocket(boundTo: address, options: options) { _, _, _ in }
+            #expect(throws: Errno.addressInUse) { try DatagramSocket(boundTo: address) { _, _, _ in } }
         }
     }
 
-    @Test func `an IPv6 group can be joined and left`() async throws {
-        try await onItsOwnThread {
-            let loopback = try #require(NetworkInterface(named: "lo"))
-            let socket = try DatagramSocket(boundTo: .ipv6Any(port: 0)) { _, _, _ in }
-            let group = SocketAddress.ipv6(0xff01 << 112 | 0x4d4d, port: 0)
-            try socket.setMulticastInterface(loopback)
-            try socket.setMulticastTimeToLive(0)
-            try socket.setMulticastLoop(false)
-            let number = try socket.descriptor
-            #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_IF) == CInt(loopback.index))
-            #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_HOPS) == 0)
-            #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_LOOP) == 0)
-            try socket.join(group, on: loopback)
-            #expect(throws: Errno.addressInUse) { try socket.join(group, on: loopback) }
-            try socket.leave(group, on: loopback)
-            #expect(throws: Errno.addressNotAvailable) { try socket.leave(group, on: loopback) }
+    @Test func `only the given options are set`() throws {
+        var options = Options()
+        options.isIPv6Only = true
+        options.allowsBroadcast = true
+        options.receiveBufferSize = 50_000
+        options.sendBufferSize = 60_000
+        let socket = try DatagramSocket(boundTo: .ipv6Loopback(port: 0), options: options) { _, _, _ in }
+        let descriptor = try socket.descriptor
+        #expect(descriptor.socketOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY) == 1)
+        #expect(descriptor.socketOption(SOL_SOCKET, SO_BROADCAST) == 1)
+        #expect(descriptor.socketOption(SOL_SOCKET, SO_RCVBUF) >= 50_000)
+        #expect(descriptor.socketOption(SOL_SOCKET, SO_SNDBUF) >= 60_000)
+        #expect(descriptor.socketOption(SOL_SOCKET, SO_REUSEADDR) == 0)
+        #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
+    }
+
+    @Test func `an IPv6 socket receives IPv4 unless isIPv6Only is set`() throws {
+        let inflow = Inflow()
+        var options = Options()
+        options.isIPv6Only = false
+        let server = try inflow.socket(at: .ipv6Any(port: 0), options)
+        let port = try #require(try server.localAddress.port)
+        #expect(try sender(to: .ipv4Loopback(port: port)).send("hello"))
+        inflow.wait(for: 1)
+        let sender = try #require(inflow.datagrams.first?.sender)
+        #expect(sender.family == .ipv6)
+        #expect(sender.isLoopback)
+        server.close()
+    }
+
+    @Test func `a broadcast requires allowsBroadcast`() throws {
+        let inflow = Inflow()
+        let server = try inflow.socket(at: .ipv4Any(port: 0))
+        let everybody = SocketAddress.ipv4(0x7fff_ffff, port: try #require(try server.localAddress.port))
+        #expect(throws: Errno.permissionDenied) { try server.send("x", to: everybody) }
+        var options = Options()
+        options.allowsBroadcast = true
+        let client = try DatagramSocket(boundTo: .ipv4Any(port: 0), options: options) { _, _, _ in }
+        #expect(try client.send("hello", to: everybody))
+        inflow.wait(for: 1)
+        #expect(inflow.texts == ["hello"])
+        server.close()
+    }
+
+    @Test func `a group's datagrams arrive between join and leave`() throws {
+        let loopback = try #require(NetworkInterface(named: "lo"))
+        let inflow = Inflow()
+        let server = try inflow.socket(at: .ipv4Any(port: 0))
+        let port = try #require(try server.localAddress.port)
+        let group = SocketAddress.ipv4(0xefff_4d4d, port: port)
+        let client = try DatagramSocket(boundTo: .ipv4Any(port: 0)) { _, _, _ in }
+        try client.setMulticastInterface(loopback)
+        try client.setMulticastTimeToLive(0)
+
+        #expect(try client.send("before", to: group))
+        try server.join(group, on: loopback)
+        #expect(throws: Errno.addressInUse) { try server.join(group, on: loopback) }
+        #expect(try client.send("joined", to: group))
+        try server.leave(group, on: loopback)
+        #expect(throws: Errno.addressNotAvailable) { try server.leave(group, on: loopback) }
+        #expect(try client.send("after", to: group))
+        #expect(try client.send("last", to: .ipv4Loopback(port: port)))
+        inflow.wait(for: 2)
+        #expect(inflow.texts == ["joined", "last"])
+        server.close()
+    }
+
+    @Test func `multicast is looped back unless that is disabled`() throws {
+        // The loopback interface loops everything back, so only the option itself can be checked.
+        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
+        for isLoopedBack in [false, true] {
+            try socket.setMulticastLoop(isLoopedBack)
+            let value = try socket.descriptor.socketOption(CInt(IPPROTO_IP), IP_MULTICAST_LOOP)
+            #expect(value == (isLoopedBack ? 1 : 0))
         }
     }
 
-    @Test func `invalid groups and options throw`() async throws {
-        try await onItsOwnThread {
-            let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
-            let nowhere = NetworkInterface(index: 4_000_000)
-            #expect(throws: Errno.invalidArgument) { try socket.join(.ipv4Loopback(port: 0)) }
-            #expect(throws: Errno.invalidArgument) { try socket.join(.unixUnnamed) }
-            #expect(throws: Errno.self) { try socket.join(.ipv6(0xff01 << 112 | 1, port: 0)) }
-            #expect(throws: Errno.operationNotSupportedByDevice) {
-                try socket.join(.ipv4(0xefff_0001, port: 0), on: nowhere)
-            }
-            #expect(throws: Errno.self) { try socket.setMulticastInterface(nowhere) }
-            let unix = try DatagramSocket(boundTo: .unixUnnamed) { _, _, _ in }
-            #expect(throws: Errno.invalidArgument) { try unix.setMulticastTimeToLive(1) }
-            #expect(throws: Errno.invalidArgument) { try unix.setMulticastInterface(.any) }
-            #expect(throws: Errno.invalidArgument) { try unix.join(.ipv4(0xefff_0001, port: 0)) }
-            #expect(throws: Errno.addressNotAvailable) {
-                try DatagramSocket(boundTo: .ipv4(0xc000_0201, port: 0)) { _, _, _ in }
-            }
+    @Test func `an IPv6 group can be joined and left`() throws {
+        let loopback = try #require(NetworkInterface(named: "lo"))
+        let socket = try DatagramSocket(boundTo: .ipv6Any(port: 0)) { _, _, _ in }
+        let group = SocketAddress.ipv6(0xff01 << 112 | 0x4d4d, port: 0)
+        try socket.setMulticastInterface(loopback)
+        try socket.setMulticastTimeToLive(0)
+        try socket.setMulticastLoop(false)
+        let number = try socket.descriptor
+        #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_IF) == CInt(loopback.index))
+        #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_HOPS) == 0)
+        #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_LOOP) == 0)
+        try socket.join(group, on: loopback)
+        #expect(throws: Errno.addressInUse) { try socket.join(group, on: loopback) }
+        try socket.leave(group, on: loopback)
+        #expect(throws: Errno.addressNotAvailable) { try socket.leave(group, on: loopback) }
+    }
+
+    @Test func `invalid groups and options throw`() throws {
+        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
+        let nowhere = NetworkInterface(index: 4_000_000)
+        #expect(throws: Errno.invalidArgument) { try socket.join(.ipv4Loopback(port: 0)) }
+        #expect(throws: Errno.invalidArgument) { try socket.join(.unixUnnamed) }
+        #expect(throws: Errno.self) { try socket.join(.ipv6(0xff01 << 112 | 1, port: 0)) }
+        #expect(throws: Errno.operationNotSupportedByDevice) {
+            try socket.join(.ipv4(0xefff_0001, port: 0), on: nowhere)
+        }
+        #expect(throws: Errno.self) { try socket.setMulticastInterface(nowhere) }
+        let unix = try DatagramSocket(boundTo: .unixUnnamed) { _, _, _ in }
+        #expect(throws: Errno.invalidArgument) { try unix.setMulticastTimeToLive(1) }
+        #expect(throws: Errno.invalidArgument) { try unix.setMulticastInterface(.any) }
+        #expect(throws: Errno.invalidArgument) { try unix.join(.ipv4(0xefff_0001, port: 0)) }
+        #expect(throws: Errno.addressNotAvailable) {
+            try DatagramSocket(boundTo: .ipv4(0xc000_0201, port: 0)) { _, _, _ in }
         }
     }
 

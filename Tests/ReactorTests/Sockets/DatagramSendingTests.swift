@@ -1,30 +1,29 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Full buffers, and errors of earlier datagrams.
-@Suite struct DatagramSendingTests {
-    @Test func `a send without room delivers hasSpaceAvailable once`() async throws {
-        try await onItsOwnThread {
-            var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
-            defer { try? other.close() }
-            try RunLoop.current.add(socket, forMode: .default)
-            var sent = 0
-            while try socket.send("x") { sent += 1 }
-            #expect(sent > 0)
-            #expect(try !socket.send("x"))
-            RunLoop.current.poll()
-            #expect(events.isEmpty)
-            for _ in 0..<sent { _ = other.readOne() }
-            runLoop { !events.isEmpty }
-            #expect(events == [.hasSpaceAvailable])
-            RunLoop.current.poll()
-            #expect(events.count == 1)
-            #expect(try socket.send("x"))
-            socket.close()
-        }
+@Suite(.runLoop) struct DatagramSendingTests {
+    @Test func `a send without room delivers hasSpaceAvailable once`() throws {
+        var events: [DatagramSocket.Event] = []
+        let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
+        defer { try? other.close() }
+        try RunLoop.current.add(socket, forMode: .default)
+        var sent = 0
+        while try socket.send("x") { sent += 1 }
+        #expect(sent > 0)
+        #expect(try !socket.send("x"))
+        RunLoop.current.poll()
+        #expect(events.isEmpty)
+        for _ in 0..<sent { _ = other.readOne() }
+        runLoop { !events.isEmpty }
+        #expect(events == [.hasSpaceAvailable])
+        RunLoop.current.poll()
+        #expect(events.count == 1)
+        #expect(try socket.send("x"))
+        socket.close()
     }
 
     @Test func `a full socket still receives, and may be closed by its event handler`()
@@ -53,64 +52,58 @@ import Testing
         }
     }
 
-    @Test func `a send without room before joining a loop delivers hasSpaceAvailable there`() async throws {
-        try await onItsOwnThread {
-            var events: [DatagramSocket.Event] = []
-            let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
-            defer { try? other.close() }
-            while try socket.send("x") {}
-            #expect(other.readOne() != nil)
-            try RunLoop.current.add(socket, forMode: .default)
-            while events.isEmpty {
-                _ = other.readOne()
-                RunLoop.current.poll()
-            }
-            #expect(events == [.hasSpaceAvailable])
-            socket.close()
+    @Test func `a send without room before joining a loop delivers hasSpaceAvailable there`() throws {
+        var events: [DatagramSocket.Event] = []
+        let (socket, other) = try DatagramSocket.pair(events: { _, event in events.append(event) })
+        defer { try? other.close() }
+        while try socket.send("x") {}
+        #expect(other.readOne() != nil)
+        try RunLoop.current.add(socket, forMode: .default)
+        while events.isEmpty {
+            _ = other.readOne()
+            RunLoop.current.poll()
         }
+        #expect(events == [.hasSpaceAvailable])
+        socket.close()
     }
 
-    @Test func `a full Unix-domain receiver is an error if the socket is not connected to it`() async throws {
-        try await onItsOwnThread {
-            let full = try DatagramSocket(boundTo: DatagramKind.path.freshAddress()) { _, _, _ in }
-            let inflow = Inflow()
-            let socket = try inflow.socket(at: DatagramKind.path.freshAddress())
-            let address = try full.localAddress
-            #expect(throws: Errno.resourceTemporarilyUnavailable) {
-                while try socket.send("x", to: address) {}
-            }
-            // The loop does not go round for it.
-            #expect(RunLoop.current.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)
-            #expect(inflow.events.isEmpty)
-            socket.close()
+    @Test func `a full Unix-domain receiver is an error if the socket is not connected to it`() throws {
+        let full = try DatagramSocket(boundTo: DatagramKind.path.freshAddress()) { _, _, _ in }
+        let inflow = Inflow()
+        let socket = try inflow.socket(at: DatagramKind.path.freshAddress())
+        let address = try full.localAddress
+        #expect(throws: Errno.resourceTemporarilyUnavailable) {
+            while try socket.send("x", to: address) {}
         }
+        // The loop does not go round for it.
+        #expect(RunLoop.current.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)
+        #expect(inflow.events.isEmpty)
+        socket.close()
     }
 
-    @Test func `a refused datagram delivers an error, and the socket continues`() async throws {
-        try await onItsOwnThread {
-            let inflow = Inflow()
-            // It is connected to itself, so the kernel refuses datagrams from others.
-            let deaf = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
-            let number = try deaf.descriptor.rawValue
-            let address = try deaf.localAddress
-            try SystemCall.make { address.withSockAddr { connect(number, $0, $1) } }
-            let socket = try DatagramSocket(
-                connectedTo: address, receive: { _, bytes, datagram in inflow.note(bytes, datagram) },
-                events: { _, event in inflow.events.append(event) })
-            try RunLoop.current.add(socket, forMode: .default)
-            #expect(try socket.send("x"))
-            runLoop { !inflow.events.isEmpty }
-            #expect(inflow.events == [.errorOccurred(IOError(.receive, "\(address)", .connectionRefused))])
-            #expect(socket.isValid)
-            // Now it hears this socket alone.
-            let peer = try socket.localAddress
-            try SystemCall.make { peer.withSockAddr { connect(number, $0, $1) } }
-            #expect(try deaf.send("hello"))
-            inflow.wait(for: 1)
-            #expect(inflow.texts == ["hello"])
-            #expect(inflow.events.count == 1)
-            socket.close()
-        }
+    @Test func `a refused datagram delivers an error, and the socket continues`() throws {
+        let inflow = Inflow()
+        // It is connected to itself, so the kernel refuses datagrams from others.
+        let deaf = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
+        let number = try deaf.descriptor.rawValue
+        let address = try deaf.localAddress
+        try SystemCall.make { address.withSockAddr { connect(number, $0, $1) } }
+        let socket = try DatagramSocket(
+            connectedTo: address, receive: { _, bytes, datagram in inflow.note(bytes, datagram) },
+            events: { _, event in inflow.events.append(event) })
+        try RunLoop.current.add(socket, forMode: .default)
+        #expect(try socket.send("x"))
+        runLoop { !inflow.events.isEmpty }
+        #expect(inflow.events == [.errorOccurred(IOError(.receive, "\(address)", .connectionRefused))])
+        #expect(socket.isValid)
+        // Now it hears this socket alone.
+        let peer = try socket.localAddress
+        try SystemCall.make { peer.withSockAddr { connect(number, $0, $1) } }
+        #expect(try deaf.send("hello"))
+        inflow.wait(for: 1)
+        #expect(inflow.texts == ["hello"])
+        #expect(inflow.events.count == 1)
+        socket.close()
     }
 
     @Test func `a pair whose other end is closed delivers nothing, and sending fails`() async throws {
@@ -152,21 +145,19 @@ import Testing
         }
     }
 
-    @Test func `sending without an address, or too many bytes, throws`() async throws {
-        try await onItsOwnThread {
-            let inflow = Inflow()
-            let socket = try inflow.socket(at: .ipv4Loopback(port: 0))
-            #expect(throws: Errno.addressRequired) { try socket.send("x") }
-            #expect(throws: Errno.messageTooLong) {
-                try socket.send([UInt8](repeating: 0, count: 65_508), to: try socket.localAddress)
-            }
-            #expect(throws: Errno.socketNotConnected) { try socket.peerAddress }
-            let unix = try DatagramSocket(boundTo: .unixUnnamed) { _, _, _ in }
-            #expect(throws: Errno.socketNotConnected) { try unix.send("x") }
-            #expect(throws: Errno.noSuchFileOrDirectory) {
-                try DatagramSocket(connectedTo: DatagramKind.path.freshAddress()) { _, _, _ in }
-            }
-            socket.close()
+    @Test func `sending without an address, or too many bytes, throws`() throws {
+        let inflow = Inflow()
+        let socket = try inflow.socket(at: .ipv4Loopback(port: 0))
+        #expect(throws: Errno.addressRequired) { try socket.send("x") }
+        #expect(throws: Errno.messageTooLong) {
+            try socket.send([UInt8](repeating: 0, count: 65_508), to: try socket.localAddress)
         }
+        #expect(throws: Errno.socketNotConnected) { try socket.peerAddress }
+        let unix = try DatagramSocket(boundTo: .unixUnnamed) { _, _, _ in }
+        #expect(throws: Errno.socketNotConnected) { try unix.send("x") }
+        #expect(throws: Errno.noSuchFileOrDirectory) {
+            try DatagramSocket(connectedTo: DatagramKind.path.freshAddress()) { _, _, _ in }
+        }
+        socket.close()
     }
 }

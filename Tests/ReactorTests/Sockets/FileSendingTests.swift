@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Bytes of files that streams send.
-@Suite struct FileSendingTests {
+@Suite(.runLoop) struct FileSendingTests {
     /// A file with the pattern's first bytes, open for reading.
     private final class Source: Sendable {
         let file: FileDescriptor
@@ -42,14 +43,12 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], [0..<3_000_000, 1..<2, 4095..<200_001])
-    func `a delegate sends a range of a file`(origin: SocketOrigin, range: Range<Int>) async throws {
-        try await onItsOwnThread {
-            let source = try Source(3_000_000)
-            let received = try sent(range, of: source, by: SocketFixture(origin, isNarrow: true))
-            #expect(received == Array(pattern(3_000_000)[range]))
-            // The file's own offset stays.
-            #expect(try source.file.seek(offset: 0, from: .current) == 0)
-        }
+    func `a delegate sends a range of a file`(origin: SocketOrigin, range: Range<Int>) throws {
+        let source = try Source(3_000_000)
+        let received = try sent(range, of: source, by: SocketFixture(origin, isNarrow: true))
+        #expect(received == Array(pattern(3_000_000)[range]))
+        // The file's own offset stays.
+        #expect(try source.file.seek(offset: 0, from: .current) == 0)
     }
 
     @Test(arguments: TaskPlace.allCases)
@@ -75,20 +74,18 @@ import Testing
         #expect(received == expected)
     }
 
-    @Test func `a file follows the bytes of a write buffer`() async throws {
-        try await onItsOwnThread {
-            let (source, fixture) = (try Source(100_000), try SocketFixture(isNarrow: true))
-            fixture.output.writeBufferSize = 1 << 20
-            fixture.output.schedule(in: .current, forMode: .default)
-            try fixture.openBoth()
-            #expect(fixture.output.write(pattern(500_000)) == 500_000)
-            var rest = 0..<100_000
-            while !rest.isEmpty {
-                rest = rest.dropFirst(try fixture.output.write(contentsOf: source.file, range: rest))
-            }
-            fixture.closeBoth()
-            #expect(try fixture.peer.receiveToEnd() == pattern(500_000) + pattern(100_000))
+    @Test func `a file follows the bytes of a write buffer`() throws {
+        let (source, fixture) = (try Source(100_000), try SocketFixture(isNarrow: true))
+        fixture.output.writeBufferSize = 1 << 20
+        fixture.output.schedule(in: .current, forMode: .default)
+        try fixture.openBoth()
+        #expect(fixture.output.write(pattern(500_000)) == 500_000)
+        var rest = 0..<100_000
+        while !rest.isEmpty {
+            rest = rest.dropFirst(try fixture.output.write(contentsOf: source.file, range: rest))
         }
+        fixture.closeBoth()
+        #expect(try fixture.peer.receiveToEnd() == pattern(500_000) + pattern(100_000))
     }
 
     @Test func `a stream that is not a plain socket copies the bytes`() async throws {
@@ -114,39 +111,35 @@ import Testing
         }
     }
 
-    @Test func `a protected stream sends a file in its records`() async throws {
-        try await onItsOwnThread {
-            let (source, fixture) = (try Source(1000), try SocketFixture(.ipv4))
-            #expect(fixture.output.protect(by: MaskingSecurity()))
-            for stream in fixture.streams { stream.open() }
-            try fixture.peer.answerHello()
-            waitUntil { fixture.output.streamStatus == .open }
-            #expect(try fixture.output.write(contentsOf: source.file, range: 0..<1000) == 1000)
-            let record = try fixture.peer.receiveRecord()
-            #expect(record?.bytes == pattern(1000))
-            fixture.closeBoth()
-        }
+    @Test func `a protected stream sends a file in its records`() throws {
+        let (source, fixture) = (try Source(1000), try SocketFixture(.ipv4))
+        #expect(fixture.output.protect(by: MaskingSecurity()))
+        for stream in fixture.streams { stream.open() }
+        try fixture.peer.answerHello()
+        waitUntil { fixture.output.streamStatus == .open }
+        #expect(try fixture.output.write(contentsOf: source.file, range: 0..<1000) == 1000)
+        let record = try fixture.peer.receiveRecord()
+        #expect(record?.bytes == pattern(1000))
+        fixture.closeBoth()
     }
 
     // MARK: Failures
 
-    @Test func `a file that cannot be read is an error, and the stream goes on`() async throws {
-        try await onItsOwnThread {
-            let (source, fixture) = (try Source(10), try SocketFixture())
-            let pipe = try TestPipe()
-            try fixture.openBoth()
-            let output = fixture.output!
-            #expect(throws: Errno.noData) { try output.write(contentsOf: source.file, range: 10..<11) }
-            #expect(throws: Errno.illegalSeek) { try output.write(contentsOf: pipe.readEnd, range: 0..<1) }
-            #expect(throws: Errno.badFileDescriptor) {
-                try output.write(contentsOf: FileDescriptor(rawValue: 1 << 20), range: 0..<1)
-            }
-            #expect(try output.write(contentsOf: source.file, range: 5..<5) == 0)
-            #expect(try output.write(contentsOf: source.file, range: 5..<20) == 5)
-            fixture.closeBoth()
-            #expect(try fixture.peer.receiveToEnd() == Array(pattern(10)[5...]))
-            #expect(try output.write(contentsOf: source.file, range: 0..<10) == -1)
+    @Test func `a file that cannot be read is an error, and the stream goes on`() throws {
+        let (source, fixture) = (try Source(10), try SocketFixture())
+        let pipe = try TestPipe()
+        try fixture.openBoth()
+        let output = fixture.output!
+        #expect(throws: Errno.noData) { try output.write(contentsOf: source.file, range: 10..<11) }
+        #expect(throws: Errno.illegalSeek) { try output.write(contentsOf: pipe.readEnd, range: 0..<1) }
+        #expect(throws: Errno.badFileDescriptor) {
+            try output.write(contentsOf: FileDescriptor(rawValue: 1 << 20), range: 0..<1)
         }
+        #expect(try output.write(contentsOf: source.file, range: 5..<5) == 0)
+        #expect(try output.write(contentsOf: source.file, range: 5..<20) == 5)
+        fixture.closeBoth()
+        #expect(try fixture.peer.receiveToEnd() == Array(pattern(10)[5...]))
+        #expect(try output.write(contentsOf: source.file, range: 0..<10) == -1)
     }
 
     @Test func `a task learns how much of a file was sent that ends too early`() async throws {

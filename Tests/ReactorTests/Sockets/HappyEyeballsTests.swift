@@ -2,12 +2,13 @@
 
 import Glibc
 import SystemPackage
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
 /// Several addresses, of which one may answer.
-@Suite struct HappyEyeballsTests {
+@Suite(.runLoop) struct HappyEyeballsTests {
     /// The outcome of connecting to one of `addresses`, and how long it took.
     private func outcome(
         of addresses: [SocketAddress], within patience: Duration = RunLoop.testPatience
@@ -67,32 +68,26 @@ import Testing
         }
     }
 
-    @Test func `if all addresses fail, the error is the last one's`() async throws {
-        try await onItsOwnThread {
-            let (refusing, missing) = (try refusingAddress(), try refusingAddress(.path))
-            #expect(outcome(of: [refusing, missing]).error == .noSuchFileOrDirectory)
-            #expect(outcome(of: [missing, refusing]).error == .connectionRefused)
-            #expect(outcome(of: [missing]).error == .noSuchFileOrDirectory)
-            #expect(outcome(of: []).error != nil)
-        }
+    @Test func `if all addresses fail, the error is the last one's`() throws {
+        let (refusing, missing) = (try refusingAddress(), try refusingAddress(.path))
+        #expect(outcome(of: [refusing, missing]).error == .noSuchFileOrDirectory)
+        #expect(outcome(of: [missing, refusing]).error == .connectionRefused)
+        #expect(outcome(of: [missing]).error == .noSuchFileOrDirectory)
+        #expect(outcome(of: []).error != nil)
     }
 
-    @Test func `if all addresses are silent, the attempt times out`() async throws {
-        try await onItsOwnThread {
-            let silent = [try FullServer(), try FullServer(.ipv6), try FullServer(.abstract)]
-            let (_, error, time) = outcome(of: silent.map(\.address), within: .milliseconds(600))
-            #expect(error == .timedOut && time >= .milliseconds(600))
-        }
+    @Test func `if all addresses are silent, the attempt times out`() throws {
+        let silent = [try FullServer(), try FullServer(.ipv6), try FullServer(.abstract)]
+        let (_, error, time) = outcome(of: silent.map(\.address), within: .milliseconds(600))
+        #expect(error == .timedOut && time >= .milliseconds(600))
     }
 
-    @Test func `cancelling a retry of a full listener leaves no timer`() async throws {
-        try await onItsOwnThread {
-            let full = try FullServer(.path)
-            let race = HappyEyeballs(until: .minutesAway) { _ in Issue.record("it had ended") }
-            race.connect(to: [full.address])
-            race.cancel()
-            #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
-        }
+    @Test func `cancelling a retry of a full listener leaves no timer`() throws {
+        let full = try FullServer(.path)
+        let race = HappyEyeballs(until: .minutesAway) { _ in Issue.record("it had ended") }
+        race.connect(to: [full.address])
+        race.cancel()
+        #expect(RunLoop.current.run(in: .default, until: .distantPast) == .finished)
     }
 
     @Test func `success, failure and cancellation leave no descriptor open`() async {

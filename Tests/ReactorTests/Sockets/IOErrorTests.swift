@@ -1,9 +1,10 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Errors name what has failed and on what.
-@Suite struct IOErrorTests {
+@Suite(.runLoop) struct IOErrorTests {
     private func error(_ body: () throws -> Void) -> IOError? {
         do { try body() } catch { return error as? IOError }
         return nil
@@ -74,23 +75,21 @@ import Testing
         #expect("\(error)" == "resolve localhost, service none such: \(service)")
     }
 
-    @Test func `an accepted connection names its peer`() async throws {
-        try await onItsOwnThread {
-            var accepted: Listener.Connection?
-            let listener = try addListener { listener, connection in
-                accepted = connection
-                listener.close()
-            }
-            let peer = try SocketPeer(connectedTo: listener.localAddress)
-            let address = try peer.localAddress
-            while accepted == nil { RunLoop.current.run(mode: .default, before: .minutesAway) }
-            let input = try #require(accepted).input
-            input.open()
-            peer.reset()
-            #expect(input.read(upTo: 1).isEmpty)
-            #expect(input.streamError as? IOError == IOError(.read, "\(address)", .connectionReset))
-            #expect(input.peerAddress == address)
+    @Test func `an accepted connection names its peer`() throws {
+        var accepted: Listener.Connection?
+        let listener = try addListener { listener, connection in
+            accepted = connection
+            listener.close()
         }
+        let peer = try SocketPeer(connectedTo: listener.localAddress)
+        let address = try peer.localAddress
+        while accepted == nil { RunLoop.current.run(mode: .default, before: .minutesAway) }
+        let input = try #require(accepted).input
+        input.open()
+        peer.reset()
+        #expect(input.read(upTo: 1).isEmpty)
+        #expect(input.streamError as? IOError == IOError(.read, "\(address)", .connectionReset))
+        #expect(input.peerAddress == address)
     }
 
     @Test func `a listener names the address that it cannot listen at`() throws {

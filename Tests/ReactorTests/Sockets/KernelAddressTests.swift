@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The addresses of sockets, and `sockaddr`s.
-@Suite struct KernelAddressTests {
+@Suite(.runLoop) struct KernelAddressTests {
     @Test(arguments: [
         SocketAddress.ipv4(0x0102_0304, port: 0x0506),
         .ipv6(

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Listeners that adopt an existing socket.
-@Suite struct ListenerDescriptorTests {
+@Suite(.runLoop) struct ListenerDescriptorTests {
     /// A blocking socket, bound to loopback.
     private func makeSocket(listens: Bool = true) throws -> FileDescriptor {
         let socket = try SocketPeer(family: AF_INET)

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Tests in a process of their own: running out of descriptors, and very many clients.
-@Suite struct ListenerFaultTests {
+@Suite(.runLoop) struct ListenerFaultTests {
     @Test func `without descriptors a listener backs off, reports it once, and loses no client`() async throws
     {
         let lines = try await probeMainLoop("out of descriptors for connections")

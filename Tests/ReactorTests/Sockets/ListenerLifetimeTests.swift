@@ -1,55 +1,50 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Closing, releasing and ending, inside and outside of handlers.
-@Suite struct ListenerLifetimeTests {
-    @Test func `closing in the handler keeps the closure until it returns`() async throws {
-        try await onItsOwnThread {
-            let freed = Shared(false)
-            var inside: [Bool] = []
-            let listener = try addListener(canary: AtEnd { freed.value = true }) { listener, _ in
-                listener.close()
-                listener.close()
-                inside.append(freed.value || listener.isValid)
-            }
-            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(inside == [false])
-            #expect(freed.value)
-            withExtendedLifetime(clients) {}
-        }
-    }
-
-    @Test func `closing disconnects the clients in the backlog`() async throws {
-        try await onItsOwnThread {
-            let listener = try addListener { _, _ in Issue.record("called") }
-            let client = try SocketPeer(connectedTo: listener.localAddress)
+@Suite(.runLoop) struct ListenerLifetimeTests {
+    @Test func `closing in the handler keeps the closure until it returns`() throws {
+        let freed = Shared(false)
+        var inside: [Bool] = []
+        let listener = try addListener(canary: AtEnd { freed.value = true }) { listener, _ in
             listener.close()
-            #expect(throws: Errno.connectionReset) { try client.descriptor.readFirst() }
-            #expect(isRefused(listener.localAddress))
-            #expect(RunLoop.current.poll() == .finished)
+            listener.close()
+            inside.append(freed.value || listener.isValid)
         }
+        let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(inside == [false])
+        #expect(freed.value)
+        withExtendedLifetime(clients) {}
     }
 
-    @Test func `of two ready sockets, one that the other's handler closes is not called`() async throws {
-        try await onItsOwnThread {
-            var listeners: [Listener] = []
-            var calls = 0
-            for _ in 0..<2 {
-                listeners.append(
-                    try addListener { _, _ in
-                        calls += 1
-                        for listener in listeners { listener.close() }
-                    })
-            }
-            let clients = try listeners.map { try SocketPeer(connectedTo: $0.localAddress) }
-            RunLoop.current.poll()
-            #expect(RunLoop.current.poll() == .finished)
-            #expect(calls == 1)
-            withExtendedLifetime(clients) {}
+    @Test func `closing disconnects the clients in the backlog`() throws {
+        let listener = try addListener { _, _ in Issue.record("called") }
+        let client = try SocketPeer(connectedTo: listener.localAddress)
+        listener.close()
+        #expect(throws: Errno.connectionReset) { try client.descriptor.readFirst() }
+        #expect(isRefused(listener.localAddress))
+        #expect(RunLoop.current.poll() == .finished)
+    }
+
+    @Test func `of two ready sockets, one that the other's handler closes is not called`() throws {
+        var listeners: [Listener] = []
+        var calls = 0
+        for _ in 0..<2 {
+            listeners.append(
+                try addListener { _, _ in
+                    calls += 1
+                    for listener in listeners { listener.close() }
+                })
         }
+        let clients = try listeners.map { try SocketPeer(connectedTo: $0.localAddress) }
+        RunLoop.current.poll()
+        #expect(RunLoop.current.poll() == .finished)
+        #expect(calls == 1)
+        withExtendedLifetime(clients) {}
     }
 
     @Test func `a descriptor number reused within a pass gets no event of the closed listener`() async {
@@ -86,23 +81,21 @@ import Testing
         }
     }
 
-    @Test func `the loop retains a listener while it is in a mode`() async throws {
-        try await onItsOwnThread {
-            let freed = Shared(false)
-            var calls = 0
-            weak let listener = try addListener(canary: AtEnd { freed.value = true }) { listener, _ in
-                calls += 1
-                if calls == 2 { RunLoop.current.remove(listener, forMode: .default) }
-            }
-            let address = try #require(listener?.localAddress)
-            let clients = try (0..<2).map { _ in try SocketPeer(connectedTo: address) }
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(calls == 2)
-            #expect(freed.value)
-            #expect(listener == nil)
-            #expect(isRefused(address))
-            withExtendedLifetime(clients) {}
+    @Test func `the loop retains a listener while it is in a mode`() throws {
+        let freed = Shared(false)
+        var calls = 0
+        weak let listener = try addListener(canary: AtEnd { freed.value = true }) { listener, _ in
+            calls += 1
+            if calls == 2 { RunLoop.current.remove(listener, forMode: .default) }
         }
+        let address = try #require(listener?.localAddress)
+        let clients = try (0..<2).map { _ in try SocketPeer(connectedTo: address) }
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(calls == 2)
+        #expect(freed.value)
+        #expect(listener == nil)
+        #expect(isRefused(address))
+        withExtendedLifetime(clients) {}
     }
 
     @Test func `a listener in no loop is closed when it is released`() throws {
@@ -135,38 +128,34 @@ import Testing
         #expect(isRefused(known))
     }
 
-    @Test func `a nested run does not call the handler inside itself`() async throws {
-        try await onItsOwnThread {
-            var (depth, deepest, calls) = (0, 0, 0)
-            let listener = try addListener { listener, _ in
-                calls += 1
-                depth += 1
-                deepest = max(deepest, depth)
-                for _ in 0..<3 { RunLoop.current.poll() }
-                depth -= 1
-                if calls == 3 { listener.close() }
-            }
-            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(calls == 3)
-            #expect(deepest == 1)
-            withExtendedLifetime(clients) {}
+    @Test func `a nested run does not call the handler inside itself`() throws {
+        var (depth, deepest, calls) = (0, 0, 0)
+        let listener = try addListener { listener, _ in
+            calls += 1
+            depth += 1
+            deepest = max(deepest, depth)
+            for _ in 0..<3 { RunLoop.current.poll() }
+            depth -= 1
+            if calls == 3 { listener.close() }
         }
+        let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(calls == 3)
+        #expect(deepest == 1)
+        withExtendedLifetime(clients) {}
     }
 
-    @Test func `a listener closed in a nested run accepts nothing more`() async throws {
-        try await onItsOwnThread {
-            var calls = 0
-            let listener = try addListener { listener, _ in
-                calls += 1
-                RunLoop.current.perform(order: 0) { listener.close() }
-                RunLoop.current.poll()
-            }
-            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(calls == 1)
-            withExtendedLifetime(clients) {}
+    @Test func `a listener closed in a nested run accepts nothing more`() throws {
+        var calls = 0
+        let listener = try addListener { listener, _ in
+            calls += 1
+            RunLoop.current.perform(order: 0) { listener.close() }
+            RunLoop.current.poll()
         }
+        let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(calls == 1)
+        withExtendedLifetime(clients) {}
     }
 
     @Test func `closing while connections arrive ends the callbacks`() async throws {

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The file of a Unix-domain listener.
-@Suite struct ListenerPathTests {
+@Suite(.runLoop) struct ListenerPathTests {
     private let folder: TemporaryFolder
     private let path: String
     private let address: SocketAddress
@@ -139,29 +140,27 @@ import Testing
         }
     }
 
-    @Test func `of many listeners that start at an abandoned path, one succeeds`() async throws {
-        try await onItsOwnThread {
-            for _ in 0..<20 {
-                try leaveStaleFile()
-                let (listening, refused) = (Shared(0), Shared<[Errno]>([]))
-                let tried = Countdown(4)
-                onThreads(4) { _ in
-                    var listener: Listener?
-                    do {
-                        listener = try listen()
-                        listening.update { $0 += 1 }
-                    } catch {
-                        refused.update { $0.append((error as? Errno) ?? .notSupported) }
-                    }
-                    tried.count()
-                    tried.wait()
-                    if listener != nil { #expect((try? SocketPeer(connectedTo: address)) != nil) }
-                    listener?.close()
+    @Test func `of many listeners that start at an abandoned path, one succeeds`() throws {
+        for _ in 0..<20 {
+            try leaveStaleFile()
+            let (listening, refused) = (Shared(0), Shared<[Errno]>([]))
+            let tried = Countdown(4)
+            onThreads(4) { _ in
+                var listener: Listener?
+                do {
+                    listener = try listen()
+                    listening.update { $0 += 1 }
+                } catch {
+                    refused.update { $0.append((error as? Errno) ?? .notSupported) }
                 }
-                #expect(listening.value == 1)
-                #expect(refused.value == [.addressInUse, .addressInUse, .addressInUse])
-                #expect(folder.names == [])
+                tried.count()
+                tried.wait()
+                if listener != nil { #expect((try? SocketPeer(connectedTo: address)) != nil) }
+                listener?.close()
             }
+            #expect(listening.value == 1)
+            #expect(refused.value == [.addressInUse, .addressInUse, .addressInUse])
+            #expect(folder.names == [])
         }
     }
 

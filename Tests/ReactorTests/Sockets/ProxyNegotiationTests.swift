@@ -1,11 +1,12 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
 /// The conversation with a proxy, as a value.
-@Suite struct ProxyNegotiationTests {
+@Suite(.runLoop) struct ProxyNegotiationTests {
     private typealias Reason = StreamProxyError.Reason
 
     private static let name = ProxyNegotiation.Target.name("example.org", port: 443)

@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Cancelling, releasing and ending, before and after the answer.
-@Suite struct ResolverLifetimeTests {
+@Suite(.runLoop) struct ResolverLifetimeTests {
     @Test(arguments: ["127.0.0.1", "localhost"])
     func `cancelling a lookup releases its closure at once`(host: String)
         async throws
@@ -24,13 +25,11 @@ import Testing
         }
     }
 
-    @Test func `a pending answer is not delivered after cancelling`() async throws {
-        try await onItsOwnThread {
-            let lookup = Resolver.resolve(host: "127.0.0.1", port: 1) { _ in Issue.record("answered") }
-            RunLoop.current.perform { lookup.cancel() }
-            RunLoop.current.poll()
-            #expect(RunLoop.current.poll() == .finished)
-        }
+    @Test func `a pending answer is not delivered after cancelling`() {
+        let lookup = Resolver.resolve(host: "127.0.0.1", port: 1) { _ in Issue.record("answered") }
+        RunLoop.current.perform { lookup.cancel() }
+        RunLoop.current.poll()
+        #expect(RunLoop.current.poll() == .finished)
     }
 
     @Test func `a completion can cancel another lookup whose answer is pending`()
@@ -51,19 +50,17 @@ import Testing
         }
     }
 
-    @Test func `a lookup cancelled on another thread releases its closure on the loop's`() async throws {
-        try await onItsOwnThread {
-            let home = UInt(pthread_self())
-            let freedOn = Shared<UInt>(0)
-            let canary = AtEnd { freedOn.value = UInt(pthread_self()) }
-            let lookup = Resolver.resolve(host: "localhost", port: 1) { [canary] _ in
-                withExtendedLifetime(canary) {}
-            }
-            _ = consume canary
-            onThreads(1) { _ in lookup.cancel() }
-            #expect(RunLoop.current.poll() == .finished)
-            #expect(freedOn.value == home)
+    @Test func `a lookup cancelled on another thread releases its closure on the loop's`() {
+        let home = UInt(pthread_self())
+        let freedOn = Shared<UInt>(0)
+        let canary = AtEnd { freedOn.value = UInt(pthread_self()) }
+        let lookup = Resolver.resolve(host: "localhost", port: 1) { [canary] _ in
+            withExtendedLifetime(canary) {}
         }
+        _ = consume canary
+        onThreads(1) { _ in lookup.cancel() }
+        #expect(RunLoop.current.poll() == .finished)
+        #expect(freedOn.value == home)
     }
 
     @Test func `lookups cancelled on other threads are answered at most once`() async throws {
@@ -89,41 +86,37 @@ import Testing
         }
     }
 
-    @Test func `a lookup that is not retained is answered and then released`() async throws {
-        try await onItsOwnThread {
-            weak var lookup: Resolver.Lookup?
-            let freed = Shared(false)
-            var calls = 0
-            do {
-                let canary = AtEnd { freed.value = true }
-                let begun = Resolver.resolve(host: "localhost", port: 1) { _ in
-                    withExtendedLifetime(canary) { calls += 1 }
-                }
-                lookup = begun
+    @Test func `a lookup that is not retained is answered and then released`() {
+        weak var lookup: Resolver.Lookup?
+        let freed = Shared(false)
+        var calls = 0
+        do {
+            let canary = AtEnd { freed.value = true }
+            let begun = Resolver.resolve(host: "localhost", port: 1) { _ in
+                withExtendedLifetime(canary) { calls += 1 }
             }
-            #expect(lookup != nil)
-            #expect(runToTheEnd())
-            #expect(calls == 1)
-            #expect(freed.value)
+            lookup = begun
         }
+        #expect(lookup != nil)
+        #expect(runToTheEnd())
+        #expect(calls == 1)
+        #expect(freed.value)
     }
 
-    @Test func `a completion may cancel its lookup, start another and run the loop`() async throws {
-        try await onItsOwnThread {
-            var calls = 0
-            var lookup: Resolver.Lookup?
-            func next(_ left: Int) {
-                lookup = Resolver.resolve(host: "localhost", port: 1) { _ in
-                    calls += 1
-                    lookup?.cancel()
-                    if left > 0 { next(left - 1) }
-                    #expect(runToTheEnd())
-                }
+    @Test func `a completion may cancel its lookup, start another and run the loop`() {
+        var calls = 0
+        var lookup: Resolver.Lookup?
+        func next(_ left: Int) {
+            lookup = Resolver.resolve(host: "localhost", port: 1) { _ in
+                calls += 1
+                lookup?.cancel()
+                if left > 0 { next(left - 1) }
+                #expect(runToTheEnd())
             }
-            next(3)
-            #expect(runToTheEnd())
-            #expect(calls == 4)
         }
+        next(3)
+        #expect(runToTheEnd())
+        #expect(calls == 4)
     }
 
     @Test(arguments: ["127.0.0.1", "localhost"])

@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ResolverTaskTests {
+@Suite(.runLoop) struct ResolverTaskTests {
     @Test func `a task resolves a numeric address, a name and a service`() async throws {
         #expect(try await Resolver.resolve(host: "127.0.0.1", port: 7) == [.ipv4Loopback(port: 7)])
         let addresses = try await Resolver.resolve(host: "localhost", port: 7, family: .ipv4)

@@ -1,45 +1,42 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Names from the files of this machine, and names that cannot exist: no test queries a server.
-@Suite struct ResolverTests {
+@Suite(.runLoop) struct ResolverTests {
     @Test(arguments: [
         ("127.0.0.1", SocketAddress.ipv4Loopback(port: 80)), ("::1", .ipv6Loopback(port: 80)),
         ("[::1]", .ipv6Loopback(port: 80)),
     ])
     func `a numeric host is answered in the next pass, not within the call`(
         host: String, address: SocketAddress
-    ) async throws {
-        try await onItsOwnThread {
-            var answers: [Resolver.Answer] = []
-            Resolver.resolve(host: host, port: 80) { answers.append($0) }
-            #expect(answers.isEmpty)
-            RunLoop.current.poll()
-            #expect(answers == [.success([address])])
-            #expect(RunLoop.current.poll() == .finished)
-        }
+    ) {
+        var answers: [Resolver.Answer] = []
+        Resolver.resolve(host: host, port: 80) { answers.append($0) }
+        #expect(answers.isEmpty)
+        RunLoop.current.poll()
+        #expect(answers == [.success([address])])
+        #expect(RunLoop.current.poll() == .finished)
     }
 
     @Test(arguments: ["localhost", "LOCALHOST"])
-    func `localhost is answered on the loop's thread`(name: String) async throws {
-        try await onItsOwnThread {
-            let home = pthread_self()
-            let answer = resolved { completion in
-                Resolver.resolve(host: name, port: 4711) { answer in
-                    #expect(pthread_equal(home, pthread_self()) != 0)
-                    completion(answer)
-                }
+    func `localhost is answered on the loop's thread`(name: String) throws {
+        let home = pthread_self()
+        let answer = resolved { completion in
+            Resolver.resolve(host: name, port: 4711) { answer in
+                #expect(pthread_equal(home, pthread_self()) != 0)
+                completion(answer)
             }
-            let addresses = try #require(try answer?.get())
-            #expect(!addresses.isEmpty)
-            for address in addresses {
-                #expect(address.isLoopback)
-                #expect(address.port == 4711)
-            }
-            #expect(Set(addresses).count == addresses.count)
         }
+        let addresses = try #require(try answer?.get())
+        #expect(!addresses.isEmpty)
+        for address in addresses {
+            #expect(address.isLoopback)
+            #expect(address.port == 4711)
+        }
+        #expect(Set(addresses).count == addresses.count)
     }
 
     @Test func `only addresses of the requested family are returned`() async throws {
@@ -49,20 +46,18 @@ import Testing
         #expect(answer == .success([.ipv4Loopback(port: 1)]))
     }
 
-    @Test func `a service is a name or a port number`() async throws {
-        try await onItsOwnThread {
-            for service in ["http", "80"] {
-                let answer = resolved { completion in
-                    Resolver.resolve(host: "127.0.0.1", service: service, completion: completion)
-                }
-                #expect(answer == .success([.ipv4Loopback(port: 80)]))
-            }
+    @Test func `a service is a name or a port number`() {
+        for service in ["http", "80"] {
             let answer = resolved { completion in
-                Resolver.resolve(
-                    host: "::1", service: "tftp", transport: .datagram, completion: completion)
+                Resolver.resolve(host: "127.0.0.1", service: service, completion: completion)
             }
-            #expect(answer == .success([.ipv6Loopback(port: 69)]))
+            #expect(answer == .success([.ipv4Loopback(port: 80)]))
         }
+        let answer = resolved { completion in
+            Resolver.resolve(
+                host: "::1", service: "tftp", transport: .datagram, completion: completion)
+        }
+        #expect(answer == .success([.ipv6Loopback(port: 69)]))
     }
 
     @Test(arguments: ["", "localhost%00", String(repeating: "x", count: 64)])
@@ -88,29 +83,25 @@ import Testing
         #expect(answer?.error?.code == .noAddressInFamily)
     }
 
-    @Test func `many concurrent lookups are each answered once`() async throws {
-        try await onItsOwnThread {
-            var ports: [UInt16] = []
-            for port in 1...50 as ClosedRange<UInt16> {
-                Resolver.resolve(host: port % 3 == 0 ? "127.0.0.1" : "localhost", port: port) { answer in
-                    ports.append((try? answer.get().first?.port) ?? 0)
-                }
+    @Test func `many concurrent lookups are each answered once`() {
+        var ports: [UInt16] = []
+        for port in 1...50 as ClosedRange<UInt16> {
+            Resolver.resolve(host: port % 3 == 0 ? "127.0.0.1" : "localhost", port: port) { answer in
+                ports.append((try? answer.get().first?.port) ?? 0)
             }
-            #expect(runToTheEnd())
-            #expect(ports.sorted() == Array(1...50))
         }
+        #expect(runToTheEnd())
+        #expect(ports.sorted() == Array(1...50))
     }
 
-    @Test func `an answer is delivered in the requested modes only`() async throws {
-        try await onItsOwnThread {
-            var modes: [RunLoop.Mode?] = []
-            Resolver.resolve(host: "::1", port: 1, inModes: [.custom]) { _ in
-                modes.append(RunLoop.current.currentMode)
-            }
-            #expect(RunLoop.current.poll() == .finished)
-            #expect(runToTheEnd(in: .custom))
-            #expect(modes == [.custom])
+    @Test func `an answer is delivered in the requested modes only`() {
+        var modes: [RunLoop.Mode?] = []
+        Resolver.resolve(host: "::1", port: 1, inModes: [.custom]) { _ in
+            modes.append(RunLoop.current.currentMode)
         }
+        #expect(RunLoop.current.poll() == .finished)
+        #expect(runToTheEnd(in: .custom))
+        #expect(modes == [.custom])
     }
 
     @Test func `an error code has the text of gai_strerror`() {

@@ -3,11 +3,12 @@
 import Glibc
 import Synchronization
 import SystemPackage
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct SharedDescriptorTests {
+@Suite(.runLoop) struct SharedDescriptorTests {
     @Test func `adopting a descriptor during a use keeps it open`() {
         let holders = (0..<5_000).map { _ in SharedDescriptor() }
         for holder in holders { holder.closesWhenDone = false }

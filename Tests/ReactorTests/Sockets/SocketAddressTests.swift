@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct SocketAddressTests {
+@Suite(.runLoop) struct SocketAddressTests {
     @Test(arguments: [
         ("127.0.0.1:80", SocketAddress.ipv4(0x7f00_0001, port: 80)),
         ("0.0.0.0:0", .ipv4Any(port: 0)),

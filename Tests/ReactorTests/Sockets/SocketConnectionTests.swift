@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct SocketConnectionTests {
+@Suite(.runLoop) struct SocketConnectionTests {
     @Test(arguments: [true, false])
     func `a half that is closed before it opens retains nothing`(isInput: Bool) throws {
         let connection = SocketConnection(connectingTo: .address(.ipv4Loopback(port: 1)))

@@ -1,87 +1,82 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The first events of a pair, whose connection may be up before the client has opened both halves.
-@Suite struct SocketStreamAnnouncementTests {
+@Suite(.runLoop) struct SocketStreamAnnouncementTests {
     enum Place: CaseIterable { case loop, queue }
 
     @Test(arguments: [SocketOrigin.host, .abstract, .descriptor], Place.allCases)
     func `both halves deliver openCompleted before bytes or space of either, however fast the connection is`(
         origin: SocketOrigin, place: Place
-    ) async throws {
-        try await onItsOwnThread {
-            for (opensInputFirst, isProtected) in [
-                (true, false), (false, false), (true, true), (false, true),
-            ] {
-                let (fixture, log, queue) = (try SocketFixture(origin), Log(), DispatchQueue(label: "events"))
-                if isProtected { #expect(fixture.input.protect(by: MaskingSecurity())) }
-                // On the queue, as a client does: no event comes in between.
-                try (place == .queue ? queue : DispatchQueue(label: "")).sync {
-                    let halves = opensInputFirst ? fixture.streams : fixture.streams.reversed()
-                    for half in halves { log.receive(half, on: place == .queue ? queue : nil) }
-                    halves[0].open()
-                    if isProtected { try fixture.peer.answerHello() }
-                    try fixture.peer.send(isProtected ? Masking.record(.data, [1]) : [1])
-                    while halves[0].streamStatus == .opening { sched_yield() }
-                    try waitForStreamsThread()
-                    halves[1].open()
-                }
-                log.wait(for: 4, on: place)
-                fixture.closeBoth()
-                #expect(
-                    Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
-                #expect(Set(log.lines.value) == ["input 1", "output 1", "input 2", "output 4"])
+    ) throws {
+        for (opensInputFirst, isProtected) in [
+            (true, false), (false, false), (true, true), (false, true),
+        ] {
+            let (fixture, log, queue) = (try SocketFixture(origin), Log(), DispatchQueue(label: "events"))
+            if isProtected { #expect(fixture.input.protect(by: MaskingSecurity())) }
+            // On the queue, as a client does: no event comes in between.
+            try (place == .queue ? queue : DispatchQueue(label: "")).sync {
+                let halves = opensInputFirst ? fixture.streams : fixture.streams.reversed()
+                for half in halves { log.receive(half, on: place == .queue ? queue : nil) }
+                halves[0].open()
+                if isProtected { try fixture.peer.answerHello() }
+                try fixture.peer.send(isProtected ? Masking.record(.data, [1]) : [1])
+                while halves[0].streamStatus == .opening { sched_yield() }
+                try waitForStreamsThread()
+                halves[1].open()
             }
+            log.wait(for: 4, on: place)
+            fixture.closeBoth()
+            #expect(
+                Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
+            #expect(Set(log.lines.value) == ["input 1", "output 1", "input 2", "output 4"])
         }
     }
 
     @Test(arguments: Place.allCases)
     func `a server that speaks first is heard after openCompleted of both halves, in many connections`(
         place: Place
-    ) async throws {
-        try await onItsOwnThread {
-            let server = try SocketServer()
-            let greeter = try JoinableThread(name: "greeter") {
-                while let peer = try? server.accept() { peer.send([1]) }
-            }
-            for _ in 0..<announcementCount {
-                let (log, queue) = (Log(), DispatchQueue(label: "events"))
-                let (input, output) = Stream.connection(to: server.address)
-                for half in [input, output] as [Stream] {
-                    log.receive(half, on: place == .queue ? queue : nil)
-                }
-                let open = { for half in [input, output] as [Stream] { half.open() } }
-                if place == .queue { queue.sync(execute: open) } else { open() }
-                log.wait(for: 4, on: place)
-                for half in [input, output] as [Stream] { half.close() }
-                #expect(
-                    Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
-            }
-            server.stopAccepting()
-            greeter.join()
+    ) throws {
+        let server = try SocketServer()
+        let greeter = try JoinableThread(name: "greeter") {
+            while let peer = try? server.accept() { peer.send([1]) }
         }
+        for _ in 0..<announcementCount {
+            let (log, queue) = (Log(), DispatchQueue(label: "events"))
+            let (input, output) = Stream.connection(to: server.address)
+            for half in [input, output] as [Stream] {
+                log.receive(half, on: place == .queue ? queue : nil)
+            }
+            let open = { for half in [input, output] as [Stream] { half.open() } }
+            if place == .queue { queue.sync(execute: open) } else { open() }
+            log.wait(for: 4, on: place)
+            for half in [input, output] as [Stream] { half.close() }
+            #expect(
+                Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
+        }
+        server.stopAccepting()
+        greeter.join()
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], Place.allCases)
     func `a half delivers its events though the other is opened in its callback, or never`(
         origin: SocketOrigin, place: Place
-    ) async throws {
-        try await onItsOwnThread {
-            for opensOutput in [true, false] {
-                let (fixture, queue) = (try SocketFixture(origin), DispatchQueue(label: "events"))
-                let output = Carrier(fixture.output!)
-                let log = Log { line in if opensOutput, line == "input 1" { output.value.open() } }
-                for half in fixture.streams { log.receive(half, on: place == .queue ? queue : nil) }
-                fixture.input.open()
-                try fixture.peer.send([1])
-                log.wait(for: opensOutput ? 4 : 2, on: place)
-                fixture.closeBoth()
-                let start = opensOutput ? ["input 1", "output 1"] : ["input 1", "input 2"]
-                #expect(Array(log.lines.value.prefix(2)) == start)
-            }
+    ) throws {
+        for opensOutput in [true, false] {
+            let (fixture, queue) = (try SocketFixture(origin), DispatchQueue(label: "events"))
+            let output = Carrier(fixture.output!)
+            let log = Log { line in if opensOutput, line == "input 1" { output.value.open() } }
+            for half in fixture.streams { log.receive(half, on: place == .queue ? queue : nil) }
+            fixture.input.open()
+            try fixture.peer.send([1])
+            log.wait(for: opensOutput ? 4 : 2, on: place)
+            fixture.closeBoth()
+            let start = opensOutput ? ["input 1", "output 1"] : ["input 1", "input 2"]
+            #expect(Array(log.lines.value.prefix(2)) == start)
         }
     }
 

@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct SocketStreamClosingTests {
+@Suite(.runLoop) struct SocketStreamClosingTests {
     private static let events: [Stream.Event] = [
         .openCompleted, .hasBytesAvailable, .hasSpaceAvailable, .errorOccurred, .endEncountered,
     ]

@@ -1,11 +1,12 @@
 import Glibc
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Accepted bytes arrive, or the stream fails.
-@Suite struct SocketStreamDeliveryTests {
+@Suite(.runLoop) struct SocketStreamDeliveryTests {
     enum Ending: CaseIterable {
         case closing, release, both
     }
@@ -31,18 +32,16 @@ import Testing
     @Test(arguments: [SocketOrigin.ipv4, .descriptor])
     func `buffered bytes are sent in other modes, and after the stream has left the loop`(
         origin: SocketOrigin
-    ) async throws {
-        try await onItsOwnThread {
-            for isRemoved in [false, true] {
-                let (fixture, recorder) = (try SocketFixture(origin, isNarrow: true), Recorder())
-                fixture.output.writeBufferSize = 100_000
-                fixture.output.start(recorder)
-                RunLoop.current.serve { fixture.output.streamStatus == .open }
-                let peer = try fixture.peer
-                let sent = fixture.fill()
-                if isRemoved { fixture.output.remove(from: .current, forMode: .default) }
-                #expect(peer.receive(sent).count == sent)
-            }
+    ) throws {
+        for isRemoved in [false, true] {
+            let (fixture, recorder) = (try SocketFixture(origin, isNarrow: true), Recorder())
+            fixture.output.writeBufferSize = 100_000
+            fixture.output.start(recorder)
+            RunLoop.current.serve { fixture.output.streamStatus == .open }
+            let peer = try fixture.peer
+            let sent = fixture.fill()
+            if isRemoved { fixture.output.remove(from: .current, forMode: .default) }
+            #expect(peer.receive(sent).count == sent)
         }
     }
 
@@ -70,37 +69,33 @@ import Testing
         }
     }
 
-    @Test func `a peer that continues to send after closing receives everything`() async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(.ipv4)
-            try fixture.openBoth()
-            let peer = try fixture.peer
-            let sent = fixture.output.writeOnce(pattern(2_000_000))
-            fixture.closeBoth()
-            var received = 0
-            while let piece = peer.receive(upTo: 10_000), !piece.isEmpty {
-                received += piece.count
-                #expect(peer.send(pattern(1000)))
-            }
-            #expect(received == sent)
+    @Test func `a peer that continues to send after closing receives everything`() throws {
+        let fixture = try SocketFixture(.ipv4)
+        try fixture.openBoth()
+        let peer = try fixture.peer
+        let sent = fixture.output.writeOnce(pattern(2_000_000))
+        fixture.closeBoth()
+        var received = 0
+        while let piece = peer.receive(upTo: 10_000), !piece.isEmpty {
+            received += piece.count
+            #expect(peer.send(pattern(1000)))
         }
+        #expect(received == sent)
     }
 
-    @Test func `a closed stream fails if its bytes are lost`() async throws {
-        try await onItsOwnThread {
-            for size in [0, 65_536] {
-                let fixture = try SocketFixture(.ipv4, isNarrow: true)
-                try fixture.openBoth()
-                let peer = try fixture.peer
-                fixture.output.writeBufferSize = size
-                peer.send([1])
-                _ = fixture.output.writeOnce(pattern(3_000_000))
-                fixture.closeBoth()
-                #expect(fixture.output.streamStatus == .closed)
-                peer.reset()
-                waitUntil { fixture.output.streamStatus == .error }
-                #expect(fixture.output.streamError != nil)
-            }
+    @Test func `a closed stream fails if its bytes are lost`() throws {
+        for size in [0, 65_536] {
+            let fixture = try SocketFixture(.ipv4, isNarrow: true)
+            try fixture.openBoth()
+            let peer = try fixture.peer
+            fixture.output.writeBufferSize = size
+            peer.send([1])
+            _ = fixture.output.writeOnce(pattern(3_000_000))
+            fixture.closeBoth()
+            #expect(fixture.output.streamStatus == .closed)
+            peer.reset()
+            waitUntil { fixture.output.streamStatus == .error }
+            #expect(fixture.output.streamError != nil)
         }
     }
 
@@ -131,17 +126,15 @@ import Testing
         }
     }
 
-    @Test func `a closed stream whose peer does not read fails after the write timeout`() async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(.ipv4, isNarrow: true)
-            try fixture.openBoth()
-            fixture.output.writeBufferSize = 65_536
-            #expect(fixture.output.setProperty(Duration.milliseconds(50), forKey: .socketWriteTimeoutKey))
-            _ = fixture.output.writeOnce(pattern(3_000_000))
-            fixture.closeBoth()
-            waitUntil { fixture.output.streamStatus == .error }
-            #expect(fixture.output.streamErrno == .timedOut)
-        }
+    @Test func `a closed stream whose peer does not read fails after the write timeout`() throws {
+        let fixture = try SocketFixture(.ipv4, isNarrow: true)
+        try fixture.openBoth()
+        fixture.output.writeBufferSize = 65_536
+        #expect(fixture.output.setProperty(Duration.milliseconds(50), forKey: .socketWriteTimeoutKey))
+        _ = fixture.output.writeOnce(pattern(3_000_000))
+        fixture.closeBoth()
+        waitUntil { fixture.output.streamStatus == .error }
+        #expect(fixture.output.streamErrno == .timedOut)
     }
 
     @Test(arguments: [true, false])
@@ -168,25 +161,23 @@ import Testing
         }
     }
 
-    @Test func `flush returns when the kernel has everything, or at its deadline`() async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(.descriptor, isNarrow: true)
-            fixture.output.writeBufferSize = 65_536
-            #expect(throws: Errno.badFileDescriptor) { try fixture.output.flush() }
-            fixture.output.start(nil)
-            let (peer, sent) = (try fixture.peer, fixture.fill())
-            #expect(throws: Errno.timedOut) {
-                try fixture.output.flush(until: .now.advanced(by: .milliseconds(1)))
-            }
-            let reader = try RunLoopThread(name: "reader")
-            reader.runLoop.perform { _ = peer.receive(sent) }
-            try fixture.output.flush()
-            reader.runLoop.performAndWait {}
-            peer.close()
-            waitUntil { fixture.output.writeOnce([1]) == -1 }
-            let error = try #require(fixture.output.streamError as? IOError)
-            #expect(throws: error) { try fixture.output.flush() }
+    @Test func `flush returns when the kernel has everything, or at its deadline`() throws {
+        let fixture = try SocketFixture(.descriptor, isNarrow: true)
+        fixture.output.writeBufferSize = 65_536
+        #expect(throws: Errno.badFileDescriptor) { try fixture.output.flush() }
+        fixture.output.start(nil)
+        let (peer, sent) = (try fixture.peer, fixture.fill())
+        #expect(throws: Errno.timedOut) {
+            try fixture.output.flush(until: .now.advanced(by: .milliseconds(1)))
         }
+        let reader = try RunLoopThread(name: "reader")
+        reader.runLoop.perform { _ = peer.receive(sent) }
+        try fixture.output.flush()
+        reader.runLoop.performAndWait {}
+        peer.close()
+        waitUntil { fixture.output.writeOnce([1]) == -1 }
+        let error = try #require(fixture.output.streamError as? IOError)
+        #expect(throws: error) { try fixture.output.flush() }
     }
 
     @Test(arguments: ExitingWriter.Ending.allCases, [0, 100_000])

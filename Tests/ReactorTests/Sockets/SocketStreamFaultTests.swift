@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct SocketStreamFaultTests {
+@Suite(.runLoop) struct SocketStreamFaultTests {
     private func isGone(_ error: (any Error)?) -> Bool {
         [Errno.connectionReset, .brokenPipe].contains((error as? IOError)?.errno)
     }
@@ -39,55 +40,51 @@ import Testing
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], [true, false])
     func `a peer that closes with bytes pending is an error of both halves`(
         origin: SocketOrigin, opensInput: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin, isNarrow: true)
-            let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
-            reader.readsEverything()
-            if opensInput { fixture.input.start(reader) }
-            fixture.output.start(writer)
-            loop.serve { writer.events.count == 2 }
-            try fixture.narrow()
-            while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(5000)) }
-            try fixture.peer.reset()
-            loop.serve { writer.events.last == .errorOccurred && (!opensInput || reader.events.count > 1) }
-            loop.poll()
-            #expect(isGone(fixture.output.streamError) && writer.count(.errorOccurred) == 1)
-            #expect(reader.count(.errorOccurred) == (opensInput ? 1 : 0))
-            #expect(opensInput ? isGone(fixture.input.streamError) : fixture.input.streamError == nil)
-            #expect(fixture.output.writeOnce([1]) == -1)
-            fixture.closeBoth()
-            #expect(loop.run(in: .default) == .finished)
-        }
+    ) throws {
+        let fixture = try SocketFixture(origin, isNarrow: true)
+        let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
+        reader.readsEverything()
+        if opensInput { fixture.input.start(reader) }
+        fixture.output.start(writer)
+        loop.serve { writer.events.count == 2 }
+        try fixture.narrow()
+        while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(5000)) }
+        try fixture.peer.reset()
+        loop.serve { writer.events.last == .errorOccurred && (!opensInput || reader.events.count > 1) }
+        loop.poll()
+        #expect(isGone(fixture.output.streamError) && writer.count(.errorOccurred) == 1)
+        #expect(reader.count(.errorOccurred) == (opensInput ? 1 : 0))
+        #expect(opensInput ? isGone(fixture.input.streamError) : fixture.input.streamError == nil)
+        #expect(fixture.output.writeOnce([1]) == -1)
+        fixture.closeBoth()
+        #expect(loop.run(in: .default) == .finished)
     }
 
     @Test(arguments: [SocketOrigin.path, .abstract, .descriptor], [true, false])
     func `bytes that arrived before a write failed are read before the error`(
         origin: SocketOrigin, isScheduled: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            let (reader, writer) = (Recorder(), Recorder())
-            try fixture.openBoth()
-            try fixture.peer.send(pattern(10))
-            try fixture.peer.close()
-            // A process that another test is starting has the peer's descriptor until it calls exec.
-            waitUntil { fixture.output.writeOnce([1]) == -1 }
-            #expect(fixture.output.streamErrno == .brokenPipe)
-            #expect(fixture.input.streamStatus == .open)
-            guard isScheduled else {
-                #expect(fixture.input.hasBytesAvailable && fixture.input.read(upTo: 6) == pattern(6))
-                #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9] && fixture.input.streamStatus == .open)
-                #expect(fixture.input.read(upTo: 6).isEmpty && fixture.input.streamStatus == .error)
-                return
-            }
-            reader.readsEverything(by: 6)
-            fixture.input.start(reader)
-            fixture.output.start(writer)
-            RunLoop.current.serve { reader.events.last == .errorOccurred && !writer.events.isEmpty }
-            #expect(reader.bytes == pattern(10) && fixture.input.streamErrno == .brokenPipe)
-            #expect(writer.events == [.errorOccurred])
+    ) throws {
+        let fixture = try SocketFixture(origin)
+        let (reader, writer) = (Recorder(), Recorder())
+        try fixture.openBoth()
+        try fixture.peer.send(pattern(10))
+        try fixture.peer.close()
+        // A process that another test is starting has the peer's descriptor until it calls exec.
+        waitUntil { fixture.output.writeOnce([1]) == -1 }
+        #expect(fixture.output.streamErrno == .brokenPipe)
+        #expect(fixture.input.streamStatus == .open)
+        guard isScheduled else {
+            #expect(fixture.input.hasBytesAvailable && fixture.input.read(upTo: 6) == pattern(6))
+            #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9] && fixture.input.streamStatus == .open)
+            #expect(fixture.input.read(upTo: 6).isEmpty && fixture.input.streamStatus == .error)
+            return
         }
+        reader.readsEverything(by: 6)
+        fixture.input.start(reader)
+        fixture.output.start(writer)
+        RunLoop.current.serve { reader.events.last == .errorOccurred && !writer.events.isEmpty }
+        #expect(reader.bytes == pattern(10) && fixture.input.streamErrno == .brokenPipe)
+        #expect(writer.events == [.errorOccurred])
     }
 
     @Test(arguments: SocketOrigin.allCases)
@@ -112,22 +109,20 @@ import Testing
         #expect(fixture.output.streamErrno == .connectionReset)
     }
 
-    @Test func `a descriptor that is not an open socket fails at the first byte`() async throws {
-        try await onItsOwnThread {
-            let pipe = try FileDescriptor.pipe()
-            let cases = [
-                (pipe.readEnd, Errno.notSocket), (FileDescriptor(rawValue: 1_000_000), .badFileDescriptor),
-            ]
-            for (descriptor, error) in cases {
-                let pair = Stream.connection(descriptor: descriptor)
-                pair.input.open()
-                pair.output.open()
-                #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamErrno == error)
-                #expect(pair.input.read(upTo: 1).isEmpty && pair.input.streamErrno == error)
-            }
-            try pipe.readEnd.close()
-            try pipe.writeEnd.close()
+    @Test func `a descriptor that is not an open socket fails at the first byte`() throws {
+        let pipe = try FileDescriptor.pipe()
+        let cases = [
+            (pipe.readEnd, Errno.notSocket), (FileDescriptor(rawValue: 1_000_000), .badFileDescriptor),
+        ]
+        for (descriptor, error) in cases {
+            let pair = Stream.connection(descriptor: descriptor)
+            pair.input.open()
+            pair.output.open()
+            #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamErrno == error)
+            #expect(pair.input.read(upTo: 1).isEmpty && pair.input.streamErrno == error)
         }
+        try pipe.readEnd.close()
+        try pipe.writeEnd.close()
     }
 
     @Test(arguments: [true, false])

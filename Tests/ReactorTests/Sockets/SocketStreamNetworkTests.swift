@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Behaviour of networks: each test has a network and a process of its own.
-@Suite(.enabled(if: OwnNetwork.isAllowed, "network namespaces are root's"))
+@Suite(.runLoop, .enabled(if: OwnNetwork.isAllowed, "network namespaces are root's"))
 struct SocketStreamNetworkTests {
     @Test func `an unreachable network is an error of both halves`() async {
         await #expect(processExitsWith: .success) {

@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct SocketStreamOpeningTests {
+@Suite(.runLoop) struct SocketStreamOpeningTests {
     @Test(arguments: SocketOrigin.allCases)
     func `both halves deliver openCompleted, and bytes move in both directions`(origin: SocketOrigin)
         async throws
@@ -26,39 +27,35 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.connected)
-    func `nothing happens before a half is opened`(origin: SocketOrigin) async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder, loop) = (try SocketFixture(origin), Recorder(), RunLoop.current)
-            for stream in fixture.streams {
-                stream.delegate = recorder
-                stream.schedule(in: loop, forMode: .default)
-            }
-            loop.poll()
-            try waitForStreamsThread()
-            #expect(fixture.server?.hasPendingConnection == false && recorder.events.isEmpty)
-            #expect(fixture.streams.allSatisfy { $0.streamStatus == .notOpen })
+    func `nothing happens before a half is opened`(origin: SocketOrigin) throws {
+        let (fixture, recorder, loop) = (try SocketFixture(origin), Recorder(), RunLoop.current)
+        for stream in fixture.streams {
+            stream.delegate = recorder
+            stream.schedule(in: loop, forMode: .default)
         }
+        loop.poll()
+        try waitForStreamsThread()
+        #expect(fixture.server?.hasPendingConnection == false && recorder.events.isEmpty)
+        #expect(fixture.streams.allSatisfy { $0.streamStatus == .notOpen })
     }
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
     func `one half opens the connection, and the other then opens at once`(
         origin: SocketOrigin, beginsWithInput: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let (fixture, loop) = (try SocketFixture(origin), RunLoop.current)
-            let (first, second) = (Recorder(), Recorder())
-            let halves = beginsWithInput ? fixture.streams : fixture.streams.reversed()
-            halves[1].delegate = second
-            halves[1].schedule(in: loop, forMode: .default)
-            halves[0].start(first)
-            loop.serve { first.events.first == .openCompleted }
-            loop.poll()
-            #expect(second.events.isEmpty && halves[1].streamStatus == .notOpen)
-            halves[1].open()
-            #expect(halves[1].streamStatus == .open && second.events.isEmpty)
-            loop.serve { second.events.first == .openCompleted }
-            #expect(second.count(.openCompleted) == 1 && first.count(.openCompleted) == 1)
-        }
+    ) throws {
+        let (fixture, loop) = (try SocketFixture(origin), RunLoop.current)
+        let (first, second) = (Recorder(), Recorder())
+        let halves = beginsWithInput ? fixture.streams : fixture.streams.reversed()
+        halves[1].delegate = second
+        halves[1].schedule(in: loop, forMode: .default)
+        halves[0].start(first)
+        loop.serve { first.events.first == .openCompleted }
+        loop.poll()
+        #expect(second.events.isEmpty && halves[1].streamStatus == .notOpen)
+        halves[1].open()
+        #expect(halves[1].streamStatus == .open && second.events.isEmpty)
+        loop.serve { second.events.first == .openCompleted }
+        #expect(second.count(.openCompleted) == 1 && first.count(.openCompleted) == 1)
     }
 
     @Test func `an existing socket is open at once`() throws {
@@ -137,17 +134,15 @@ import Testing
         #expect(other.message.contains("needs an open descriptor, not -1"))
     }
 
-    @Test func `a half in several modes delivers openCompleted once, in the mode that runs`() async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder, loop) = (try SocketFixture(), Recorder(), RunLoop.current)
-            fixture.output.schedule(in: loop, forMode: .custom)
-            fixture.output.start(recorder)
-            loop.serve(in: .custom) { recorder.events.count == 2 }
-            loop.poll(.default)
-            #expect(recorder.events == [.openCompleted, .hasSpaceAvailable])
-            fixture.output.write([1])
-            loop.serve { recorder.events.count == 3 }
-        }
+    @Test func `a half in several modes delivers openCompleted once, in the mode that runs`() throws {
+        let (fixture, recorder, loop) = (try SocketFixture(), Recorder(), RunLoop.current)
+        fixture.output.schedule(in: loop, forMode: .custom)
+        fixture.output.start(recorder)
+        loop.serve(in: .custom) { recorder.events.count == 2 }
+        loop.poll(.default)
+        #expect(recorder.events == [.openCompleted, .hasSpaceAvailable])
+        fixture.output.write([1])
+        loop.serve { recorder.events.count == 3 }
     }
 
     @Test func `a half may change loops while opening, and the halves may be on different loops`()

@@ -1,11 +1,12 @@
 import Glibc
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The typed forms of the socket properties.
-@Suite struct SocketStreamOptionTests {
+@Suite(.runLoop) struct SocketStreamOptionTests {
     @Test func `both halves share the options`() throws {
         let fixture = try SocketFixture(.ipv4)
         let (input, output) = (fixture.input!, fixture.output!)

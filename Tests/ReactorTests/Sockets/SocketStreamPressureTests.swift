@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Peers that read slowly, or not at all.
-@Suite struct SocketStreamPressureTests {
+@Suite(.runLoop) struct SocketStreamPressureTests {
     /// Sizes of the write buffer, including 0, Cocoa's behaviour.
     static let sizes = [0, 1, 10, 4096, 65_536, 1 << 22]
 
@@ -50,34 +51,32 @@ import Testing
     @Test(arguments: SocketOrigin.allCases, sizes.dropFirst())
     func `a full write buffer accepts nothing without blocking, and reports space when the peer reads`(
         origin: SocketOrigin, size: Int
-    ) async throws {
-        try await onItsOwnThread {
-            let (fixture, writer, loop) = (
-                try SocketFixture(origin, isNarrow: true), Recorder(), RunLoop.current
-            )
-            fixture.output.writeBufferSize = size
-            fixture.output.start(writer)
-            let peer = try fixture.peer
-            loop.serve { writer.events.count == 2 }
-            try fixture.narrow()
-            var (sent, told, passes) = (0, 0, 0)
-            // The kernel may take a little more, a little later.
-            repeat {
-                while case let count = fixture.output.writeOnce(pattern(100_000)), count > 0 { sent += count }
-                told = writer.count(.hasSpaceAvailable)
-                passes = loop.passesInAWhile()
-            } while writer.count(.hasSpaceAvailable) > told || fixture.output.hasSpaceAvailable
-            #expect(passes < 10 && sent >= size)
-            var received = 0
-            while writer.count(.hasSpaceAvailable) == told {
-                received += peer.receiveNow(upTo: 2000).count
-                loop.poll(passes: 1)
-            }
-            #expect(fixture.output.hasSpaceAvailable && received <= sent)
-            fixture.releaseStreams()
-            received += peer.receiveToEnd()?.count ?? 0
-            #expect(received == sent)
+    ) throws {
+        let (fixture, writer, loop) = (
+            try SocketFixture(origin, isNarrow: true), Recorder(), RunLoop.current
+        )
+        fixture.output.writeBufferSize = size
+        fixture.output.start(writer)
+        let peer = try fixture.peer
+        loop.serve { writer.events.count == 2 }
+        try fixture.narrow()
+        var (sent, told, passes) = (0, 0, 0)
+        // The kernel may take a little more, a little later.
+        repeat {
+            while case let count = fixture.output.writeOnce(pattern(100_000)), count > 0 { sent += count }
+            told = writer.count(.hasSpaceAvailable)
+            passes = loop.passesInAWhile()
+        } while writer.count(.hasSpaceAvailable) > told || fixture.output.hasSpaceAvailable
+        #expect(passes < 10 && sent >= size)
+        var received = 0
+        while writer.count(.hasSpaceAvailable) == told {
+            received += peer.receiveNow(upTo: 2000).count
+            loop.poll(passes: 1)
         }
+        #expect(fixture.output.hasSpaceAvailable && received <= sent)
+        fixture.releaseStreams()
+        received += peer.receiveToEnd()?.count ?? 0
+        #expect(received == sent)
     }
 
     @Test(arguments: SocketOrigin.allCases)

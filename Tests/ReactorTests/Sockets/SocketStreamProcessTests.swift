@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Tests in a process of their own.
-@Suite struct SocketStreamProcessTests {
+@Suite(.runLoop) struct SocketStreamProcessTests {
     @Test(arguments: SocketOrigin.allCases)
     func `writing to a closed connection fails without raising SIGPIPE`(origin: SocketOrigin) async {
         await #expect(processExitsWith: .success) { [origin] in

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
 import ReactorCoreFoundation
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct SocketStreamPropertyTests {
+@Suite(.runLoop) struct SocketStreamPropertyTests {
     private func option(_ name: CInt, _ level: CInt, of number: CInt) -> Bool {
         var (value, size) = (CInt(0), socklen_t(MemoryLayout<CInt>.size))
         getsockopt(number, level, name, &value, &size)

@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct SocketStreamThreadTests {
+@Suite(.runLoop) struct SocketStreamThreadTests {
     @Test(arguments: SocketOrigin.allCases, [true, false])
     func `closing a half ends its blocking read`(
         origin: SocketOrigin, closesBoth: Bool

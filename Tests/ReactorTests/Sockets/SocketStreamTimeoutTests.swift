@@ -1,34 +1,33 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
 
-@Suite struct SocketStreamTimeoutTests {
+@Suite(.runLoop) struct SocketStreamTimeoutTests {
     @Test(arguments: SocketOrigin.allCases, [true, false])
     func `an idle connection fails both halves`(
         origin: SocketOrigin, isSetBefore: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let (fixture, begin) = (try SocketFixture(origin), Deadline.now)
-            let (reader, writer) = (Recorder(), Recorder())
-            func set() {
-                #expect(fixture.output.setProperty(Duration.milliseconds(40), forKey: .socketIdleTimeoutKey))
-            }
-            if isSetBefore { set() }
-            fixture.input.start(reader)
-            fixture.output.start(writer)
-            if !isSetBefore {
-                RunLoop.current.serve { writer.events.count == 2 }
-                set()
-            }
-            RunLoop.current.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
-            #expect(Deadline.now - begin >= .milliseconds(40))
-            for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
-            fixture.closeBoth()
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(reader.count(.errorOccurred) == 1 && writer.count(.errorOccurred) == 1)
+    ) throws {
+        let (fixture, begin) = (try SocketFixture(origin), Deadline.now)
+        let (reader, writer) = (Recorder(), Recorder())
+        func set() {
+            #expect(fixture.output.setProperty(Duration.milliseconds(40), forKey: .socketIdleTimeoutKey))
         }
+        if isSetBefore { set() }
+        fixture.input.start(reader)
+        fixture.output.start(writer)
+        if !isSetBefore {
+            RunLoop.current.serve { writer.events.count == 2 }
+            set()
+        }
+        RunLoop.current.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
+        #expect(Deadline.now - begin >= .milliseconds(40))
+        for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
+        fixture.closeBoth()
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(reader.count(.errorOccurred) == 1 && writer.count(.errorOccurred) == 1)
     }
 
     @Test(arguments: SocketOrigin.allCases)
@@ -56,20 +55,18 @@ import Testing
     }
 
     #if DEBUG
-    @Test func `received and sent bytes count as activity`() async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder) = (try SocketFixture(), Recorder())
-            #expect(fixture.output.setProperty(Duration.seconds(10_000), forKey: .socketIdleTimeoutKey))
-            try fixture.openBoth()
-            recorder.readsEverything()
-            fixture.input.start(recorder)
-            let opened = try #require(fixture.input.lastActivity)
-            #expect(fixture.output.writeOnce([1]) == 1)
-            let written = try #require(fixture.input.lastActivity)
-            try fixture.peer.send([1])
-            RunLoop.current.serve { recorder.bytes == [1] }
-            #expect(try opened < written && written < #require(fixture.input.lastActivity))
-        }
+    @Test func `received and sent bytes count as activity`() throws {
+        let (fixture, recorder) = (try SocketFixture(), Recorder())
+        #expect(fixture.output.setProperty(Duration.seconds(10_000), forKey: .socketIdleTimeoutKey))
+        try fixture.openBoth()
+        recorder.readsEverything()
+        fixture.input.start(recorder)
+        let opened = try #require(fixture.input.lastActivity)
+        #expect(fixture.output.writeOnce([1]) == 1)
+        let written = try #require(fixture.input.lastActivity)
+        try fixture.peer.send([1])
+        RunLoop.current.serve { recorder.bytes == [1] }
+        #expect(try opened < written && written < #require(fixture.input.lastActivity))
     }
     #endif
 
@@ -131,18 +128,16 @@ import Testing
         #expect(fixture.output.streamErrno == .timedOut)
     }
 
-    @Test func `a timeout that was removed does not expire`() async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder) = (try SocketFixture(), Recorder())
-            for key in [Stream.PropertyKey.socketIdleTimeoutKey, .socketWriteTimeoutKey] {
-                #expect(fixture.input.setProperty(Duration.milliseconds(1), forKey: key))
-                #expect(fixture.input.setProperty(nil, forKey: key))
-            }
-            fixture.input.start(recorder)
-            try fixture.openBoth()
-            RunLoop.current.run(in: .default, until: .after(milliseconds: 20))
-            #expect(recorder.count(.errorOccurred) == 0 && fixture.output.writeOnce([1]) == 1)
+    @Test func `a timeout that was removed does not expire`() throws {
+        let (fixture, recorder) = (try SocketFixture(), Recorder())
+        for key in [Stream.PropertyKey.socketIdleTimeoutKey, .socketWriteTimeoutKey] {
+            #expect(fixture.input.setProperty(Duration.milliseconds(1), forKey: key))
+            #expect(fixture.input.setProperty(nil, forKey: key))
         }
+        fixture.input.start(recorder)
+        try fixture.openBoth()
+        RunLoop.current.run(in: .default, until: .after(milliseconds: 20))
+        #expect(recorder.count(.errorOccurred) == 0 && fixture.output.writeOnce([1]) == 1)
     }
 
     @Test func `a write timeout wakes no thread while no byte waits`() async {

@@ -1,87 +1,80 @@
 import Glibc
 import Reactor
 import ReactorCoreFoundation
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct StreamRequirementTests {
+@Suite(.runLoop) struct StreamRequirementTests {
     /// No program has it, with or without ReactorTLS.
     private static let tls = StreamSocketSecurityLevel.ssLv3
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
     func `a security level keeps both halves from opening`(
         origin: SocketOrigin, isInputAsked: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            let asked: Stream = isInputAsked ? fixture.input : fixture.output
-            #expect(asked.setProperty(Self.tls, forKey: .socketSecurityLevelKey))
-            for stream in fixture.streams {
-                stream.open()
-                #expect(stream.streamStatus == .error)
-                #expect(
-                    stream.streamError as? StreamRequirementError
-                        == .securityUnavailable(level: Self.tls.rawValue))
-                #expect(stream.property(forKey: .socketSecurityLevelKey) as? String == Self.tls.rawValue)
-            }
-            #expect(fixture.output.write([1]) == 0 && fixture.input.read(upTo: 1).isEmpty)
-            #expect(fixture.server?.hasPendingConnection != true)
+    ) throws {
+        let fixture = try SocketFixture(origin)
+        let asked: Stream = isInputAsked ? fixture.input : fixture.output
+        #expect(asked.setProperty(Self.tls, forKey: .socketSecurityLevelKey))
+        for stream in fixture.streams {
+            stream.open()
+            #expect(stream.streamStatus == .error)
+            #expect(
+                stream.streamError as? StreamRequirementError
+                    == .securityUnavailable(level: Self.tls.rawValue))
+            #expect(stream.property(forKey: .socketSecurityLevelKey) as? String == Self.tls.rawValue)
         }
+        #expect(fixture.output.write([1]) == 0 && fixture.input.read(upTo: 1).isEmpty)
+        #expect(fixture.server?.hasPendingConnection != true)
     }
 
     @Test(arguments: SocketOrigin.allCases)
     func `a security level set on an open stream ends both halves without plain bytes`(
         origin: SocketOrigin
-    ) async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            try fixture.openBoth()
-            let recorder = Recorder()
-            fixture.output.start(recorder)
-            #expect(fixture.output.write([1, 2]) == 2)
-            try fixture.peer.send([3, 4])
-            #expect(fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey))
-            #expect(fixture.output.write([5]) == 0)
-            #expect(fixture.input.read(upTo: 10) == [])
-            for stream in fixture.streams {
-                #expect(
-                    stream.streamError as? StreamRequirementError
-                        == .securityUnavailable(level: Self.tls.rawValue))
-                #expect(!stream.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey))
-            }
-            RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
-            fixture.closeBoth()
-            #expect(try fixture.peer.receive(10) == [1, 2])
+    ) throws {
+        let fixture = try SocketFixture(origin)
+        try fixture.openBoth()
+        let recorder = Recorder()
+        fixture.output.start(recorder)
+        #expect(fixture.output.write([1, 2]) == 2)
+        try fixture.peer.send([3, 4])
+        #expect(fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey))
+        #expect(fixture.output.write([5]) == 0)
+        #expect(fixture.input.read(upTo: 10) == [])
+        for stream in fixture.streams {
+            #expect(
+                stream.streamError as? StreamRequirementError
+                    == .securityUnavailable(level: Self.tls.rawValue))
+            #expect(!stream.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey))
         }
+        RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
+        fixture.closeBoth()
+        #expect(try fixture.peer.receive(10) == [1, 2])
     }
 
-    @Test func `a security level ends a blocking read`() async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture()
-            try fixture.openBoth()
-            let handed = Carrier(fixture.streams)
-            let asking = try JoinableThread(name: "asking") {
-                while handed.value[0].streamStatus != .reading { sched_yield() }
-                handed.value[1].setProperty(Self.tls, forKey: .socketSecurityLevelKey)
-            }
-            var byte: UInt8 = 0
-            #expect(fixture.input.read(&byte, maxLength: 1) == -1)
-            asking.join()
-            #expect(fixture.input.streamError is StreamRequirementError)
+    @Test func `a security level ends a blocking read`() throws {
+        let fixture = try SocketFixture()
+        try fixture.openBoth()
+        let handed = Carrier(fixture.streams)
+        let asking = try JoinableThread(name: "asking") {
+            while handed.value[0].streamStatus != .reading { sched_yield() }
+            handed.value[1].setProperty(Self.tls, forKey: .socketSecurityLevelKey)
         }
+        var byte: UInt8 = 0
+        #expect(fixture.input.read(&byte, maxLength: 1) == -1)
+        asking.join()
+        #expect(fixture.input.streamError is StreamRequirementError)
     }
 
     @Test(arguments: SocketOrigin.connected)
-    func `a security level set while opening keeps a stream from opening`(origin: SocketOrigin) async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder) = (try SocketFixture(origin), Recorder())
-            fixture.input.start(recorder)
-            fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey)
-            RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
-            #expect(fixture.input.streamError is StreamRequirementError)
-            fixture.output.open()
-            #expect(fixture.output.streamError is StreamRequirementError)
-        }
+    func `a security level set while opening keeps a stream from opening`(origin: SocketOrigin) throws {
+        let (fixture, recorder) = (try SocketFixture(origin), Recorder())
+        fixture.input.start(recorder)
+        fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey)
+        RunLoop.current.serve { recorder.events.contains(.errorOccurred) }
+        #expect(fixture.input.streamError is StreamRequirementError)
+        fixture.output.open()
+        #expect(fixture.output.streamError is StreamRequirementError)
     }
 
     @Test(arguments: SocketOrigin.connected)
@@ -99,20 +92,18 @@ import Testing
     @Test(arguments: SocketOrigin.allCases)
     func `requirements that were removed before opening have no effect`(
         origin: SocketOrigin
-    ) async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            let isProxied = fixture.input.setProperty([String: Any](), forKey: .socksProxyConfigurationKey)
-            #expect(isProxied == (origin != .descriptor))
-            fixture.output.setProperty(nil, forKey: .socksProxyConfigurationKey)
-            fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey)
-            fixture.output.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey)
-            try fixture.openBoth()
-            #expect(!fixture.input.setProperty([String: Any](), forKey: .socksProxyConfigurationKey))
-            #expect(fixture.input.setProperty(nil, forKey: .socketSecurityLevelKey))
-            #expect(fixture.output.write([1]) == 1)
-            #expect(try fixture.peer.receive(1) == [1])
-        }
+    ) throws {
+        let fixture = try SocketFixture(origin)
+        let isProxied = fixture.input.setProperty([String: Any](), forKey: .socksProxyConfigurationKey)
+        #expect(isProxied == (origin != .descriptor))
+        fixture.output.setProperty(nil, forKey: .socksProxyConfigurationKey)
+        fixture.input.setProperty(Self.tls, forKey: .socketSecurityLevelKey)
+        fixture.output.setProperty(StreamSocketSecurityLevel.none, forKey: .socketSecurityLevelKey)
+        try fixture.openBoth()
+        #expect(!fixture.input.setProperty([String: Any](), forKey: .socksProxyConfigurationKey))
+        #expect(fixture.input.setProperty(nil, forKey: .socketSecurityLevelKey))
+        #expect(fixture.output.write([1]) == 1)
+        #expect(try fixture.peer.receive(1) == [1])
     }
 
     @Test func `a program without ReactorTLS has no security`() async throws {
@@ -152,21 +143,19 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .ipv6], [true, false])
-    func `a service type marks the packets`(origin: SocketOrigin, isOpen: Bool) async throws {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            #expect(fixture.input.property(forKey: .networkServiceType) == nil)
-            if isOpen { try fixture.openBoth() }
-            #expect(!fixture.input.setProperty("fast", forKey: .networkServiceType))
-            #expect(
-                fixture.input.setProperty(StreamNetworkServiceTypeValue.voice, forKey: .networkServiceType))
-            if !isOpen { try fixture.openBoth() }
-            let descriptor = try #require(
-                fixture.output.property(forKey: .socketDescriptorKey) as? FileDescriptor)
-            let (level, name) = origin == .ipv6 ? (IPPROTO_IPV6, IPV6_TCLASS) : (IPPROTO_IP, IP_TOS)
-            #expect(descriptor.socketOption(CInt(level), name) == 46 << 2)
-            let type = fixture.output.property(forKey: .networkServiceType) as? String
-            #expect(type == StreamNetworkServiceTypeValue.voice.rawValue)
-        }
+    func `a service type marks the packets`(origin: SocketOrigin, isOpen: Bool) throws {
+        let fixture = try SocketFixture(origin)
+        #expect(fixture.input.property(forKey: .networkServiceType) == nil)
+        if isOpen { try fixture.openBoth() }
+        #expect(!fixture.input.setProperty("fast", forKey: .networkServiceType))
+        #expect(
+            fixture.input.setProperty(StreamNetworkServiceTypeValue.voice, forKey: .networkServiceType))
+        if !isOpen { try fixture.openBoth() }
+        let descriptor = try #require(
+            fixture.output.property(forKey: .socketDescriptorKey) as? FileDescriptor)
+        let (level, name) = origin == .ipv6 ? (IPPROTO_IPV6, IPV6_TCLASS) : (IPPROTO_IP, IP_TOS)
+        #expect(descriptor.socketOption(CInt(level), name) == 46 << 2)
+        let type = fixture.output.property(forKey: .networkServiceType) as? String
+        #expect(type == StreamNetworkServiceTypeValue.voice.rawValue)
     }
 }

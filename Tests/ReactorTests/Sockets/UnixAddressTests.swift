@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct UnixAddressTests {
+@Suite(.runLoop) struct UnixAddressTests {
     typealias UnixNameError = SocketAddress.UnixNameError
 
     @Test func `a path has 1 to 107 bytes, none of them zero`() throws {

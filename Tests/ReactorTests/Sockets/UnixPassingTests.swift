@@ -1,77 +1,72 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Descriptors and credentials that come with Unix-domain datagrams, and the credentials of a connection's peer.
-@Suite struct UnixPassingTests {
-    @Test func `descriptors are passed with a datagram, closed on exec`() async throws {
-        try await onItsOwnThread {
+@Suite(.runLoop) struct UnixPassingTests {
+    @Test func `descriptors are passed with a datagram, closed on exec`() throws {
+        let (sender, pipe) = (Datagrams(), try FileDescriptor.pipe())
+        var texts: [String] = []
+        let receiver = try sender.receiver(descriptorLimit: 3) { socket, bytes, datagram in
+            #expect(bytes.byteCount == 1 && datagram.credentials == nil)
+            for descriptor in datagram.descriptors {
+                #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
+                try! descriptor.closeAfter { _ = try descriptor.writeAll("text".utf8) }
+            }
+            texts.append("\(datagram.descriptors.count)")
+            if texts.count == 3 { socket.close() }
+        }
+        for count in [1, 0, 2] {
+            let passed = Array(repeating: pipe.writeEnd, count: count)
+            #expect(try sender.socket.send([0], descriptors: passed))
+        }
+        try pipe.writeEnd.close()
+        try RunLoop.current.add(receiver, forMode: .default)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(texts == ["1", "0", "2"])
+        #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "texttexttext")
+    }
+
+    @Test func `descriptors that are not wanted, or not delivered any more, are closed`() throws {
+        for limit in [0, 1] {
             let (sender, pipe) = (Datagrams(), try FileDescriptor.pipe())
-            var texts: [String] = []
-            let receiver = try sender.receiver(descriptorLimit: 3) { socket, bytes, datagram in
-                #expect(bytes.byteCount == 1 && datagram.credentials == nil)
-                for descriptor in datagram.descriptors {
-                    #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
-                    try! descriptor.closeAfter { _ = try descriptor.writeAll("text".utf8) }
-                }
-                texts.append("\(datagram.descriptors.count)")
-                if texts.count == 3 { socket.close() }
+            let receiver = try sender.receiver(descriptorLimit: limit) { socket, _, datagram in
+                #expect(datagram.descriptors.count == limit)
+                for descriptor in datagram.descriptors { try! descriptor.close() }
+                socket.close()
             }
-            for count in [1, 0, 2] {
-                let passed = Array(repeating: pipe.writeEnd, count: count)
-                #expect(try sender.socket.send([0], descriptors: passed))
-            }
+            for _ in 0..<5 { #expect(try sender.socket.send([0], descriptors: [pipe.writeEnd])) }
             try pipe.writeEnd.close()
             try RunLoop.current.add(receiver, forMode: .default)
             #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(texts == ["1", "0", "2"])
-            #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "texttexttext")
-        }
-    }
-
-    @Test func `descriptors that are not wanted, or not delivered any more, are closed`() async throws {
-        try await onItsOwnThread {
-            for limit in [0, 1] {
-                let (sender, pipe) = (Datagrams(), try FileDescriptor.pipe())
-                let receiver = try sender.receiver(descriptorLimit: limit) { socket, _, datagram in
-                    #expect(datagram.descriptors.count == limit)
-                    for descriptor in datagram.descriptors { try! descriptor.close() }
-                    socket.close()
-                }
-                for _ in 0..<5 { #expect(try sender.socket.send([0], descriptors: [pipe.writeEnd])) }
-                try pipe.writeEnd.close()
-                try RunLoop.current.add(receiver, forMode: .default)
-                #expect(RunLoop.current.run(in: .default) == .finished)
-                sender.socket.close()
-                // The end, which comes when no writer is left.
-                #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "")
-            }
+            sender.socket.close()
+            // The end, which comes when no writer is left.
+            #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "")
         }
     }
 
     @Test(arguments: [false, true], [1, 2, 3, 4, 253])
-    func `no more descriptors than the limit are received`(withCredentials: Bool, limit: Int) async throws {
-        try await onItsOwnThread {
-            let sender = Datagrams()
-            var received: [Int] = []
-            let receiver = try sender.receiver(
-                descriptorLimit: limit, receivesCredentials: withCredentials
-            ) { socket, _, datagram in
-                received.append(datagram.descriptors.count)
-                for descriptor in datagram.descriptors { try! descriptor.close() }
-                #expect((datagram.credentials != nil) == withCredentials)
-                #expect(datagram.hasLostDescriptors == (received.count == 2 && limit < 253))
-                if received.count == 2 { socket.close() }
-            }
-            for count in [limit, limit + 1] {
-                let passed = Array(repeating: FileDescriptor.standardInput, count: min(count, 253))
-                #expect(try sender.socket.send([0], descriptors: passed))
-            }
-            try RunLoop.current.add(receiver, forMode: .default)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(received == [limit, limit])
+    func `no more descriptors than the limit are received`(withCredentials: Bool, limit: Int) throws {
+        let sender = Datagrams()
+        var received: [Int] = []
+        let receiver = try sender.receiver(
+            descriptorLimit: limit, receivesCredentials: withCredentials
+        ) { socket, _, datagram in
+            received.append(datagram.descriptors.count)
+            for descriptor in datagram.descriptors { try! descriptor.close() }
+            #expect((datagram.credentials != nil) == withCredentials)
+            #expect(datagram.hasLostDescriptors == (received.count == 2 && limit < 253))
+            if received.count == 2 { socket.close() }
         }
+        for count in [limit, limit + 1] {
+            let passed = Array(repeating: FileDescriptor.standardInput, count: min(count, 253))
+            #expect(try sender.socket.send([0], descriptors: passed))
+        }
+        try RunLoop.current.add(receiver, forMode: .default)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(received == [limit, limit])
     }
 
     @Test func `descriptors for which this process has no room are reported`() async {
@@ -101,37 +96,33 @@ import Testing
         }
     }
 
-    @Test func `a sender without a process number here is reported as it is`() async throws {
-        try await onItsOwnThread {
-            let sender = Datagrams()
-            // Sent before the receiver asks for credentials: the kernel does not know the process.
-            #expect(try sender.socket.send([0]))
-            var credentials: PeerCredentials?
-            let receiver = try sender.receiver(receivesCredentials: true) { socket, _, datagram in
-                credentials = datagram.credentials
-                socket.close()
-            }
-            try RunLoop.current.add(receiver, forMode: .default)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(credentials?.processIdentifier == 0)
+    @Test func `a sender without a process number here is reported as it is`() throws {
+        let sender = Datagrams()
+        // Sent before the receiver asks for credentials: the kernel does not know the process.
+        #expect(try sender.socket.send([0]))
+        var credentials: PeerCredentials?
+        let receiver = try sender.receiver(receivesCredentials: true) { socket, _, datagram in
+            credentials = datagram.credentials
+            socket.close()
         }
+        try RunLoop.current.add(receiver, forMode: .default)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(credentials?.processIdentifier == 0)
     }
 
-    @Test func `a datagram's sender is reported on request`() async throws {
-        try await onItsOwnThread {
-            let sender = Datagrams()
-            var credentials: PeerCredentials?
-            let receiver = try sender.receiver(receivesCredentials: true) { socket, _, datagram in
-                credentials = datagram.credentials
-                socket.close()
-            }
-            #expect(try sender.socket.send([0]))
-            try RunLoop.current.add(receiver, forMode: .default)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(credentials?.processIdentifier == getpid())
-            #expect(credentials?.userIdentifier == getuid())
-            #expect(credentials?.groupIdentifier == getgid())
+    @Test func `a datagram's sender is reported on request`() throws {
+        let sender = Datagrams()
+        var credentials: PeerCredentials?
+        let receiver = try sender.receiver(receivesCredentials: true) { socket, _, datagram in
+            credentials = datagram.credentials
+            socket.close()
         }
+        #expect(try sender.socket.send([0]))
+        try RunLoop.current.add(receiver, forMode: .default)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(credentials?.processIdentifier == getpid())
+        #expect(credentials?.userIdentifier == getuid())
+        #expect(credentials?.groupIdentifier == getgid())
     }
 
     @Test func `too many descriptors, closed ones and other families are refused`() throws {

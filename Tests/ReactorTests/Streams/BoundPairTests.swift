@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct BoundPairTests {
+@Suite(.runLoop) struct BoundPairTests {
     @Test(arguments: [1, 3, 7, 64], [1, 2, 5, 100])
     func `written bytes are read in order on one loop`(capacity: Int, step: Int) async throws {
         try await onItsOwnThread {
@@ -106,34 +107,30 @@ import Testing
     @Test(arguments: [0, 1, 2], [true, false])
     func `closing the input ends a scheduled output, whatever came before`(
         written: Int, isDelivered: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let (pair, writer, loop) = (Stream.boundPair(bufferSize: 2), Recorder(), RunLoop.current)
-            pair.input.open()
-            pair.output.start(writer)
-            pair.output.write([UInt8](repeating: 1, count: written))
-            if isDelivered { loop.poll() }
-            let delivered = writer.events
-            pair.input.close()
-            loop.serve { writer.events.last == .endEncountered }
-            loop.poll()
-            #expect(
-                writer.events.dropFirst(delivered.count).filter { $0 != .openCompleted } == [.endEncountered])
-            #expect(pair.output.streamStatus == .atEnd && pair.output.streamError == nil)
-            #expect(pair.output.write([1]) == 0 && !pair.output.hasSpaceAvailable)
-            #expect(loop.passesInAWhile() < 10)
-        }
+    ) {
+        let (pair, writer, loop) = (Stream.boundPair(bufferSize: 2), Recorder(), RunLoop.current)
+        pair.input.open()
+        pair.output.start(writer)
+        pair.output.write([UInt8](repeating: 1, count: written))
+        if isDelivered { loop.poll() }
+        let delivered = writer.events
+        pair.input.close()
+        loop.serve { writer.events.last == .endEncountered }
+        loop.poll()
+        #expect(
+            writer.events.dropFirst(delivered.count).filter { $0 != .openCompleted } == [.endEncountered])
+        #expect(pair.output.streamStatus == .atEnd && pair.output.streamError == nil)
+        #expect(pair.output.write([1]) == 0 && !pair.output.hasSpaceAvailable)
+        #expect(loop.passesInAWhile() < 10)
     }
 
-    @Test func `an output that opens after its input has closed is at its end`() async throws {
-        try await onItsOwnThread {
-            let (pair, writer) = (Stream.boundPair(bufferSize: 2), Recorder())
-            pair.input.open()
-            pair.input.close()
-            pair.output.start(writer)
-            #expect(pair.output.streamStatus == .atEnd)
-            RunLoop.current.serve { writer.events == [.openCompleted, .endEncountered] }
-        }
+    @Test func `an output that opens after its input has closed is at its end`() {
+        let (pair, writer) = (Stream.boundPair(bufferSize: 2), Recorder())
+        pair.input.open()
+        pair.input.close()
+        pair.output.start(writer)
+        #expect(pair.output.streamStatus == .atEnd)
+        RunLoop.current.serve { writer.events == [.openCompleted, .endEncountered] }
     }
 
     @Test func `releasing an unopened half closes it`() {

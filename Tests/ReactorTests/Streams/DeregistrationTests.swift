@@ -1,11 +1,12 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// A stream that another thread than its loop's closes, while a duplicate of its descriptor keeps the file
 /// open: the kernel must not report the number any more.
-@Suite struct DeregistrationTests {
+@Suite(.runLoop) struct DeregistrationTests {
     enum Ending: CaseIterable {
         case close, closeLent, release, removeAndClose
     }
@@ -13,20 +14,18 @@ import Testing
     @Test(arguments: Ending.allCases)
     func `a loop sleeps though bytes arrive for a stream that another thread has closed`(
         ending: Ending
-    ) async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "served")
-            let pipe = try FileDescriptor.pipe()
-            let kept = try pipe.readEnd.duplicate()
-            let isLent = ending == .closeLent
-            try Self.end(
-                InputStream(descriptor: pipe.readEnd, closeWhenDone: !isLent), of: thread.runLoop, by: ending)
-            try pipe.writeEnd.writeAll([1])
-            #expect(thread.runLoop.performAndWait { RunLoop.current.passesInAWhile() } < 20)
-            thread.stop()
-            for end in [kept, pipe.writeEnd] { try end.close() }
-            if isLent { try pipe.readEnd.close() }
-        }
+    ) throws {
+        let thread = try RunLoopThread(name: "served")
+        let pipe = try FileDescriptor.pipe()
+        let kept = try pipe.readEnd.duplicate()
+        let isLent = ending == .closeLent
+        try Self.end(
+            InputStream(descriptor: pipe.readEnd, closeWhenDone: !isLent), of: thread.runLoop, by: ending)
+        try pipe.writeEnd.writeAll([1])
+        #expect(thread.runLoop.performAndWait { RunLoop.current.passesInAWhile() } < 20)
+        thread.stop()
+        for end in [kept, pipe.writeEnd] { try end.close() }
+        if isLent { try pipe.readEnd.close() }
     }
 
     /// Schedules a stream on `loop`, and closes it on this thread.
@@ -66,31 +65,29 @@ import Testing
         }
     }
 
-    @Test func `a stream receives no event of a closed one with the same descriptor number`() async throws {
-        try await onItsOwnThread {
-            let (first, second) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
-            let kept = try first.readEnd.duplicate()
-            let thread = try RunLoopThread(name: "served")
-            try Self.end(InputStream(descriptor: first.readEnd), of: thread.runLoop, by: .closeLent)
-            #expect(dup2(second.readEnd.rawValue, first.readEnd.rawValue) == first.readEnd.rawValue)
-            nonisolated(unsafe) let recorder = Recorder()
-            let stream = InputStream(descriptor: first.readEnd)
-            stream.delegate = recorder
-            stream.schedule(in: thread.runLoop, forMode: .default)
-            stream.open()
-            waitUntil { thread.runLoop.performAndWait { recorder.events == [.openCompleted] } }
-            try first.writeEnd.writeAll([1])
-            thread.runLoop.performAndWait {
-                RunLoop.current.poll()
-                #expect(recorder.events == [.openCompleted])
-            }
-            try second.writeEnd.writeAll([2])
-            waitUntil { thread.runLoop.performAndWait { recorder.count(.hasBytesAvailable) == 1 } }
-            stream.close()
-            thread.stop()
-            for end in [kept, first.readEnd, first.writeEnd, second.readEnd, second.writeEnd] {
-                try end.close()
-            }
+    @Test func `a stream receives no event of a closed one with the same descriptor number`() throws {
+        let (first, second) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
+        let kept = try first.readEnd.duplicate()
+        let thread = try RunLoopThread(name: "served")
+        try Self.end(InputStream(descriptor: first.readEnd), of: thread.runLoop, by: .closeLent)
+        #expect(dup2(second.readEnd.rawValue, first.readEnd.rawValue) == first.readEnd.rawValue)
+        nonisolated(unsafe) let recorder = Recorder()
+        let stream = InputStream(descriptor: first.readEnd)
+        stream.delegate = recorder
+        stream.schedule(in: thread.runLoop, forMode: .default)
+        stream.open()
+        waitUntil { thread.runLoop.performAndWait { recorder.events == [.openCompleted] } }
+        try first.writeEnd.writeAll([1])
+        thread.runLoop.performAndWait {
+            RunLoop.current.poll()
+            #expect(recorder.events == [.openCompleted])
+        }
+        try second.writeEnd.writeAll([2])
+        waitUntil { thread.runLoop.performAndWait { recorder.count(.hasBytesAvailable) == 1 } }
+        stream.close()
+        thread.stop()
+        for end in [kept, first.readEnd, first.writeEnd, second.readEnd, second.writeEnd] {
+            try end.close()
         }
     }
 

@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// When `fileCurrentOffsetKey` can be set, and what happens when it cannot.
-@Suite struct FileOffsetTests {
+@Suite(.runLoop) struct FileOffsetTests {
     private let key = Stream.PropertyKey.fileCurrentOffsetKey
     private let folder = TemporaryFolder()
 

@@ -1,20 +1,19 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct FileStreamTests {
+@Suite(.runLoop) struct FileStreamTests {
     @Test(arguments: [0, 1, 65_535, 65_536, 65_537, 400_000], [1000, 65_536, 1 << 20])
-    func `a file is read whole and in order, through a delegate`(size: Int, step: Int) async throws {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let input = InputStream(path: try folder.file(pattern(size)))
-            recorder.readsEverything(by: step)
-            input.start(recorder)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.bytes == pattern(size))
-            #expect(recorder.events.first == .openCompleted && recorder.events.last == .endEncountered)
-        }
+    func `a file is read whole and in order, through a delegate`(size: Int, step: Int) throws {
+        let (folder, recorder) = (TemporaryFolder(), Recorder())
+        let input = InputStream(path: try folder.file(pattern(size)))
+        recorder.readsEverything(by: step)
+        input.start(recorder)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == pattern(size))
+        #expect(recorder.events.first == .openCompleted && recorder.events.last == .endEncountered)
     }
 
     @Test func `a file is read whole without a run loop`() async throws {
@@ -67,18 +66,16 @@ import Testing
             lines.split(separator: "\n").first?.split(separator: " ").last.flatMap { Int($0) })
     }
 
-    @Test func `the end of a file is one more event, whose read returns no bytes`() async throws {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            var counts: [Int] = []
-            let input = InputStream(path: try folder.file([1, 2, 3]))
-            recorder.onEvent = { _, event in
-                if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
-            }
-            input.start(recorder)
-            RunLoop.current.serve { recorder.events.last == .endEncountered }
-            #expect(counts == [2, 1, 0] && recorder.count(.hasBytesAvailable) == 3)
+    @Test func `the end of a file is one more event, whose read returns no bytes`() throws {
+        let (folder, recorder) = (TemporaryFolder(), Recorder())
+        var counts: [Int] = []
+        let input = InputStream(path: try folder.file([1, 2, 3]))
+        recorder.onEvent = { _, event in
+            if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
         }
+        input.start(recorder)
+        RunLoop.current.serve { recorder.events.last == .endEncountered }
+        #expect(counts == [2, 1, 0] && recorder.count(.hasBytesAvailable) == 3)
     }
 
     @Test func `opening creates or truncates a file, or appends to it`() throws {
@@ -144,25 +141,23 @@ import Testing
         }
     }
 
-    @Test func `bytes written on and off a loop arrive in order`() async throws {
-        try await onItsOwnThread {
-            let folder = TemporaryFolder()
-            let path = folder.path.appending("new")
-            let output = OutputStream(path: path)
-            output.open()
-            for part in 0..<20 {
-                if part.isMultiple(of: 2) {
-                    output.schedule(in: .current, forMode: .default)
-                } else {
-                    output.remove(from: .current, forMode: .default)
-                }
-                let bytes = Array(pattern(400_000)[part * 20_000..<(part + 1) * 20_000])
-                #expect(output.write(bytes) == bytes.count)
+    @Test func `bytes written on and off a loop arrive in order`() throws {
+        let folder = TemporaryFolder()
+        let path = folder.path.appending("new")
+        let output = OutputStream(path: path)
+        output.open()
+        for part in 0..<20 {
+            if part.isMultiple(of: 2) {
+                output.schedule(in: .current, forMode: .default)
+            } else {
+                output.remove(from: .current, forMode: .default)
             }
-            output.close()
-            let written = try content(of: path)
-            #expect(written == pattern(400_000))
+            let bytes = Array(pattern(400_000)[part * 20_000..<(part + 1) * 20_000])
+            #expect(output.write(bytes) == bytes.count)
         }
+        output.close()
+        let written = try content(of: path)
+        #expect(written == pattern(400_000))
     }
 
     @Test func `the offset can be set before and after opening`() throws {
@@ -230,52 +225,48 @@ import Testing
         }
     }
 
-    @Test func `a file that shrinks while it is read ends, and one that grows is read on`() async throws {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let path = try folder.file(pattern(1_000_000))
-            let input = InputStream(path: path)
-            recorder.readsEverything(by: 10_000)
-            let reads = recorder.onEvent
-            recorder.onEvent = { [unowned recorder] stream, event in
-                if recorder.events.count == 3 { truncate(path.string, 20_000) }
-                reads(stream, event)
-            }
-            input.start(recorder)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.events.last == .endEncountered && input.streamError == nil)
-            #expect(recorder.bytes == Array(pattern(1_000_000).prefix(recorder.bytes.count)))
-
-            let growing = try folder.file(pattern(100_000), name: "growing")
-            let (other, second) = (InputStream(path: growing), Recorder())
-            second.readsEverything(by: 5_000)
-            let previous = second.onEvent
-            second.onEvent = { [unowned second] stream, event in
-                if second.events.count == 3 {
-                    let file = OutputStream(path: growing, append: true)
-                    file.open()
-                    file.write(Array(pattern(300_000)[100_000...]))
-                }
-                previous(stream, event)
-            }
-            other.start(second)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            // The chunk that was read before the file grew may have been its end.
-            #expect(second.bytes.count >= 100_000)
-            #expect(second.bytes == Array(pattern(300_000).prefix(second.bytes.count)))
+    @Test func `a file that shrinks while it is read ends, and one that grows is read on`() throws {
+        let (folder, recorder) = (TemporaryFolder(), Recorder())
+        let path = try folder.file(pattern(1_000_000))
+        let input = InputStream(path: path)
+        recorder.readsEverything(by: 10_000)
+        let reads = recorder.onEvent
+        recorder.onEvent = { [unowned recorder] stream, event in
+            if recorder.events.count == 3 { truncate(path.string, 20_000) }
+            reads(stream, event)
         }
+        input.start(recorder)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.events.last == .endEncountered && input.streamError == nil)
+        #expect(recorder.bytes == Array(pattern(1_000_000).prefix(recorder.bytes.count)))
+
+        let growing = try folder.file(pattern(100_000), name: "growing")
+        let (other, second) = (InputStream(path: growing), Recorder())
+        second.readsEverything(by: 5_000)
+        let previous = second.onEvent
+        second.onEvent = { [unowned second] stream, event in
+            if second.events.count == 3 {
+                let file = OutputStream(path: growing, append: true)
+                file.open()
+                file.write(Array(pattern(300_000)[100_000...]))
+            }
+            previous(stream, event)
+        }
+        other.start(second)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        // The chunk that was read before the file grew may have been its end.
+        #expect(second.bytes.count >= 100_000)
+        #expect(second.bytes == Array(pattern(300_000).prefix(second.bytes.count)))
     }
 
-    @Test func `a file that is unlinked while it is read is read to its end`() async throws {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let path = try folder.file(pattern(300_000))
-            recorder.readsEverything(by: 10_000)
-            let input = InputStream(path: path)
-            input.start(recorder)
-            unlink(path.string)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.bytes == pattern(300_000))
-        }
+    @Test func `a file that is unlinked while it is read is read to its end`() throws {
+        let (folder, recorder) = (TemporaryFolder(), Recorder())
+        let path = try folder.file(pattern(300_000))
+        recorder.readsEverything(by: 10_000)
+        let input = InputStream(path: path)
+        input.start(recorder)
+        unlink(path.string)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == pattern(300_000))
     }
 }

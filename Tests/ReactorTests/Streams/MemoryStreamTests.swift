@@ -1,22 +1,21 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct MemoryStreamTests {
-    @Test func `the read that takes the last byte ends the stream`() async throws {
-        try await onItsOwnThread {
-            let recorder = Recorder()
-            var counts: [Int] = []
-            let input = InputStream(data: [1, 2, 3])
-            recorder.onEvent = { _, event in
-                if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
-            }
-            input.start(recorder)
-            RunLoop.current.serve { recorder.events.last == .endEncountered }
-            #expect(counts == [2, 1] && !input.hasBytesAvailable && input.streamStatus == .atEnd)
-            #expect(recorder.count(.hasBytesAvailable) == 2)
+@Suite(.runLoop) struct MemoryStreamTests {
+    @Test func `the read that takes the last byte ends the stream`() {
+        let recorder = Recorder()
+        var counts: [Int] = []
+        let input = InputStream(data: [1, 2, 3])
+        recorder.onEvent = { _, event in
+            if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
         }
+        input.start(recorder)
+        RunLoop.current.serve { recorder.events.last == .endEncountered }
+        #expect(counts == [2, 1] && !input.hasBytesAvailable && input.streamStatus == .atEnd)
+        #expect(recorder.count(.hasBytesAvailable) == 2)
     }
 
     @Test func `a read longer than the data returns the data`() {
@@ -64,24 +63,22 @@ import Testing
         #expect(!output.setProperty([UInt8](), forKey: key))
     }
 
-    @Test func `a buffer accepts the bytes that fit, and is at its end when full`() async throws {
-        try await onItsOwnThread {
-            var memory = [UInt8](repeating: 0, count: 5)
-            let recorder = Recorder()
-            memory.withUnsafeMutableBufferPointer { memory in
-                let output = OutputStream(toBuffer: memory.baseAddress!, capacity: 4)
-                output.start(recorder)
-                #expect(output.write([1, 2, 3]) == 3 && output.streamStatus == .open)
-                var more: [UInt8] = [4, 5, 6]
-                #expect(output.write(&more, maxLength: 3) == 1 && output.streamStatus == .atEnd)
-                #expect(!output.hasSpaceAvailable && output.write(&more, maxLength: 3) == 0)
-                RunLoop.current.serve { recorder.events.last == .endEncountered }
-                RunLoop.current.poll()
-                output.close()
-            }
-            #expect(memory == [1, 2, 3, 4, 0])
-            #expect(recorder.events == [.openCompleted, .endEncountered])
+    @Test func `a buffer accepts the bytes that fit, and is at its end when full`() {
+        var memory = [UInt8](repeating: 0, count: 5)
+        let recorder = Recorder()
+        memory.withUnsafeMutableBufferPointer { memory in
+            let output = OutputStream(toBuffer: memory.baseAddress!, capacity: 4)
+            output.start(recorder)
+            #expect(output.write([1, 2, 3]) == 3 && output.streamStatus == .open)
+            var more: [UInt8] = [4, 5, 6]
+            #expect(output.write(&more, maxLength: 3) == 1 && output.streamStatus == .atEnd)
+            #expect(!output.hasSpaceAvailable && output.write(&more, maxLength: 3) == 0)
+            RunLoop.current.serve { recorder.events.last == .endEncountered }
+            RunLoop.current.poll()
+            output.close()
         }
+        #expect(memory == [1, 2, 3, 4, 0])
+        #expect(recorder.events == [.openCompleted, .endEncountered])
     }
 
     @Test func `a buffer of no bytes is full from the start`() {

@@ -1,31 +1,28 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct PipeStreamTests {
-    @Test func `a pipe delivers one event for each read, up to its end`() async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder) = (try Fixture(.pipe), Recorder())
-            recorder.readsEverything(by: 4)
-            fixture.stream.start(recorder)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.bytes == Fixture.content)
-            let bytes = Stream.Event.hasBytesAvailable
-            #expect(recorder.events == [.openCompleted, bytes, bytes, bytes, .endEncountered])
-        }
+@Suite(.runLoop) struct PipeStreamTests {
+    @Test func `a pipe delivers one event for each read, up to its end`() throws {
+        let (fixture, recorder) = (try Fixture(.pipe), Recorder())
+        recorder.readsEverything(by: 4)
+        fixture.stream.start(recorder)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == Fixture.content)
+        let bytes = Stream.Event.hasBytesAvailable
+        #expect(recorder.events == [.openCompleted, bytes, bytes, bytes, .endEncountered])
     }
 
-    @Test func `a pipe does not delay a timer`() async throws {
-        try await onItsOwnThread {
-            let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
-            recorder.readsEverything()
-            let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-            input.start(recorder)
-            Timer.scheduled(after: .milliseconds(1)) { _ in try? pipe.writeEnd.close() }
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.events.last == .endEncountered)
-        }
+    @Test func `a pipe does not delay a timer`() throws {
+        let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
+        recorder.readsEverything()
+        let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        input.start(recorder)
+        Timer.scheduled(after: .milliseconds(1)) { _ in try? pipe.writeEnd.close() }
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.events.last == .endEncountered)
     }
 
     @Test(arguments: [true, false])
@@ -74,22 +71,20 @@ import Testing
         #expect(input.read(upTo: 10).isEmpty && input.streamStatus == .atEnd)
     }
 
-    @Test func `a FIFO delivers the bytes of its first writer`() async throws {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let path = folder.fifo()
-            recorder.readsEverything()
-            let input = InputStream(path: path)
-            input.start(recorder)
-            RunLoop.current.poll()
-            #expect(recorder.events == [.openCompleted])
-            let output = OutputStream(path: path)
-            output.open()
-            output.write([5, 6])
-            output.close()
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.bytes == [5, 6] && recorder.events.last == .endEncountered)
-        }
+    @Test func `a FIFO delivers the bytes of its first writer`() {
+        let (folder, recorder) = (TemporaryFolder(), Recorder())
+        let path = folder.fifo()
+        recorder.readsEverything()
+        let input = InputStream(path: path)
+        input.start(recorder)
+        RunLoop.current.poll()
+        #expect(recorder.events == [.openCompleted])
+        let output = OutputStream(path: path)
+        output.open()
+        output.write([5, 6])
+        output.close()
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == [5, 6] && recorder.events.last == .endEncountered)
     }
 
     @Test func `opening a FIFO without a reader for writing fails`() {
@@ -152,27 +147,25 @@ import Testing
     }
 
     @Test(arguments: [O_NONBLOCK, 0])
-    func `a stream leaves its descriptor's flags alone`(flags: CInt) async throws {
-        try await onItsOwnThread {
-            let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
-            let ends = try makeTerminal()
-            let descriptors = [pipe.readEnd, pipe.writeEnd, ends.master, ends.slave]
-            for descriptor in descriptors {
-                _ = fcntl(
-                    descriptor.rawValue, F_SETFL, fcntl(descriptor.rawValue, F_GETFL) & ~O_NONBLOCK | flags)
-            }
-            let before = descriptors.map { fcntl($0.rawValue, F_GETFL) }
-            let streams = [
-                InputStream(descriptor: pipe.readEnd), OutputStream(descriptor: pipe.writeEnd),
-                InputStream(descriptor: ends.master), OutputStream(descriptor: ends.slave),
-            ]
-            for stream in streams { stream.start(recorder) }
-            RunLoop.current.serve { recorder.events.count == 6 }
-            #expect(descriptors.map { fcntl($0.rawValue, F_GETFL) } == before)
-            for stream in streams { stream.close() }
-            #expect(descriptors.map { fcntl($0.rawValue, F_GETFL) } == before)
-            for descriptor in descriptors { try descriptor.close() }
+    func `a stream leaves its descriptor's flags alone`(flags: CInt) throws {
+        let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
+        let ends = try makeTerminal()
+        let descriptors = [pipe.readEnd, pipe.writeEnd, ends.master, ends.slave]
+        for descriptor in descriptors {
+            _ = fcntl(
+                descriptor.rawValue, F_SETFL, fcntl(descriptor.rawValue, F_GETFL) & ~O_NONBLOCK | flags)
         }
+        let before = descriptors.map { fcntl($0.rawValue, F_GETFL) }
+        let streams = [
+            InputStream(descriptor: pipe.readEnd), OutputStream(descriptor: pipe.writeEnd),
+            InputStream(descriptor: ends.master), OutputStream(descriptor: ends.slave),
+        ]
+        for stream in streams { stream.start(recorder) }
+        RunLoop.current.serve { recorder.events.count == 6 }
+        #expect(descriptors.map { fcntl($0.rawValue, F_GETFL) } == before)
+        for stream in streams { stream.close() }
+        #expect(descriptors.map { fcntl($0.rawValue, F_GETFL) } == before)
+        for descriptor in descriptors { try descriptor.close() }
     }
 
     @Test func `a socket pair is read and written by descriptor`() async throws {
@@ -196,20 +189,18 @@ import Testing
         }
     }
 
-    @Test func `a terminal delivers bytes as they are typed`() async throws {
-        try await onItsOwnThread {
-            let (ends, recorder, loop) = (try makeTerminal(), Recorder(), RunLoop.current)
-            recorder.readsEverything()
-            let input = InputStream(descriptor: ends.slave, closeWhenDone: true)
-            input.start(recorder)
-            for text in ["ls", " -l"] {
-                let before = recorder.bytes
-                try ends.master.writeAll(Array(text.utf8))
-                loop.serve { recorder.bytes == before + Array(text.utf8) }
-            }
-            try ends.master.close()
-            #expect(loop.run(in: .default) == .finished)
-            #expect(recorder.bytes == Array("ls -l".utf8))
+    @Test func `a terminal delivers bytes as they are typed`() throws {
+        let (ends, recorder, loop) = (try makeTerminal(), Recorder(), RunLoop.current)
+        recorder.readsEverything()
+        let input = InputStream(descriptor: ends.slave, closeWhenDone: true)
+        input.start(recorder)
+        for text in ["ls", " -l"] {
+            let before = recorder.bytes
+            try ends.master.writeAll(Array(text.utf8))
+            loop.serve { recorder.bytes == before + Array(text.utf8) }
         }
+        try ends.master.close()
+        #expect(loop.run(in: .default) == .finished)
+        #expect(recorder.bytes == Array("ls -l".utf8))
     }
 }

@@ -1,12 +1,13 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
 
 /// Events are about bytes that are there: a report of the kernel that is older than a read is not one.
-@Suite struct StaleReportTests {
+@Suite(.runLoop) struct StaleReportTests {
     /// Reads what is there, and counts the events for which nothing was there.
     private final class Reader: StreamDelegate, Sendable {
         let descriptor: FileDescriptor

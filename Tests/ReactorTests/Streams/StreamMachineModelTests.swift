@@ -1,12 +1,13 @@
 #if DEBUG
 
 import SystemPackage
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
 /// Visits every state that a stream's machine can reach, with every input in each of them.
-@Suite struct StreamMachineModelTests {
+@Suite(.runLoop) struct StreamMachineModelTests {
     @Test(arguments: ["bytes of memory", "bytes of a connection", "space in memory", "space of a connection"])
     func `in every state, whatever happens, events are delivered once, in order, and to a delegate`(
         stream: String

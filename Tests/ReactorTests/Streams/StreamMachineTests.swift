@@ -1,12 +1,13 @@
 #if DEBUG
 
 import SystemPackage
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
 /// Single inputs. ``StreamMachineModelTests`` has their combinations.
-@Suite struct StreamMachineTests {
+@Suite(.runLoop) struct StreamMachineTests {
     private let loop = LoopIdentity(number: 1)
     private let poll = Poll(loop: LoopIdentity(number: 1), count: 1)
 

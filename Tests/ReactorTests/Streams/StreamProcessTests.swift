@@ -1,11 +1,12 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Tests that affect a whole process, each in a process of its own.
-@Suite struct StreamProcessTests {
+@Suite(.runLoop) struct StreamProcessTests {
     @Test func `a closed reader is an error, not a signal`() async {
         await #expect(processExitsWith: .success) {
             try await onItsOwnThread {

@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
@@ -24,29 +25,27 @@ private struct MarkedQueue {
     var isCurrent: Bool { DispatchQueue.getSpecific(key: Self.key) == number }
 }
 
-@Suite struct StreamQueueTests {
+@Suite(.runLoop) struct StreamQueueTests {
     @Test(arguments: StreamKind.allCases)
-    func `events are delivered on the queue, once for each read or write`(kind: StreamKind) async throws {
-        try await onItsOwnThread {
-            let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
-            let isElsewhere = Shared(false)
-            let counter = Counter { _, _ in if !marked.isCurrent { isElsewhere.value = true } }
-            fixture.stream.delegate = counter
-            fixture.stream.setDispatchQueue(marked.queue)
-            fixture.stream.open()
-            waitUntil { counter.events.value.count == 2 }
-            try waitForStreamsThread()
-            marked.queue.sync {}
-            #expect(counter.events.value == [1, kind.transferEvent.rawValue])
-            fixture.move(1)
-            waitUntil { counter.events.value.count == 3 }
-            fixture.stream.close()
-            marked.queue.sync {}
-            #expect(
-                counter.events.value.dropFirst(2).allSatisfy { $0 == kind.transferEvent.rawValue || $0 == 16 }
-            )
-            #expect(!isElsewhere.value)
-        }
+    func `events are delivered on the queue, once for each read or write`(kind: StreamKind) throws {
+        let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
+        let isElsewhere = Shared(false)
+        let counter = Counter { _, _ in if !marked.isCurrent { isElsewhere.value = true } }
+        fixture.stream.delegate = counter
+        fixture.stream.setDispatchQueue(marked.queue)
+        fixture.stream.open()
+        waitUntil { counter.events.value.count == 2 }
+        try waitForStreamsThread()
+        marked.queue.sync {}
+        #expect(counter.events.value == [1, kind.transferEvent.rawValue])
+        fixture.move(1)
+        waitUntil { counter.events.value.count == 3 }
+        fixture.stream.close()
+        marked.queue.sync {}
+        #expect(
+            counter.events.value.dropFirst(2).allSatisfy { $0 == kind.transferEvent.rawValue || $0 == 16 }
+        )
+        #expect(!isElsewhere.value)
     }
 
     @Test(arguments: StreamKind.allCases, [true, false])
@@ -67,19 +66,17 @@ private struct MarkedQueue {
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `closing a stream in its callback delivers no further events`(kind: StreamKind) async throws {
-        try await onItsOwnThread {
-            for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
-                let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
-                let counter = Counter { stream, received in if received == event { stream.close() } }
-                fixture.stream.delegate = counter
-                fixture.stream.setDispatchQueue(marked.queue)
-                fixture.stream.open()
-                waitUntil { fixture.stream.streamStatus == .closed }
-                try waitForStreamsThread()
-                marked.queue.sync {}
-                #expect(counter.events.value.last == event.rawValue)
-            }
+    func `closing a stream in its callback delivers no further events`(kind: StreamKind) throws {
+        for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
+            let (marked, fixture) = (MarkedQueue(), try Fixture(kind))
+            let counter = Counter { stream, received in if received == event { stream.close() } }
+            fixture.stream.delegate = counter
+            fixture.stream.setDispatchQueue(marked.queue)
+            fixture.stream.open()
+            waitUntil { fixture.stream.streamStatus == .closed }
+            try waitForStreamsThread()
+            marked.queue.sync {}
+            #expect(counter.events.value.last == event.rawValue)
         }
     }
 
@@ -102,17 +99,15 @@ private struct MarkedQueue {
     }
 
     @Test(arguments: [StreamKind.bytes, .socket, .memory])
-    func `setting no queue leaves a stream on its run loops`(kind: StreamKind) async throws {
-        try await onItsOwnThread {
-            let (fixture, counter) = (try Fixture(kind), Counter())
-            fixture.stream.delegate = counter
-            fixture.stream.schedule(in: .current, forMode: .default)
-            fixture.stream.setDispatchQueue(nil)
-            fixture.stream.open()
-            RunLoop.current.serve { counter.events.value.count >= 2 }
-            #expect(counter.threads.value == [UInt(pthread_self())])
-            fixture.stream.close()
-        }
+    func `setting no queue leaves a stream on its run loops`(kind: StreamKind) throws {
+        let (fixture, counter) = (try Fixture(kind), Counter())
+        fixture.stream.delegate = counter
+        fixture.stream.schedule(in: .current, forMode: .default)
+        fixture.stream.setDispatchQueue(nil)
+        fixture.stream.open()
+        RunLoop.current.serve { counter.events.value.count >= 2 }
+        #expect(counter.threads.value == [UInt(pthread_self())])
+        fixture.stream.close()
     }
 
     enum Ending: CaseIterable, Sendable {
@@ -122,56 +117,52 @@ private struct MarkedQueue {
     @Test(arguments: [StreamKind.bytes, .socket, .memory], Ending.allCases)
     func `an event that is enqueued when the stream is released is not delivered`(
         kind: StreamKind, ending: Ending
-    ) async throws {
-        try await onItsOwnThread {
-            let (marked, fixture, counter) = (MarkedQueue(), try Fixture(kind), Counter())
-            weak let stream = fixture.stream
-            weak let internals = fixture.stream.internals
-            fixture.stream.delegate = counter
-            fixture.stream.setDispatchQueue(marked.queue)
-            marked.queue.suspend()
-            fixture.stream.open()
-            try waitForStreamsThread()
-            switch ending {
-            case .close: fixture.stream.close()
-            case .remove: fixture.stream.setDispatchQueue(nil)
-            case .release: fixture.releaseStream()
-            case .schedule:
-                fixture.stream.schedule(in: .current, forMode: .default)
-                // It does not keep the loop running either.
-                RunLoop.current.serve { counter.events.value.count >= 2 }
-                #expect(counter.threads.value == [UInt(pthread_self())])
-                fixture.stream.close()
-            }
-            #expect((stream == nil) == (ending == .release))
-            let before = counter.events.value
-            marked.queue.resume()
-            marked.queue.sync {}
-            #expect(counter.events.value == before && (ending == .schedule) == (before.count == 2))
-            fixture.releaseStream()
-            try waitForStreamsThread()
-            #expect(stream == nil && internals == nil)
+    ) throws {
+        let (marked, fixture, counter) = (MarkedQueue(), try Fixture(kind), Counter())
+        weak let stream = fixture.stream
+        weak let internals = fixture.stream.internals
+        fixture.stream.delegate = counter
+        fixture.stream.setDispatchQueue(marked.queue)
+        marked.queue.suspend()
+        fixture.stream.open()
+        try waitForStreamsThread()
+        switch ending {
+        case .close: fixture.stream.close()
+        case .remove: fixture.stream.setDispatchQueue(nil)
+        case .release: fixture.releaseStream()
+        case .schedule:
+            fixture.stream.schedule(in: .current, forMode: .default)
+            // It does not keep the loop running either.
+            RunLoop.current.serve { counter.events.value.count >= 2 }
+            #expect(counter.threads.value == [UInt(pthread_self())])
+            fixture.stream.close()
         }
+        #expect((stream == nil) == (ending == .release))
+        let before = counter.events.value
+        marked.queue.resume()
+        marked.queue.sync {}
+        #expect(counter.events.value == before && (ending == .schedule) == (before.count == 2))
+        fixture.releaseStream()
+        try waitForStreamsThread()
+        #expect(stream == nil && internals == nil)
     }
 
-    @Test func `a stream may be released in its own callback`() async throws {
-        try await onItsOwnThread {
-            let marked = MarkedQueue()
-            let held = Shared<Carrier<[Stream]>>(Carrier([]))
-            let counter = Counter { _, _ in held.value = Carrier([]) }
-            weak var weakStream: Stream?
-            do {
-                let stream = InputStream(data: [1])
-                weakStream = stream
-                held.value = Carrier([stream])
-                stream.delegate = counter
-                stream.setDispatchQueue(marked.queue)
-                stream.open()
-            }
-            waitUntil { weakStream == nil }
-            marked.queue.sync {}
-            #expect(counter.events.value == [1] || counter.events.value == [1, 2])
+    @Test func `a stream may be released in its own callback`() {
+        let marked = MarkedQueue()
+        let held = Shared<Carrier<[Stream]>>(Carrier([]))
+        let counter = Counter { _, _ in held.value = Carrier([]) }
+        weak var weakStream: Stream?
+        do {
+            let stream = InputStream(data: [1])
+            weakStream = stream
+            held.value = Carrier([stream])
+            stream.delegate = counter
+            stream.setDispatchQueue(marked.queue)
+            stream.open()
         }
+        waitUntil { weakStream == nil }
+        marked.queue.sync {}
+        #expect(counter.events.value == [1] || counter.events.value == [1, 2])
     }
 
     @Test func `from a loop to a queue, to another, and back to the loop, no byte is lost`() async throws {

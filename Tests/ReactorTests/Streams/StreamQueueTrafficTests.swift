@@ -1,11 +1,12 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
 
-@Suite struct StreamQueueTrafficTests {
+@Suite(.runLoop) struct StreamQueueTrafficTests {
     /// Echoes all bytes, with both halves on one queue, and closes both after the end.
     private final class Echo: StreamDelegate, Sendable {
         private let state = Shared(State())
@@ -52,61 +53,57 @@ import Testing
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], [true, false])
     func `both halves of a socket deliver on one serial queue`(
         origin: SocketOrigin, isNarrow: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            for _ in 0..<25 {
-                let fixture = try SocketFixture(origin, isNarrow: isNarrow)
-                let echo = Echo((fixture.input, fixture.output))
-                let queue = DispatchQueue(label: "both halves")
-                echo.start(on: queue)
-                let peer = try fixture.peer
-                let bytes = pattern(300_000)
-                let sender = try JoinableThread(name: "sender") {
-                    peer.send(bytes)
-                    peer.shutDown()
-                }
-                #expect(peer.receiveToEnd() == bytes)
-                sender.join()
-                #expect(echo.isOver.wait())
+    ) throws {
+        for _ in 0..<25 {
+            let fixture = try SocketFixture(origin, isNarrow: isNarrow)
+            let echo = Echo((fixture.input, fixture.output))
+            let queue = DispatchQueue(label: "both halves")
+            echo.start(on: queue)
+            let peer = try fixture.peer
+            let bytes = pattern(300_000)
+            let sender = try JoinableThread(name: "sender") {
+                peer.send(bytes)
+                peer.shutDown()
             }
+            #expect(peer.receiveToEnd() == bytes)
+            sender.join()
+            #expect(echo.isOver.wait())
         }
     }
 
     @Test(arguments: [StreamKind.pipe, .socket])
-    func `a concurrent queue calls the delegate once at a time and in order`(kind: StreamKind) async throws {
-        try await onItsOwnThread {
-            let (near, far) = kind == .pipe ? try FileDescriptor.pipe() : try Self.socketPair()
-            let input =
-                kind == .pipe
-                ? InputStream(descriptor: near, closeWhenDone: true)
-                : Stream.connection(descriptor: near, closeWhenDone: true).input
-            let (read, end) = (Shared<[UInt8]>([]), Answer<Void>())
-            let counter = Counter { stream, event in
-                switch event {
-                case .hasBytesAvailable:
-                    // Several at a time: the last read may find nothing, and wait for the writer.
-                    for _ in 0..<2 where (stream as! InputStream).hasBytesAvailable {
-                        let bytes = (stream as! InputStream).read(upTo: 11)
-                        read.update { $0 += bytes }
-                    }
-                case .endEncountered: end.give(())
-                default: break
+    func `a concurrent queue calls the delegate once at a time and in order`(kind: StreamKind) throws {
+        let (near, far) = kind == .pipe ? try FileDescriptor.pipe() : try Self.socketPair()
+        let input =
+            kind == .pipe
+            ? InputStream(descriptor: near, closeWhenDone: true)
+            : Stream.connection(descriptor: near, closeWhenDone: true).input
+        let (read, end) = (Shared<[UInt8]>([]), Answer<Void>())
+        let counter = Counter { stream, event in
+            switch event {
+            case .hasBytesAvailable:
+                // Several at a time: the last read may find nothing, and wait for the writer.
+                for _ in 0..<2 where (stream as! InputStream).hasBytesAvailable {
+                    let bytes = (stream as! InputStream).read(upTo: 11)
+                    read.update { $0 += bytes }
                 }
+            case .endEncountered: end.give(())
+            default: break
             }
-            input.delegate = counter
-            input.setDispatchQueue(.global())
-            input.open()
-            try far.closeAfter {
-                for piece in stride(from: 0, to: 30_000, by: 30) {
-                    _ = try far.writeAll(pattern(30_000)[piece..<piece + 30])
-                    if piece % 7 == 0 { sched_yield() }
-                }
-            }
-            end.wait()
-            #expect(read.value == pattern(30_000))
-            #expect(counter.overlaps.load(ordering: .relaxed) == 0)
-            input.close()
         }
+        input.delegate = counter
+        input.setDispatchQueue(.global())
+        input.open()
+        try far.closeAfter {
+            for piece in stride(from: 0, to: 30_000, by: 30) {
+                _ = try far.writeAll(pattern(30_000)[piece..<piece + 30])
+                if piece % 7 == 0 { sched_yield() }
+            }
+        }
+        end.wait()
+        #expect(read.value == pattern(30_000))
+        #expect(counter.overlaps.load(ordering: .relaxed) == 0)
+        input.close()
     }
 
     private static func socketPair() throws -> (readEnd: FileDescriptor, writeEnd: FileDescriptor) {

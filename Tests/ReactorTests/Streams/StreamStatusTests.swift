@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct StreamStatusTests {
+@Suite(.runLoop) struct StreamStatusTests {
     @Test func `statuses and events have Cocoa's numbers`() {
         let statuses: [Stream.Status] = [
             .notOpen, .opening, .open, .reading, .writing, .atEnd, .closed, .error,

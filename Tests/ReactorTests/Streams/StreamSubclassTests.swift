@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
@@ -94,39 +95,33 @@ private final class Refusal: OutputStream {
     override func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int { -1 }
 }
 
-@Suite struct StreamSubclassTests {
-    @Test func `a subclass may override everything`() async throws {
-        try await onItsOwnThread {
-            let (stream, recorder) = (Alphabet(), Recorder())
-            stream.start(recorder)
-            recorder.readsEverything(by: 3)
-            RunLoop.current.run(in: .default)
-            #expect(recorder.bytes == Array("abc".utf8))
-            #expect(stream.read(upTo: 2) == Array("de".utf8))
-        }
+@Suite(.runLoop) struct StreamSubclassTests {
+    @Test func `a subclass may override everything`() {
+        let (stream, recorder) = (Alphabet(), Recorder())
+        stream.start(recorder)
+        recorder.readsEverything(by: 3)
+        RunLoop.current.run(in: .default)
+        #expect(recorder.bytes == Array("abc".utf8))
+        #expect(stream.read(upTo: 2) == Array("de".utf8))
     }
 
-    @Test func `a stream without a delegate is its own delegate, if it can be`() async throws {
-        try await onItsOwnThread {
-            let (stream, recorder) = (SelfReader(data: [1, 2, 3]), Recorder())
-            #expect(stream.delegate == nil)
-            stream.delegate = recorder
-            stream.delegate = nil
-            stream.schedule(in: .current, forMode: .default)
-            stream.open()
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(stream.events == [.openCompleted, .hasBytesAvailable, .endEncountered])
-        }
+    @Test func `a stream without a delegate is its own delegate, if it can be`() {
+        let (stream, recorder) = (SelfReader(data: [1, 2, 3]), Recorder())
+        #expect(stream.delegate == nil)
+        stream.delegate = recorder
+        stream.delegate = nil
+        stream.schedule(in: .current, forMode: .default)
+        stream.open()
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(stream.events == [.openCompleted, .hasBytesAvailable, .endEncountered])
     }
 
-    @Test func `a subclass may wrap another stream`() async throws {
-        try await onItsOwnThread {
-            let (stream, recorder) = (Doubling(InputStream(data: [1, 2, 3])), Recorder())
-            recorder.readsEverything(by: 4)
-            stream.start(recorder)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.bytes == [1, 1, 2, 2, 3, 3])
-        }
+    @Test func `a subclass may wrap another stream`() {
+        let (stream, recorder) = (Doubling(InputStream(data: [1, 2, 3])), Recorder())
+        recorder.readsEverything(by: 4)
+        stream.start(recorder)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == [1, 1, 2, 2, 3, 3])
     }
 
     @Test func `a subclass of an output stream inherits the initializers in memory`() {

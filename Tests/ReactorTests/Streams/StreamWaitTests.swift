@@ -1,11 +1,12 @@
 import Glibc
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Reads and writes that wait, and what ends them.
-@Suite struct StreamWaitTests {
+@Suite(.runLoop) struct StreamWaitTests {
     enum Kind: CaseIterable {
         case pipe, nonBlockingPipe, pipeMadeBlocking, terminal, terminalMadeBlocking, socket
 
@@ -41,29 +42,27 @@ import Testing
     }
 
     @Test(arguments: Kind.allCases)
-    func `closing from another thread ends a read that waits, and takes no byte`(kind: Kind) async throws {
-        try await onItsOwnThread {
-            let ends = try kind.makeEnds()
-            let input = Carrier(InputStream(descriptor: ends.read))
-            input.value.open()
-            kind.share(ends.read)
-            let reader = try RunLoopThread(name: "reader")
-            let count = Shared<Int?>(nil)
-            reader.runLoop.perform {
-                var byte: UInt8 = 0
-                count.value = input.value.read(&byte, maxLength: 1)
-            }
-            waitUntil { input.value.streamStatus == .reading }
-            input.value.close()
-            reader.runLoop.performAndWait {}
-            #expect(count.value == -1 && input.value.streamStatus == .closed)
-            // The descriptor was borrowed: the next byte is its owner's.
-            _ = try ends.write.writeAll([7])
-            var buffer: [UInt8] = [0, 0]
-            #expect(try buffer.withUnsafeMutableBytes { try ends.read.read(into: $0) } == 1 && buffer[0] == 7)
-            try ends.read.close()
-            try ends.write.close()
+    func `closing from another thread ends a read that waits, and takes no byte`(kind: Kind) throws {
+        let ends = try kind.makeEnds()
+        let input = Carrier(InputStream(descriptor: ends.read))
+        input.value.open()
+        kind.share(ends.read)
+        let reader = try RunLoopThread(name: "reader")
+        let count = Shared<Int?>(nil)
+        reader.runLoop.perform {
+            var byte: UInt8 = 0
+            count.value = input.value.read(&byte, maxLength: 1)
         }
+        waitUntil { input.value.streamStatus == .reading }
+        input.value.close()
+        reader.runLoop.performAndWait {}
+        #expect(count.value == -1 && input.value.streamStatus == .closed)
+        // The descriptor was borrowed: the next byte is its owner's.
+        _ = try ends.write.writeAll([7])
+        var buffer: [UInt8] = [0, 0]
+        #expect(try buffer.withUnsafeMutableBytes { try ends.read.read(into: $0) } == 1 && buffer[0] == 7)
+        try ends.read.close()
+        try ends.write.close()
     }
 
     /// Starts a thread that writes until it fails, and returns once it waits for room.
@@ -84,19 +83,17 @@ import Testing
     }
 
     @Test(arguments: Kind.allCases)
-    func `closing from another thread ends a write that waits`(kind: Kind) async throws {
-        try await onItsOwnThread {
-            let ends = try kind.makeEnds()
-            let output = Carrier(OutputStream(descriptor: ends.write))
-            output.value.open()
-            kind.share(ends.write)
-            let (writer, hasEnded) = try startBlockedWriter(output)
-            output.value.close()
-            writer.runLoop.performAndWait {}
-            #expect(hasEnded.value && output.value.streamStatus == .closed)
-            try ends.read.close()
-            try ends.write.close()
-        }
+    func `closing from another thread ends a write that waits`(kind: Kind) throws {
+        let ends = try kind.makeEnds()
+        let output = Carrier(OutputStream(descriptor: ends.write))
+        output.value.open()
+        kind.share(ends.write)
+        let (writer, hasEnded) = try startBlockedWriter(output)
+        output.value.close()
+        writer.runLoop.performAndWait {}
+        #expect(hasEnded.value && output.value.streamStatus == .closed)
+        try ends.read.close()
+        try ends.write.close()
     }
 
     @Test(arguments: Kind.allCases, [true, false])
@@ -150,24 +147,22 @@ import Testing
 
     /// poll(2) promises `PIPE_BUF` for pipes only; a terminal that is stopped, or not read, accepts less.
     @Test(arguments: [true, false], [0, 10_000])
-    func `a terminal that is not read does not block the loop`(isMaster: Bool, size: Int) async throws {
-        try await onItsOwnThread {
-            let terminal = try makeTerminal()
-            let descriptor = isMaster ? terminal.master : terminal.slave
-            let (output, recorder) = (OutputStream(descriptor: descriptor), Recorder())
-            output.writeBufferSize = size
-            var isFull = false
-            recorder.onEvent = { _, event in
-                if event == .hasSpaceAvailable { isFull = output.writeOnce(pattern(100_000)) < 100_000 }
-            }
-            output.start(recorder)
-            RunLoop.current.serve { isFull }
-            RunLoop.current.poll()
-            #expect(output.streamError == nil)
-            output.close()
-            try terminal.master.close()
-            try terminal.slave.close()
+    func `a terminal that is not read does not block the loop`(isMaster: Bool, size: Int) throws {
+        let terminal = try makeTerminal()
+        let descriptor = isMaster ? terminal.master : terminal.slave
+        let (output, recorder) = (OutputStream(descriptor: descriptor), Recorder())
+        output.writeBufferSize = size
+        var isFull = false
+        recorder.onEvent = { _, event in
+            if event == .hasSpaceAvailable { isFull = output.writeOnce(pattern(100_000)) < 100_000 }
         }
+        output.start(recorder)
+        RunLoop.current.serve { isFull }
+        RunLoop.current.poll()
+        #expect(output.streamError == nil)
+        output.close()
+        try terminal.master.close()
+        try terminal.slave.close()
     }
 
     /// Two programs often share one standard output.

@@ -1,8 +1,9 @@
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
-@Suite struct StreamWritingTests {
+@Suite(.runLoop) struct StreamWritingTests {
     private func memory() -> OutputStream {
         let output = OutputStream(toMemory: ())
         output.open()
@@ -34,18 +35,16 @@ import Testing
         }
     }
 
-    @Test func `a write that waits for room writes all bytes`() async throws {
-        try await onItsOwnThread {
-            let (input, output) = Stream.boundPair(bufferSize: 10)
-            for stream in [input, output] { stream.open() }
-            let text = String(repeating: "0123456789", count: 1000)
-            let (writer, stream, count) = (try RunLoopThread(name: "writer"), Carrier(output), Shared(0))
-            writer.runLoop.perform { count.value = stream.value.write(text) }
-            var received: [UInt8] = []
-            while received.count < text.utf8.count { received += input.read(upTo: 100) }
-            writer.runLoop.performAndWait {}
-            #expect(received == Array(text.utf8) && count.value == received.count)
-        }
+    @Test func `a write that waits for room writes all bytes`() throws {
+        let (input, output) = Stream.boundPair(bufferSize: 10)
+        for stream in [input, output] { stream.open() }
+        let text = String(repeating: "0123456789", count: 1000)
+        let (writer, stream, count) = (try RunLoopThread(name: "writer"), Carrier(output), Shared(0))
+        writer.runLoop.perform { count.value = stream.value.write(text) }
+        var received: [UInt8] = []
+        while received.count < text.utf8.count { received += input.read(upTo: 100) }
+        writer.runLoop.performAndWait {}
+        #expect(received == Array(text.utf8) && count.value == received.count)
     }
 
     @Test func `an event prints its names`() {

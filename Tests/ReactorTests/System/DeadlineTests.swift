@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct DeadlineTests {
+@Suite(.runLoop) struct DeadlineTests {
     @Test func `durations are added to deadlines and subtracted from them`() {
         let start = Deadline(uptimeNanoseconds: 5_000_000_000)
         #expect(start + .seconds(2) == Deadline(uptimeNanoseconds: 7_000_000_000))

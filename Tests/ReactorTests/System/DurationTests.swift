@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct DurationTests {
+@Suite(.runLoop) struct DurationTests {
     /// Around whole numbers of nanoseconds, of what has nine bits less, and of what 64 bits hold.
     private static let marks: [Int128] = [
         0, 1, 512, 1_000_000_000, 9_223_372_036_854_775_807, 9_223_372_037_000_000_000,

@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct IndexedHeapTests {
+@Suite(.runLoop) struct IndexedHeapTests {
     private struct Entry {
         let slot: Int32
         let element: Int

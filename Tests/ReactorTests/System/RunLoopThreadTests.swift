@@ -1,92 +1,81 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
 
-@Suite struct RunLoopThreadTests {
-    @Test func `the thread runs its loop until it is stopped, even with nothing to serve`() async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "idle")
-            thread.untilAsleep()
-            #expect(thread.runLoop.currentMode == .default)
-            #expect(!thread.runLoop.isCurrent)
-            #expect(thread.runLoop.performAndWait { RunLoop.current } === thread.runLoop)
-            thread.stop()
-            #expect(thread.runLoop.currentMode == nil)
-        }
+@Suite(.runLoop) struct RunLoopThreadTests {
+    @Test func `the thread runs its loop until it is stopped, even with nothing to serve`() throws {
+        let thread = try RunLoopThread(name: "idle")
+        thread.untilAsleep()
+        #expect(thread.runLoop.currentMode == .default)
+        #expect(!thread.runLoop.isCurrent)
+        #expect(thread.runLoop.performAndWait { RunLoop.current } === thread.runLoop)
+        thread.stop()
+        #expect(thread.runLoop.currentMode == nil)
     }
 
     @Test(arguments: [("short", "short"), ("a name of more than fifteen bytes", "a name of more "), ("", "")])
-    func `the kernel has the thread's name, up to fifteen bytes`(name: String, seen: String) async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: name)
-            #expect(thread.name == name)
-            #expect(thread.runLoop.performAndWait { nameOfThread() } == seen)
-            thread.stop()
-        }
+    func `the kernel has the thread's name, up to fifteen bytes`(name: String, seen: String) throws {
+        let thread = try RunLoopThread(name: name)
+        #expect(thread.name == name)
+        #expect(thread.runLoop.performAndWait { nameOfThread() } == seen)
+        thread.stop()
     }
 
-    @Test func `blocks that were posted before stop run, those posted after do not`() async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "blocks")
-            let runs = Shared(0)
-            for _ in 0..<1_000 { thread.runLoop.perform { runs.update { $0 += 1 } } }
-            thread.stop()
-            #expect(runs.value == 1_000)
-            let freed = Shared(false)
-            post(AtEnd { freed.value = true }, to: thread.runLoop) { runs.update { $0 += 1 } }
-            #expect(freed.value)
-            #expect(runs.value == 1_000)
-        }
+    @Test func `blocks that were posted before stop run, those posted after do not`() throws {
+        let thread = try RunLoopThread(name: "blocks")
+        let runs = Shared(0)
+        for _ in 0..<1_000 { thread.runLoop.perform { runs.update { $0 += 1 } } }
+        thread.stop()
+        #expect(runs.value == 1_000)
+        let freed = Shared(false)
+        post(AtEnd { freed.value = true }, to: thread.runLoop) { runs.update { $0 += 1 } }
+        #expect(freed.value)
+        #expect(runs.value == 1_000)
     }
 
-    @Test func `stop again, and from several threads at once, waits for the same end`() async throws {
-        try await onItsOwnThread {
-            for _ in 0..<50 {
-                let thread = try RunLoopThread(name: "stopped")
-                let ended = Shared(false)
-                thread.runLoop.performAndWait { [loop = thread.runLoop] in
-                    let canary = AtEnd { ended.value = true }
-                    loop.perform(after: .seconds(3600)) { withExtendedLifetime(canary) {} }
-                }
-                onThreads(4) { _ in
-                    thread.stop()
-                    #expect(ended.value)
-                }
+    @Test func `stop again, and from several threads at once, waits for the same end`() throws {
+        for _ in 0..<50 {
+            let thread = try RunLoopThread(name: "stopped")
+            let ended = Shared(false)
+            thread.runLoop.performAndWait { [loop = thread.runLoop] in
+                let canary = AtEnd { ended.value = true }
+                loop.perform(after: .seconds(3600)) { withExtendedLifetime(canary) {} }
+            }
+            onThreads(4) { _ in
                 thread.stop()
+                #expect(ended.value)
             }
+            thread.stop()
         }
     }
 
-    @Test func `stop on the thread itself ends it after the callback`() async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "itself")
-            let trace = Trace()
-            let freed = Shared(false)
-            post(AtEnd { freed.value = true }, to: thread.runLoop) {
-                thread.stop()
-                trace("after stop")
-            }
+    @Test func `stop on the thread itself ends it after the callback`() throws {
+        let thread = try RunLoopThread(name: "itself")
+        let trace = Trace()
+        let freed = Shared(false)
+        post(AtEnd { freed.value = true }, to: thread.runLoop) {
             thread.stop()
-            #expect(trace.all == ["after stop"])
-            #expect(freed.value)
+            trace("after stop")
         }
+        thread.stop()
+        #expect(trace.all == ["after stop"])
+        #expect(freed.value)
     }
 
-    @Test func `stop ends an activation with sources, timers and a mode of its own`() async throws {
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "busy")
-            let nested = Answer<Void>()
-            thread.runLoop.perform {
-                Timer.scheduled(every: .microseconds(100), forMode: .common) { _ in }
-                RunLoop.current.perform(after: .zero, inModes: [.custom]) { nested.give(()) }
-                RunLoop.current.run(in: .custom)
-            }
-            nested.wait()
-            thread.stop()
-            #expect(thread.runLoop.currentMode == nil)
+    @Test func `stop ends an activation with sources, timers and a mode of its own`() throws {
+        let thread = try RunLoopThread(name: "busy")
+        let nested = Answer<Void>()
+        thread.runLoop.perform {
+            Timer.scheduled(every: .microseconds(100), forMode: .common) { _ in }
+            RunLoop.current.perform(after: .zero, inModes: [.custom]) { nested.give(()) }
+            RunLoop.current.run(in: .custom)
         }
+        nested.wait()
+        thread.stop()
+        #expect(thread.runLoop.currentMode == nil)
     }
 
     @Test func `a stopped thread leaves no objects, however it was stopped`() async throws {

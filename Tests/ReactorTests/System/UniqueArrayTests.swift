@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct UniqueArrayTests {
+@Suite(.runLoop) struct UniqueArrayTests {
     @Test func `appended elements are there, in order, however many they are`() {
         var array = UniqueArray<String>()
         for number in 0..<1000 { array.append("element \(number)") }

@@ -1,11 +1,12 @@
 import CReactorTestSupport
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Child processes where something runs out, is missing, or where other code takes part.
-@Suite struct ChildProcessLimitTests {
+@Suite(.runLoop) struct ChildProcessLimitTests {
     // MARK: Exhaustion
 
     @Test func `with fewer descriptors than a child needs nothing is spawned, and none is lost`() async {
@@ -100,36 +101,32 @@ import Testing
 
     // MARK: Other code
 
-    @Test func `a group whose leader other code has collected gets no signal`() async throws {
-        try await onItsOwnThread {
-            let child = try ChildProcess.shell("sleep 1000 & echo $!") { $0.group = .new }
-            child.standardOutput!.open()
-            let member = try #require(Int32(child.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
-            waitpid(child.process.processIdentifier, nil, 0)
-            #expect(throws: Errno.noSuchProcess) { try child.process.sendToGroup(SIGKILL) }
-            #expect(throws: Errno.noSuchProcess) { try child.process.send(SIGKILL) }
-            kill(member, SIGKILL)
-        }
+    @Test func `a group whose leader other code has collected gets no signal`() throws {
+        let child = try ChildProcess.shell("sleep 1000 & echo $!") { $0.group = .new }
+        child.standardOutput!.open()
+        let member = try #require(Int32(child.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
+        waitpid(child.process.processIdentifier, nil, 0)
+        #expect(throws: Errno.noSuchProcess) { try child.process.sendToGroup(SIGKILL) }
+        #expect(throws: Errno.noSuchProcess) { try child.process.send(SIGKILL) }
+        kill(member, SIGKILL)
     }
 
-    @Test func `signals do not prolong a wait`() async throws {
-        try await onItsOwnThread {
-            signal(SIGURG) { _ in }
-            let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
-            let (isOver, thread) = (Shared(false), pthread_self())
-            let sender = try JoinableThread {
-                for _ in 0..<5000 where !isOver.value {
-                    pthread_kill(thread, SIGURG)
-                    usleep(1000)
-                }
-                #expect(isOver.value, "the wait has lasted as long as the signals")
+    @Test func `signals do not prolong a wait`() throws {
+        signal(SIGURG) { _ in }
+        let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
+        let (isOver, thread) = (Shared(false), pthread_self())
+        let sender = try JoinableThread {
+            for _ in 0..<5000 where !isOver.value {
+                pthread_kill(thread, SIGURG)
+                usleep(1000)
             }
-            #expect(child.wait(until: .now.advanced(by: .milliseconds(20))) == nil)
-            isOver.value = true
-            sender.join()
-            try child.send(SIGKILL)
-            _ = child.wait()
+            #expect(isOver.value, "the wait has lasted as long as the signals")
         }
+        #expect(child.wait(until: .now.advanced(by: .milliseconds(20))) == nil)
+        isOver.value = true
+        sender.join()
+        try child.send(SIGKILL)
+        _ = child.wait()
     }
 
     @Test func `a child whose program ends first goes on, and reads the end of its input`() async {

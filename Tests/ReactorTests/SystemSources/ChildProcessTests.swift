@@ -1,10 +1,11 @@
 import CReactorTestSupport
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ChildProcessTests {
+@Suite(.runLoop) struct ChildProcessTests {
     @Test func `a child reads what is written, and its output is read`() async throws {
         let text = try await onItsOwnThread {
             let child = try ChildProcess.spawn(
@@ -18,36 +19,30 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 42, 255] as [Int32])
-    func `the exit status is reported`(status: Int32) async throws {
-        try await onItsOwnThread {
-            let child = try ChildProcess.shell("exit \(status)")
-            let termination = child.process.wait()
-            #expect(termination?.reason == .exited(status: status))
-            #expect(child.process.termination == termination)
-            #expect(throws: Errno.noSuchProcess) { try child.process.send(SIGTERM) }
+    func `the exit status is reported`(status: Int32) throws {
+        let child = try ChildProcess.shell("exit \(status)")
+        let termination = child.process.wait()
+        #expect(termination?.reason == .exited(status: status))
+        #expect(child.process.termination == termination)
+        #expect(throws: Errno.noSuchProcess) { try child.process.send(SIGTERM) }
+    }
+
+    @Test func `a signal that ends the child is reported`() throws {
+        for signal in [SIGTERM, SIGKILL] {
+            let child = try ChildProcess.spawn(.init("sleep", ["1000"]))
+            #expect(child.process.termination == nil)
+            #expect(child.process.wait(until: .now.advanced(by: .milliseconds(1))) == nil)
+            try child.process.send(signal)
+            #expect(child.process.wait()?.reason == .signalled(signal, dumpedCore: false))
         }
     }
 
-    @Test func `a signal that ends the child is reported`() async throws {
-        try await onItsOwnThread {
-            for signal in [SIGTERM, SIGKILL] {
-                let child = try ChildProcess.spawn(.init("sleep", ["1000"]))
-                #expect(child.process.termination == nil)
-                #expect(child.process.wait(until: .now.advanced(by: .milliseconds(1))) == nil)
-                try child.process.send(signal)
-                #expect(child.process.wait()?.reason == .signalled(signal, dumpedCore: false))
-            }
-        }
-    }
-
-    @Test func `the use of resources is reported`() async throws {
-        try await onItsOwnThread {
-            let child = try ChildProcess.shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
-            let use = try #require(child.process.wait()).resourceUse
-            #expect(use.userTime > .zero)
-            #expect(use.maximumResidentSize > 100_000)
-            #expect(use.minorFaults > 0)
-        }
+    @Test func `the use of resources is reported`() throws {
+        let child = try ChildProcess.shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
+        let use = try #require(child.process.wait()).resourceUse
+        #expect(use.userTime > .zero)
+        #expect(use.maximumResidentSize > 100_000)
+        #expect(use.minorFaults > 0)
     }
 
     @Test func `writing to a child that has ended fails, and names it`() async throws {
@@ -120,16 +115,14 @@ import Testing
         }
     }
 
-    @Test func `a program is looked up in the child's own PATH`() async throws {
-        try await onItsOwnThread {
-            let folder = TemporaryFolder()
-            // Not a file that was written: a child that another test starts could still have it open for writing.
-            symlink("/bin/echo", folder.path("program"))
-            let path = "/nowhere:/etc/passwd:\(folder.path)"
-            let child = try ChildProcess.spawn(
-                .init("program", ["found"], environment: .custom(["PATH": path]), standardOutput: .stream))
-            #expect(child.standardOutput!.readAll() == "found\n")
-        }
+    @Test func `a program is looked up in the child's own PATH`() throws {
+        let folder = TemporaryFolder()
+        // Not a file that was written: a child that another test starts could still have it open for writing.
+        symlink("/bin/echo", folder.path("program"))
+        let path = "/nowhere:/etc/passwd:\(folder.path)"
+        let child = try ChildProcess.spawn(
+            .init("program", ["found"], environment: .custom(["PATH": path]), standardOutput: .stream))
+        #expect(child.standardOutput!.readAll() == "found\n")
     }
 
     @Test func `signals are neither blocked nor ignored in a child`() async throws {
@@ -171,51 +164,45 @@ import Testing
         #expect(text == "ba")
     }
 
-    @Test func `standard streams may be files, descriptors, nothing, and each other`() async throws {
-        try await onItsOwnThread {
-            let (input, folder) = (try TemporaryFile("input\n"), TemporaryFolder())
-            let file = folder.path.appending("output")
-            for append in [false, true] {
-                let child = try ChildProcess.shell("cat; echo error >&2", standardInput: .file(input.path)) {
-                    $0.standardOutput = .file(file, append: append)
-                    $0.standardError = .standardOutput
-                }
-                #expect(child.standardInput == nil && child.standardOutput == nil)
-                #expect(child.process.wait()?.isSuccess == true)
+    @Test func `standard streams may be files, descriptors, nothing, and each other`() throws {
+        let (input, folder) = (try TemporaryFile("input\n"), TemporaryFolder())
+        let file = folder.path.appending("output")
+        for append in [false, true] {
+            let child = try ChildProcess.shell("cat; echo error >&2", standardInput: .file(input.path)) {
+                $0.standardOutput = .file(file, append: append)
+                $0.standardError = .standardOutput
             }
-            #expect(InputStream(path: file).readAll() == "input\nerror\ninput\nerror\n")
-            let child = try ChildProcess.shell("echo out; echo error >&2") { $0.standardError = .stream }
-            #expect(child.standardError!.readAll() == "error\n")
-            #expect(child.standardOutput!.readAll() == "out\n")
-            #expect(
-                try ChildProcess.output(of: "cat; echo $?; echo x >&2") { $0.standardError = .null } == "0\n")
-        }
-    }
-
-    @Test func `a group is signalled together`() async throws {
-        try await onItsOwnThread {
-            let child = try ChildProcess.shell("sleep 1000 & echo $!; wait") { $0.group = .new }
-            child.standardOutput!.open()
-            let other = try #require(Int32(child.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
-            #expect(getpgid(other) == child.process.processIdentifier)
-            try child.process.sendToGroup(SIGKILL)
-            #expect(child.process.wait()?.reason == .signalled(SIGKILL, dumpedCore: false))
-            // The pipe has no writer any more.
-            #expect(child.standardOutput!.read(upTo: 1).isEmpty)
-            #expect(throws: Errno.noSuchProcess) { try child.process.sendToGroup(SIGKILL) }
-        }
-    }
-
-    @Test func `a child may lead a session`() async throws {
-        try await onItsOwnThread {
-            let child = try ChildProcess.shell("cat", standardInput: .stream) { $0.group = .newSession }
-            #expect(getsid(child.process.processIdentifier) == child.process.processIdentifier)
-            #expect(throws: Errno(rawValue: ENOTTY)) {
-                try child.process.resizeTerminal(to: .init(rows: 1, columns: 1))
-            }
-            child.standardInput!.writeAllAndClose("")
+            #expect(child.standardInput == nil && child.standardOutput == nil)
             #expect(child.process.wait()?.isSuccess == true)
         }
+        #expect(InputStream(path: file).readAll() == "input\nerror\ninput\nerror\n")
+        let child = try ChildProcess.shell("echo out; echo error >&2") { $0.standardError = .stream }
+        #expect(child.standardError!.readAll() == "error\n")
+        #expect(child.standardOutput!.readAll() == "out\n")
+        #expect(
+            try ChildProcess.output(of: "cat; echo $?; echo x >&2") { $0.standardError = .null } == "0\n")
+    }
+
+    @Test func `a group is signalled together`() throws {
+        let child = try ChildProcess.shell("sleep 1000 & echo $!; wait") { $0.group = .new }
+        child.standardOutput!.open()
+        let other = try #require(Int32(child.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
+        #expect(getpgid(other) == child.process.processIdentifier)
+        try child.process.sendToGroup(SIGKILL)
+        #expect(child.process.wait()?.reason == .signalled(SIGKILL, dumpedCore: false))
+        // The pipe has no writer any more.
+        #expect(child.standardOutput!.read(upTo: 1).isEmpty)
+        #expect(throws: Errno.noSuchProcess) { try child.process.sendToGroup(SIGKILL) }
+    }
+
+    @Test func `a child may lead a session`() throws {
+        let child = try ChildProcess.shell("cat", standardInput: .stream) { $0.group = .newSession }
+        #expect(getsid(child.process.processIdentifier) == child.process.processIdentifier)
+        #expect(throws: Errno(rawValue: ENOTTY)) {
+            try child.process.resizeTerminal(to: .init(rows: 1, columns: 1))
+        }
+        child.standardInput!.writeAllAndClose("")
+        #expect(child.process.wait()?.isSuccess == true)
     }
 
     // MARK: Failures

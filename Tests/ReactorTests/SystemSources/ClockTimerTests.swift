@@ -1,10 +1,11 @@
 import CReactorTestSupport
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ClockTimerTests {
+@Suite(.runLoop) struct ClockTimerTests {
     @Test(arguments: [ClockTimer.Clock.wallClock, .bootTime])
     func `a timer fires at its date, and no earlier`(clock: ClockTimer.Clock) async throws {
         try await onItsOwnThread {
@@ -25,25 +26,23 @@ import Testing
         }
     }
 
-    @Test func `an interval keeps its phase, and missed firings are one`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let (start, interval) = (ClockTimer.Clock.bootTime.now, Duration.milliseconds(2))
-            var total = 0
-            let timer = try ClockTimer(.bootTime, at: start - .milliseconds(9), every: interval) {
-                timer, event in
-                guard case .fired(let count) = event else {
-                    Issue.record("the clock was set")
-                    return
-                }
-                if total == 0 { #expect(count >= 5) }
-                total += count
-                #expect(timer.fireDate == start - .milliseconds(9) + interval * total)
-                if total > 20 { timer.close() }
+    @Test func `an interval keeps its phase, and missed firings are one`() throws {
+        let loop = RunLoop.current
+        let (start, interval) = (ClockTimer.Clock.bootTime.now, Duration.milliseconds(2))
+        var total = 0
+        let timer = try ClockTimer(.bootTime, at: start - .milliseconds(9), every: interval) {
+            timer, event in
+            guard case .fired(let count) = event else {
+                Issue.record("the clock was set")
+                return
             }
-            try loop.add(timer, forMode: .default)
-            #expect(loop.run(in: .default) == .finished)
+            if total == 0 { #expect(count >= 5) }
+            total += count
+            #expect(timer.fireDate == start - .milliseconds(9) + interval * total)
+            if total > 20 { timer.close() }
         }
+        try loop.add(timer, forMode: .default)
+        #expect(loop.run(in: .default) == .finished)
     }
 
     @Test func `a timer dated before its clock's epoch keeps its phase`() async throws {
@@ -73,59 +72,53 @@ import Testing
         }
     }
 
-    @Test func `an interval has at least a nanosecond`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let start = ClockTimer.Clock.bootTime.now
+    @Test func `an interval has at least a nanosecond`() throws {
+        let loop = RunLoop.current
+        let start = ClockTimer.Clock.bootTime.now
+        var calls = 0
+        let interval = Duration.nanoseconds(1) / 1000
+        let timer = try ClockTimer(.bootTime, at: start, every: interval) { timer, _ in
+            #expect(timer.interval == .nanoseconds(1) && timer.fireDate! > start)
+            calls += 1
+            if calls == 2 { timer.close() }
+        }
+        try loop.add(timer, forMode: .default)
+        #expect(loop.run(in: .default) == .finished)
+        #expect(calls == 2)
+    }
+
+    @Test func `a timer without a date fires when it gets one`() throws {
+        let loop = RunLoop.current
+        for clock in [ClockTimer.Clock.wallClock, .bootTime] {
             var calls = 0
-            let interval = Duration.nanoseconds(1) / 1000
-            let timer = try ClockTimer(.bootTime, at: start, every: interval) { timer, _ in
-                #expect(timer.interval == .nanoseconds(1) && timer.fireDate! > start)
+            let timer = try ClockTimer(clock, at: nil) { timer, _ in
                 calls += 1
-                if calls == 2 { timer.close() }
+                // A date in the past is due.
+                if calls == 1 { timer.fireDate = .zero } else { timer.close() }
             }
             try loop.add(timer, forMode: .default)
+            loop.poll()
+            #expect(calls == 0)
+            timer.fireDate = clock.now
             #expect(loop.run(in: .default) == .finished)
             #expect(calls == 2)
         }
     }
 
-    @Test func `a timer without a date fires when it gets one`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            for clock in [ClockTimer.Clock.wallClock, .bootTime] {
-                var calls = 0
-                let timer = try ClockTimer(clock, at: nil) { timer, _ in
-                    calls += 1
-                    // A date in the past is due.
-                    if calls == 1 { timer.fireDate = .zero } else { timer.close() }
-                }
-                try loop.add(timer, forMode: .default)
-                loop.poll()
-                #expect(calls == 0)
-                timer.fireDate = clock.now
-                #expect(loop.run(in: .default) == .finished)
-                #expect(calls == 2)
-            }
-        }
-    }
-
-    @Test func `a timer is in the modes that it was added to, and described there`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var calls = 0
-            let timer = try ClockTimer(.wallClock, at: .zero) { _, _ in calls += 1 }
-            try loop.add(timer, forMode: .custom)
-            loop.poll()
-            #expect(calls == 0)
-            #expect(loop.debugDescription.contains("timer on the wall clock: in -"))
-            loop.poll(.custom)
-            #expect(calls == 1)
-            #expect(loop.debugDescription.contains("timer on the wall clock: never"))
-            #expect(timer.explain().contains("it has no fire date"))
-            timer.close()
-            #expect(loop.poll(.custom) == .finished)
-        }
+    @Test func `a timer is in the modes that it was added to, and described there`() throws {
+        let loop = RunLoop.current
+        var calls = 0
+        let timer = try ClockTimer(.wallClock, at: .zero) { _, _ in calls += 1 }
+        try loop.add(timer, forMode: .custom)
+        loop.poll()
+        #expect(calls == 0)
+        #expect(loop.debugDescription.contains("timer on the wall clock: in -"))
+        loop.poll(.custom)
+        #expect(calls == 1)
+        #expect(loop.debugDescription.contains("timer on the wall clock: never"))
+        #expect(timer.explain().contains("it has no fire date"))
+        timer.close()
+        #expect(loop.poll(.custom) == .finished)
     }
 
     @Test func `closing a timer releases its closure and its descriptor`() async {
@@ -175,30 +168,28 @@ import Testing
 
     /// Sets the clock of the machine by a nanosecond, and back: only where that is asked for.
     @Test(.enabled(if: getenv("REACTOR_SET_CLOCK") != nil))
-    func `a timer on the wall clock is told when that is set, and keeps its date`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let date = ClockTimer.Clock.wallClock.now + .seconds(3600)
-            var events: [ClockTimer.Event] = []
-            let timers = try [date, nil].map { date in
-                try ClockTimer(.wallClock, at: date) { timer, event in
-                    events.append(event)
-                    #expect(timer.fireDate == date)
-                    timer.close()
-                }
+    func `a timer on the wall clock is told when that is set, and keeps its date`() throws {
+        let loop = RunLoop.current
+        let date = ClockTimer.Clock.wallClock.now + .seconds(3600)
+        var events: [ClockTimer.Event] = []
+        let timers = try [date, nil].map { date in
+            try ClockTimer(.wallClock, at: date) { timer, event in
+                events.append(event)
+                #expect(timer.fireDate == date)
+                timer.close()
             }
-            for timer in timers { try loop.add(timer, forMode: .default) }
-            loop.poll()
-            for shift in [1, 999_999_999] {
-                // The nanoseconds are never negative.
-                var change = timex()
-                change.modes = UInt32(ADJ_SETOFFSET | ADJ_NANO)
-                change.time = timeval(tv_sec: shift == 1 ? 0 : -1, tv_usec: shift)
-                try #require(adjtimex(&change) >= 0)
-            }
-            #expect(loop.run(in: .default) == .finished)
-            #expect(events == [.clockWasSet, .clockWasSet])
         }
+        for timer in timers { try loop.add(timer, forMode: .default) }
+        loop.poll()
+        for shift in [1, 999_999_999] {
+            // The nanoseconds are never negative.
+            var change = timex()
+            change.modes = UInt32(ADJ_SETOFFSET | ADJ_NANO)
+            change.time = timeval(tv_sec: shift == 1 ? 0 : -1, tv_usec: shift)
+            try #require(adjtimex(&change) >= 0)
+        }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(events == [.clockWasSet, .clockWasSet])
     }
 
     @Test func `a task awaits firings`() async throws {

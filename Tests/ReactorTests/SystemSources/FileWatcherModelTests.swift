@@ -1,75 +1,72 @@
 import CReactorTestSupport
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// What a client makes of a tree's events, beside what is on the disk.
-@Suite struct FileWatcherModelTests {
+@Suite(.runLoop) struct FileWatcherModelTests {
     @Test(arguments: 0..<4)
-    func `after random changes by another thread a client knows the tree`(seed: UInt64) async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for folder in ["in", "out"] { tree.makeFolder(folder) }
-            try watch.watcher.watch(tree("in"), recursively: true)
-            let isDone = Shared(false)
-            let existed = Shared<Set<FilePath>>([])
-            let thread = try JoinableThread(name: "changes") {
-                var changes = RandomChanges(tree, seed: seed)
-                for _ in 0..<60 { changes.makeOne() }
-                existed.value = changes.existed
-                isDone.value = true
-                RunLoop.main.wakeUp()
-            }
-            while !isDone.value { RunLoop.current.run(in: .default, until: .now + .milliseconds(1)) }
-            thread.join()
-            var replica = Replica()
-            let known = existed.value
-            for event in try watch.take() {
-                replica.take(event)
-                for path in event.paths where !known.contains(path) {
-                    Issue.record("\(event): there was no such path")
-                }
-            }
-            let disk = Set(tree.all.filter { $0.starts(with: tree("in")) && $0 != tree("in") })
-            #expect(replica.paths == disk)
-            // What is there is watched.
-            let folders = disk.filter(\.isFolder)
-            for folder in folders { mkfifo(folder.appending("later").string, 0o600) }
-            let events = try watch.take()
-            #expect(Set(events) == Set(folders.map { .created($0.appending("later")) }))
-            #expect(events.count == folders.count)
+    func `after random changes by another thread a client knows the tree`(seed: UInt64) throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        for folder in ["in", "out"] { tree.makeFolder(folder) }
+        try watch.watcher.watch(tree("in"), recursively: true)
+        let isDone = Shared(false)
+        let existed = Shared<Set<FilePath>>([])
+        let thread = try JoinableThread(name: "changes") {
+            var changes = RandomChanges(tree, seed: seed)
+            for _ in 0..<60 { changes.makeOne() }
+            existed.value = changes.existed
+            isDone.value = true
+            RunLoop.main.wakeUp()
         }
+        while !isDone.value { RunLoop.current.run(in: .default, until: .now + .milliseconds(1)) }
+        thread.join()
+        var replica = Replica()
+        let known = existed.value
+        for event in try watch.take() {
+            replica.take(event)
+            for path in event.paths where !known.contains(path) {
+                Issue.record("\(event): there was no such path")
+            }
+        }
+        let disk = Set(tree.all.filter { $0.starts(with: tree("in")) && $0 != tree("in") })
+        #expect(replica.paths == disk)
+        // What is there is watched.
+        let folders = disk.filter(\.isFolder)
+        for folder in folders { mkfifo(folder.appending("later").string, 0o600) }
+        let events = try watch.take()
+        #expect(Set(events) == Set(folders.map { .created($0.appending("later")) }))
+        #expect(events.count == folders.count)
     }
 
-    @Test func `files in folders that were made a moment ago are reported once`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            try watch.watcher.watch(tree.path, recursively: true)
-            let thread = try JoinableThread(name: "changes") {
-                for index in 0..<50 {
-                    for folder in ["\(index)", "\(index)/sub"] { tree.makeFolder(folder) }
-                    for name in 0..<5 {
-                        tree.makeFIFO("\(index)/\(name)")
-                        tree.makeFIFO("\(index)/sub/\(name)")
-                    }
+    @Test func `files in folders that were made a moment ago are reported once`() throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        try watch.watcher.watch(tree.path, recursively: true)
+        let thread = try JoinableThread(name: "changes") {
+            for index in 0..<50 {
+                for folder in ["\(index)", "\(index)/sub"] { tree.makeFolder(folder) }
+                for name in 0..<5 {
+                    tree.makeFIFO("\(index)/\(name)")
+                    tree.makeFIFO("\(index)/sub/\(name)")
                 }
             }
-            watch.run { watch.events.contains(.created(tree("49/sub/4"))) }
-            thread.join()
-            var counts: [FilePath: Int] = [:]
-            for event in try watch.take() {
-                guard case .created(let path) = event else {
-                    Issue.record("\(event)")
-                    continue
-                }
-                counts[path, default: 0] += 1
-            }
-            #expect(counts.filter { $0.value > 1 } == [:])
-            #expect(Set(counts.keys) == Set(tree.all))
         }
+        watch.run { watch.events.contains(.created(tree("49/sub/4"))) }
+        thread.join()
+        var counts: [FilePath: Int] = [:]
+        for event in try watch.take() {
+            guard case .created(let path) = event else {
+                Issue.record("\(event)")
+                continue
+            }
+            counts[path, default: 0] += 1
+        }
+        #expect(counts.filter { $0.value > 1 } == [:])
+        #expect(Set(counts.keys) == Set(tree.all))
     }
 }
 

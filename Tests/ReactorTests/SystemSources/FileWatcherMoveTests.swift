@@ -1,11 +1,12 @@
 import CReactorTestSupport
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Moves whose halves come apart, exchanges, and names that are used again.
-@Suite struct FileWatcherMoveTests {
+@Suite(.runLoop) struct FileWatcherMoveTests {
     @Test(arguments: [true, false])
     func `a move is one event though its halves are read at different times`(isTask: Bool) async throws {
         let tree = TemporaryTree()
@@ -17,96 +18,86 @@ import Testing
         #expect(last == move)
     }
 
-    @Test func `what was moved away and made again is there`() async throws {
-        try await onItsOwnThread {
-            let (watch, other) = (try Watch(), TemporaryTree())
-            let tree = watch.tree
-            tree.makeFIFO("a")
-            tree.makeFolder("folder")
-            try watch.watcher.watch(tree.path, recursively: true)
-            rename(tree("a").string, other("a").string)
-            tree.makeFIFO("a")
-            rename(tree("folder").string, other("folder").string)
-            tree.makeFolder("folder")
-            #expect(
-                try watch.take() == [
-                    .removed(tree("a")), .created(tree("a")), .removed(tree("folder")),
-                    .created(tree("folder")),
-                ])
-            tree.makeFIFO("folder/file")
-            other.makeFIFO("folder/other")
-            #expect(try watch.take() == [.created(tree("folder/file"))])
-        }
+    @Test func `what was moved away and made again is there`() throws {
+        let (watch, other) = (try Watch(), TemporaryTree())
+        let tree = watch.tree
+        tree.makeFIFO("a")
+        tree.makeFolder("folder")
+        try watch.watcher.watch(tree.path, recursively: true)
+        rename(tree("a").string, other("a").string)
+        tree.makeFIFO("a")
+        rename(tree("folder").string, other("folder").string)
+        tree.makeFolder("folder")
+        #expect(
+            try watch.take() == [
+                .removed(tree("a")), .created(tree("a")), .removed(tree("folder")),
+                .created(tree("folder")),
+            ])
+        tree.makeFIFO("folder/file")
+        other.makeFIFO("folder/other")
+        #expect(try watch.take() == [.created(tree("folder/file"))])
     }
 
-    @Test func `nothing is reported in a folder once it has been moved away`() async throws {
-        try await onItsOwnThread {
-            let (watch, other) = (try Watch(), TemporaryTree())
-            let tree = watch.tree
-            for folder in ["a", "a/b"] { tree.makeFolder(folder) }
-            try watch.watcher.watch(tree.path, recursively: true)
-            rename(tree("a").string, other("a").string)
-            for name in ["a/1", "a/b/2"] { other.makeFIFO(name) }
-            #expect(try watch.take() == [.removed(tree("a"))])
-        }
+    @Test func `nothing is reported in a folder once it has been moved away`() throws {
+        let (watch, other) = (try Watch(), TemporaryTree())
+        let tree = watch.tree
+        for folder in ["a", "a/b"] { tree.makeFolder(folder) }
+        try watch.watcher.watch(tree.path, recursively: true)
+        rename(tree("a").string, other("a").string)
+        for name in ["a/1", "a/b/2"] { other.makeFIFO(name) }
+        #expect(try watch.take() == [.removed(tree("a"))])
     }
 
-    @Test func `a folder that appears and is moved before it is read is found`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            tree.makeFolder("a")
-            try watch.watcher.watch(tree.path, recursively: true)
-            // The path of the new folder is another one by the time that it is read.
-            tree.makeFolder("a/new")
-            tree.makeFIFO("a/new/file")
-            tree.move("a", "b")
-            #expect(
-                try watch.take() == [
-                    .created(tree("a/new")), .moved(from: tree("a"), to: tree("b")),
-                    .created(tree("b/new/file")),
-                ])
-            tree.makeFIFO("b/new/later")
-            #expect(try watch.take() == [.created(tree("b/new/later"))])
-        }
+    @Test func `a folder that appears and is moved before it is read is found`() throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        tree.makeFolder("a")
+        try watch.watcher.watch(tree.path, recursively: true)
+        // The path of the new folder is another one by the time that it is read.
+        tree.makeFolder("a/new")
+        tree.makeFIFO("a/new/file")
+        tree.move("a", "b")
+        #expect(
+            try watch.take() == [
+                .created(tree("a/new")), .moved(from: tree("a"), to: tree("b")),
+                .created(tree("b/new/file")),
+            ])
+        tree.makeFIFO("b/new/later")
+        #expect(try watch.take() == [.created(tree("b/new/later"))])
     }
 
-    @Test func `a folder that is moved over one that was just made is not reported again`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for name in ["a", "a/b"] { tree.makeFolder(name) }
-            for name in ["a/1", "a/b/2"] { tree.makeFIFO(name) }
-            try watch.watcher.watch(tree.path, recursively: true)
-            #expect(try watch.take() == [])
-            tree.makeFolder("c")
-            tree.move("a", "c")
-            #expect(try watch.take() == [.created(tree("c")), .moved(from: tree("a"), to: tree("c"))])
-            for name in ["c/later", "c/b/later"] { tree.makeFIFO(name) }
-            tree.remove("c/1")
-            #expect(
-                try watch.take() == [
-                    .created(tree("c/later")), .created(tree("c/b/later")), .removed(tree("c/1")),
-                ])
-        }
+    @Test func `a folder that is moved over one that was just made is not reported again`() throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        for name in ["a", "a/b"] { tree.makeFolder(name) }
+        for name in ["a/1", "a/b/2"] { tree.makeFIFO(name) }
+        try watch.watcher.watch(tree.path, recursively: true)
+        #expect(try watch.take() == [])
+        tree.makeFolder("c")
+        tree.move("a", "c")
+        #expect(try watch.take() == [.created(tree("c")), .moved(from: tree("a"), to: tree("c"))])
+        for name in ["c/later", "c/b/later"] { tree.makeFIFO(name) }
+        tree.remove("c/1")
+        #expect(
+            try watch.take() == [
+                .created(tree("c/later")), .created(tree("c/b/later")), .removed(tree("c/1")),
+            ])
     }
 
-    @Test func `another folder in the place of one that has appeared is not taken for it`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            try watch.watcher.watch(tree.path, recursively: true)
-            tree.makeFolder("a")
-            tree.makeFIFO("a/1")
-            tree.move("a", "b")
-            tree.makeFolder("a")
-            tree.makeFIFO("a/2")
-            var replica = Replica()
-            for event in try watch.take() { replica.take(event) }
-            #expect(replica.paths == Set(["a", "a/2", "b", "b/1"].map { tree($0) }))
-            for name in ["a/3", "b/4"] { tree.makeFIFO(name) }
-            #expect(try watch.take() == [.created(tree("a/3")), .created(tree("b/4"))])
-        }
+    @Test func `another folder in the place of one that has appeared is not taken for it`() throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        try watch.watcher.watch(tree.path, recursively: true)
+        tree.makeFolder("a")
+        tree.makeFIFO("a/1")
+        tree.move("a", "b")
+        tree.makeFolder("a")
+        tree.makeFIFO("a/2")
+        var replica = Replica()
+        for event in try watch.take() { replica.take(event) }
+        #expect(replica.paths == Set(["a", "a/2", "b", "b/1"].map { tree($0) }))
+        for name in ["a/3", "b/4"] { tree.makeFIFO(name) }
+        #expect(try watch.take() == [.created(tree("a/3")), .created(tree("b/4"))])
     }
 
     // MARK: Exchanges
@@ -114,118 +105,106 @@ import Testing
     @Test(arguments: [true, false])
     func `a watched file that is exchanged for one that is not watched is made anew`(
         isFirst: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for name in ["a", "b"] { tree.makeFIFO(name) }
-            try watch.watcher.watch(tree("a"))
-            if isFirst { exchange(tree("a"), tree("b")) } else { exchange(tree("b"), tree("a")) }
-            let events = try watch.take()
-            #expect(events.last == .created(tree("a")))
-        }
+    ) throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        for name in ["a", "b"] { tree.makeFIFO(name) }
+        try watch.watcher.watch(tree("a"))
+        if isFirst { exchange(tree("a"), tree("b")) } else { exchange(tree("b"), tree("a")) }
+        let events = try watch.take()
+        #expect(events.last == .created(tree("a")))
     }
 
     @Test(arguments: [(true, true), (false, false), (false, true), (true, false)], [true, false])
     func `what is exchanged for something that is not watched is made anew`(
         areFolders: (inside: Bool, outside: Bool), isOutsideFirst: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let (watch, other) = (try Watch(), TemporaryTree())
-            let (tree, isFolder) = (watch.tree, areFolders.outside)
-            for (place, isFolder) in [(tree, areFolders.inside), (other, isFolder)] {
-                if isFolder { place.makeFolder("a") } else { place.makeFIFO("a") }
-            }
-            if isFolder { other.makeFIFO("a/new") }
-            tree.makeFolder("b")
-            try watch.watcher.watch(tree.path, recursively: true)
-            #expect(try watch.take() == [])
-            var replica = Replica(tree.all)
-            if isOutsideFirst { exchange(other("a"), tree("a")) } else { exchange(tree("a"), other("a")) }
-            for event in try watch.take() { replica.take(event) }
-            #expect(replica.paths == Set(tree.all))
-            tree.makeFIFO(isFolder ? "a/later" : "b/later")
-            #expect(try watch.take() == [.created(tree(isFolder ? "a/later" : "b/later"))])
+    ) throws {
+        let (watch, other) = (try Watch(), TemporaryTree())
+        let (tree, isFolder) = (watch.tree, areFolders.outside)
+        for (place, isFolder) in [(tree, areFolders.inside), (other, isFolder)] {
+            if isFolder { place.makeFolder("a") } else { place.makeFIFO("a") }
         }
+        if isFolder { other.makeFIFO("a/new") }
+        tree.makeFolder("b")
+        try watch.watcher.watch(tree.path, recursively: true)
+        #expect(try watch.take() == [])
+        var replica = Replica(tree.all)
+        if isOutsideFirst { exchange(other("a"), tree("a")) } else { exchange(tree("a"), other("a")) }
+        for event in try watch.take() { replica.take(event) }
+        #expect(replica.paths == Set(tree.all))
+        tree.makeFIFO(isFolder ? "a/later" : "b/later")
+        #expect(try watch.take() == [.created(tree(isFolder ? "a/later" : "b/later"))])
     }
 
     @Test(arguments: [false, true])
-    func `a path that is given after the move of a folder stays watched`(isRecursive: Bool) async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for name in ["a", "a/b"] { tree.makeFolder(name) }
-            tree.makeFIFO("a/file")
-            try watch.watcher.watch(tree("a"), recursively: isRecursive)
-            try watch.watcher.watch(tree("a/file"))
-            tree.move("a", "c")
-            try watch.watcher.watch(tree("c"), recursively: isRecursive)
-            try watch.watcher.watch(tree("c/file"))
-            let events = try watch.take()
-            #expect(
-                Set(events.filter { if case .vanished = $0 { true } else { false } })
-                    == [.vanished(tree("a")), .vanished(tree("a/file"))])
-            #expect(Set(watch.watcher.paths) == [tree("c"), tree("c/file")])
-            for name in ["c/later", "c/b/later"] { tree.makeFIFO(name) }
-            let later = (isRecursive ? ["c/later", "c/b/later"] : ["c/later"]).map { tree($0) }
-            #expect(try watch.take() == later.map { .created($0) })
-        }
+    func `a path that is given after the move of a folder stays watched`(isRecursive: Bool) throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        for name in ["a", "a/b"] { tree.makeFolder(name) }
+        tree.makeFIFO("a/file")
+        try watch.watcher.watch(tree("a"), recursively: isRecursive)
+        try watch.watcher.watch(tree("a/file"))
+        tree.move("a", "c")
+        try watch.watcher.watch(tree("c"), recursively: isRecursive)
+        try watch.watcher.watch(tree("c/file"))
+        let events = try watch.take()
+        #expect(
+            Set(events.filter { if case .vanished = $0 { true } else { false } })
+                == [.vanished(tree("a")), .vanished(tree("a/file"))])
+        #expect(Set(watch.watcher.paths) == [tree("c"), tree("c/file")])
+        for name in ["c/later", "c/b/later"] { tree.makeFIFO(name) }
+        let later = (isRecursive ? ["c/later", "c/b/later"] : ["c/later"]).map { tree($0) }
+        #expect(try watch.take() == later.map { .created($0) })
     }
 
-    @Test func `a path in a tree that is given after a move stays watched`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            tree.makeFolder("a")
-            try watch.watcher.watch(tree.path, recursively: true)
-            tree.move("a", "b")
-            try watch.watcher.watch(tree("b"))
-            #expect(try watch.take() == [.moved(from: tree("a"), to: tree("b"))])
-            tree.makeFIFO("b/later")
-            #expect(try watch.take() == [.created(tree("b/later"))])
-            #expect(Set(watch.watcher.paths) == [tree.path, tree("b")])
-        }
+    @Test func `a path in a tree that is given after a move stays watched`() throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        tree.makeFolder("a")
+        try watch.watcher.watch(tree.path, recursively: true)
+        tree.move("a", "b")
+        try watch.watcher.watch(tree("b"))
+        #expect(try watch.take() == [.moved(from: tree("a"), to: tree("b"))])
+        tree.makeFIFO("b/later")
+        #expect(try watch.take() == [.created(tree("b/later"))])
+        #expect(Set(watch.watcher.paths) == [tree.path, tree("b")])
     }
 
-    @Test func `what was given below a folder vanishes with it when it is moved`() async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for name in ["a", "a/b"] { tree.makeFolder(name) }
-            try watch.watcher.watch(tree("a"), recursively: true)
-            try watch.watcher.watch(tree("a/b"))
-            tree.move("a", "c")
-            #expect(Set(try watch.take()) == [.vanished(tree("a")), .vanished(tree("a/b"))])
-            #expect(watch.watcher.paths.isEmpty)
-            tree.makeFIFO("c/b/later")
-            #expect(try watch.take() == [])
-        }
+    @Test func `what was given below a folder vanishes with it when it is moved`() throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        for name in ["a", "a/b"] { tree.makeFolder(name) }
+        try watch.watcher.watch(tree("a"), recursively: true)
+        try watch.watcher.watch(tree("a/b"))
+        tree.move("a", "c")
+        #expect(Set(try watch.take()) == [.vanished(tree("a")), .vanished(tree("a/b"))])
+        #expect(watch.watcher.paths.isEmpty)
+        tree.makeFIFO("c/b/later")
+        #expect(try watch.take() == [])
     }
 
     @Test(.serialized, arguments: MoveSequence.all)
     func `after moves that were made before the watcher reads a client knows the tree`(
         sequence: MoveSequence
-    ) async throws {
-        try await onItsOwnThread {
-            let watch = try Watch()
-            let tree = watch.tree
-            for name in sequence.folders {
-                tree.makeFolder(name)
-                tree.makeFIFO("\(name)/in-\(name.replacing("/", with: "-"))")
-            }
-            for name in sequence.files { tree.makeFIFO(name) }
-            try watch.watcher.watch(tree.path, recursively: true)
-            var replica = Replica(tree.all)
-            for step in sequence.steps { step.make(in: tree) }
-            for event in try watch.take() { replica.take(event) }
-            #expect(replica.paths == Set(tree.all))
-            // What is there is watched.
-            let folders = tree.all.filter { (try? $0.stat(followTargetSymlink: false).type) == .directory }
-            for folder in folders { mkfifo(folder.appending("later").string, 0o600) }
-            let events = try watch.take()
-            #expect(Set(events) == Set(folders.map { .created($0.appending("later")) }))
-            #expect(events.count == folders.count)
+    ) throws {
+        let watch = try Watch()
+        let tree = watch.tree
+        for name in sequence.folders {
+            tree.makeFolder(name)
+            tree.makeFIFO("\(name)/in-\(name.replacing("/", with: "-"))")
         }
+        for name in sequence.files { tree.makeFIFO(name) }
+        try watch.watcher.watch(tree.path, recursively: true)
+        var replica = Replica(tree.all)
+        for step in sequence.steps { step.make(in: tree) }
+        for event in try watch.take() { replica.take(event) }
+        #expect(replica.paths == Set(tree.all))
+        // What is there is watched.
+        let folders = tree.all.filter { (try? $0.stat(followTargetSymlink: false).type) == .directory }
+        for folder in folders { mkfifo(folder.appending("later").string, 0o600) }
+        let events = try watch.take()
+        #expect(Set(events) == Set(folders.map { .created($0.appending("later")) }))
+        #expect(events.count == folders.count)
     }
 
     // MARK: The timer of moves

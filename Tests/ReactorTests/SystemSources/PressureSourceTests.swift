@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
@@ -7,7 +8,7 @@ import Testing
 /// Whether the kernel has pressure stall information, and this user may ask for its events.
 private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
 
-@Suite struct PressureSourceTests {
+@Suite(.runLoop) struct PressureSourceTests {
     @Test(.enabled(if: isAvailable)) func `pressure on the processor is reported in the source's mode`()
         async throws
     {

@@ -1,11 +1,12 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import SystemPackage
 import Testing
 
 /// What holds for file watchers, clock timers and pressure sources alike.
-@Suite struct SystemSourceTests {
+@Suite(.runLoop) struct SystemSourceTests {
     /// A source that has something to report at once; one of pressure has not.
     enum Kind: String, CaseIterable, Codable, Sendable {
         case files, clock, pressure
@@ -54,45 +55,41 @@ import Testing
     }
 
     @Test(arguments: Kind.available)
-    func `a loop whose last source is closed has finished`(kind: Kind) async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let source = try kind.makeSource(TemporaryTree()) { _ in }
-            try loop.add(source, forMode: .default)
-            loop.perform(after: .zero) {
-                switch source {
-                case let source as FileWatcher: source.close()
-                case let source as ClockTimer: source.close()
-                default: (source as? PressureSource)?.close()
-                }
+    func `a loop whose last source is closed has finished`(kind: Kind) throws {
+        let loop = RunLoop.current
+        let source = try kind.makeSource(TemporaryTree()) { _ in }
+        try loop.add(source, forMode: .default)
+        loop.perform(after: .zero) {
+            switch source {
+            case let source as FileWatcher: source.close()
+            case let source as ClockTimer: source.close()
+            default: (source as? PressureSource)?.close()
             }
-            #expect(loop.run(in: .default) == .finished)
-            #expect(!source.isValid)
         }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(!source.isValid)
     }
 
     @Test(arguments: [Kind.files, .clock])
-    func `a source that another one closes in the same pass reports nothing`(kind: Kind) async throws {
-        try await onItsOwnThread {
-            let (loop, tree) = (RunLoop.current, TemporaryTree())
-            var sources: [EventSource] = []
-            var calls = 0
-            for _ in 0..<2 {
-                sources.append(
-                    try kind.makeSource(tree) { _ in
-                        calls += 1
-                        for source in sources {
-                            (source as? FileWatcher)?.close()
-                            (source as? ClockTimer)?.close()
-                        }
-                    })
-            }
-            // Both watch the folder.
-            tree.makeFIFO("other")
-            for source in sources { try loop.add(source, forMode: .default) }
-            #expect(loop.run(in: .default) == .finished)
-            #expect(calls == 1)
+    func `a source that another one closes in the same pass reports nothing`(kind: Kind) throws {
+        let (loop, tree) = (RunLoop.current, TemporaryTree())
+        var sources: [EventSource] = []
+        var calls = 0
+        for _ in 0..<2 {
+            sources.append(
+                try kind.makeSource(tree) { _ in
+                    calls += 1
+                    for source in sources {
+                        (source as? FileWatcher)?.close()
+                        (source as? ClockTimer)?.close()
+                    }
+                })
         }
+        // Both watch the folder.
+        tree.makeFIFO("other")
+        for source in sources { try loop.add(source, forMode: .default) }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(calls == 1)
     }
 
     @Test(arguments: Kind.available)

@@ -1,20 +1,19 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct DelayedPerformTests {
-    @Test func `a delayed block runs once, in the default mode, not before its delay`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let asked = Deadline.now
-            var runs: [Deadline] = []
-            let token = loop.perform(after: .milliseconds(5)) { runs.append(.now) }
-            #expect(loop.contains(token, forMode: .default))
-            #expect(!loop.contains(token, forMode: .tracking))
-            #expect(loop.run(in: .default) == .finished)
-            #expect(runs.count == 1)
-            #expect(runs[0] >= asked + .milliseconds(5))
-            #expect(!token.isValid)
-        }
+@Suite(.runLoop) struct DelayedPerformTests {
+    @Test func `a delayed block runs once, in the default mode, not before its delay`() {
+        let loop = RunLoop.current
+        let asked = Deadline.now
+        var runs: [Deadline] = []
+        let token = loop.perform(after: .milliseconds(5)) { runs.append(.now) }
+        #expect(loop.contains(token, forMode: .default))
+        #expect(!loop.contains(token, forMode: .tracking))
+        #expect(loop.run(in: .default) == .finished)
+        #expect(runs.count == 1)
+        #expect(runs[0] >= asked + .milliseconds(5))
+        #expect(!token.isValid)
     }
 
     @Test(arguments: [Duration.zero, .seconds(-3)])
@@ -55,19 +54,17 @@ import Testing
         #expect(trace == ["run"])
     }
 
-    @Test func `it keeps the mode from being empty, and does not make a run return`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var runs = 0
-            loop.hold(.default)
-            for _ in 0..<3 { loop.perform(after: .milliseconds(1)) { runs += 1 } }
-            #expect(loop.run(mode: .default, before: .after(milliseconds: 10)))
-            #expect(runs == 3)
-            let token = loop.perform(after: .seconds(900), inModes: [.custom]) {}
-            #expect(loop.run(mode: .custom, before: .distantPast))
-            token.invalidate()
-            #expect(!loop.run(mode: .custom, before: .distantPast))
-        }
+    @Test func `it keeps the mode from being empty, and does not make a run return`() {
+        let loop = RunLoop.current
+        var runs = 0
+        loop.hold(.default)
+        for _ in 0..<3 { loop.perform(after: .milliseconds(1)) { runs += 1 } }
+        #expect(loop.run(mode: .default, before: .after(milliseconds: 10)))
+        #expect(runs == 3)
+        let token = loop.perform(after: .seconds(900), inModes: [.custom]) {}
+        #expect(loop.run(mode: .custom, before: .distantPast))
+        token.invalidate()
+        #expect(!loop.run(mode: .custom, before: .distantPast))
     }
 
     @Test func `requests that are due together run by date, then in the order of request`() async throws {
@@ -112,13 +109,11 @@ import Testing
         #expect(trace == ["first", "last"])
     }
 
-    @Test func `a request in no mode is dropped`() async throws {
-        try await onItsOwnThread {
-            let freed = Shared(false)
-            _ = request(after: .zero, inModes: [], AtEnd { freed.value = true })
-            #expect(freed.value)
-            #expect(RunLoop.current.poll() == .finished)
-        }
+    @Test func `a request in no mode is dropped`() {
+        let freed = Shared(false)
+        _ = request(after: .zero, inModes: [], AtEnd { freed.value = true })
+        #expect(freed.value)
+        #expect(RunLoop.current.poll() == .finished)
     }
 
     @Test func `a delayed block for another thread's loop traps`() async {

@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct LeewayTests {
+@Suite(.runLoop) struct LeewayTests {
     @Test(arguments: [0, 1, 999, 50_000, 1 << 24, (1 << 25) - 1])
     func `a leeway of milliseconds is exact`(nanoseconds: Int64) {
         #expect(Leeway(nanoseconds: nanoseconds).nanoseconds == nanoseconds)

@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Several timers that are due in one pass.
-@Suite struct TimerBatchTests {
+@Suite(.runLoop) struct TimerBatchTests {
     /// One-shots of dates that have passed when this returns, `offsets` in microseconds after the same origin.
     private static func scheduleDue(_ offsets: [Int], _ trace: Trace) -> [Timer] {
         while true {

@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct TimerCreationTests {
+@Suite(.runLoop) struct TimerCreationTests {
     @Test func `a timer that is made but not added is in no loop`() async throws {
         let isScheduled = try await onItsOwnThread { () -> Bool in
             let timer = Timer(fireDate: .distantPast) { _ in Issue.record("fired without a loop") }
@@ -108,17 +109,15 @@ import Testing
         }
     }
 
-    @Test func `a timer of the distant future holds the loop and is never due`() async throws {
-        try await onItsOwnThread {
-            let timer = Timer(fireDate: .distantFuture, interval: .seconds(1), repeats: true) { _ in
-                Issue.record("the distant future has come")
-            }
-            let loop = RunLoop.current
-            loop.add(timer, forMode: .default)
-            #expect(loop.run(in: .default, until: .after(milliseconds: 5)) == .timedOut)
-            #expect(timer.fireDate == .distantFuture)
-            timer.invalidate()
+    @Test func `a timer of the distant future holds the loop and is never due`() {
+        let timer = Timer(fireDate: .distantFuture, interval: .seconds(1), repeats: true) { _ in
+            Issue.record("the distant future has come")
         }
+        let loop = RunLoop.current
+        loop.add(timer, forMode: .default)
+        #expect(loop.run(in: .default, until: .after(milliseconds: 5)) == .timedOut)
+        #expect(timer.fireDate == .distantFuture)
+        timer.invalidate()
     }
 
     @Test func `an interval beyond the clock's end is kept within it`() {

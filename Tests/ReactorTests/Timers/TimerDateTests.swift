@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Dates that are set and told, in and out of callbacks.
-@Suite struct TimerDateTests {
+@Suite(.runLoop) struct TimerDateTests {
     @Test func `a date set in the callback is the next, and begins a new phase`() async throws {
         try await onItsOwnThread {
             let interval = Duration.milliseconds(5)
@@ -64,33 +65,29 @@ import Testing
         #expect(count == 1)
     }
 
-    @Test func `fireDate returns the date being served until the callback returns`() async throws {
-        try await onItsOwnThread {
-            let timer = Timer.scheduled(every: .seconds(30)) { timer in
-                let date = timer.fireDate
-                #expect(date <= .now)
-                RunLoop.current.hold(.custom)
-                RunLoop.current.poll(.custom)
-                #expect(timer.fireDate == date)
-            }
-            timer.fireDate = .now
-            RunLoop.current.poll()
-            #expect(timer.fireDate > .now)
-            timer.invalidate()
+    @Test func `fireDate returns the date being served until the callback returns`() {
+        let timer = Timer.scheduled(every: .seconds(30)) { timer in
+            let date = timer.fireDate
+            #expect(date <= .now)
+            RunLoop.current.hold(.custom)
+            RunLoop.current.poll(.custom)
+            #expect(timer.fireDate == date)
         }
+        timer.fireDate = .now
+        RunLoop.current.poll()
+        #expect(timer.fireDate > .now)
+        timer.invalidate()
     }
 
-    @Test func `an invalid timer keeps its last date`() async throws {
-        try await onItsOwnThread {
-            let timer = Timer.scheduled(after: .milliseconds(1)) { _ in }
-            let date = timer.fireDate
-            RunLoop.current.run(in: .default)
-            #expect(timer.fireDate == date)
-            timer.fireDate = .distantFuture
-            #expect(timer.fireDate == date)
-            let other = Timer(fireDate: date) { _ in }
-            other.invalidate()
-            #expect(other.fireDate == date)
-        }
+    @Test func `an invalid timer keeps its last date`() {
+        let timer = Timer.scheduled(after: .milliseconds(1)) { _ in }
+        let date = timer.fireDate
+        RunLoop.current.run(in: .default)
+        #expect(timer.fireDate == date)
+        timer.fireDate = .distantFuture
+        #expect(timer.fireDate == date)
+        let other = Timer(fireDate: date) { _ in }
+        other.invalidate()
+        #expect(other.fireDate == date)
     }
 }

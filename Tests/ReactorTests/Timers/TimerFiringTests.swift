@@ -1,7 +1,8 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct TimerFiringTests {
+@Suite(.runLoop) struct TimerFiringTests {
     @Test func `no timer is ever early`() async throws {
         let early = try await onItsOwnThread { () -> [Duration] in
             var early: [Duration] = []
@@ -38,42 +39,38 @@ import Testing
     }
 
     @Test(arguments: [0, 3, 10, 25, 99])
-    func `the next date keeps the phase and drops what was missed`(milliseconds: Int) async throws {
-        try await onItsOwnThread {
-            let interval = Duration.milliseconds(10)
-            var served: Deadline?
-            var ended = Deadline.distantPast
-            let timer = Timer.scheduled(every: interval) { timer in
-                served = timer.fireDate
-                (Deadline.now + .milliseconds(milliseconds)).busyWait()
-                ended = .now
-                RunLoop.current.stop()
-            }
-            let first = timer.fireDate
-            #expect(RunLoop.current.run(in: .default) == .stopped)
-            let after = Deadline.now
-            #expect(served == first)
-            #expect((timer.fireDate - first).isMultiple(of: interval))
-            #expect(timer.fireDate > ended)
-            #expect(timer.fireDate <= after + interval)
-            timer.invalidate()
+    func `the next date keeps the phase and drops what was missed`(milliseconds: Int) {
+        let interval = Duration.milliseconds(10)
+        var served: Deadline?
+        var ended = Deadline.distantPast
+        let timer = Timer.scheduled(every: interval) { timer in
+            served = timer.fireDate
+            (Deadline.now + .milliseconds(milliseconds)).busyWait()
+            ended = .now
+            RunLoop.current.stop()
         }
+        let first = timer.fireDate
+        #expect(RunLoop.current.run(in: .default) == .stopped)
+        let after = Deadline.now
+        #expect(served == first)
+        #expect((timer.fireDate - first).isMultiple(of: interval))
+        #expect(timer.fireDate > ended)
+        #expect(timer.fireDate <= after + interval)
+        timer.invalidate()
     }
 
-    @Test func `a hundred firings keep the phase, however long their callbacks take`() async throws {
-        try await onItsOwnThread {
-            let interval = Duration.microseconds(500)
-            var dates: [Deadline] = []
-            Timer.scheduled(every: interval) { timer in
-                dates.append(timer.fireDate)
-                if dates.count % 7 == 0 { (Deadline.now + .microseconds(1_300)).busyWait() }
-                if dates.count == 100 { timer.invalidate() }
-            }
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(dates.count == 100)
-            #expect(dates.allSatisfy { ($0 - dates[0]).isMultiple(of: interval) })
-            #expect(zip(dates, dates.dropFirst()).allSatisfy { $0 < $1 })
+    @Test func `a hundred firings keep the phase, however long their callbacks take`() {
+        let interval = Duration.microseconds(500)
+        var dates: [Deadline] = []
+        Timer.scheduled(every: interval) { timer in
+            dates.append(timer.fireDate)
+            if dates.count % 7 == 0 { (Deadline.now + .microseconds(1_300)).busyWait() }
+            if dates.count == 100 { timer.invalidate() }
         }
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(dates.count == 100)
+        #expect(dates.allSatisfy { ($0 - dates[0]).isMultiple(of: interval) })
+        #expect(zip(dates, dates.dropFirst()).allSatisfy { $0 < $1 })
     }
 
     @Test func `a timer that was missed many times fires once`() async throws {
@@ -88,37 +85,33 @@ import Testing
         #expect(count == 1)
     }
 
-    @Test func `fire calls at once and leaves a repeating timer's dates alone`() async throws {
-        try await onItsOwnThread {
-            var count = 0
-            let timer = Timer.scheduled(every: .seconds(60)) { _ in count += 1 }
-            let date = timer.fireDate
-            timer.fire()
-            timer.fire()
-            #expect(count == 2)
-            #expect(timer.isValid)
-            #expect(timer.fireDate == date)
-            timer.invalidate()
-            timer.fire()
-            #expect(count == 2)
-        }
+    @Test func `fire calls at once and leaves a repeating timer's dates alone`() {
+        var count = 0
+        let timer = Timer.scheduled(every: .seconds(60)) { _ in count += 1 }
+        let date = timer.fireDate
+        timer.fire()
+        timer.fire()
+        #expect(count == 2)
+        #expect(timer.isValid)
+        #expect(timer.fireDate == date)
+        timer.invalidate()
+        timer.fire()
+        #expect(count == 2)
     }
 
-    @Test func `fire uses a one-shot up, in a loop or not`() async throws {
-        try await onItsOwnThread {
-            var count = 0
-            let scheduled = Timer.scheduled(after: .zero) { _ in count += 1 }
-            scheduled.fire()
-            scheduled.fire()
-            #expect(!scheduled.isValid)
-            #expect(RunLoop.current.poll() == .finished)
-            #expect(count == 1)
-            let calls = Shared(0)
-            let free = Timer(fireDate: .distantFuture) { _ in calls.update { $0 += 1 } }
-            free.fire()
-            #expect(!free.isValid)
-            #expect(calls.value == 1)
-        }
+    @Test func `fire uses a one-shot up, in a loop or not`() {
+        var count = 0
+        let scheduled = Timer.scheduled(after: .zero) { _ in count += 1 }
+        scheduled.fire()
+        scheduled.fire()
+        #expect(!scheduled.isValid)
+        #expect(RunLoop.current.poll() == .finished)
+        #expect(count == 1)
+        let calls = Shared(0)
+        let free = Timer(fireDate: .distantFuture) { _ in calls.update { $0 += 1 } }
+        free.fire()
+        #expect(!free.isValid)
+        #expect(calls.value == 1)
     }
 
     @Test func `a timer that fire calls is not called again by a run of the loop in its handler`()
@@ -158,17 +151,15 @@ import Testing
         }
     }
 
-    @Test func `a repeating timer whose loop ran in fire goes on firing`() async throws {
-        try await onItsOwnThread {
-            var count = 0
-            let timer = self.dueTimer(repeats: true) { timer in
-                count += 1
-                if count == 1 { RunLoop.current.poll() } else { timer.invalidate() }
-            }
-            timer.fire()
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(count == 2)
+    @Test func `a repeating timer whose loop ran in fire goes on firing`() {
+        var count = 0
+        let timer = self.dueTimer(repeats: true) { timer in
+            count += 1
+            if count == 1 { RunLoop.current.poll() } else { timer.invalidate() }
         }
+        timer.fire()
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(count == 2)
     }
 
     @Test func `firing a timer while another thread calls its handler does nothing`() async throws {

@@ -1,33 +1,30 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct TimerLifetimeTests {
-    @Test func `the loop keeps a timer, and frees it with its closure once it has fired`() async throws {
-        try await onItsOwnThread {
-            let freed = Shared(false)
-            weak var weakTimer: Timer?
-            schedule(AtEnd { freed.value = true }, once: true) { timer in
-                weakTimer = timer
-                #expect(!freed.value)
-            }
-            RunLoop.current.run(in: .default)
-            #expect(freed.value)
-            #expect(weakTimer == nil)
+@Suite(.runLoop) struct TimerLifetimeTests {
+    @Test func `the loop keeps a timer, and frees it with its closure once it has fired`() {
+        let freed = Shared(false)
+        weak var weakTimer: Timer?
+        schedule(AtEnd { freed.value = true }, once: true) { timer in
+            weakTimer = timer
+            #expect(!freed.value)
         }
+        RunLoop.current.run(in: .default)
+        #expect(freed.value)
+        #expect(weakTimer == nil)
     }
 
-    @Test func `invalidating frees the closure at once and the loop's hold on the timer`() async throws {
-        try await onItsOwnThread {
-            let freed = Shared(false)
-            var timer: Timer? = makeTimer(AtEnd { freed.value = true })
-            weak let weakTimer = timer
-            for mode in [RunLoop.Mode.common, .custom] { RunLoop.current.add(timer!, forMode: mode) }
-            #expect(!freed.value)
-            timer?.invalidate()
-            #expect(freed.value)
-            timer = nil
-            #expect(weakTimer == nil)
-        }
+    @Test func `invalidating frees the closure at once and the loop's hold on the timer`() {
+        let freed = Shared(false)
+        var timer: Timer? = makeTimer(AtEnd { freed.value = true })
+        weak let weakTimer = timer
+        for mode in [RunLoop.Mode.common, .custom] { RunLoop.current.add(timer!, forMode: mode) }
+        #expect(!freed.value)
+        timer?.invalidate()
+        #expect(freed.value)
+        timer = nil
+        #expect(weakTimer == nil)
     }
 
     @Test func `a timer that is in no loop is freed with its last owner`() {
@@ -37,14 +34,12 @@ import Testing
         #expect(weakTimer == nil)
     }
 
-    @Test func `removing a timer from its last mode ends the loop's hold on it`() async throws {
-        try await onItsOwnThread {
-            var timer: Timer? = Timer.scheduled(after: .seconds(9), forMode: .custom) { _ in }
-            weak let weakTimer = timer
-            RunLoop.current.remove(timer!, forMode: .custom)
-            timer = nil
-            #expect(weakTimer == nil)
-        }
+    @Test func `removing a timer from its last mode ends the loop's hold on it`() {
+        var timer: Timer? = Timer.scheduled(after: .seconds(9), forMode: .custom) { _ in }
+        weak let weakTimer = timer
+        RunLoop.current.remove(timer!, forMode: .custom)
+        timer = nil
+        #expect(weakTimer == nil)
     }
 
     @Test func `invalidating a timer within its callback releases the closure when the callback returns`()

@@ -1,15 +1,14 @@
 import Reactor
+import ReactorTesting
 import Testing
 
-@Suite struct TimerMembershipTests {
-    @Test func `an invalid timer is not added`() async throws {
-        try await onItsOwnThread {
-            let timer = Timer(fireDate: .now) { _ in Issue.record("fired") }
-            timer.invalidate()
-            RunLoop.current.add(timer, forMode: .default)
-            #expect(!RunLoop.current.contains(timer, forMode: .default))
-            #expect(RunLoop.current.poll() == .finished)
-        }
+@Suite(.runLoop) struct TimerMembershipTests {
+    @Test func `an invalid timer is not added`() {
+        let timer = Timer(fireDate: .now) { _ in Issue.record("fired") }
+        timer.invalidate()
+        RunLoop.current.add(timer, forMode: .default)
+        #expect(!RunLoop.current.contains(timer, forMode: .default))
+        #expect(RunLoop.current.poll() == .finished)
     }
 
     @Test func `a timer in several modes has one date, which firing in one moves in all`() async throws {
@@ -32,20 +31,18 @@ import Testing
         #expect(modes == [.modalPanel, .default])
     }
 
-    @Test func `a date set outside the callback moves the timer in all its modes`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var count = 0
-            let timer = Timer.scheduled(after: .zero, forMode: .custom) { _ in count += 1 }
-            loop.add(timer, forMode: .common)
-            timer.fireDate = .distantFuture
-            for mode in [RunLoop.Mode.custom, .default, .tracking] { loop.poll(mode) }
-            #expect(count == 0)
-            #expect(loop.limitDate(forMode: .custom) == .distantFuture)
-            timer.fireDate = .now
-            loop.poll(.tracking)
-            #expect(count == 1)
-        }
+    @Test func `a date set outside the callback moves the timer in all its modes`() {
+        let loop = RunLoop.current
+        var count = 0
+        let timer = Timer.scheduled(after: .zero, forMode: .custom) { _ in count += 1 }
+        loop.add(timer, forMode: .common)
+        timer.fireDate = .distantFuture
+        for mode in [RunLoop.Mode.custom, .default, .tracking] { loop.poll(mode) }
+        #expect(count == 0)
+        #expect(loop.limitDate(forMode: .custom) == .distantFuture)
+        timer.fireDate = .now
+        loop.poll(.tracking)
+        #expect(count == 1)
     }
 
     @Test func `a timer that is in no loop just keeps the date it is given`() {
@@ -57,19 +54,17 @@ import Testing
         #expect(timer.fireDate == .distantPast)
     }
 
-    @Test func `an overdue timer of another mode neither fires nor wakes the loop`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var passes = 0
-            let overdue = Timer.scheduled(every: .milliseconds(1), forMode: .custom) { _ in
-                Issue.record("fired in another mode")
-            }
-            loop.hold(.default)
-            loop.observe(.beforeTimers) { _ in passes += 1 }
-            #expect(loop.run(in: .default, until: .after(milliseconds: 10)) == .timedOut)
-            #expect(passes <= 2)
-            overdue.invalidate()
+    @Test func `an overdue timer of another mode neither fires nor wakes the loop`() {
+        let loop = RunLoop.current
+        var passes = 0
+        let overdue = Timer.scheduled(every: .milliseconds(1), forMode: .custom) { _ in
+            Issue.record("fired in another mode")
         }
+        loop.hold(.default)
+        loop.observe(.beforeTimers) { _ in passes += 1 }
+        #expect(loop.run(in: .default, until: .after(milliseconds: 10)) == .timedOut)
+        #expect(passes <= 2)
+        overdue.invalidate()
     }
 
     @Test func `a timer of a loop that does not run fires once when it does`() async throws {
@@ -99,20 +94,18 @@ import Testing
         }
     }
 
-    @Test func `the limit date is that of the mode's earliest timer, without its tolerance`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            #expect(loop.limitDate(forMode: .default) == nil)
-            let late = Timer.scheduled(after: .seconds(900), tolerance: .seconds(500)) { _ in }
-            #expect(loop.limitDate(forMode: .default) == late.fireDate)
-            let early = Timer.scheduled(after: .seconds(600), forMode: .common, tolerance: .seconds(500)) {
-                _ in
-            }
-            #expect(loop.limitDate(forMode: .default) == early.fireDate)
-            Timer.scheduled(after: .seconds(60), forMode: .custom) { _ in }
-            #expect(loop.limitDate(forMode: .default) == early.fireDate)
-            early.invalidate()
-            #expect(loop.limitDate(forMode: .default) == late.fireDate)
+    @Test func `the limit date is that of the mode's earliest timer, without its tolerance`() {
+        let loop = RunLoop.current
+        #expect(loop.limitDate(forMode: .default) == nil)
+        let late = Timer.scheduled(after: .seconds(900), tolerance: .seconds(500)) { _ in }
+        #expect(loop.limitDate(forMode: .default) == late.fireDate)
+        let early = Timer.scheduled(after: .seconds(600), forMode: .common, tolerance: .seconds(500)) {
+            _ in
         }
+        #expect(loop.limitDate(forMode: .default) == early.fireDate)
+        Timer.scheduled(after: .seconds(60), forMode: .custom) { _ in }
+        #expect(loop.limitDate(forMode: .default) == early.fireDate)
+        early.invalidate()
+        #expect(loop.limitDate(forMode: .default) == late.fireDate)
     }
 }

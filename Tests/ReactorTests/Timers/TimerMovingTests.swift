@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Timers that leave one loop and join another.
-@Suite struct TimerMovingTests {
+@Suite(.runLoop) struct TimerMovingTests {
     @Test func `a timer belongs to one loop, and another's addition is ignored`() async throws {
         let timer = Timer(fireDate: .distantFuture) { _ in }
         let thread = try RunLoopThread(name: "first")

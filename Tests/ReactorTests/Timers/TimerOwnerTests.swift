@@ -1,10 +1,11 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Synchronization
 import Testing
 
 /// Closures that belong to a thread, of timers that leave its loop.
-@Suite struct TimerOwnerTests {
+@Suite(.runLoop) struct TimerOwnerTests {
     /// A timer in no loop, whose closure belongs to `owner`; reports where the closure was destroyed.
     private static func removedTimer(of owner: RunLoop, _ destroyed: Answer<Bool>) -> Timer {
         owner.performAndWait {

@@ -1,10 +1,11 @@
 #if DEBUG
 
+import ReactorTesting
 import Testing
 
 @testable import Reactor
 
-@Suite struct TimerQueueTests {
+@Suite(.runLoop) struct TimerQueueTests {
     @Test(arguments: [1, 2, 3, 5, 8])
     func `the queue behaves as a sorted list`(seed: UInt64) {
         let pair = QueueAndModel(seed: seed, dates: 0..<400, tolerances: 0..<40)

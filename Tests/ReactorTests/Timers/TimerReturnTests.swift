@@ -1,9 +1,10 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Timers that another thread takes out of a loop, and puts back before the loop has looked.
-@Suite struct TimerReturnTests {
+@Suite(.runLoop) struct TimerReturnTests {
     @Test func `a timer moved to another mode fires only there, and once`() async throws {
         let trace = try await traced { loop, trace in
             let timer = Timer(fireDate: .now) { _ in
@@ -82,22 +83,20 @@ import Testing
         busy.stop()
     }
 
-    @Test func `a timer that another thread removes from its loop leaves all its modes`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let modes: [RunLoop.Mode] = [.custom, .modalPanel, .common]
-            let timers = (0..<2).map { _ in Timer(fireDate: .now, tolerance: .seconds(1)) { _ in } }
-            for timer in timers { for mode in modes { loop.add(timer, forMode: mode) } }
-            onThreads(1) { _ in
-                timers[0].invalidate()
-                for mode in modes { loop.remove(timers[1], forMode: mode) }
-            }
-            for mode in [RunLoop.Mode.custom, .modalPanel, .default, .tracking] {
-                #expect(loop.poll(mode) == .finished)
-            }
-            #expect(timers.map(\.isValid) == [false, true])
-            #expect(timers[1].tolerance == .seconds(1))
+    @Test func `a timer that another thread removes from its loop leaves all its modes`() {
+        let loop = RunLoop.current
+        let modes: [RunLoop.Mode] = [.custom, .modalPanel, .common]
+        let timers = (0..<2).map { _ in Timer(fireDate: .now, tolerance: .seconds(1)) { _ in } }
+        for timer in timers { for mode in modes { loop.add(timer, forMode: mode) } }
+        onThreads(1) { _ in
+            timers[0].invalidate()
+            for mode in modes { loop.remove(timers[1], forMode: mode) }
         }
+        for mode in [RunLoop.Mode.custom, .modalPanel, .default, .tracking] {
+            #expect(loop.poll(mode) == .finished)
+        }
+        #expect(timers.map(\.isValid) == [false, true])
+        #expect(timers[1].tolerance == .seconds(1))
     }
 
     @Test func `a timer fires wherever threads put it last, however often they change their minds`()

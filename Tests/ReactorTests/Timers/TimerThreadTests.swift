@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// Timers that other threads than the loop's handle. Each test ends by itself only if the loop wakes.
-@Suite struct TimerThreadTests {
+@Suite(.runLoop) struct TimerThreadTests {
     @Test func `a timer added from another thread wakes the loop and fires`() throws {
         let thread = try RunLoopThread(name: "loop")
         let fired = Answer<Bool>()

@@ -1,8 +1,9 @@
 import Reactor
+import ReactorTesting
 import Testing
 
 /// How many times the loop sleeps for timers: tolerance is there to make it fewer.
-@Suite struct TimerToleranceTests {
+@Suite(.runLoop) struct TimerToleranceTests {
     struct Outcome: Equatable {
         var sleeps = 0
         var fired: [Int] = []
@@ -74,37 +75,33 @@ import Testing
         #expect(outcome == Outcome(sleeps: 1, fired: [0]))
     }
 
-    @Test func `firing late by tolerance does not move later dates`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let interval = Duration.milliseconds(20)
-            var dates: [Deadline] = []
-            Timer.scheduled(every: interval, tolerance: .milliseconds(10)) { timer in
-                dates.append(timer.fireDate)
-                if dates.count == 4 { timer.invalidate() }
-            }
-            let companion = Timer.scheduled(every: interval, tolerance: .milliseconds(10)) { timer in
-                if dates.count == 4 { timer.invalidate() }
-            }
-            companion.fireDate = companion.fireDate + .milliseconds(6)
-            #expect(loop.run(in: .default) == .finished)
-            #expect(dates.allSatisfy { ($0 - dates[0]).isMultiple(of: interval) })
+    @Test func `firing late by tolerance does not move later dates`() {
+        let loop = RunLoop.current
+        let interval = Duration.milliseconds(20)
+        var dates: [Deadline] = []
+        Timer.scheduled(every: interval, tolerance: .milliseconds(10)) { timer in
+            dates.append(timer.fireDate)
+            if dates.count == 4 { timer.invalidate() }
         }
+        let companion = Timer.scheduled(every: interval, tolerance: .milliseconds(10)) { timer in
+            if dates.count == 4 { timer.invalidate() }
+        }
+        companion.fireDate = companion.fireDate + .milliseconds(6)
+        #expect(loop.run(in: .default) == .finished)
+        #expect(dates.allSatisfy { ($0 - dates[0]).isMultiple(of: interval) })
     }
 
-    @Test func `tolerance set on a timer that waits counts at the next sleep`() async throws {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var sleeps = 0
-            loop.observe(.afterWaiting) { _ in sleeps += 1 }
-            let date = Deadline.after(milliseconds: 50)
-            for offset in [0, 30, 60] {
-                let timer = Timer.scheduled(after: .seconds(60)) { _ in }
-                timer.fireDate = date + .milliseconds(offset)
-                timer.tolerance = .milliseconds(100)
-            }
-            #expect(loop.run(in: .default) == .finished)
-            #expect(sleeps <= 1)
+    @Test func `tolerance set on a timer that waits counts at the next sleep`() {
+        let loop = RunLoop.current
+        var sleeps = 0
+        loop.observe(.afterWaiting) { _ in sleeps += 1 }
+        let date = Deadline.after(milliseconds: 50)
+        for offset in [0, 30, 60] {
+            let timer = Timer.scheduled(after: .seconds(60)) { _ in }
+            timer.fireDate = date + .milliseconds(offset)
+            timer.tolerance = .milliseconds(100)
         }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(sleeps <= 1)
     }
 }

@@ -1,0 +1,55 @@
+public import Testing
+
+/// Runs each test on a thread of its own, which has a run loop, and fails a test that does not end.
+///
+/// ```swift
+/// @Suite(.runLoop(limit: .seconds(5))) struct ClientTests {
+///     @Test func `a timer fires`() {
+///         var hasFired = false
+///         Timer.scheduled(after: .milliseconds(1)) { _ in hasFired = true }
+///         while !hasFired, RunLoop.current.run(mode: .default, before: .distantFuture) {}
+///         #expect(hasFired)
+///     }
+/// }
+/// ```
+///
+/// A synchronous test may block its thread: no other test waits for it. While an asynchronous test awaits something, its thread
+/// runs the loop in the default mode, so timers that it has scheduled fire. A test that is isolated to an actor
+/// stays there; the library serves the main loop while a `@MainActor` test awaits.
+///
+/// When a test has run for the limit, it fails with what its loop says about itself
+/// (``/Reactor/RunLoop/explain()``), its task is cancelled, and its loop is stopped. A test that ignores both ends the process once no
+/// other test is running, so that a run always ends.
+///
+/// At most four tests for each processor run at once; the time of those that wait for their turn does not count.
+/// The limit is three times as long under a sanitizer. On a test inside a suite with this trait, the test's own limit
+/// counts.
+public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
+    /// How long a test may run.
+    public let limit: Duration
+
+    /// Whether the trait of a suite applies to the tests in it: true.
+    public var isRecursive: Bool { true }
+
+    /// Runs `function` on a thread of its own, and records an issue when it exceeds the limit.
+    public func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
+    ) async throws {
+        if let scope = TestScope.current {
+            scope.setLimit(limit)
+            return try await function()
+        }
+        let scope = TestScope(name: test.displayName ?? test.name)
+        try await TestScope.$current.withValue(scope) {
+            try await scope.run(limit: limit, function)
+        }
+    }
+}
+
+extension Trait where Self == RunLoopTrait {
+    /// Runs each test on a thread of its own, which has a run loop, and fails a test that runs for longer than ten seconds.
+    public static var runLoop: Self { runLoop(limit: .seconds(10)) }
+
+    /// Runs each test on a thread of its own, which has a run loop, and fails a test that runs for longer than `limit`.
+    public static func runLoop(limit: Duration) -> Self { Self(limit: limit) }
+}
