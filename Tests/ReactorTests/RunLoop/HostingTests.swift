@@ -433,9 +433,9 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
             try await probeMainLoop("a hosting's descriptor") == ["open true", "ended true", "released true"])
     }
 
-    @Test func `a hosting within another may outlast its loop's thread`() async throws {
+    @Test func `a hosting within another may outlast its loop's thread`() throws {
         let kept = Shared<[Carrier<RunLoop.Hosting>]>([])
-        try await onItsOwnThread {
+        try onAThread {
             for _ in 0..<2 { kept.value.append(Carrier(try RunLoop.Hosting(.current))) }
         }
         kept.value = []
