@@ -125,6 +125,11 @@ let package = Package(
             swiftSettings: testSettings
         ),
         .testTarget(
+            name: "ReactorTestingTests",
+            dependencies: ["Reactor", "ReactorTesting", "ReactorTestSupport", system],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
             name: "ReactorFoundationTests",
             dependencies: [
                 "Reactor", "ReactorFoundation", "ReactorTesting", "ReactorTestSupport", "foundation-probe",

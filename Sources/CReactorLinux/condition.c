@@ -33,6 +33,7 @@ void reactor_condition_broadcast(struct reactor_condition *condition) {
 }
 
 bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline) {
+    if (deadline != INT64_MAX) deadline -= reactor_clock_offset();
     if (deadline < 0) deadline = 0;
     struct timespec limit = {deadline / 1000000000, deadline % 1000000000};
     struct timespec *time = deadline == INT64_MAX ? NULL : &limit;

@@ -14,10 +14,13 @@
 
 // MARK: The clocks
 
-/// One of the system's clocks in nanoseconds (clock_gettime(2)).
+/// clock_gettime(2), until a test replaces a thread's time. Calling it takes no longer.
+extern int (*reactor_clock_gettime)(clockid_t, struct timespec *);
+
+/// One of the clocks in nanoseconds.
 static inline int64_t reactor_clock_nanoseconds(clockid_t clock) {
     struct timespec now;
-    clock_gettime(clock, &now);
+    __atomic_load_n(&reactor_clock_gettime, __ATOMIC_RELAXED)(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
@@ -38,6 +41,22 @@ static inline int reactor_timerfd_set(int descriptor, int64_t nanoseconds, int64
     // TFD_TIMER_CANCEL_ON_SET, which not every C library declares.
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | (tells_set ? 2 : 0), &when, NULL);
 }
+
+/// The clocks of threads whose time is replaced. They begin with the kernel's time, standing still. Any thread may call these.
+struct reactor_clock;
+struct reactor_clock *reactor_clock_make(void);
+void reactor_clock_free(struct reactor_clock *clock);
+int64_t reactor_clock_now(struct reactor_clock *clock);
+void reactor_clock_stop(struct reactor_clock *clock, int64_t time);
+void reactor_clock_run(struct reactor_clock *clock);
+int64_t reactor_clock_lead(struct reactor_clock *clock, clockid_t other);
+void reactor_clock_set_lead(struct reactor_clock *clock, clockid_t other, int64_t lead);
+
+/// Replaces the calling thread's time by that of `clock`; NULL ends that. `source` is for ``reactor_time_source()``.
+void reactor_replace_time(struct reactor_clock *clock, void *source);
+/// How far the calling thread's monotonic time is ahead of the kernel's, while it runs.
+int64_t reactor_clock_offset(void);
+void *reactor_replaced_source(void);
 
 /// The slack that the kernel adds to this thread's waits, in nanoseconds (prctl(2), PR_GET_TIMERSLACK).
 int64_t reactor_timer_slack(void);
@@ -93,13 +112,19 @@ void reactor_capture_messages(bool handles);
 // MARK: Diagnostics
 
 /// What loops record of their callbacks. Bit 0: times and names. Bit 1: mistakes are reported, and times and names recorded.
+/// Bit 2: the time of some threads is replaced.
 extern uint32_t reactor_diagnostics;
+enum { REACTOR_TIME_IS_REPLACED = 4 };
 static inline uint32_t reactor_diagnostics_switches(void) {
     return __atomic_load_n(&reactor_diagnostics, __ATOMIC_RELAXED);
 }
 static inline void reactor_set_diagnostics(uint32_t switches, bool is_on) {
     if (is_on) __atomic_fetch_or(&reactor_diagnostics, switches, __ATOMIC_RELAXED);
     else __atomic_fetch_and(&reactor_diagnostics, ~switches, __ATOMIC_RELAXED);
+}
+/// What replaces the calling thread's time; NULL for the kernel's.
+static inline void *reactor_time_source(void) {
+    return reactor_diagnostics_switches() & REACTOR_TIME_IS_REPLACED ? reactor_replaced_source() : NULL;
 }
 /// Whether a worker of libdispatch's pool runs the calling code. Swift's tasks use these workers, too.
 bool reactor_is_on_pool_thread(void);
@@ -147,6 +172,8 @@ struct reactor_pipe {
 };
 /// Creates a pipe that is closed on exec (pipe2(2)). Both -1 with errno if it cannot.
 struct reactor_pipe reactor_pipe_make(void);
+/// Whether `descriptor` is readable now.
+bool reactor_is_readable(int descriptor);
 /// Whether epoll(7) accepts `descriptor`: not a regular file, a directory, or a device without poll.
 bool reactor_epoll_supports(int descriptor);
 /// Creates an epoll that is closed on exec (epoll_create1(2)). Returns -1 with errno if it cannot.

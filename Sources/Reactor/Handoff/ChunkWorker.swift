@@ -118,7 +118,7 @@ final class ChunkWorker: Sendable {
 
     // MARK: On the queue
 
-    private func enqueue() { queue.async { [self] in work() } }
+    private func enqueue() { queue.async(execute: DispatchWorkers.noted { [self] in work() }) }
 
     private func work() {
         var next = update { $0.beginWork(&$1) }

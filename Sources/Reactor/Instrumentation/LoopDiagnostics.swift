@@ -98,9 +98,13 @@ public enum LoopDiagnostics {
     @inline(__always)
     static var isReporting: Bool { reactor_diagnostics_switches() & 2 != 0 }
 
+    /// Whether mistakes are reported, or a test has replaced the time of some threads.
+    @inline(__always)
+    static var notesWaits: Bool { reactor_diagnostics_switches() & 6 != 0 }
+
     /// As ``measuresCallbacks``.
     @inline(__always)
-    static var isMeasuring: Bool { reactor_diagnostics_switches() != 0 }
+    static var isMeasuring: Bool { reactor_diagnostics_switches() & 3 != 0 }
 
     /// Reports a mistake. Called with nothing locked.
     static func report(_ kind: Report.Kind, _ text: String) { report(Report(kind: kind, text: text)) }

@@ -37,13 +37,31 @@ final class Poller {
     /// to wait, `.max` to wait without a limit.
     @inline(always)
     func poll(until time: Int64) {
-        if time == .min { return base.loop(EVLOOP_ONCE | EVLOOP_NONBLOCK) }
-        waker.setTimer(time)
-        base.loop(EVLOOP_ONCE)
+        let mayWait = time != .min && (waker.isSet(to: time) || setTimer(time))
+        base.loop(mayWait ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK)
+    }
+
+    /// Sets the timer of the next wait, and returns whether there is time to wait.
+    @inline(never)
+    private func setTimer(_ time: Int64) -> Bool {
+        guard let source = currentTimeSource else {
+            waker.setTimer(time)
+            return true
+        }
+        // First, as another thread may end the wait from now on.
+        waker.setTimerOnce(.max)
+        let wait = LoopWait(
+            epoll: base.epoll, timer: waker.timer, descriptorCount: base.eventCount - Self.ownEventCount)
+        let end = source.willWait(until: time, wait)
+        if end != .max { waker.setTimerOnce(max(end, 1)) }
+        return end != .min
     }
 
     /// Sets the timer of a wait that another event loop makes; see ``nest(in:)``.
-    func setTimer(_ time: Int64) { waker.setTimer(time) }
+    func setTimerOfHost(_ time: Int64) { if !waker.isSet(to: time) { _ = setTimer(time) } }
+
+    /// The counter and the timer.
+    private static var ownEventCount: Int { 2 }
 
     /// Makes `outer`, an epoll(7), readable while a poll would record something.
     func nest(in outer: borrowing OwnedDescriptor) throws(Errno) { try base.epoll.nest(in: outer) }
@@ -138,6 +156,9 @@ final class Epoll: Sendable {
         }
     }
 
+    /// Whether a wait would end at once.
+    var isReady: Bool { number.withLock { reactor_is_readable($0) } }
+
     func unnest(from outer: borrowing OwnedDescriptor) {
         let outer = outer.number
         number.withLock { _ = reactor_epoll_remove(outer, $0) }
@@ -192,6 +213,9 @@ private final class EventBase {
         let probe = try unsafe Registration(of: counter, EV_READ, on: self, ignoreReadiness, context: self)
         return withExtendedLifetime(probe) { epoll.remove(counter) }
     }
+
+    /// How many events are registered.
+    var eventCount: Int { unsafe Int(event_base_get_num_events(pointer, UInt32(EVENT_BASE_COUNT_ADDED))) }
 
     /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
     /// here would be one in the parent.

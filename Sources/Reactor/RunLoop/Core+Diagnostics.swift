@@ -114,23 +114,29 @@ extension RunLoop {
 // MARK: - What a callback waits for
 
 extension RunLoop {
-    /// Calls `body`, which may wait. In debug mode, lets reports and explanations say what the current callback is blocked on.
+    /// Calls `body`, which may wait without the loop. In debug mode, lets reports and explanations say what the current callback
+    /// is blocked on. A time that a test has replaced runs meanwhile.
     ///
     /// - Parameter wait: A clause: "in OutputStream.write, waiting for …".
     @inline(__always)
-    static func noteWait<Result: ~Copyable, Failure: Error>(
+    package static func noteWait<Result: ~Copyable, Failure: Error>(
         _ wait: @autoclosure () -> String, _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        guard LoopDiagnostics.isReporting else { return try body() }
-        return try noteWait(existing?.inbox.meter, wait, body)
+        guard LoopDiagnostics.notesWaits else { return try body() }
+        return try note(wait(), during: body)
     }
 
     @inline(never)
-    private static func noteWait<Result: ~Copyable, Failure: Error>(
-        _ meter: LoopMeter?, _ wait: () -> String, _ body: () throws(Failure) -> Result
+    private static func note<Result: ~Copyable, Failure: Error>(
+        _ wait: String, during body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        meter?.noteWait(wait())
-        defer { meter?.noteWait(nil) }
+        let (meter, time) = (existing?.inbox.meter, currentTimeSource)
+        meter?.noteWait(wait)
+        time?.beginBlocking()
+        defer {
+            time?.endBlocking()
+            meter?.noteWait(nil)
+        }
         return try body()
     }
 }

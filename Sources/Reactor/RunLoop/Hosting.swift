@@ -245,7 +245,7 @@ extension RunLoop {
                 }
             } while next != nil && calls == 1 && !isInNestedRun && !isEnding
             if case .until(let time) = wait, time != .min {
-                running.own.setTimer(time)
+                running.own.setTimerOfHost(time)
             } else {
                 wakeHost()
             }

@@ -143,7 +143,7 @@ extension RunLoop.Core {
         handled = runBlocks(mode) || handled
 
         if handled, returnAfterSource { return .handledSource }
-        if deadline != .max, deadline < Deadline.now.uptimeNanoseconds { return .timedOut }
+        if deadline != .max, deadline <= Deadline.now.uptimeNanoseconds { return .timedOut }
         if inbox.isStopRequested { return .stopped }
         drainInbox()
         return hasReasonToContinue(mode) ? nil : .finished

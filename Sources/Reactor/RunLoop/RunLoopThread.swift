@@ -52,13 +52,18 @@ public final class RunLoopThread: Sendable {
         let ready = Promise<RunLoop>()
         self.name = name
         (self.keepAlive, self.ending) = (keepAlive, ending)
+        let source = currentTimeSource
         thread = try JoinableThread(name: name, receivesSignals: receivesSignals) {
+            source?.enterThread()
             let loop = RunLoop.current
+            source?.loopBegan(loop)
             loop.add(keepAlive, forMode: .default)
             ready.set(loop)
             while !loop.inbox.isEndRequested(ofActivation: 1) { loop.run(in: .default) }
             keepAlive.invalidate()
             ending.endLoop()
+            source?.loopEnded(loop)
+            source?.leaveThread()
         }
         runLoop = ready.wait()
     }
@@ -149,7 +154,8 @@ package final class ResidentThread: Sendable {
     ///
     /// - Throws: What pthread_create(3) does; the next call tries again.
     package func runLoop() throws(Errno) -> RunLoop {
-        try thread.withLock { [name] thread throws(Errno) in
+        if let source = currentTimeSource { return try source.runLoop(ofThread: name) }
+        return try thread.withLock { [name] thread throws(Errno) in
             // A child of fork(2) inherits the object, but not the thread.
             if let thread, !thread.runLoop.inbox.belongsToParent { return thread.runLoop }
             let started = try RunLoopThread(name: name, receivesSignals: false)

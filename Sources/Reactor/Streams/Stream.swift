@@ -137,7 +137,9 @@ open class Stream {
     /// libdispatch has no descriptors for its threads, the stream fails.
     open func setDispatchQueue(_ queue: DispatchQueue?) {
         guard let queue else { return setQueue(nil) }
-        setQueue({ callback in queue.async(execute: callback) }, usesWorkers: queue !== DispatchQueue.main)
+        setQueue(
+            { callback in queue.async(execute: DispatchWorkers.noted(callback)) },
+            usesWorkers: queue !== DispatchQueue.main)
     }
 
     /// As ``setDispatchQueue(_:)``, for queues of any kind.

@@ -129,7 +129,7 @@ final class WriteBehindOutput: OutputBackend {
 
     func flush(until deadline: Deadline) throws(Errno) {
         guard !isInherited else { return }
-        let time = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.uptimeNanoseconds, 0)))
+        let time = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.kernelNanoseconds, 0)))
         let isDone = writer.wait(timeout: deadline == .distantFuture ? .distantFuture : time) == .success
         if let fault = state.withLock({ $0.fault }) { throw fault }
         guard isDone else { throw .timedOut }

@@ -25,6 +25,11 @@ public struct Deadline: InstantProtocol, Sendable {
     /// The present moment.
     public static var now: Deadline { Deadline(uptimeNanoseconds: reactor_monotonic_nanoseconds()) }
 
+    /// The kernel's time at this deadline: another one only while a test has replaced the time of the calling thread.
+    package var kernelNanoseconds: Int64 {
+        self == .distantFuture ? .max : uptimeNanoseconds - reactor_clock_offset()
+    }
+
     /// Later than every other deadline: a wait without limit.
     public static var distantFuture: Deadline { Deadline(uptimeNanoseconds: .max) }
 

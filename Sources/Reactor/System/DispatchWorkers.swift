@@ -50,10 +50,24 @@ package enum DispatchWorkers {
     package static func run(
         on queue: DispatchQueue = .global(qos: .userInitiated), _ work: @escaping @Sendable () -> Void
     ) {
+        let work = noted(work)
         do throws(Errno) { try prepare() } catch {
             if (try? JoinableThread(name: "reactor.work", { queue.sync(execute: work) })) != nil { return }
         }
         queue.async(execute: work)
+    }
+
+    /// `work`, with the time of the calling thread if a test has replaced that.
+    @inline(__always)
+    static func noted(_ work: @escaping @Sendable () -> Void) -> @Sendable () -> Void {
+        guard let source = currentTimeSource else { return work }
+        source.beginWork()
+        return {
+            source.enterThread()
+            work()
+            source.leaveThread()
+            source.endWork()
+        }
     }
 
     /// Runs `work` as ``run(on:_:)`` does, once `group` is empty.
@@ -72,6 +86,9 @@ package enum DispatchWorkers {
     /// - Throws: `Errno.canceled`; as ``prepare()``.
     nonisolated(nonsending) static func sleep(for duration: Duration) async throws(Errno) {
         try prepare()
+        let source = currentTimeSource
+        source?.beginWork()
+        defer { source?.endWork() }
         do { try await Task.sleep(for: duration) } catch { throw .canceled }
     }
 

@@ -40,6 +40,9 @@ public final class ChildProcess: Sendable {
     init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?) {
         (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
         (self.name, self.terminal) = (name, terminal)
+        currentTimeSource?.noteWork { [weak self] in
+            self.map { !reactor_is_readable($0.descriptor) } ?? false
+        }
     }
 
     deinit {

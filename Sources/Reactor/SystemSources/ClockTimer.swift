@@ -34,7 +34,7 @@ public final class ClockTimer: EventSource {
         /// The present moment.
         public var now: Duration { .nanoseconds(reactor_clock_nanoseconds(identifier)) }
 
-        fileprivate var identifier: clockid_t { self == .wallClock ? CLOCK_REALTIME : CLOCK_BOOTTIME }
+        var identifier: clockid_t { self == .wallClock ? CLOCK_REALTIME : CLOCK_BOOTTIME }
     }
 
     /// Why the closure is called.
@@ -113,6 +113,7 @@ public final class ClockTimer: EventSource {
 
     private func release() {
         guard let dropped = handler.take() else { return }
+        currentTimeSource?.disarm(number)
         _ = Glibc.close(number)
         withExtendedLifetime(dropped) {}
     }
@@ -133,6 +134,7 @@ public final class ClockTimer: EventSource {
             }
         }
         let interval = interval?.wholeNanoseconds ?? 0
+        if let source = currentTimeSource { return source.arm(number, on: clock, at: first, every: interval) }
         // ECANCELED: the kernel has armed the timer, and says that the clock was set only here.
         let isUnset = callOnOwnDescriptor("timerfd_settime", expecting: .canceled) {
             reactor_timerfd_set(number, first, interval, clock == .wallClock)
@@ -168,7 +170,11 @@ public final class ClockTimer: EventSource {
     private func takeFirings() -> Int {
         var count: UInt64 = 0
         do throws(Errno) {
-            try SystemCall.make { unsafe read(number, &count, MemoryLayout<UInt64>.size) }
+            if let source = currentTimeSource {
+                count = try source.takeFirings(of: number)
+            } else {
+                try SystemCall.make { unsafe read(number, &count, MemoryLayout<UInt64>.size) }
+            }
         } catch {
             if error == .canceled {
                 wasSet = true

@@ -29,7 +29,11 @@ final class PortSender: @unchecked Sendable {
     /// Sends `bytes`, and returns whether the kernel took all of them before `date`.
     func send(_ bytes: [UInt8], before date: Date) -> Bool {
         let deadline = Deadline.now.advanced(by: date.timeRemaining)
-        let limit = DispatchTime(uptimeNanoseconds: UInt64(deadline.uptimeNanoseconds))
+        return RunLoop.noteWait("sending a message to a port") { send(bytes, until: deadline) }
+    }
+
+    private func send(_ bytes: [UInt8], until deadline: Deadline) -> Bool {
+        let limit = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.kernelNanoseconds, 0)))
         guard semaphore.wait(timeout: limit) == .success else { return false }
         defer { semaphore.signal() }
         if let socket, !socket.isOpen { self.socket = nil }

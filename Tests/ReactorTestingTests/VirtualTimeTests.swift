@@ -1,0 +1,281 @@
+import Dispatch
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import SystemPackage
+import Testing
+
+@Suite(.runLoop) struct VirtualTimeTests {
+    @Test func `a day of timers passes at once, in the order of their dates`() {
+        withVirtualTime { time in
+            let start = time.now
+            var dates: [Duration] = []
+            for index in (1...1000).reversed() {
+                Timer.scheduled(after: .seconds(86 * index)) { _ in dates.append(start.duration(to: .now)) }
+            }
+            time.runUntilIdle()
+            #expect(dates == (1...1000).map { .seconds(86 * $0) })
+            #expect(time.now == start + .seconds(86_000))
+        }
+    }
+
+    @Test func `the clock stands still while code runs, and moves by what it is told`() {
+        withVirtualTime { time in
+            let start = Deadline.now
+            while (0..<100).contains(where: { _ in start != .now }) { Issue.record("the clock has moved") }
+            time.advance(by: .seconds(5))
+            #expect(start.duration(to: .now) == .seconds(5))
+            #expect(time.now == .now)
+        }
+    }
+
+    @Test func `advancing fires what is due at the end, and nothing later`() {
+        withVirtualTime { time in
+            var fired: [Int] = []
+            for seconds in 1...3 { Timer.scheduled(after: .seconds(seconds)) { _ in fired.append(seconds) } }
+            time.advance(by: .seconds(2))
+            #expect(fired == [1, 2])
+            time.advance(by: .nanoseconds(999_999_999))
+            #expect(fired == [1, 2])
+            time.advance(by: .nanoseconds(1))
+            #expect(fired == [1, 2, 3])
+        }
+    }
+
+    @Test func `a repeating timer fires as often as it would`() {
+        withVirtualTime { time in
+            var count = 0
+            let timer = Timer.scheduled(every: .milliseconds(250)) { _ in count += 1 }
+            time.advance(by: .seconds(60))
+            #expect(count == 240)
+            timer.invalidate()
+        }
+    }
+
+    @Test func `timers share wake-ups within their tolerance, as in real time`() {
+        withVirtualTime { time in
+            var dates: [Duration] = []
+            let start = time.now
+            Timer.scheduled(after: .seconds(1), tolerance: .seconds(1)) { _ in
+                dates.append(start.duration(to: .now))
+            }
+            Timer.scheduled(after: .milliseconds(1500)) { _ in dates.append(start.duration(to: .now)) }
+            time.runUntilIdle()
+            #expect(dates == [.milliseconds(1500), .milliseconds(1500)])
+        }
+    }
+
+    @Test func `a run until a date takes no real time`() {
+        withVirtualTime { time in
+            let start = time.now
+            Timer.scheduled(after: .seconds(7200)) { _ in }
+            #expect(RunLoop.current.run(in: .default, until: start + .seconds(3600)) == .timedOut)
+            #expect(time.now == start + .seconds(3600))
+        }
+    }
+
+    @Test func `the time of other threads is the kernel's`() throws {
+        try withVirtualTime { time in
+            time.advance(by: .seconds(100))
+            try onAThread { #expect(Deadline.now < time.now - .seconds(50)) }
+        }
+    }
+
+    @Test func `threads with loops that the test starts have its time`() throws {
+        try withVirtualTime { time in
+            let thread = try RunLoopThread(name: "worker")
+            let (start, loop) = (time.now, RunLoop.current)
+            let date = Shared<Deadline?>(nil)
+            Timer.scheduled(after: .seconds(9)) { _ in }
+            thread.runLoop.add(
+                Timer(fireDate: start + .seconds(5)) { _ in
+                    date.value = .now
+                    loop.perform { loop.stop() }
+                }, forMode: .default)
+            #expect(loop.run(in: .default) == .stopped)
+            #expect(date.value == start + .seconds(5))
+            #expect(time.now == start + .seconds(5))
+            thread.stop()
+        }
+    }
+
+    // MARK: What is real
+
+    @Test func `the clock does not jump while bytes are on their way`() throws {
+        try withVirtualTime { time in
+            let (reader, writer) = try FileDescriptor.pipe()
+            defer { for end in [reader, writer] { try? end.close() } }
+            var isLate = false
+            Timer.scheduled(after: .seconds(30)) { _ in isLate = true }
+            let loop = RunLoop.current
+            let source = DescriptorSource(reader, for: .readable) { source, _ in
+                source.cancel()
+                loop.stop()
+            }
+            try loop.add(source, forMode: .default)
+            _ = try JoinableThread(name: "peer") { _ = try? writer.writeAll([1]) }
+            #expect(loop.run(in: .default) == .stopped)
+            #expect(!isLate)
+        }
+    }
+
+    @Test func `the clock runs as the real one while a child process does`() throws {
+        try withVirtualTime { time in
+            let start = time.now
+            let child = try ChildProcess.spawn(.init("sleep", ["0.1"])).process
+            let loop = RunLoop.current
+            Timer.scheduled(after: .seconds(60)) { _ in }
+            let source = ProcessSource(child) { _, _ in loop.stop() }
+            try loop.add(source, forMode: .default)
+            #expect(loop.run(in: .default) == .stopped)
+            #expect(start.duration(to: .now) < .seconds(60))
+        }
+    }
+
+    @Test func `a held clock does not jump`() throws {
+        try withVirtualTime { time in
+            let (start, loop, hold) = (time.now, RunLoop.current, time.hold())
+            Timer.scheduled(after: .seconds(3600)) { _ in loop.stop() }
+            let thread = try JoinableThread(name: "holder") {
+                waitUntil { loop.isWaiting }
+                hold.end()
+            }
+            #expect(loop.run(in: .default) == .stopped)
+            #expect(start.duration(to: .now) >= .seconds(3600))
+            thread.join()
+        }
+    }
+
+    @Test func `a blocking call lets the clock run`() throws {
+        try withVirtualTime { time in
+            let child = try ChildProcess.spawn(.init("sleep", ["100"])).process
+            #expect(child.wait(until: .now + .milliseconds(10)) == nil)
+            try child.send(9)
+            #expect(child.wait() != nil)
+        }
+    }
+
+    @Test func `the clock does not jump while another thread reads lines`() throws {
+        try withVirtualTime { time in
+            let file = try TemporaryFile(Array(repeating: UInt8(ascii: "\n"), count: 200_000))
+            var isLate = false
+            let loop = RunLoop.current
+            Timer.scheduled(after: .seconds(1)) { _ in isLate = true }
+            let reader = LineReader(path: file.path, into: 0, on: .global()) { count, _, _ in count += 1 }
+            var count: Int?
+            reader.start { report in
+                count = report.output.value
+                loop.stop()
+            }
+            loop.run(in: .default)
+            #expect(count == 200_000)
+            #expect(!isLate)
+        }
+    }
+
+    // MARK: Timeouts
+
+    @Test func `a silent peer's connection ends with its idle timeout`() throws {
+        try withVirtualTime { time in
+            let (peer, number) = try SocketPeer.pair()
+            let streams = Stream.connection(descriptor: number, closeWhenDone: true)
+            let loop = RunLoop.current
+            let end = EndOfStream { loop.stop() }
+            streams.input.idleTimeout = .seconds(300)
+            streams.input.delegate = end
+            for stream in [streams.input, streams.output] as [Stream] {
+                stream.schedule(in: loop, forMode: .default)
+                stream.open()
+            }
+            let start = time.now
+            #expect(loop.run(in: .default, until: start + .seconds(3600)) == .stopped)
+            #expect(start.duration(to: .now) == .seconds(300))
+            peer.close()
+        }
+    }
+
+    // MARK: Other clocks
+
+    @Test func `a timer on the wall clock fires when that comes to its date`() throws {
+        try withVirtualTime { time in
+            let start = time.wallClock
+            var events: [(ClockTimer.Event, Duration)] = []
+            let timer = try ClockTimer(.wallClock, at: start + .seconds(10), every: .seconds(10)) {
+                _, event in
+                events.append((event, time.wallClock - start))
+            }
+            try RunLoop.current.add(timer, forMode: .default)
+            time.advance(by: .seconds(20))
+            #expect(events.map(\.0) == [.fired(count: 1), .fired(count: 1)])
+            #expect(events.map(\.1) == [.seconds(10), .seconds(20)])
+            time.wallClock = start + .seconds(105)
+            time.advance(by: .zero)
+            #expect(events.map(\.0).dropFirst(2) == [.clockWasSet, .fired(count: 8)])
+            timer.close()
+        }
+    }
+
+    @Test func `a machine that sleeps moves the boot time and no timer`() throws {
+        try withVirtualTime { time in
+            var fired: [String] = []
+            let boot = try ClockTimer(.bootTime, at: ClockTimer.Clock.bootTime.now + .seconds(60)) { _, _ in
+                fired.append("boot time")
+            }
+            try RunLoop.current.add(boot, forMode: .default)
+            Timer.scheduled(after: .seconds(60)) { _ in fired.append("timer") }
+            time.suspendMachine(for: .seconds(60))
+            time.advance(by: .zero)
+            #expect(fired == ["boot time"])
+            time.advance(by: .seconds(60))
+            #expect(fired == ["boot time", "timer"])
+            boot.close()
+        }
+    }
+
+    // MARK: Tasks
+
+    @Test func `a task's sleep on the loop's clock passes at once`() async throws {
+        let loop = currentLoop()
+        try await withVirtualTime { time in
+            let start = time.now
+            try await loop.clock().sleep(for: .seconds(3600))
+            #expect(time.now == start + .seconds(3600))
+            try await time.advance(by: .seconds(60))
+            #expect(time.now == start + .seconds(3660))
+        }
+    }
+
+    @Test func `a deadline cancels an operation at its virtual date`() async throws {
+        let loop = currentLoop()
+        await withVirtualTime { time in
+            let start = time.now
+            await #expect(throws: DeadlineError.self) {
+                try await withDeadline(start + .seconds(5), clock: loop.clock()) {
+                    try await loop.clock().sleep(for: .seconds(10))
+                }
+            }
+            #expect(start.duration(to: .now) == .seconds(5))
+        }
+    }
+
+    @Test @MainActor func `the main loop has virtual time, too`() async throws {
+        try await withVirtualTime { time in
+            let start = time.now
+            try await RunLoop.main.clock().sleep(for: .seconds(3600))
+            #expect(time.now == start + .seconds(3600))
+        }
+    }
+}
+
+private func currentLoop() -> RunLoop { .current }
+
+/// Tells when a stream has ended or failed.
+private final class EndOfStream: StreamDelegate {
+    private let action: () -> Void
+
+    init(_ action: @escaping () -> Void) { self.action = action }
+
+    func stream(_ aStream: Stream, handle event: Stream.Event) {
+        if event == .endEncountered || event == .errorOccurred { action() }
+    }
+}
