@@ -89,51 +89,76 @@ sub switchConditions {
 sub switchText {
     my ($number, $old, $new, $isC) = @_;
     my $switch = $isC ? "reactor_mutant($number)" : "mutant($number)";
-    # A function, an accessor, a case or a deferred statement in one line: switches within it.
-    my $head = qr/(?:(?:\@\w+(?:\(\w+\))? )*(?:\w+(?:\(set\))? )*(?:func|var|init|deinit|get|set|defer)\b[^{]*|case .*?:|default:)/;
-    if (!$isC && $old =~ /^($head) ?\{ (.+) \}$/) {
-        my ($head, $body) = ($1, $2);
-        my $other = $new eq '' ? '' : $new =~ /^\Q$head\E ?\{ ?(.*?) ?\}$/ ? $1 : return;
-        my $text = switchText($number, $body, $other, $isC) // return;
-        return "$head { $text }";
+    for my $form (\&switchBody, \&switchCase, \&switchGuard, \&switchHead, \&switchDeclaration, \&switchStatements) {
+        my $text = $form->($number, $switch, $old, $new, $isC);
+        return $text if defined $text;
     }
-    if ($old =~ /^((?:case .+?|default):) (.+)$/) {
-        my ($head, $body) = ($1, $2);
-        my $other = $new =~ /^\Q$head\E (.*)$/ ? $1 : return;
-        return "$head " . (switchText($number, $body, $other, $isC) // return);
-    }
-    # The head of a statement: switches between its conditions, or what follows them.
-    if (!$isC && $old =~ /^(guard) (.+) else \{(?: (.+) \})?$/) {
-        my ($condition, $body) = ($2, $3);
-        return unless $new =~ /^guard (.+) else \{(?: (.+) \})?$/;
-        my ($otherCondition, $otherBody) = ($1, $2);
-        $condition = switchConditions($switch, $condition, $otherCondition) // return;
-        if (defined $body && $body ne $otherBody) { $body = switchText($number, $body, $otherBody, $isC) // return }
-        return "guard $condition else {" . (defined $body ? " $body }" : '');
-    }
-    if (!$isC && $old =~ /^((?:\} else )?if|while|\} while|for .+? in|switch) (.+?)( \{)?$/ && !isBalanced($old =~ s/^\} //r)) {
-        my ($word, $condition, $end) = ($1, $2, $3 // '');
-        return unless $new =~ /^\Q$word\E (.+?)\Q$end\E$/;
-        $condition = switchConditions($switch, $condition, $1) // return;
-        return "$word $condition$end";
-    }
-    if ($isC && $old =~ /^((?:\} else )?if|while) \((.+)\)( \{)?$/) {
-        my ($word, $condition, $end) = ($1, $2, $3 // '');
-        return unless $new =~ /^\Q$word\E \((.+)\)\Q$end\E$/;
-        return "$word ($switch ? ($1) : ($condition))$end";
-    }
-    # A declaration with a value.
-    if ($old =~ /^((?!if |guard |while |for )(?:[\w()@]+ )*(?:let|var) [^=]+ = )(.+)$/ || ($isC && $old =~ /^(\w[\w *]* \*?\w+ = )(.+);$/)) {
-        my ($head, $value) = ($1, $2);
-        my $end = $isC ? ';' : '';
-        return unless $new =~ /^\Q$head\E(.+)$end$/;
-        return "$head$switch ? ($1) : ($value)$end";
-    }
+    return;
+}
+
+# Switches within a function, an accessor or a deferred statement that is in one line.
+sub switchBody {
+    my ($number, $switch, $old, $new, $isC) = @_;
+    my $declarator = qr/(?:\@\w+(?:\(\w+\))? )*(?:\w+ )*(?:func|var|init|deinit|get|set|defer)\b/;
+    return if $isC || $old !~ /^($declarator[^{]*?) ?\{ (.+) \}$/;
+    my ($head, $body) = ($1, $2);
+    return unless $new =~ /^\Q$head\E ?\{ ?(.*?) ?\}$/;
+    my $text = switchText($number, $body, $1, $isC) // return;
+    return "$head { $text }";
+}
+
+# Switches within a case that is in one line.
+sub switchCase {
+    my ($number, $switch, $old, $new, $isC) = @_;
+    return if $isC || $old !~ /^((?:case .+?|default):) (.+)$/;
+    my ($head, $body) = ($1, $2);
+    return unless $new =~ /^\Q$head\E (.*)$/;
+    my $text = switchText($number, $body, $1, $isC) // return;
+    return "$head $text";
+}
+
+# Switches between the conditions of a guard, or between what follows them.
+sub switchGuard {
+    my ($number, $switch, $old, $new, $isC) = @_;
+    my $guard = qr/^guard (.+) else \{(?: (.+) \})?$/;
+    return unless $old =~ $guard;
+    my ($oldCondition, $oldBody) = ($1, $2 // '');
+    return unless $new =~ $guard;
+    my ($newCondition, $newBody) = ($1, $2 // '');
+    my $condition = switchConditions($switch, $oldCondition, $newCondition) // return;
+    my $body = $oldBody eq $newBody ? $oldBody : switchText($number, $oldBody, $newBody, $isC) // return;
+    return "guard $condition else {" . ($body eq '' ? '' : " $body }");
+}
+
+# Switches between the conditions of a statement whose body follows in the next lines.
+sub switchHead {
+    my ($number, $switch, $old, $new, $isC) = @_;
+    return if isBalanced($old =~ s/^\} //r) && $old !~ /^if \(.*\)$/;
+    return unless $old =~ /^((?:\} else )?if|while|for .+? in|switch) (.+?)( \{)?$/;
+    my ($word, $condition, $end) = ($1, $2, $3 // '');
+    return unless $new =~ /^\Q$word\E (.+?)\Q$end\E$/;
+    return "$word ($switch ? $1 : $condition)$end" if $isC;
+    $condition = switchConditions($switch, $condition, $1) // return;
+    return "$word $condition$end";
+}
+
+# Switches between the values of a declaration.
+sub switchDeclaration {
+    my ($number, $switch, $old, $new, $isC) = @_;
+    return if $isC || $old =~ /^(?:if|guard|while|for) /;
+    return unless $old =~ /^((?:[\w()@]+ )*(?:let|var) [^=]+ = )(.+)$/;
+    my ($head, $value) = ($1, $2);
+    return unless $new =~ /^\Q$head\E(.+)$/;
+    return "$head$switch ? ($1) : ($value)";
+}
+
+# Switches between whole statements, or leaves them out.
+sub switchStatements {
+    my ($number, $switch, $old, $new, $isC) = @_;
     return if !isBalanced($old) || !isBalanced($new) || $old =~ /^(?:\}|&&|\|\||\?|:|\.)/;
-    # Statements.
-    my $not = $isC ? "(!$switch)" : "!$switch";
-    return "if $not { $old }" if $new eq '';
-    return $isC ? "if ($switch) { $new } else { $old }" : "if $switch { $new } else { $old }";
+    my $condition = $isC ? "($switch)" : $switch;
+    my $negation = $isC ? "(!$switch)" : "!$switch";
+    return $new eq '' ? "if $negation { $old }" : "if $condition { $new } else { $old }";
 }
 
 # Finds the places of a mutant in the lines of its file, without empty ones and comments: its first and its last old line.
@@ -150,45 +175,46 @@ sub places {
     return @found;
 }
 
+# Finds the one place of a mutant: its first and its last line. Notes an error if there is none, or if others overlap it.
+sub claim {
+    my ($mutant, $lines, $owner) = @_;
+    my @places = places($mutant, $lines);
+    if (@places != 1 || !@{ $mutant->{old} }) {
+        push @errors, "$mutant->{name}: its lines are in $mutant->{file} " . @places . ' times';
+        return;
+    }
+    my ($first, $last) = @{ $places[0] };
+    if (grep { ($owner->[$_] // "$first-$last") ne "$first-$last" } $first .. $last) {
+        push @errors, "$mutant->{name}: its lines overlap with those of another mutant in $mutant->{file}";
+        return;
+    }
+    $owner->[$_] = "$first-$last" for $first .. $last;
+    return "$first-$last";
+}
+
+# Puts the mutants of a file into it.
 sub weave {
     my ($file, @ofFile) = @_;
+    my $isC = $file =~ /\.c$/;
     open my $input, '<', "$copy/$file" or return push @errors, map { "$_->{name}: no file $file" } @ofFile;
-    my @original = <$input>;
-    chomp @original;
+    chomp(my @original = <$input>);
     my @lines = map { s/^\s+|\s+$//gr } @original;
-    my (@owner, %old);
+    my (@owner, %texts);
     for my $mutant (@ofFile) {
-        my @places = places($mutant, \@lines);
-        if (@places != 1 || !@{ $mutant->{old} }) {
-            push @errors, "$mutant->{name}: its lines are in $file " . @places . ' times';
-            next;
-        }
-        my ($first, $last) = @{ $places[0] };
-        my $span = "$first-$last";
-        if (grep { ($owner[$_] // $span) ne $span } $first .. $last) {
-            push @errors, "$mutant->{name}: its lines overlap with those of another mutant in $file";
-            next;
-        }
-        $owner[$_] = $span for $first .. $last;
-        my $isC = $file =~ /\.c$/;
+        my $place = claim($mutant, \@lines, \@owner) // next;
         # Several lines are several statements, or one that is not complete before its end.
-        my $isOne = !isBalanced(join ' ', @{ $mutant->{old} }) || grep { /[=,]$/ } @{ $mutant->{old} };
-        my $separator = $isOne ? ' ' : "\n";
-        $old{$span} //= join $separator, @{ $mutant->{old} };
-        my $new = join $separator, @{ $mutant->{new} };
-        my $text = switchText($mutant->{number}, $old{$span}, $new, $isC);
-        if (!defined $text) {
-            push @errors, "$mutant->{name}: no switch is known for lines of this form";
-            next;
-        }
-        $old{$span} = $text;
+        my @old = @{ $mutant->{old} };
+        my $separator = !isBalanced(join ' ', @old) || grep({ /[=,]$/ } @old) ? ' ' : "\n";
+        my ($old, $new) = ($texts{$place} // join($separator, @old), join $separator, @{ $mutant->{new} });
+        $texts{$place} = switchText($mutant->{number}, $old, $new, $isC) // $old;
+        push @errors, "$mutant->{name}: no switch is known for lines of this form" if $texts{$place} eq $old;
     }
-    for my $span (keys %old) {
-        my ($first, $last) = split /-/, $span;
-        @original[ $first .. $last ] = ($old{$span}, ('') x ($last - $first));
+    for my $place (keys %texts) {
+        my ($first, $last) = split /-/, $place;
+        @original[ $first .. $last ] = ($texts{$place}, ('') x ($last - $first));
     }
     my $text = join '', map { "$_\n" } @original;
-    $text =~ s/^#include/#include "mutant.h"\n#include/m if $file =~ /\.c$/;
+    $text =~ s/^#include/#include "mutant.h"\n#include/m if $isC;
     writeFile("$copy/$file", $text);
     writeSwitch($file);
 }

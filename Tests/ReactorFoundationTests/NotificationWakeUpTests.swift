@@ -7,20 +7,63 @@ import Testing
         async throws
     {
         try await onItsOwnThread {
-            let (loop, center) = (RunLoop.current, NotificationCenter())
-            let queue = Carrier(NotificationQueue(notificationCenter: center))
-            let (idle, soon) = (Notification.Name("idle"), Notification.Name("soon"))
-            let tokens = [
-                center.addObserver(forName: idle, object: nil, queue: nil) { _ in
-                    queue.value.enqueue(Notification(name: soon), postingStyle: .asap)
-                },
-                center.addObserver(forName: soon, object: nil, queue: nil) { _ in loop.stop() },
-            ]
-            let source = RunLoop.Source {}
-            loop.add(source, forMode: .default)
-            queue.value.enqueue(Notification(name: idle), postingStyle: .whenIdle)
-            #expect(loop.run(in: .default, until: .now.advanced(by: .seconds(5))) == .stopped)
-            for token in tokens { center.removeObserver(token) }
+            let posted = Posted { name, queue in
+                if name == "idle" { queue.enqueue("last", .asap) }
+            }
+            posted.queue.enqueue("idle", .whenIdle)
+            #expect(posted.runUntilLast() == .stopped)
         }
+    }
+
+    @Test func `an idle notification waits for those that the receivers of others enqueue`() async throws {
+        try await onItsOwnThread {
+            let posted = Posted { name, queue in
+                guard let number = Int(name), number < 5 else { return }
+                queue.enqueue("\(number + 1)", .asap)
+            }
+            posted.queue.enqueue("last", .whenIdle)
+            posted.queue.enqueue("1", .asap)
+            #expect(posted.runUntilLast() == .stopped)
+            #expect(posted.names.all == ["1", "2", "3", "4", "5", "last"])
+        }
+    }
+}
+
+/// A queue on the current loop, and the names of the notifications that it has posted.
+private final class Posted {
+    let names = Trace()
+    let queue: NotificationQueue
+    private let center = NotificationCenter()
+    private var token: (any NSObjectProtocol)?
+
+    init(_ received: @escaping @Sendable (String, NotificationQueue) -> Void) {
+        queue = NotificationQueue(notificationCenter: center)
+        let (loop, queue) = (RunLoop.current, Carrier(queue))
+        token = center.addObserver(forName: nil, object: nil, queue: nil) { [names] notification in
+            names(notification.name.rawValue)
+            received(notification.name.rawValue, queue.value)
+            if notification.name.rawValue == "last" { loop.stop() }
+        }
+    }
+
+    /// Runs the loop until a notification called "last" is posted, or 5 s have passed without a reason to end a sleep.
+    func runUntilLast() -> RunLoop.RunResult {
+        let source = RunLoop.Source {}
+        RunLoop.current.add(source, forMode: .alone)
+        defer { token.map { center.removeObserver($0) } }
+        return RunLoop.current.run(in: .alone, until: .now.advanced(by: .seconds(5)))
+    }
+}
+
+extension RunLoop.Mode {
+    /// A mode that is not common, in which a queue has one observer.
+    fileprivate static let alone = RunLoop.Mode("alone")
+}
+
+extension NotificationQueue {
+    fileprivate func enqueue(_ name: String, _ style: PostingStyle) {
+        enqueue(
+            Notification(name: Notification.Name(name)), postingStyle: style, coalesceMask: .none,
+            forModes: [.alone])
     }
 }
