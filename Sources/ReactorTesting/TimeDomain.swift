@@ -22,6 +22,10 @@ final class TimeDomain: TimeSource {
         /// Whether something else works, such as a child process.
         var isWorking: [@Sendable () -> Bool] = []
         var clockTimers: [CInt: KernelTimer] = [:]
+        /// Descriptors that only code of the same threads makes ready, and at once.
+        var ownDescriptors: Set<CInt> = [reactor_main_queue_handle()]
+        /// Permutes what is ready at once; nil for the order of the kernel.
+        var order: SeededGenerator?
         /// Whether to stop the loop when nothing is scheduled.
         var stopsWhenIdle = false
     }
@@ -35,9 +39,6 @@ final class TimeDomain: TimeSource {
 
         /// Whether it still waits.
         var isWaiting: Bool { loop.isWaiting && loop.passCount == passCount }
-        /// Whether it waits for something that other code may make ready: a descriptor, or a task, which may be in the
-        /// concurrency pool for a moment. The main loop always watches the main queue.
-        var hasPeers: Bool { wait.descriptorCount > (loop === RunLoop.main ? 1 : 0) || loop.hasExecutors }
     }
 
     /// How long peers and tasks have, in milliseconds of real time, to make the loop busy before the clock jumps.
@@ -46,11 +47,14 @@ final class TimeDomain: TimeSource {
     // MARK: The threads
 
     /// Replaces the calling thread's time.
-    static func enter() -> TimeDomain {
+    ///
+    /// - Parameter seed: Decides on the order of what is ready at once; nil for the kernel's order.
+    static func enter(seed: UInt64?) -> TimeDomain {
         guard currentTimeSource == nil else {
             fatalError("withVirtualTime was called inside withVirtualTime.")
         }
         let domain = TimeDomain()
+        domain.state.withLock { $0.order = seed.map(SeededGenerator.init) }
         domain.enterThread()
         domain.loopBegan(domain.loop)
         return domain
@@ -165,12 +169,23 @@ final class TimeDomain: TimeSource {
     /// Whether nothing is ready, and nothing becomes ready while peers have time for it.
     private func isQuiet() -> Bool {
         let loops = state.withLock { Array($0.loops.values) }
-        let patience = loops.contains(where: \.hasPeers) ? Self.patience : 0
+        let patience = loops.contains(where: hasPeers) ? Self.patience : 0
         for millisecond in 0...patience {
             if loops.contains(where: { $0.wait.isReady }) { return false }
             if millisecond < patience { _ = poll(nil, 0, 1) }
         }
         return true
+    }
+
+    /// Whether a loop waits for something that other code may make ready: a descriptor, or a task, which may be in the concurrency
+    /// pool for a moment.
+    private func hasPeers(_ loop: WaitingLoop) -> Bool {
+        if loop.loop.hasExecutors { return true }
+        return state.withLock { state in
+            loop.wait.descriptors.contains {
+                state.clockTimers[$0] == nil && !state.ownDescriptors.contains($0)
+            }
+        }
     }
 
     private func jump(to date: Int64) {
@@ -183,6 +198,27 @@ final class TimeDomain: TimeSource {
 
     /// Whether to stop the loop when nothing is scheduled.
     func stopWhenIdle(_ stops: Bool) { state.withLock { $0.stopsWhenIdle = stops } }
+
+    /// Notes descriptors that only code of the same threads makes ready, and at once; with false that they are closed.
+    func note(_ descriptors: [CInt], areOwn: Bool) {
+        state.withLock { state in
+            if areOwn {
+                state.ownDescriptors.formUnion(descriptors)
+            } else {
+                state.ownDescriptors.subtract(descriptors)
+            }
+        }
+    }
+
+    // MARK: The order of what is ready
+
+    func order(of count: Int) -> [Int] {
+        state.withLock { state in
+            guard var generator = state.order else { return Array(0..<count) }
+            defer { state.order = generator }
+            return (0..<count).shuffled(using: &generator)
+        }
+    }
 
     // MARK: Work elsewhere
 

@@ -15,7 +15,7 @@ public import Reactor
 /// }
 /// ```
 ///
-/// It applies to everything of the library that waits for time, on the thread that calls ``withVirtualTime(_:)`` and on threads that
+/// It applies to everything of the library that waits for time, on the thread that calls ``withVirtualTime(seed:_:)`` and on threads that
 /// it starts inside (``/Reactor/RunLoopThread``): timers, ``/Reactor/ClockTimer``, ``/Reactor/Deadline/now``, sleeps on a
 /// loop's clock, and the timeouts of connections, listeners and HTTP transfers. Other threads, such as a dispatch queue's, and
 /// other clocks, such as `ContinuousClock` and `Date`, keep real time.
@@ -45,14 +45,15 @@ public final class VirtualTime: Sendable {
     /// - Parameters:
     ///   - duration: How far; zero serves what is due or ready now.
     ///   - mode: The mode to run the loop in.
-    /// - Precondition: Called on the thread of ``withVirtualTime(_:)``.
+    /// - Precondition: Called on the thread of ``withVirtualTime(seed:_:)``.
     @available(*, noasync, message: "await advance(by:)")
     public func advance(by duration: Duration, inMode mode: RunLoop.Mode = .default) {
         let end = now + duration
+        domain.loop.run(in: mode, until: end)
+        // The mode may have become empty before.
+        if now < end { domain.clocks.stop(at: end.uptimeNanoseconds) }
         for _ in 0..<Self.mostPasses {
-            let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: now >= end)
-            // The mode may have become empty before.
-            if now < end { domain.clocks.stop(at: end.uptimeNanoseconds) }
+            let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
             guard result == .handledSource else { break }
         }
     }
@@ -67,7 +68,7 @@ public final class VirtualTime: Sendable {
     /// Does not return while there is a repeating timer.
     ///
     /// - Parameter mode: The mode to run the loop in.
-    /// - Precondition: Called on the thread of ``withVirtualTime(_:)``.
+    /// - Precondition: Called on the thread of ``withVirtualTime(seed:_:)``.
     @available(*, noasync, message: "await the work itself")
     public func runUntilIdle(inMode mode: RunLoop.Mode = .default) {
         domain.stopWhenIdle(true)
@@ -116,12 +117,18 @@ public final class VirtualTime: Sendable {
 ///
 /// Afterwards the thread has the kernel's time again. Timers that are left on its loop fire as much later as the clock has moved.
 ///
+/// - Parameters:
+///   - seed: Decides on the order in which descriptors and streams are served that are ready at the same time; see ``seeds(_:)``.
+///     With nil it is the kernel's order.
+///   - body: The test.
 /// - Precondition: The thread's time is not virtual yet.
 @available(
     *, noasync, message: "await withVirtualTime, in a suite with the trait runLoop or on an actor of a loop"
 )
-public func withVirtualTime<Result>(_ body: (VirtualTime) throws -> Result) rethrows -> Result {
-    let domain = TimeDomain.enter()
+public func withVirtualTime<Result>(
+    seed: UInt64? = nil, _ body: (VirtualTime) throws -> Result
+) rethrows -> Result {
+    let domain = TimeDomain.enter(seed: seed)
     defer { domain.leave() }
     return try body(VirtualTime(domain))
 }
@@ -133,9 +140,9 @@ public func withVirtualTime<Result>(_ body: (VirtualTime) throws -> Result) reth
 ///
 /// - Precondition: The thread's time is not virtual yet. The task is on the same thread at the end.
 nonisolated(nonsending) public func withVirtualTime<Result>(
-    _ body: nonisolated(nonsending) (VirtualTime) async throws -> Result
+    seed: UInt64? = nil, _ body: nonisolated(nonsending) (VirtualTime) async throws -> Result
 ) async rethrows -> Result {
-    let domain = TimeDomain.enter()
+    let domain = TimeDomain.enter(seed: seed)
     defer { domain.leave() }
     return try await body(VirtualTime(domain))
 }

@@ -195,6 +195,16 @@ final class ReadyQueue {
         watch.isQueued = false
     }
 
+    /// Puts the watches that wait in another order, which `order` gives for a count.
+    func permute(_ order: (Int) -> [Int]) {
+        var links: [Link] = []
+        while let link = first {
+            links.append(link)
+            remove(link)
+        }
+        for index in order(links.count) { append(links[index]) }
+    }
+
     /// Begins a round of serving; what is recorded from now on is not part of it.
     func beginRound() -> UInt32 {
         round &+= 1

@@ -49,19 +49,21 @@ final class Poller {
             return true
         }
         // First, as another thread may end the wait from now on.
-        waker.setTimerOnce(.max)
+        waker.setTimer(.max)
         let wait = LoopWait(
-            epoll: base.epoll, timer: waker.timer, descriptorCount: base.eventCount - Self.ownEventCount)
+            epoll: base.epoll, timer: waker.timer,
+            descriptors: base.descriptors.filter { $0 != waker.timer && $0 != waker.counter })
         let end = source.willWait(until: time, wait)
-        if end != .max { waker.setTimerOnce(max(end, 1)) }
+        if end != .max { waker.setTimer(max(end, 1)) }
+        waker.forgetTimer()
         return end != .min
     }
 
+    /// Makes the next wait ask the time source again.
+    func forgetTimer() { waker.forgetTimer() }
+
     /// Sets the timer of a wait that another event loop makes; see ``nest(in:)``.
     func setTimerOfHost(_ time: Int64) { if !waker.isSet(to: time) { _ = setTimer(time) } }
-
-    /// The counter and the timer.
-    private static var ownEventCount: Int { 2 }
 
     /// Makes `outer`, an epoll(7), readable while a poll would record something.
     func nest(in outer: borrowing OwnedDescriptor) throws(Errno) { try base.epoll.nest(in: outer) }
@@ -214,8 +216,18 @@ private final class EventBase {
         return withExtendedLifetime(probe) { epoll.remove(counter) }
     }
 
-    /// How many events are registered.
-    var eventCount: Int { unsafe Int(event_base_get_num_events(pointer, UInt32(EVENT_BASE_COUNT_ADDED))) }
+    /// The descriptors that are watched.
+    var descriptors: [CInt] {
+        var found: [CInt] = []
+        unsafe withUnsafeMutablePointer(to: &found) { found in
+            let collect: event_base_foreach_event_cb = { _, event, found in
+                unsafe found!.assumingMemoryBound(to: [CInt].self).pointee.append(event_get_fd(event))
+                return 0
+            }
+            _ = unsafe event_base_foreach_event(pointer, collect, found)
+        }
+        return found
+    }
 
     /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
     /// here would be one in the parent.

@@ -37,12 +37,8 @@ final class Waker {
         }
     }
 
-    /// Sets the timer as ``setTimer(_:)`` does, and makes ``isSet(to:)`` return false in any case, because a test has replaced the
-    /// time.
-    func setTimerOnce(_ time: Int64) {
-        setTimer(time)
-        timerTime = .min
-    }
+    /// Makes ``isSet(to:)`` return false, whatever the timer is set to.
+    func forgetTimer() { timerTime = .min }
 
     func timerFired() { timerTime = .max }
 

@@ -225,7 +225,15 @@ extension RunLoop.Core {
         } else {
             meter.wakeUpsByDescriptor.add()
         }
+        if LoopDiagnostics.isAnyOn { noteWakeUp(mode, byThread: byThread) }
+    }
+
+    @inline(never)
+    private func noteWakeUp(_ mode: RunLoop.RunningMode, byThread: Bool) {
         if LoopDiagnostics.isMeasuring { meter.noteWakeUp(byThread: byThread) }
+        guard let source = currentTimeSource else { return }
+        mode.ready.permute(source.order)
+        mode.own.poller?.forgetTimer()
     }
 
     /// Until when the kernel may wait: the limit or the first timer, whichever is earlier; `.min` if that has passed.

@@ -19,6 +19,9 @@ package protocol TimeSource: AnyObject, Sendable {
     /// - Returns: When the kernel ends the wait, on its clock; `.min` for at once, `.max` for never.
     func willWait(until time: Int64, _ wait: LoopWait) -> Int64
 
+    /// The order in which to serve `count` items that have become ready at the same time: a permutation of their numbers.
+    func order(of count: Int) -> [Int]
+
     /// Lets the time run as the kernel's does, while the thread waits without its loop, until ``endBlocking()``.
     func beginBlocking()
     func endBlocking()
@@ -97,8 +100,8 @@ package final class ReplacedClocks: Sendable {
 package struct LoopWait: Sendable {
     let epoll: Epoll
     let timer: CInt
-    /// How many descriptors it waits for, its own ones not counted.
-    package let descriptorCount: Int
+    /// What it waits for, its own descriptors not included.
+    package let descriptors: [CInt]
 
     /// Whether the wait would end at once.
     package var isReady: Bool { epoll.isReady }

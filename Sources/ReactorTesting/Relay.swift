@@ -1,0 +1,169 @@
+import Glibc
+import Reactor
+import SystemPackage
+
+/// Passes the bytes of one direction of a ``TestConnection`` on. Confined to the thread of its loop, which retains it until the
+/// direction has ended.
+final class Relay {
+    private let from: SocketPair
+    private let to: SocketPair
+    weak var opposite: Relay?
+    private let loop = RunLoop.current
+    private let domain = currentTimeSource as? TimeDomain
+    private var generator: SeededGenerator
+
+    var latency = Duration.zero
+    var pieceSizes: ClosedRange<Int>?
+    var isStalled = false {
+        didSet { isStalled ? pause() : proceed() }
+    }
+
+    /// What has been read, with the dates of arrival; no bytes for the end.
+    private var pieces: [(date: Deadline, bytes: [UInt8])] = []
+    private var byteCount = 0
+    /// How many bytes arrive before the sender is closed; nil for all.
+    private var bytesLeft: Int?
+    private var hasEnded = false
+    private var reader: DescriptorSource?
+    private var writer: DescriptorSource?
+    private var timer: Timer?
+
+    /// Between two pieces the receiver reads. In virtual time the clock does not move before.
+    private var pieceInterval: Duration { domain == nil ? .milliseconds(1) : .nanoseconds(1) }
+
+    /// How many bytes the relay keeps: a latency does not limit the throughput, and a sender that does not wait is stopped.
+    private static let capacity = 262_144
+
+    init(from: SocketPair, to: SocketPair, _ seed: UInt64) {
+        (self.from, self.to) = (from, to)
+        generator = SeededGenerator(seed)
+    }
+
+    func begin() throws(Errno) {
+        domain?.note([from.end, from.relayed], areOwn: true)
+        try watch()
+    }
+
+    func closes(after count: Int) {
+        bytesLeft = count
+        if count == 0 { endSender() }
+    }
+
+    func reset() {
+        for pair in [from, to] { pair.reset() }
+        end()
+        opposite?.end()
+    }
+
+    private func end() {
+        guard !hasEnded else { return }
+        hasEnded = true
+        domain?.note([from.end, from.relayed], areOwn: false)
+        pause()
+        pieces = []
+        writer?.cancel()
+        writer = nil
+    }
+
+    private func pause() {
+        reader?.cancel()
+        reader = nil
+        timer?.invalidate()
+        timer = nil
+    }
+
+    private func proceed() {
+        guard !hasEnded, !isStalled else { return }
+        do throws(Errno) { try watch() } catch { reset() }
+        deliver()
+    }
+
+    // MARK: Reading
+
+    private func watch() throws(Errno) {
+        guard reader == nil, byteCount < Self.capacity, pieces.last?.bytes.isEmpty != true else { return }
+        let source = DescriptorSource(FileDescriptor(rawValue: from.relayed), for: .readable) { [self] _, _ in
+            read()
+        }
+        try loop.add(source, forMode: .common)
+        reader = source
+    }
+
+    private func read() {
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        let count = unsafe recv(from.relayed, &bytes, bytes.count, 0)
+        guard count >= 0 else {
+            if errno != EAGAIN, errno != EINTR { reset() }
+            return
+        }
+        bytes.removeLast(bytes.count - count)
+        byteCount += count
+        pieces.append((.now + latency, bytes))
+        if count == 0 || byteCount >= Self.capacity {
+            reader?.cancel()
+            reader = nil
+        }
+        deliver()
+    }
+
+    // MARK: Delivering
+
+    /// Passes on what is due: all of it, or one piece, and the next one in the next pass.
+    private func deliver() {
+        while !hasEnded, !isStalled, writer == nil, timer == nil, let first = pieces.first {
+            guard first.date <= .now else { return deliver(at: first.date) }
+            guard !first.bytes.isEmpty else { return finish() }
+            guard send(first.bytes) else { return }
+            if pieceSizes != nil { return deliver(at: .now + pieceInterval) }
+        }
+    }
+
+    private func deliver(at date: Deadline) {
+        timer = Timer.scheduled(after: Deadline.now.duration(to: date), forMode: .common) { [self] _ in
+            timer = nil
+            proceed()
+        }
+    }
+
+    /// Sends the first piece, or as much of it as may arrive now. Returns whether the receiver had room.
+    private func send(_ bytes: [UInt8]) -> Bool {
+        let most = min(
+            pieceSizes.map { Int.random(in: $0, using: &generator) } ?? .max, bytesLeft ?? .max, bytes.count)
+        let count = unsafe Glibc.send(to.relayed, bytes, most, CInt(MSG_NOSIGNAL))
+        guard count >= 0 else {
+            if errno == EAGAIN { waitForRoom() } else { endSender() }
+            return false
+        }
+        byteCount -= count
+        if count == bytes.count { pieces.removeFirst() } else { pieces[0].bytes.removeFirst(count) }
+        if let left = bytesLeft {
+            bytesLeft = left - count
+            if left == count { endSender() }
+        }
+        return true
+    }
+
+    private func waitForRoom() {
+        let source = DescriptorSource(FileDescriptor(rawValue: to.relayed), for: .writable) {
+            [self] source, _ in
+            source.cancel()
+            writer = nil
+            proceed()
+        }
+        do throws(Errno) { try loop.add(source, forMode: .common) } catch { return reset() }
+        writer = source
+    }
+
+    /// The sender has ended its output, and everything has arrived.
+    private func finish() {
+        _ = shutdown(to.relayed, CInt(SHUT_WR))
+        end()
+    }
+
+    /// Ends the sender: its writes fail, and the receiver reads its end.
+    private func endSender() {
+        _ = shutdown(to.relayed, CInt(SHUT_WR))
+        _ = shutdown(from.relayed, CInt(SHUT_RD))
+        end()
+    }
+}

@@ -1,0 +1,36 @@
+import Glibc
+
+/// The seeds 0 to `count` - 1, for the argument of a test; the one in the environment's REACTOR_SEED, if it is set.
+///
+/// A failure names its seed, and running the test with that in the environment repeats it.
+///
+/// ```swift
+/// @Test(arguments: seeds(200))
+/// func `two clients get their own answers`(seed: UInt64) throws {
+///     try withVirtualTime(seed: seed) { time in … }
+/// }
+/// ```
+///
+/// A seed decides on the order in which a loop serves what is ready at the same time, which the kernel does not promise, and
+/// on the random sizes of a ``TestConnection``'s pieces.
+public func seeds(_ count: Int) -> [UInt64] {
+    if let text = unsafe getenv("REACTOR_SEED"), let seed = UInt64(unsafe String(cString: text)) {
+        return [seed]
+    }
+    return (0..<UInt64(count)).map { $0 }
+}
+
+/// SplitMix64: the same numbers for the same seed, on every machine.
+struct SeededGenerator: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    init(_ seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}

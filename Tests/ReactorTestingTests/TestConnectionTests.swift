@@ -1,0 +1,179 @@
+import Reactor
+import ReactorTesting
+import SystemPackage
+import Testing
+
+@Suite(.runLoop) struct TestConnectionTests {
+    @Test func `bytes arrive at the other end, and the end after them`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair()
+            client.write("hello")
+            try client.connection.output.shutDown()
+            time.runUntilIdle()
+            #expect(server.text == "hello")
+            #expect(server.events.last == .endEncountered)
+        }
+    }
+
+    @Test func `bytes arrive as much later as the sender's latency says`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair()
+            server.connection.latency = .seconds(3)
+            client.write("there")
+            server.write("back")
+            time.advance(by: .milliseconds(2999))
+            #expect((server.text, client.text) == ("there", ""))
+            time.advance(by: .milliseconds(1))
+            #expect(client.text == "back")
+        }
+    }
+
+    @Test(arguments: seeds(20)) func `bytes arrive in pieces of the sizes that are asked for`(seed: UInt64)
+        throws
+    {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair(seed: seed)
+            client.connection.pieceSizes = 1...7
+            client.write(String(repeating: "x", count: 100))
+            time.runUntilIdle()
+            #expect(server.chunks.map(\.count).reduce(0, +) == 100)
+            #expect(server.chunks.dropLast().allSatisfy { (1...7).contains($0.count) })
+        }
+    }
+
+    @Test func `a stalled end passes nothing on until it is resumed`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair()
+            client.connection.stall()
+            client.write("late")
+            time.advance(by: .seconds(60))
+            #expect(server.text == "")
+            client.connection.resume()
+            time.advance(by: .zero)
+            #expect(server.text == "late")
+        }
+    }
+
+    @Test func `a connection that is cut delivers exactly the bytes before the cut`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair()
+            client.connection.close(afterBytes: 3)
+            client.write("hello")
+            time.runUntilIdle()
+            #expect(server.text == "hel")
+            #expect(server.events.last == .endEncountered)
+        }
+    }
+
+    @Test func `a reset fails both ends after what had arrived`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair()
+            client.write("before")
+            time.runUntilIdle()
+            client.connection.reset()
+            time.runUntilIdle()
+            #expect(server.text == "before")
+            #expect(client.events.last == .errorOccurred && server.events.last == .errorOccurred)
+        }
+    }
+
+    @Test func `an end takes the options of a socket, and its timeouts are in virtual time`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair()
+            client.connection.input.noDelay = true
+            client.connection.input.idleTimeout = .seconds(300)
+            let start = time.now
+            while !client.events.contains(.errorOccurred), time.now < start + .seconds(3600) {
+                time.advance(by: .seconds(1))
+            }
+            #expect(start.duration(to: time.now) == .seconds(300))
+            withExtendedLifetime(server) {}
+        }
+    }
+
+    @Test func `more than a relay keeps arrives complete`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try Ends.pair()
+            client.pending = [UInt8](repeating: 7, count: 3_000_000)
+            time.runUntilIdle()
+            #expect(server.chunks.map(\.count).reduce(0, +) == 3_000_000)
+        }
+    }
+}
+
+@Suite(.runLoop) struct SeedTests {
+    /// The order in which two streams are served that are ready at once.
+    private func order(_ seed: UInt64?) throws -> [Int] {
+        try withVirtualTime(seed: seed) { time in
+            let pairs = try (0..<4).map { _ in try Ends.pair() }
+            time.runUntilIdle()
+            var order: [Int] = []
+            for (index, pair) in pairs.enumerated() { pair.1.onBytes = { order.append(index) } }
+            for pair in pairs { pair.0.write("x") }
+            time.runUntilIdle()
+            return order
+        }
+    }
+
+    @Test func `a seed gives the same order each time`() throws {
+        for seed in 0..<UInt64(5) { #expect(try order(seed) == order(seed)) }
+    }
+
+    @Test func `seeds try different orders of what is ready at once`() throws {
+        let orders = Set(try (0..<UInt64(20)).map { try order($0) })
+        #expect(orders.count > 5)
+        #expect(orders.allSatisfy { $0.sorted() == [0, 1, 2, 3] })
+    }
+}
+
+/// One end of a test's connection, and what it receives.
+private final class Ends: StreamDelegate {
+    let connection: TestConnection
+    var events: [Stream.Event] = []
+    var chunks: [[UInt8]] = []
+    var pending: [UInt8] = []
+    var onBytes: () -> Void = {}
+
+    var text: String { String(decoding: chunks.joined(), as: UTF8.self) }
+
+    init(_ connection: TestConnection) {
+        self.connection = connection
+        for stream in [connection.input, connection.output] as [Stream] {
+            stream.delegate = self
+            stream.schedule(in: .current, forMode: .default)
+            stream.open()
+        }
+    }
+
+    static func pair(seed: UInt64 = 0) throws -> (Ends, Ends) {
+        let (first, second) = try TestConnection.pair(seed: seed)
+        return (Ends(first), Ends(second))
+    }
+
+    func write(_ text: String) {
+        pending += text.utf8
+        flush()
+    }
+
+    private func flush() {
+        while !pending.isEmpty, connection.output.hasSpaceAvailable {
+            let count = connection.output.write(pending, maxLength: pending.count)
+            guard count > 0 else { return }
+            pending.removeFirst(count)
+        }
+    }
+
+    func stream(_ aStream: Stream, handle event: Stream.Event) {
+        events.append(event)
+        switch event {
+        case .hasBytesAvailable:
+            var bytes = [UInt8](repeating: 0, count: 65_536)
+            let count = connection.input.read(&bytes, maxLength: bytes.count)
+            guard count > 0 else { return }
+            chunks.append(Array(bytes[..<count]))
+            onBytes()
+        case .hasSpaceAvailable: flush()
+        default: break
+        }
+    }
+}
