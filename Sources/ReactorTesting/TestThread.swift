@@ -22,6 +22,9 @@ final class TestThread: TaskExecutor {
     var runLoop: RunLoop? { state.withLock { $0.loop } }
 
     func enqueue(_ job: consuming ExecutorJob) {
+        // The runtime does not retain an executor: the job may end the test, and its thread, before this returns.
+        let retained = unsafe Unmanaged.passRetained(self)
+        defer { unsafe retained.release() }
         let job = UnownedJob(job)
         let (isFirst, loop) = state.withLock { state in
             state.jobs.append(job)

@@ -1,0 +1,184 @@
+// The code of the article "Testing code on a run loop". scripts/check-code compares it with the article.
+
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import SystemPackage
+import Testing
+
+/// Sends a ping every 30 seconds, and connects again when the connection ends: after 1, 2, 4, … seconds, at most 60.
+final class Client: StreamDelegate {
+    typealias Connect = () throws -> (input: InputStream, output: OutputStream)
+
+    private(set) var attemptCount = 0
+    private let connect: Connect
+    private var output: OutputStream?
+    private var delay = Duration.seconds(1)
+    private var timer: Timer?
+
+    init(connect: @escaping Connect) {
+        self.connect = connect
+        attempt()
+    }
+
+    private func attempt() {
+        attemptCount += 1
+        guard let streams = try? connect() else { return retry() }
+        output = streams.output
+        for stream in [streams.input, streams.output] as [Stream] {
+            stream.delegate = self
+            stream.schedule(in: .current, forMode: .default)
+            stream.open()
+        }
+        timer = Timer.scheduled(every: .seconds(30)) { [weak self] _ in self?.output?.write("ping\n") }
+    }
+
+    private func retry() {
+        timer?.invalidate()
+        // Between half of the delay and all of it, so that clients do not come back all at once.
+        let jitter = Duration.milliseconds(Int.random(in: 500...1000)) * delay.components.seconds
+        timer = Timer.scheduled(after: jitter) { [weak self] _ in self?.attempt() }
+        delay = min(delay * 2, .seconds(60))
+    }
+
+    func stream(_ aStream: Stream, handle event: Stream.Event) {
+        switch event {
+        case .openCompleted: delay = .seconds(1)
+        case .endEncountered, .errorOccurred:
+            output?.close()
+            retry()
+        default: break
+        }
+    }
+}
+
+@Suite(.runLoop) struct ClientTests {
+    @Test func `a client tries again, later each time`() {
+        withVirtualTime { time in
+            let client = Client { throw Errno.connectionRefused }
+            time.advance(by: .seconds(1))
+            #expect(client.attemptCount == 2)
+            time.advance(by: .seconds(3600))
+            #expect((60...130).contains(client.attemptCount))
+        }
+    }
+
+    @Test func `a client sends a ping every thirty seconds`() throws {
+        try withVirtualTime { time in
+            let (end, server) = try TestConnection.pair()
+            let client = Client { (end.input, end.output) }
+            server.input.open()
+            time.advance(by: .seconds(95))
+            var bytes = [UInt8](repeating: 0, count: 100)
+            let count = server.input.read(&bytes, maxLength: bytes.count)
+            #expect(String(decoding: bytes[..<count], as: UTF8.self) == "ping\nping\nping\n")
+            #expect(client.attemptCount == 1)
+        }
+    }
+}
+
+/// Calls a handler once files have not changed for a while.
+final class Debouncer {
+    private var timer: Timer?
+    private let watcher: FileWatcher
+
+    init(_ folder: FilePath, quietFor delay: Duration, _ handler: @escaping () -> Void) throws {
+        weak var owner: Debouncer?
+        watcher = try FileWatcher { _, _ in
+            owner?.timer?.invalidate()
+            owner?.timer = Timer.scheduled(after: delay) { _ in handler() }
+        }
+        owner = self
+        try watcher.watch(folder)
+        try RunLoop.current.add(watcher, forMode: .default)
+    }
+
+    deinit { watcher.close() }
+}
+
+@Suite(.runLoop) struct DebouncerTests {
+    @Test func `many changes are one call`() throws {
+        let folder = TemporaryFolder()
+        try withVirtualTime { time in
+            var count = 0
+            let debouncer = try Debouncer(folder.path, quietFor: .milliseconds(200)) { count += 1 }
+            for name in ["a", "b", "c"] {
+                _ = try folder.file([1], name: name)
+                time.advance(by: .milliseconds(100))
+            }
+            #expect(count == 0)
+            time.advance(by: .milliseconds(100))
+            #expect(count == 1)
+            withExtendedLifetime(debouncer) {}
+        }
+    }
+}
+
+@Suite(.runLoop) struct DialogTests {
+    @Test func `while a dialog is open a clock goes on, and an animation stands still`() {
+        withVirtualTime { time in
+            var (seconds, frames) = (0, 0)
+            let loop = RunLoop.current
+            loop.addCommonMode(.modalPanel)
+            let clock = Timer.scheduled(every: .seconds(1), forMode: .common) { _ in seconds += 1 }
+            let animation = Timer.scheduled(every: .milliseconds(20)) { _ in frames += 1 }
+            Timer.scheduled(after: .seconds(10), forMode: .modalPanel) { _ in loop.stop() }
+            loop.run(in: .modalPanel)
+            #expect((seconds, frames) == (10, 0))
+            for timer in [clock, animation] { timer.invalidate() }
+        }
+    }
+}
+
+/// Waits for an answer, for five seconds at most.
+func answer(of question: @escaping @Sendable () async throws -> String, on loop: RunLoop) async throws
+    -> String
+{
+    try await withDeadline(.now + .seconds(5), clock: loop.clock()) { try await question() }
+}
+
+@Suite(.runLoop) struct AnswerTests {
+    @Test @MainActor func `an answer that takes longer than five seconds is an error`() async {
+        let clock = RunLoop.main.clock()
+        await withVirtualTime { time in
+            let start = time.now
+            await #expect(throws: DeadlineError.self) {
+                try await answer(
+                    of: {
+                        try await clock.sleep(for: .seconds(6))
+                        return "late"
+                    }, on: .main)
+            }
+            #expect(start.duration(to: time.now) == .seconds(5))
+        }
+    }
+}
+
+/// An actor that lives on a loop.
+actor Poller {
+    private let executor: RunLoop.Executor
+    private let clock: RunLoop.Clock
+    private(set) var count = 0
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    init(on loop: RunLoop) { (executor, clock) = (loop.executor(), loop.clock()) }
+
+    func poll(times: Int) async throws {
+        for _ in 0..<times {
+            try await clock.sleep(for: .seconds(60))
+            count += 1
+        }
+    }
+}
+
+@Suite(.runLoop) struct PollerTests {
+    @Test @MainActor func `an actor polls once a minute`() async throws {
+        try await withVirtualTime { time in
+            let poller = Poller(on: .main)
+            let start = time.now
+            try await poller.poll(times: 60)
+            #expect(await poller.count == 60)
+            #expect(start.duration(to: time.now) == .seconds(3600))
+        }
+    }
+}
