@@ -4,8 +4,10 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// Closing, releasing and ending, inside and outside of handlers.
+/// Closing, draining, releasing and ending, inside and outside of handlers, with connections pending.
 @Suite(.runLoop) struct ListenerLifetimeTests {
+    private let loop = RunLoop.current
+
     @Test func `closing in the handler keeps the closure until it returns`() throws {
         let freed = Shared(false)
         var inside: [Bool] = []
@@ -14,46 +16,30 @@ import Testing
             listener.close()
             inside.append(freed.value || listener.isValid)
         }
-        let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
-        #expect(RunLoop.current.run(in: .default) == .finished)
+        try withClients(3, of: listener) { _ in #expect(loop.run(in: .default) == .finished) }
         #expect(inside == [false])
         #expect(freed.value)
-        withExtendedLifetime(clients) {}
     }
 
     @Test func `closing disconnects the clients in the backlog`() throws {
         let listener = try addListener { _, _ in Issue.record("called") }
-        let client = try SocketPeer(connectedTo: listener.localAddress)
-        listener.close()
-        #expect(throws: Errno.connectionReset) { try client.descriptor.readFirst() }
-        #expect(isRefused(listener.localAddress))
-        #expect(RunLoop.current.poll() == .finished)
-    }
-
-    @Test func `of two ready sockets, one that the other's handler closes is not called`() throws {
-        var listeners: [Listener] = []
-        var calls = 0
-        for _ in 0..<2 {
-            listeners.append(
-                try addListener { _, _ in
-                    calls += 1
-                    for listener in listeners { listener.close() }
-                })
+        try withClients(1, of: listener) { clients in
+            listener.close()
+            var byte: UInt8 = 0
+            #expect(throws: Errno.connectionReset) {
+                try SystemCall.make { read(clients[0].number, &byte, 1) }
+            }
         }
-        let clients = try listeners.map { try SocketPeer(connectedTo: $0.localAddress) }
-        RunLoop.current.poll()
-        #expect(RunLoop.current.poll() == .finished)
-        #expect(calls == 1)
-        withExtendedLifetime(clients) {}
+        #expect(isRefused(listener.localAddress))
+        #expect(loop.poll() == .finished)
     }
 
     @Test func `a descriptor number reused within a pass gets no event of the closed listener`() async {
         // In a process of its own, in which no other test takes the number that is closed.
         await #expect(processExitsWith: .success) {
-            try await onItsOwnThread {
+            try onAThread {
                 let (loop, pipe) = (RunLoop.current, try TestPipe())
-                var listeners: [Listener] = []
-                var strangers: [DescriptorSource] = []
+                var (listeners, strangers): ([Listener], [DescriptorSource]) = ([], [])
                 var (calls, strangerCalls) = (0, 0)
                 for index in 0..<2 {
                     let listener = try addListener { _, _ in
@@ -90,10 +76,9 @@ import Testing
         }
         let address = try #require(listener?.localAddress)
         let clients = try (0..<2).map { _ in try SocketPeer(connectedTo: address) }
-        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(loop.run(in: .default) == .finished)
         #expect(calls == 2)
-        #expect(freed.value)
-        #expect(listener == nil)
+        #expect(freed.value && listener == nil)
         #expect(isRefused(address))
         withExtendedLifetime(clients) {}
     }
@@ -116,85 +101,150 @@ import Testing
     {
         let freed = Shared(false)
         let address = Shared<SocketAddress?>(nil)
-        let thread = try JoinableThread(name: "ending") {
-            let listener = try? addListener(
-                .ownLoopback, mode, canary: AtEnd { freed.value = true }
-            ) { _, _ in }
-            address.value = listener?.localAddress
+        try onAThread {
+            let listener = try addListener(.ownLoopback, mode, canary: AtEnd { freed.value = true }) { _, _ in
+            }
+            address.value = listener.localAddress
         }
-        thread.join()
         #expect(freed.value)
-        let known = try #require(address.value)
-        #expect(isRefused(known))
+        #expect(isRefused(try #require(address.value)))
     }
 
     @Test func `a nested run does not call the handler inside itself`() throws {
         var (depth, deepest, calls) = (0, 0, 0)
-        let listener = try addListener { listener, _ in
+        let listener = try addListener { [loop] listener, _ in
             calls += 1
             depth += 1
             deepest = max(deepest, depth)
-            for _ in 0..<3 { RunLoop.current.poll() }
+            for _ in 0..<3 { loop.poll() }
             depth -= 1
             if calls == 3 { listener.close() }
         }
-        let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
-        #expect(RunLoop.current.run(in: .default) == .finished)
+        try withClients(3, of: listener) { _ in #expect(loop.run(in: .default) == .finished) }
         #expect(calls == 3)
         #expect(deepest == 1)
-        withExtendedLifetime(clients) {}
     }
 
     @Test func `a listener closed in a nested run accepts nothing more`() throws {
         var calls = 0
-        let listener = try addListener { listener, _ in
+        let listener = try addListener { [loop] listener, _ in
             calls += 1
-            RunLoop.current.perform(order: 0) { listener.close() }
-            RunLoop.current.poll()
+            loop.perform(order: 0) { listener.close() }
+            loop.poll()
         }
-        let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
-        #expect(RunLoop.current.run(in: .default) == .finished)
+        try withClients(3, of: listener) { _ in #expect(loop.run(in: .default) == .finished) }
         #expect(calls == 1)
-        withExtendedLifetime(clients) {}
     }
 
-    @Test func `closing while connections arrive ends the callbacks`() async throws {
-        try await onItsOwnThread {
-            for _ in 0..<20 {
-                var (calls, isClosed) = (0, false)
-                let listener = try addListener { listener, _ in
-                    #expect(!isClosed)
-                    calls += 1
-                    guard calls == 20 else { return }
-                    listener.close()
-                    isClosed = true
-                }
-                let address = listener.localAddress
-                let clients = try JoinableThread(name: "clients") {
-                    while (try? SocketPeer(connectedTo: address)) != nil {}
-                }
-                #expect(RunLoop.current.run(in: .default) == .finished)
-                clients.join()
-                #expect(calls == 20)
+    @Test func `closing while connections arrive ends the callbacks`() throws {
+        for _ in 0..<20 {
+            var (calls, isClosed) = (0, false)
+            let listener = try addListener { listener, _ in
+                #expect(!isClosed)
+                calls += 1
+                guard calls == 20 else { return }
+                listener.close()
+                isClosed = true
             }
+            let address = listener.localAddress
+            let clients = try JoinableThread(name: "clients") {
+                while (try? SocketPeer(connectedTo: address)) != nil {}
+            }
+            #expect(loop.run(in: .default) == .finished)
+            clients.join()
+            #expect(calls == 20)
         }
     }
 
     @Test func `using a listener on another thread traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            try await onItsOwnThread {
+            try onAThread {
                 let listener = try Listener(.ownLoopback) { _, _ in }
                 try RunLoop.current.add(listener, forMode: .default)
-                nonisolated(unsafe) let shared = listener
-                try JoinableThread(name: "other") { shared.close() }.join()
+                let shared = Carrier(listener)
+                try onAThread { shared.value.close() }
             }
         }
-        #expect(result.message.contains("Listener must be used on the loop's own thread"))
+        #expect(result.message.contains("thread"))
     }
-}
 
-extension FileDescriptor {
-    fileprivate func readFirst() throws {
-        _ = try withUnsafeTemporaryAllocation(byteCount: 1, alignment: 1) { try read(into: $0) }
+    // MARK: Draining, and the backlog
+
+    @Test(arguments: [false, true])
+    func `draining accepts all pending connections and then closes`(isInLoop: Bool) throws {
+        let count = 3 * connectionsPerPass
+        let freed = Shared(false)
+        var calls = 0
+        let listener = try addListener(canary: AtEnd { freed.value = true }) { _, _ in calls += 1 }
+        if !isInLoop { loop.remove(listener, forMode: .default) }
+        try withClients(count, of: listener) { _ in
+            listener.drain()
+            #expect(calls == count)
+            #expect(!listener.isValid && freed.value)
+            #expect(isRefused(listener.localAddress))
+            #expect(loop.poll() == .finished && calls == count)
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `draining in the handler starts when the handler returns`(isNested: Bool) throws {
+        let count = 2 * connectionsPerPass
+        var (calls, depth) = (0, 0)
+        let listener = try addListener { [loop] listener, _ in
+            calls += 1
+            depth += 1
+            #expect(depth == 1)
+            if calls == 1, isNested {
+                loop.perform(order: 0) { listener.drain() }
+                loop.poll()
+            } else if calls == 1 {
+                listener.drain()
+            }
+            #expect(!listener.isValid)
+            depth -= 1
+        }
+        try withClients(count, of: listener) { _ in #expect(loop.run(in: .default) == .finished) }
+        #expect(calls == count)
+        #expect(isRefused(listener.localAddress))
+    }
+
+    @Test func `closing while draining ends the callbacks`() throws {
+        var calls = 0
+        let listener = try addListener { [loop] listener, _ in
+            calls += 1
+            loop.poll()  // would find it ready, were it still watched
+            listener.close()
+        }
+        try withClients(3, of: listener) { _ in listener.drain() }
+        #expect(calls == 1)
+    }
+
+    @Test func `a connection reset before it is accepted does not affect others`() throws {
+        var bytes: [[UInt8]] = []
+        let listener = try addListener { _, connection in
+            connection.input.open()
+            bytes.append(connection.input.read(upTo: 1))
+        }
+        try withClients(4, of: listener) { clients in
+            for client in clients.dropLast() { client.reset() }
+            clients[3].send([7])
+            loop.serve { bytes.last == [7] }
+        }
+        listener.close()
+    }
+
+    @Test func `clients beyond the backlog wait until others are accepted`() throws {
+        var calls = 0
+        let listener = try Listener(.unixUnnamed, options: .init(backlog: 1)) { _, _ in calls += 1 }
+        try loop.add(listener, forMode: .default)
+        try withClients(2, of: listener) { _ in
+            #expect(throws: Errno.resourceTemporarilyUnavailable) {
+                try SocketPeer(connectedTo: listener.localAddress, isBlocking: false)
+            }
+            loop.poll()
+            #expect(calls == 2)
+            _ = try SocketPeer(connectedTo: listener.localAddress, isBlocking: false)
+        }
+        listener.close()
     }
 }

@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import SystemPackage
+import Testing
 
 /// A protocol that masks bytes: as little of TLS as its connection needs to know of.
 ///
@@ -32,6 +33,19 @@ enum Masking {
         stride(from: 0, to: bytes.count, by: size).flatMap {
             record(.data, bytes[$0..<min($0 + size, bytes.count)])
         }
+    }
+
+    /// The bytes in the records that are `bytes`; nil unless the announced end is the last.
+    static func clearBytes(of bytes: [UInt8]) -> [UInt8]? {
+        var (rest, clear) = (bytes[...], [UInt8]())
+        while rest.count >= 3 {
+            let (head, body) = (Array(rest.prefix(3)), rest.dropFirst(3))
+            let size = Int(head[1]) << 8 + Int(head[2])
+            rest = body.dropFirst(size)
+            if head[0] == Record.end.rawValue { return rest.isEmpty ? clear : nil }
+            clear += body.prefix(size).map { $0 ^ mask }
+        }
+        return nil
     }
 }
 
@@ -156,6 +170,22 @@ private func threadName() -> String {
     defer { fclose(file) }
     let count = fread(&bytes, 1, 31, file)
     return String(decoding: bytes[..<count].filter { $0 != 0x0A }, as: UTF8.self)
+}
+
+extension SocketFixture {
+    /// A pair that is protected and open, with its peer after the handshake.
+    static func protected(
+        _ origin: SocketOrigin = .ipv4, isNarrow: Bool = false, bufferSize: Int? = nil
+    ) throws -> SocketFixture {
+        let fixture = try SocketFixture(origin, isNarrow: isNarrow)
+        if let bufferSize { fixture.output.writeBufferSize = bufferSize }
+        #expect(fixture.input.protect(by: MaskingSecurity()))
+        for stream in fixture.streams { stream.open() }
+        try fixture.peer.answerHello()
+        waitUntilOpen(fixture.streams)
+        for stream in fixture.streams { try #require(stream.streamStatus == .open) }
+        return fixture
+    }
 }
 
 extension SocketPeer {
