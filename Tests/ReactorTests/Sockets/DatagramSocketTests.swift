@@ -27,8 +27,10 @@ import Testing
         server.close()
     }
 
-    @Test func `datagrams arrive whole and in order, empty ones included`() throws {
-        let server = try inflow.socket()
+    @Test func `datagrams arrive whole and in order, empty ones included, even if the handler runs the loop`()
+        throws
+    {
+        let server = try inflow.socket { [loop] _ in for _ in 0..<3 { loop.poll() } }
         let client = try sender(to: server.localAddress)
         let longest = String(repeating: "x", count: 65_507)
         for text in ["one", "", longest, "four"] { #expect(try client.send(text)) }
@@ -79,18 +81,6 @@ import Testing
         inflow.wait(for: 1)
         #expect(inflow.texts == ["peer"])
         socket.close()
-    }
-
-    @Test func `datagrams wait for a mode that the socket is in`() throws {
-        let server = try inflow.socket()
-        try loop.add(server, forMode: .custom)
-        loop.remove(server, forMode: .default)
-        #expect(try sender(to: server.localAddress).send("hello"))
-        #expect(loop.poll() == .finished && inflow.texts.isEmpty)
-        loop.poll(.custom)
-        #expect(inflow.texts == ["hello"])
-        #expect(loop.contains(server, forMode: .custom) && !loop.contains(server, forMode: .default))
-        server.close()
     }
 
     // MARK: Adopted descriptors
@@ -230,5 +220,23 @@ import Testing
         #expect(throws: Errno.socketNotConnected) { try socket.peerAddress }
         #expect(throws: Errno.socketNotConnected) { try silentSocket(at: .unixUnnamed).send("x") }
         #expect(throws: Errno.noSuchFileOrDirectory) { try sender(to: DatagramKind.path.freshAddress()) }
+    }
+
+    @Test func `the methods of a closed socket throw`() throws {
+        let socket = try silentSocket()
+        let address = try socket.localAddress
+        socket.close()
+        #expect(!socket.isValid)
+        let calls: [() throws -> Void] = [
+            { _ = try socket.send("x", to: address) }, { _ = try socket.send("x") },
+            { _ = try socket.localAddress },
+            { _ = try socket.peerAddress }, { _ = try socket.descriptor },
+            { try socket.setMulticastLoop(true) },
+            { try socket.join(.ipv4(0xefff_0001, port: 0)) },
+        ]
+        for call in calls { #expect(throws: Errno.badFileDescriptor, performing: call) }
+        try loop.add(socket, forMode: .default)
+        #expect(!loop.contains(socket, forMode: .default))
+        #expect(loop.poll() == .finished)
     }
 }

@@ -93,17 +93,6 @@ import Testing
         #expect(folder.names.contains("socket"))
     }
 
-    @Test func `closing leaves a file that has replaced the socket file`() throws {
-        let first = try listen()
-        unlink(path)
-        let second = try listen()
-        first.close()
-        #expect(folder.names == ["socket"])
-        _ = try SocketPeer(connectedTo: address)
-        second.close()
-        #expect(folder.names == [])
-    }
-
     @Test func `a missing folder is an error`() throws {
         let missing = try SocketAddress(unixPath: folder.path("missing/socket"))
         #expect(throws: Errno.noSuchFileOrDirectory) { try Listener(missing) { _, _ in } }

@@ -4,7 +4,7 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// Listening, accepted connections, and when they are accepted.
+/// Listening, accepting, draining and closing.
 @Suite(.runLoop) struct ListenerTests {
     private let loop = RunLoop.current
 
@@ -58,10 +58,16 @@ import Testing
     // MARK: Addresses
 
     @Test(arguments: [false, true])
-    func `the port that the kernel chose is in use until its listener closes`(reusesPort: Bool) throws {
+    func `the port that the kernel chose is in use until its listener closes, except for those that share it`(
+        reusesPort: Bool
+    ) throws {
         let first = try Listener(.ownLoopback, options: .init(reusesPort: reusesPort)) { _, _ in }
         #expect(first.localAddress.port != 0)
         #expect(throws: Errno.addressInUse) { try Listener(first.localAddress) { _, _ in } }
+        if reusesPort {
+            let second = try Listener(first.localAddress, options: .init(reusesPort: true)) { _, _ in }
+            #expect(second.localAddress == first.localAddress)
+        }
         first.close()
         #expect(listenAgain(first.localAddress))
     }
@@ -86,63 +92,6 @@ import Testing
 
     // MARK: Modes
 
-    @Test func `a listener accepts in its modes only, and connections wait in the backlog`() throws {
-        var calls = 0
-        let listener = try addListener(.ownLoopback, .custom) { _, _ in calls += 1 }
-        #expect(loop.contains(listener, forMode: .custom) && !loop.contains(listener, forMode: .default))
-        try withClients(1, of: listener) { _ in
-            #expect(loop.poll() == .finished && calls == 0)
-            loop.poll(.custom)
-            #expect(calls == 1)
-        }
-        listener.close()
-        #expect(!loop.contains(listener, forMode: .custom))
-        try loop.add(listener, forMode: .default)
-        #expect(!loop.contains(listener, forMode: .default) && loop.poll() == .finished)
-    }
-
-    @Test func `a listener in the common modes accepts in each, and closing it leaves them empty`() throws {
-        var modes: [RunLoop.Mode?] = []
-        let listener = try addListener(.ownLoopback, .common) { [loop] _, _ in modes.append(loop.currentMode)
-        }
-        for mode in [RunLoop.Mode.tracking, .default] {
-            try withClients(1, of: listener) { _ in _ = loop.poll(mode) }
-        }
-        #expect(modes == [.tracking, .default])
-        listener.close()
-        #expect(loop.poll() == .finished && loop.poll(.tracking) == .finished)
-    }
-
-    @Test func `a listener that its handler removes accepts nothing until it is added again`() throws {
-        var calls = 0
-        let listener = try addListener { [loop] listener, _ in
-            calls += 1
-            loop.remove(listener, forMode: .default)
-        }
-        try withClients(2, of: listener) { _ in
-            #expect(loop.run(in: .default) == .finished)
-            #expect(calls == 1 && listener.isValid)
-            try loop.add(listener, forMode: .default)
-            loop.poll()
-            #expect(loop.poll() == .finished && calls == 2)
-        }
-    }
-
-    @Test func `a listener removed from all its modes can join another loop`() throws {
-        let calls = Shared(0)
-        let listener = try addListener { _, _ in calls.update { $0 += 1 } }
-        loop.remove(listener, forMode: .default)
-        let moved = Carrier(listener)
-        try withClients(1, of: listener) { _ in
-            try onAThread {
-                try RunLoop.current.add(moved.value, forMode: .default)
-                RunLoop.current.poll()
-                moved.value.close()
-            }
-        }
-        #expect(calls.value == 1)
-    }
-
     @Test func `a pass accepts a bounded number of connections, and other items get their turn`() throws {
         let most = connectionsPerPass
         let other = try TestPipe()
@@ -162,28 +111,6 @@ import Testing
             #expect(trace.count == most + 2)
             #expect(try #require(trace.firstIndex(of: "other")) <= most)
         }
-    }
-
-    @Test func `two loops that share a port get all connections between them`() throws {
-        let count = 200
-        let (counts, arrived) = (Shared([0, 0]), Countdown(count))
-        let threads = try (0..<2).map { try RunLoopThread(name: "loop \($0)") }
-        var address = SocketAddress.ownLoopback
-        for (index, thread) in threads.enumerated() {
-            address = try thread.runLoop.performAndWait { [address] in
-                let listener = try Listener(address, options: .init(reusesPort: true)) { _, _ in
-                    counts.update { $0[index] += 1 }
-                    arrived.count()
-                }
-                try RunLoop.current.add(listener, forMode: .default)
-                return listener.localAddress
-            }
-        }
-        let clients = try (0..<count).map { [address] _ in try SocketPeer(connectedTo: address) }
-        arrived.wait()
-        for thread in threads { thread.stop() }
-        #expect(counts.value.reduce(0, +) == count && !counts.value.contains(0))
-        withExtendedLifetime(clients) {}
     }
 
     // MARK: Adopted sockets
@@ -231,5 +158,83 @@ import Testing
         #expect(listener.localAddress == address)
         listener.close()
         #expect(folder.names == ["socket"])
+    }
+
+    // MARK: Closing, draining and the backlog
+
+    @Test func `closing disconnects the clients in the backlog`() throws {
+        let listener = try addListener { _, _ in Issue.record("called") }
+        try withClients(1, of: listener) { clients in
+            listener.close()
+            var byte: UInt8 = 0
+            #expect(throws: Errno.connectionReset) {
+                try SystemCall.make { read(clients[0].number, &byte, 1) }
+            }
+        }
+        #expect(isRefused(listener.localAddress))
+        #expect(loop.poll() == .finished)
+    }
+
+    @Test(arguments: [false, true])
+    func `draining accepts all pending connections and then closes`(isInLoop: Bool) throws {
+        let count = 3 * connectionsPerPass
+        let freed = Shared(false)
+        var calls = 0
+        let listener = try addListener(canary: AtEnd { freed.value = true }) { _, _ in calls += 1 }
+        if !isInLoop { loop.remove(listener, forMode: .default) }
+        try withClients(count, of: listener) { _ in
+            listener.drain()
+            #expect(calls == count)
+            #expect(!listener.isValid && freed.value)
+            #expect(isRefused(listener.localAddress))
+            #expect(loop.poll() == .finished && calls == count)
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `draining in the handler starts when the handler returns`(isNested: Bool) throws {
+        let count = 2 * connectionsPerPass
+        var (calls, depth) = (0, 0)
+        let listener = try addListener { [loop] listener, _ in
+            calls += 1
+            depth += 1
+            #expect(depth == 1)
+            if calls == 1, isNested {
+                loop.perform(order: 0) { listener.drain() }
+                loop.poll()
+            } else if calls == 1 {
+                listener.drain()
+            }
+            #expect(!listener.isValid)
+            depth -= 1
+        }
+        try withClients(count, of: listener) { _ in #expect(loop.run(in: .default) == .finished) }
+        #expect(calls == count)
+        #expect(isRefused(listener.localAddress))
+    }
+
+    @Test func `closing while draining ends the callbacks`() throws {
+        var calls = 0
+        let listener = try addListener { [loop] listener, _ in
+            calls += 1
+            loop.poll()  // would find it ready, were it still watched
+            listener.close()
+        }
+        try withClients(3, of: listener) { _ in listener.drain() }
+        #expect(calls == 1)
+    }
+
+    @Test func `a connection reset before it is accepted does not affect others`() throws {
+        var bytes: [[UInt8]] = []
+        let listener = try addListener { _, connection in
+            connection.input.open()
+            bytes.append(connection.input.read(upTo: 1))
+        }
+        try withClients(4, of: listener) { clients in
+            for client in clients.dropLast() { client.reset() }
+            clients[3].send([7])
+            loop.serve { bytes.last == [7] }
+        }
+        listener.close()
     }
 }

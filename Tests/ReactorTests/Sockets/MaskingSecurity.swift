@@ -54,8 +54,8 @@ struct MaskingSecurity: SocketSecurity {
     var rejectsPeer = false
     /// Called in the step of the handshake that has received the peer's hello.
     var decide: @Sendable () -> Void = {}
-    /// The names of the threads that have made steps of handshakes.
-    var threads = Shared<Set<String>>([])
+    /// The threads that have made steps of handshakes.
+    var threads = Shared<Set<UInt>>([])
 
     func unprotectedBytes(from peer: String) -> any Error { Masking.Failure.unprotectedBytes }
 
@@ -78,7 +78,7 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
     init(_ security: MaskingSecurity) { self.security = security }
 
     func continueHandshake(over wire: SocketWire) throws -> Bool {
-        security.threads.update { _ = $0.insert(threadName()) }
+        security.threads.update { _ = $0.insert(UInt(pthread_self())) }
         if !security.isServer { try sayHello(over: wire) }
         while !hasHello { guard try fill(from: wire) else { return false } }
         security.decide()
@@ -164,14 +164,6 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
     func property(_ key: Stream.PropertyKey) -> (any Sendable)? { nil }
 }
 
-private func threadName() -> String {
-    var bytes = [UInt8](repeating: 0, count: 32)
-    guard let file = fopen("/proc/thread-self/comm", "r") else { return "" }
-    defer { fclose(file) }
-    let count = fread(&bytes, 1, 31, file)
-    return String(decoding: bytes[..<count].filter { $0 != 0x0A }, as: UTF8.self)
-}
-
 extension SocketFixture {
     /// A pair that is protected and open, with its peer after the handshake.
     static func protected(
@@ -202,13 +194,6 @@ extension SocketPeer {
         return (type, receive(Int(head[1]) << 8 + Int(head[2])).map { $0 ^ Masking.mask })
     }
 
-    /// The bytes of all records up to the announced end; nil if the connection ends before that.
-    func receiveRecordsToEnd() -> [UInt8]? {
-        var bytes: [UInt8] = []
-        while let (type, more) = receiveRecord() {
-            if type == .end { return bytes }
-            bytes += more
-        }
-        return nil
-    }
+    /// The bytes of all records up to the end; nil unless it is announced.
+    func receiveRecordsToEnd() -> [UInt8]? { receiveToEnd().flatMap(Masking.clearBytes) }
 }

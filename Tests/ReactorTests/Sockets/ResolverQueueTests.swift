@@ -66,11 +66,6 @@ import Testing
         #expect(inside.withLock { $0 } == 1)
         request.cancel()
     }
-
-    @Test func `a system error describes its errno value`() {
-        let error = ResolverError(.systemError, "example.org", errno: .tooManyOpenFiles)
-        #expect(error.description.contains("\(Errno.tooManyOpenFiles)"))
-    }
 }
 
 #endif

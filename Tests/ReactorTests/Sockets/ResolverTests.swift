@@ -79,15 +79,12 @@ import Testing
 
     // MARK: Tasks
 
-    @Test func `a task resolves a numeric address, a name and a service`() async throws {
+    @Test func `a task gets the addresses of a name or a service, or an error`() async throws {
         #expect(try await Resolver.resolve(host: "127.0.0.1", port: 7) == [.ipv4Loopback(port: 7)])
         let addresses = try await Resolver.resolve(host: "localhost", port: 7, family: .ipv4)
         #expect(addresses == [.ipv4Loopback(port: 7)])
         let service = try await Resolver.resolve(host: "127.0.0.1", service: "80", timeout: .seconds(600))
         #expect(service == [.ipv4Loopback(port: 80)])
-    }
-
-    @Test func `an unknown name and a timeout that has passed are errors of a task`() async {
         let error = await #expect(throws: ResolverError.self) {
             try await Resolver.resolve(host: "", port: 1)
         }

@@ -40,7 +40,7 @@ import Testing
         #expect(fixture.streams.allSatisfy { $0.streamStatus == .opening })
         peer.send(Masking.record(.hello))
         loop.serve { recorder.count(.openCompleted) == 2 }
-        #expect(security.threads.value == ["reactor.streams"])
+        #expect(try security.threads.value == [streamsLoop().performAndWait { UInt(pthread_self()) }])
         #expect(!fixture.input.hasBytesAvailable)
     }
 
@@ -161,31 +161,6 @@ import Testing
 
     // MARK: Receiving
 
-    @Test func `bytes that wait in the transport are delivered although the socket is quiet`() throws {
-        let (_, peer, fixture) = try receiving()
-        peer.send(Masking.records(of: pattern(500), size: 100))
-        recorder.readsEverything(by: 1)
-        loop.serve { recorder.bytes.count == 500 }
-        #expect(recorder.bytes == pattern(500))
-        #expect(recorder.count(.hasBytesAvailable) == 500)
-        fixture.closeBoth()
-    }
-
-    @Test func `records without clear bytes make no event and do not keep the loop busy`() throws {
-        let (input, peer, _) = try receiving()
-        recorder.readsEverything()
-        // The tickets and half of a record.
-        let data = Masking.record(.data, [1, 2, 3, 4])
-        peer.send(Masking.record(.ticket, pattern(64)) + Masking.record(.ticket) + data.prefix(4))
-        loop.poll()
-        #expect(!input.hasBytesAvailable && recorder.count(.hasBytesAvailable) == 0)
-        #expect(loop.passesInAWhile() < 10)
-        peer.send(Array(data.dropFirst(4)))
-        loop.serve { !recorder.bytes.isEmpty }
-        #expect(recorder.bytes == [1, 2, 3, 4])
-        #expect(recorder.count(.hasBytesAvailable) == 1)
-    }
-
     @Test(arguments: [true, false])
     func `asking a stream whether it has bytes takes no event away`(explains: Bool) throws {
         let (input, peer, _) = try receiving()
@@ -210,19 +185,6 @@ import Testing
         #expect(bytes == [1, 2])
         peer.send(Masking.record(.data, [3]))
         loop.serve { recorder.count(.hasBytesAvailable) == 2 }
-    }
-
-    @Test func `an end that the peer has not announced is an error after its bytes`() throws {
-        let (input, peer, fixture) = try receiving()
-        recorder.readsEverything()
-        peer.send(Masking.record(.data, [1, 2]) + [2, 0])
-        peer.shutDown()
-        loop.serve { recorder.events.contains(.errorOccurred) }
-        #expect(recorder.bytes == [1, 2] && !recorder.events.contains(.endEncountered))
-        #expect(fixture.output.write([1]) == 0)
-        for stream in [input, fixture.output] as [Stream] {
-            #expect(stream.streamError as? Masking.Failure == .truncated)
-        }
     }
 
     @Test(arguments: [true, false])
@@ -251,26 +213,6 @@ import Testing
 
     // MARK: Sending
 
-    @Test func `what a peer that does not read leaves room for is limited, and room is reported later`()
-        throws
-    {
-        let (fixture, writer) = (try SocketFixture.protected(isNarrow: true), Recorder())
-        try fixture.narrow()
-        var count = 0
-        writer.onEvent = { stream, _ in count += (stream as! OutputStream).writeOnce(pattern(100_000)) }
-        fixture.schedule(recorder, writer)
-        while fixture.output.hasSpaceAvailable || writer.events.isEmpty { loop.poll(passes: 1) }
-        let events = writer.events.count
-        #expect(loop.passesInAWhile() < 10)
-        #expect(writer.events.count == events && count < 1_000_000)
-        let peer = try fixture.peer
-        let receiver = try JoinableThread { _ = peer.receiveToEnd() }
-        loop.serve { writer.events.count > events }
-        writer.onEvent = { _, _ in }
-        fixture.closeBoth()
-        receiver.join()
-    }
-
     @Test func `without descriptors left, bytes that the socket has no room for are sent`() async {
         await #expect(processExitsWith: .success) {
             let fixture = try SocketFixture.protected(isNarrow: true)
@@ -293,44 +235,6 @@ import Testing
             // The test library needs descriptors to end the process itself.
             exit(isComplete ? EXIT_SUCCESS : EXIT_FAILURE)
         }
-    }
-
-    // MARK: Ending
-
-    @Test func `either half may end before the other, and the output announces its end`() throws {
-        var fixture = try SocketFixture.protected()
-        #expect(fixture.output.write([1, 2]) == 2)
-        try fixture.output.shutDown()
-        #expect(try fixture.peer.receiveRecordsToEnd() == [1, 2] && fixture.peer.receiveToEnd() == [])
-        try fixture.peer.send(Masking.record(.data, [3]) + Masking.record(.end))
-        #expect(fixture.input.read(upTo: 10) == [3])
-
-        fixture = try .protected()
-        let peer = try fixture.peer
-        peer.send(Masking.record(.end))
-        #expect(fixture.input.read(upTo: 1).isEmpty && fixture.input.streamStatus == .atEnd)
-        #expect(fixture.output.write([1, 2, 3]) == 3)
-        fixture.closeBoth()
-        #expect(peer.receiveRecordsToEnd() == [1, 2, 3])
-    }
-
-    enum Ending: CaseIterable { case closingInputFirst, closingOutputFirst, releasing }
-
-    @Test(arguments: Ending.allCases)
-    func `the end of the second half announces the end`(ending: Ending) throws {
-        let fixture = try SocketFixture.protected()
-        let peer = try fixture.peer
-        #expect(fixture.output.write([9]) == 1)
-        weak let input = fixture.input
-        switch ending {
-        case .closingInputFirst: for stream in fixture.streams { stream.close() }
-        case .closingOutputFirst: for stream in fixture.streams.reversed() { stream.close() }
-        case .releasing:
-            fixture.releaseStreams()
-            #expect(input == nil)
-        }
-        #expect(peer.receiveRecordsToEnd() == [9])
-        #expect(peer.receiveToEnd() == [])
     }
 
     @Test func `tasks read and write protected bytes`() async throws {

@@ -75,10 +75,15 @@ final class SocketFixture {
         _ = try peer
     }
 
-    /// Opens both on the current loop, and runs it until they are open and the output has space.
-    func start(_ reader: Recorder, _ writer: Recorder) throws {
+    /// Opens both on the current loop.
+    func startBoth(_ reader: Recorder, _ writer: Recorder) {
         input.start(reader)
         output.start(writer)
+    }
+
+    /// Opens both on the current loop, and runs it until they are open and the output has space.
+    func start(_ reader: Recorder, _ writer: Recorder) throws {
+        startBoth(reader, writer)
         RunLoop.current.serve { !reader.events.isEmpty && writer.count(.hasSpaceAvailable) == 1 }
         _ = try peer
     }

@@ -72,24 +72,6 @@ import Testing
         #expect(log.lines.value.prefix(2) == ["input 1", opensOutput ? "output 1" : "input 2"])
     }
 
-    @Test(arguments: Place.allCases, [true, false])
-    func `each half that was opened fails if nothing can be connected, and no other`(
-        place: Place, opensOutput: Bool
-    ) throws {
-        let log = Log(place)
-        let (input, output) = Stream.connection(to: try refusingAddress())
-        for half in [input, output] as [Stream] { log.receive(half) }
-        log.atOnce {
-            input.open()
-            waitUntilOpen([input])
-            if opensOutput { output.open() }
-        }
-        log.wait(for: opensOutput ? 2 : 1)
-        try waitForStreamsThread()
-        #expect(log.lines.value.sorted() == (opensOutput ? ["input 8", "output 8"] : ["input 8"]))
-        withExtendedLifetime(output) {}
-    }
-
     enum Other: CaseIterable {
         case onQueue, onOtherLoop, onIdleLoop, polled, inTask, withoutDelegate, closed, released
     }

@@ -18,20 +18,6 @@ import Testing
         #expect(try fixture.peer.receive(sent).count == sent)
     }
 
-    @Test func `a peer that continues to send after closing receives everything`() throws {
-        let fixture = try SocketFixture(.ipv4)
-        try fixture.openBoth()
-        let peer = try fixture.peer
-        let sent = fixture.output.writeOnce(pattern(2_000_000))
-        fixture.closeBoth()
-        var received = 0
-        while let piece = peer.receive(upTo: 10_000), !piece.isEmpty {
-            received += piece.count
-            #expect(peer.send(pattern(1000)))
-        }
-        #expect(received == sent)
-    }
-
     @Test(arguments: [0, 65_536], [true, false])
     func `a closed stream fails if its bytes are lost, or not read within the write timeout`(
         bufferSize: Int, isReset: Bool
@@ -144,12 +130,11 @@ import Testing
         }
     }
 
-    @Test(arguments: SocketOrigin.allCases)
-    func `writing to a closed connection fails without raising SIGPIPE`(origin: SocketOrigin) async {
-        await #expect(processExitsWith: .success) { [origin] in
+    @Test func `writing to a closed connection fails without raising SIGPIPE`() async {
+        await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             try onAThread {
-                for isScheduled in [true, false] {
+                for (origin, isScheduled) in SocketOrigin.allCases.flatMap({ [($0, true), ($0, false)] }) {
                     let fixture = try SocketFixture(origin)
                     if isScheduled { fixture.output.schedule(in: .current, forMode: .default) }
                     try fixture.openBoth()
@@ -157,7 +142,6 @@ import Testing
                     // The first may still be taken: what comes back for it is the fault of the next.
                     while fixture.output.streamError == nil { _ = fixture.output.writeOnce([1]) }
                     try #require(fixture.output.writeOnce([1]) == -1)
-                    fixture.closeBoth()
                 }
             }
         }

@@ -1,97 +1,141 @@
 import Glibc
 import Reactor
+import ReactorCoreFoundation
 import ReactorTesting
 import SystemPackage
 import Testing
 
+/// What ends an open connection of itself: its peer, the time, or a requirement.
 @Suite(.runLoop) struct SocketStreamFaultTests {
-    private let loop = RunLoop.current
+    enum Fault: CaseIterable {
+        case reset, lostBytes, idleTimeout, idleTimeoutSetEarly, writeTimeout, securityLevel
 
-    private func isGone(_ error: (any Error)?) -> Bool {
-        [Errno.connectionReset, .brokenPipe].contains((error as? IOError)?.errno)
-    }
-
-    @Test(arguments: [SocketOrigin.host, .ipv4, .ipv6])
-    func `a reset is delivered once to both halves, after the bytes before it`(origin: SocketOrigin) throws {
-        let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
-        try fixture.start(reader, writer)
-        reader.onEvent = { [unowned reader] stream, event in
-            guard event == .hasBytesAvailable else { return }
-            #expect(stream.streamStatus == .open && fixture.output.streamStatus == .open)
-            reader.bytes += (stream as! InputStream).read(upTo: 4)
+        /// A Unix-domain connection cannot be reset without a byte that is lost.
+        func isPossible(_ origin: SocketOrigin) -> Bool {
+            self != .reset || [.host, .ipv4, .ipv6].contains(origin)
         }
-        try fixture.peer.send(pattern(10))
-        try fixture.peer.reset()
-        loop.serve { reader.events.last == .errorOccurred && writer.events.last == .errorOccurred }
-        loop.poll()
-        #expect(reader.bytes == pattern(10) && loop.passesInAWhile() < 10)
-        for recorder in [reader, writer] { #expect(recorder.count(.errorOccurred) == 1) }
-        #expect(reader.count(.endEncountered) == 0)
-        for stream in fixture.streams { #expect(stream.streamErrno == .connectionReset) }
-        fixture.closeBoth()
-        #expect(loop.run(in: .default) == .finished)
+
+        /// Whether the output is full when it comes, so that this half alone would find it.
+        var fillsOutput: Bool { self == .lostBytes || self == .writeTimeout }
+
+        func matches(_ error: (any Error)?) -> Bool {
+            switch self {
+            case .reset: (error as? IOError)?.errno == .connectionReset
+            case .lostBytes: [Errno.connectionReset, .brokenPipe].contains((error as? IOError)?.errno)
+            case .idleTimeout, .idleTimeoutSetEarly, .writeTimeout: (error as? IOError)?.errno == .timedOut
+            case .securityLevel: error is StreamRequirementError
+            }
+        }
     }
 
-    @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], [true, false])
-    func `a peer that closes with bytes pending is an error of both halves`(
-        origin: SocketOrigin, opensInput: Bool
-    ) throws {
-        let fixture = try SocketFixture(origin, isNarrow: true)
-        let (reader, writer) = (Recorder(), Recorder())
-        reader.readsEverything()
-        if opensInput { fixture.input.start(reader) }
-        fixture.output.start(writer)
-        loop.serve { writer.events.count == 2 }
-        try fixture.narrow()
+    private let loop = RunLoop.current
+    private let timeout = Duration.milliseconds(20)
+
+    private func fillOutput(of fixture: SocketFixture) {
         while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(5000)) }
-        try fixture.peer.reset()
-        loop.serve { writer.events.last == .errorOccurred && (!opensInput || reader.events.count > 1) }
-        loop.poll()
-        #expect(isGone(fixture.output.streamError) && writer.count(.errorOccurred) == 1)
-        #expect(reader.count(.errorOccurred) == (opensInput ? 1 : 0))
-        #expect(opensInput ? isGone(fixture.input.streamError) : fixture.input.streamError == nil)
-        #expect(fixture.output.writeOnce([1]) == -1)
-        fixture.closeBoth()
-        #expect(loop.run(in: .default) == .finished)
     }
 
-    @Test(arguments: [SocketOrigin.path, .abstract, .descriptor], [true, false])
-    func `bytes that arrived before a write failed are read before the error`(
+    @Test(arguments: SocketOrigin.allCases, Fault.allCases)
+    func `a fault is delivered once to each half that was opened`(origin: SocketOrigin, fault: Fault) throws {
+        guard fault.isPossible(origin) else { return }
+        for opensInput in fault.fillsOutput ? [true, false] : [true] {
+            let (fixture, begin) = (try SocketFixture(origin, isNarrow: true), Deadline.now)
+            let (reader, writer) = (Recorder(), Recorder())
+            reader.readsEverything(by: 4)
+            if fault == .idleTimeoutSetEarly { fixture.output.idleTimeout = timeout }
+            if opensInput { fixture.input.start(reader) }
+            fixture.output.start(writer)
+            if fault != .idleTimeoutSetEarly { loop.serve { writer.events.count == 2 } }
+            let peer = try fixture.peer
+            if fault.fillsOutput {
+                try fixture.narrow()
+                if fault == .writeTimeout { fixture.output.writeTimeout = timeout }
+                fillOutput(of: fixture)
+            }
+            switch fault {
+            case .reset: peer.send(pattern(10))
+            case .idleTimeout: fixture.output.idleTimeout = timeout
+            case .securityLevel:
+                fixture.output.setProperty(StreamSocketSecurityLevel.ssLv3, forKey: .socketSecurityLevelKey)
+            default: break
+            }
+            if fault == .reset || fault == .lostBytes { peer.reset() }
+            let recorders = opensInput ? [reader, writer] : [writer]
+            loop.serve { recorders.allSatisfy { $0.events.last == .errorOccurred } }
+            loop.poll()
+            for recorder in recorders { #expect(recorder.count(.errorOccurred) == 1) }
+            #expect(fault != .reset || reader.bytes == pattern(10))
+            #expect(reader.count(.endEncountered) == 0 && reader.events.isEmpty == !opensInput)
+            #expect(fault.matches(fixture.output.streamError))
+            #expect(opensInput ? fault.matches(fixture.input.streamError) : fixture.input.streamError == nil)
+            if fixture.output.idleTimeout ?? fixture.output.writeTimeout != nil {
+                #expect(Deadline.now - begin >= timeout)
+            }
+            #expect(fixture.output.writeOnce([1]) == -1 && loop.passesInAWhile() < 10)
+            fixture.closeBoth()
+            #expect(loop.run(in: .default) == .finished)
+        }
+    }
+
+    @Test(arguments: SocketOrigin.allCases, Fault.allCases)
+    func `a fault ends a blocking read or write, and is also the other half's`(
+        origin: SocketOrigin, fault: Fault
+    ) throws {
+        guard fault.isPossible(origin) else { return }
+        let fixture = try SocketFixture(origin, isNarrow: true)
+        try fixture.openBoth()
+        let (peer, handed) = (try fixture.peer, Carrier(fixture.streams))
+        if fault == .idleTimeout || fault == .idleTimeoutSetEarly { fixture.output.idleTimeout = timeout }
+        if fault == .writeTimeout { fixture.output.writeTimeout = timeout }
+        // A peer with unread bytes goes: a reset, in all families.
+        if fault == .lostBytes { #expect(fixture.output.write([1]) == 1) }
+        let cause = try JoinableThread(name: "cause") {
+            guard [.reset, .lostBytes, .securityLevel].contains(fault) else { return }
+            while handed.value[0].streamStatus != .reading { sched_yield() }
+            if fault != .securityLevel { return peer.reset() }
+            handed.value[1].setProperty(StreamSocketSecurityLevel.ssLv3, forKey: .socketSecurityLevelKey)
+        }
+        if fault == .writeTimeout {
+            #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
+        } else {
+            var byte: UInt8 = 0
+            #expect(fixture.input.read(&byte, maxLength: 1) == -1)
+        }
+        cause.join()
+        #expect(fixture.output.writeOnce([1]) == -1)
+        waitUntil { fixture.streams.allSatisfy { $0.streamStatus == .error } }
+        for stream in fixture.streams { #expect(fault.matches(stream.streamError)) }
+    }
+
+    @Test(arguments: SocketOrigin.allCases, [true, false])
+    func `bytes that arrived before a fault of the output are read before the error`(
         origin: SocketOrigin, isScheduled: Bool
     ) throws {
-        let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
-        try fixture.openBoth()
-        try fixture.peer.send(pattern(10))
-        try fixture.peer.close()
-        // A process that another test is starting has the peer's descriptor until it calls exec.
-        waitUntil { fixture.output.writeOnce([1]) == -1 }
-        #expect(fixture.output.streamErrno == .brokenPipe)
-        #expect(fixture.input.streamStatus == .open)
-        guard isScheduled else {
-            #expect(fixture.input.hasBytesAvailable && fixture.input.read(upTo: 6) == pattern(6))
-            #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9] && fixture.input.streamStatus == .open)
-            #expect(fixture.input.read(upTo: 6).isEmpty && fixture.input.streamStatus == .error)
-            return
+        for error in [Errno.timedOut, .brokenPipe] {
+            if error == .brokenPipe, ![.path, .abstract, .descriptor].contains(origin) { continue }
+            let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
+            try fixture.openBoth()
+            if isScheduled { fixture.schedule(reader, writer) }
+            try fixture.peer.send(pattern(10))
+            if isScheduled { loop.serve { reader.events.last == .hasBytesAvailable } }
+            waitUntil { fixture.input.hasBytesAvailable }
+            if error == .timedOut { fixture.output.idleTimeout = timeout } else { try fixture.peer.close() }
+            if isScheduled, error == .timedOut { loop.serve { writer.events.last == .errorOccurred } }
+            // A process that another test is starting has the peer's descriptor until it calls exec.
+            waitUntil { fixture.output.streamStatus == .error || fixture.output.writeOnce([1]) == -1 }
+            #expect(fixture.output.streamErrno == error && fixture.input.streamStatus == .open)
+            #expect(fixture.input.read(upTo: 6) == pattern(6))
+            #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9])
+            if isScheduled {
+                loop.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
+                #expect(reader.count(.errorOccurred) == 1 && writer.count(.errorOccurred) == 1)
+            } else {
+                #expect(fixture.input.read(upTo: 6).isEmpty)
+            }
+            #expect(fixture.input.streamErrno == error)
+            fixture.closeBoth()
+            #expect(loop.run(in: .default) == .finished)
         }
-        reader.readsEverything(by: 6)
-        fixture.input.start(reader)
-        fixture.output.start(writer)
-        loop.serve { reader.events.last == .errorOccurred && !writer.events.isEmpty }
-        #expect(reader.bytes == pattern(10) && fixture.input.streamErrno == .brokenPipe)
-        #expect(writer.events == [.errorOccurred])
-    }
-
-    @Test(arguments: SocketOrigin.allCases)
-    func `a fault that a blocking read finds is also the other half's`(origin: SocketOrigin) throws {
-        let fixture = try SocketFixture(origin)
-        try fixture.openBoth()
-        // A peer with unread bytes goes: a reset, in all families.
-        #expect(fixture.output.write([1]) == 1)
-        try fixture.peer.reset()
-        var byte: UInt8 = 0
-        #expect(fixture.input.read(&byte, maxLength: 1) == -1 && isGone(fixture.input.streamError))
-        #expect(fixture.output.hasSpaceAvailable == false || fixture.output.writeOnce([1]) == -1)
-        #expect(isGone(fixture.output.streamError) && fixture.output.streamStatus == .error)
     }
 
     @Test func `ending the output of a connection that was reset fails with the reset`() throws {

@@ -30,21 +30,23 @@ import Testing
         #expect(second.count(.openCompleted) == 1 && first.count(.openCompleted) == 1)
     }
 
-    @Test func `a stream is opening until it is connected`() throws {
-        let server = try FullServer()
-        let pair = Stream.connection(to: server.address)
-        for stream in [pair.input, pair.output] {
+    @Test func `a stream is opening until it is connected, and may be closed without events`() throws {
+        let (server, recorder) = (try FullServer(), Recorder())
+        let (input, output) = Stream.connection(to: server.address)
+        for stream in [input, output] as [Stream] {
             for _ in 0..<2 {
-                stream.open()
-                #expect(stream.streamStatus == .opening && stream.streamError == nil)
+                stream.start(recorder)
+                #expect(stream.streamStatus == .opening)
             }
         }
-        #expect(!pair.input.hasBytesAvailable && !pair.output.hasSpaceAvailable)
-        #expect(throws: Errno.socketNotConnected) { try pair.output.shutDown() }
-        // What is left of the connection goes with its streams.
-        pair.input.close()
-        pair.output.close()
-        #expect(pair.input.streamStatus == .closed && pair.output.streamError == nil)
+        loop.poll()
+        #expect(!input.hasBytesAvailable && !output.hasSpaceAvailable)
+        #expect(throws: Errno.socketNotConnected) { try output.shutDown() }
+        for stream in [input, output] as [Stream] {
+            stream.close()
+            #expect(stream.streamStatus == .closed && stream.streamError == nil)
+        }
+        #expect(loop.run(in: .default) == .finished && recorder.events.isEmpty)
     }
 
     @Test(arguments: SocketOrigin.allCases)
@@ -96,23 +98,6 @@ import Testing
             _ = Stream.connection(descriptor: FileDescriptor(rawValue: -1))
         }
         #expect(other.message.contains("-1"))
-    }
-
-    @Test func `a half may change loops while opening, and the halves may be on different loops`() throws {
-        let threads = [try RunLoopThread(name: "one"), try RunLoopThread(name: "two")]
-        let fixture = try SocketFixture()
-        let (reader, writer) = (Counter(), Counter())
-        (fixture.input.delegate, fixture.output.delegate) = (reader, writer)
-        for stream in fixture.streams { stream.schedule(in: threads[0].runLoop, forMode: .default) }
-        for stream in fixture.streams { stream.open() }
-        fixture.output.remove(from: threads[0].runLoop, forMode: .default)
-        fixture.output.schedule(in: threads[1].runLoop, forMode: .default)
-        try fixture.peer.send([1])
-        #expect(reader.events.wait { $0.count == 2 ? $0 : nil } == [1, 2])
-        #expect(writer.events.wait { $0.count >= 2 ? $0.first : nil } == 1)
-        fixture.closeBoth()
-        for thread in threads { thread.stop() }
-        #expect(reader.threads.value.count == 1)
     }
 
     // MARK: Failures
@@ -215,16 +200,6 @@ import Testing
         #expect(first.events.isEmpty && closed.streamStatus == .closed)
         left.close()
         #expect(loop.run(in: .default) == .finished)
-    }
-
-    @Test func `closing both halves while connecting ends the loop without events`() throws {
-        let (server, recorder) = (try FullServer(), Recorder())
-        let pair = Stream.connection(to: server.address)
-        for stream in [pair.input, pair.output] { stream.start(recorder) }
-        loop.poll()
-        for stream in [pair.input, pair.output] { stream.close() }
-        #expect(loop.run(in: .default) == .finished && recorder.events.isEmpty)
-        #expect(pair.input.streamError == nil && pair.output.streamError == nil)
     }
 
     @Test(arguments: [0, 1, 2])

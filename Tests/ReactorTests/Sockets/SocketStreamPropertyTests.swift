@@ -9,9 +9,6 @@ import Testing
 @Suite(.runLoop) struct SocketStreamPropertyTests {
     @Test func `Cocoa's keys have Cocoa's names`() {
         let names: [(Stream.PropertyKey, String)] = [
-            (.socketSecurityLevelKey, "kCFStreamPropertySocketSecurityLevel"),
-            (.socksProxyConfigurationKey, "kCFStreamPropertySOCKSProxy"),
-            (.networkServiceType, "kCFStreamNetworkServiceType"),
             (.shouldCloseNativeSocketKey, "kCFStreamPropertyShouldCloseNativeSocket"),
             (.socketRemoteHostNameKey, "kCFStreamPropertySocketRemoteHostName"),
             (.socketRemotePortNumberKey, "kCFStreamPropertySocketRemotePortNumber"),

@@ -7,36 +7,29 @@ import Testing
 /// Use of the halves on several threads, and connecting at the moment of an action on another thread.
 @Suite(.runLoop) struct SocketStreamThreadTests {
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `closing a half ends its blocking read`(origin: SocketOrigin, closesBoth: Bool) throws {
-        let fixture = try SocketFixture(origin)
-        try fixture.openBoth()
-        let handed = Carrier(fixture.streams)
-        let closer = try JoinableThread(name: "closer") {
-            while handed.value[0].streamStatus != .reading { sched_yield() }
-            if closesBoth { handed.value[1].close() }
-            handed.value[0].close()
+    func `closing a half ends its blocking read or write`(origin: SocketOrigin, closesBoth: Bool) throws {
+        for isInput in [true, false] {
+            let fixture = try SocketFixture(origin, isNarrow: true)
+            try fixture.openBoth()
+            if !isInput {
+                while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(10_000)) }
+            }
+            let handed = Carrier(isInput ? fixture.streams : fixture.streams.reversed())
+            let closer = try JoinableThread(name: "closer") {
+                while handed.value[0].streamStatus != (isInput ? .reading : .writing) { sched_yield() }
+                if closesBoth { handed.value[1].close() }
+                handed.value[0].close()
+            }
+            var byte: UInt8 = 0
+            if isInput {
+                #expect(fixture.input.read(&byte, maxLength: 1) == -1)
+            } else {
+                #expect(fixture.output.write(pattern(8_000_000)) < 8_000_000)
+            }
+            closer.join()
+            #expect(handed.value[0].streamStatus == .closed && handed.value[0].streamError == nil)
+            #expect(!isInput || closesBoth || fixture.output.writeOnce([1]) == 1)
         }
-        var byte: UInt8 = 0
-        #expect(fixture.input.read(&byte, maxLength: 1) == -1)
-        closer.join()
-        #expect(fixture.input.streamStatus == .closed && fixture.input.streamError == nil)
-        #expect(closesBoth || fixture.output.writeOnce([1]) == 1)
-    }
-
-    @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `closing a half ends its blocking write`(origin: SocketOrigin, closesBoth: Bool) throws {
-        let fixture = try SocketFixture(origin, isNarrow: true)
-        try fixture.openBoth()
-        while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(10_000)) }
-        let handed = Carrier(fixture.streams)
-        let closer = try JoinableThread(name: "closer") {
-            while handed.value[1].streamStatus != .writing { sched_yield() }
-            if closesBoth { handed.value[0].close() }
-            handed.value[1].close()
-        }
-        #expect(fixture.output.write(pattern(8_000_000)) < 8_000_000)
-        closer.join()
-        #expect(fixture.output.streamStatus == .closed && fixture.output.streamError == nil)
     }
 
     @Test(arguments: [true, false])

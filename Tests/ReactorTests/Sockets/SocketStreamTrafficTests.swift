@@ -143,7 +143,8 @@ private final class Traffic {
         }
         loop.serve { sentCount == outgoing.count && (!readsAll || reader.events.last == .endEncountered) }
         if readsAll { checkInput() }
-        if ending == .releasing { fixture.releaseStreams() } else { fixture.closeBoth() }
+        let halves = Bool.random(using: &random) ? fixture.streams : fixture.streams.reversed()
+        if ending == .releasing { fixture.releaseStreams() } else { halves.forEach { $0.close() } }
         #expect(loop.run(in: .default) == .finished)
         sender.join()
         #expect(received() == outgoing)

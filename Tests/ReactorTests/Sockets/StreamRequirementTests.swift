@@ -48,20 +48,6 @@ import Testing
         #expect(try fixture.peer.receive(10) == [1, 2])
     }
 
-    @Test func `a security level ends a blocking read`() throws {
-        let fixture = try SocketFixture()
-        try fixture.openBoth()
-        let handed = Carrier(fixture.streams)
-        let asking = try JoinableThread(name: "asking") {
-            while handed.value[0].streamStatus != .reading { sched_yield() }
-            handed.value[1].setProperty(Self.tls, forKey: .socketSecurityLevelKey)
-        }
-        var byte: UInt8 = 0
-        #expect(fixture.input.read(&byte, maxLength: 1) == -1)
-        asking.join()
-        #expect(isRefused(fixture.input))
-    }
-
     @Test(arguments: SocketOrigin.connected)
     func `a security level set while opening keeps a stream from opening`(origin: SocketOrigin) throws {
         let (fixture, recorder) = (try SocketFixture(origin), Recorder())
