@@ -27,9 +27,7 @@ import Testing
         server.close()
     }
 
-    @Test func `datagrams arrive whole and in order, empty ones included, even if the handler runs the loop`()
-        throws
-    {
+    @Test func `datagrams arrive whole and in order, even if the handler runs the loop`() throws {
         let server = try inflow.socket { [loop] _ in for _ in 0..<3 { loop.poll() } }
         let client = try sender(to: server.localAddress)
         let longest = String(repeating: "x", count: 65_507)
@@ -58,9 +56,7 @@ import Testing
     }
 
     @Test(arguments: [(nil, 16), (3 << 20, 1)])
-    func `a pass delivers up to sixteen datagrams, or one if the limit exceeds the buffer`(
-        limit: Int?, most: Int
-    ) throws {
+    func `a pass delivers up to sixteen datagrams, or one if it may be large`(limit: Int?, most: Int) throws {
         var options = DatagramSocket.Options()
         if let limit { options.datagramLimit = limit }
         let server = try inflow.socket(at: .ipv4Loopback(port: 0), options)
@@ -202,12 +198,12 @@ import Testing
         let (socket, other) = try inflow.pair()
         try loop.add(socket, forMode: .default)
         try other.close()
-        #expect(loop.passesInAWhile() < 10)
+        #expect(loop.passesInAWhile() < 10 && inflow.events.isEmpty)
         // A process that another test is just starting may hold the other end a moment longer.
         var error: Errno?
         while error == nil { do { _ = try socket.send("x") } catch let failure { error = failure } }
         #expect(error == .connectionRefused)
-        #expect(loop.passesInAWhile() < 10 && inflow.events.isEmpty)
+        #expect(loop.passesInAWhile() < 10)
         socket.close()
     }
 

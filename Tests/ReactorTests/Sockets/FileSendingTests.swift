@@ -22,7 +22,7 @@ import Testing
     @Test(
         arguments: [SocketOrigin.ipv4, .path, .descriptor],
         [(0..<1_000_000, 0), (1..<2, 0), (4095..<200_001, 300_000)])
-    func `a delegate sends a range of a file, after the bytes in the write buffer`(
+    func `a delegate sends a range of a file after buffered bytes`(
         origin: SocketOrigin, parts: (range: Range<Int>, bufferedCount: Int)
     ) throws {
         let (range, bufferedCount) = parts

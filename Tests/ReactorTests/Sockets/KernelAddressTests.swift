@@ -32,9 +32,7 @@ import Testing
         #expect(fromBytes == address)
     }
 
-    @Test func `a sockaddr has ports and addresses in network order, and keeps bytes of an unusual form`()
-        throws
-    {
+    @Test func `a sockaddr is in network order, and keeps bytes of an unusual form`() throws {
         func bytes(of address: SocketAddress) -> [UInt8] {
             address.withSockAddr { Array(UnsafeRawBufferPointer(start: $0, count: Int($1))) }
         }

@@ -10,8 +10,7 @@ import Testing
 
 /// Running out of descriptors, and very many clients.
 @Suite(.runLoop) struct ListenerFaultTests {
-    @Test func `without descriptors a listener backs off, reports it once, and loses no client`() async throws
-    {
+    @Test func `without descriptors a listener backs off and loses no client`() async throws {
         let lines = try await probeMainLoop("out of descriptors for connections")
         #expect(
             lines == [

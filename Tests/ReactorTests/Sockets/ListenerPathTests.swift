@@ -24,9 +24,7 @@ import Testing
     private func leaveStaleFile() throws { try SocketPeer(family: AF_UNIX).bind(to: address) }
 
     @Test(arguments: [0o600, 0o777, 0o660])
-    func `the socket file exists until the listener is closed, with the requested permissions`(
-        bits: FilePermissions.RawValue
-    ) throws {
+    func `the socket file exists until closing, with the requested permissions`(bits: UInt32) throws {
         let listener = try listen(.init(permissions: FilePermissions(rawValue: bits)))
         #expect(folder.names == ["socket"])
         #expect(listener.localAddress == address)

@@ -9,9 +9,7 @@ import Testing
     private let loop = RunLoop.current
 
     @Test(arguments: Place.allCases)
-    func `an accepted connection has two unopened streams, its peer's address and a non-blocking socket`(
-        place: Place
-    ) throws {
+    func `an accepted connection has unopened streams and a non-blocking socket`(place: Place) throws {
         let folder = TemporaryFolder()
         var accepted: [Listener.Connection] = []
         let listener = try addListener(place.address(in: folder)) { accepted.append($1) }
@@ -58,9 +56,7 @@ import Testing
     // MARK: Addresses
 
     @Test(arguments: [false, true])
-    func `the port that the kernel chose is in use until its listener closes, except for those that share it`(
-        reusesPort: Bool
-    ) throws {
+    func `a port is in use until its listener closes, unless it is shared`(reusesPort: Bool) throws {
         let first = try Listener(.ownLoopback, options: .init(reusesPort: reusesPort)) { _, _ in }
         #expect(first.localAddress.port != 0)
         #expect(throws: Errno.addressInUse) { try Listener(first.localAddress) { _, _ in } }
@@ -123,8 +119,7 @@ import Testing
         return try socket.descriptor.duplicate()
     }
 
-    @Test func `a listening socket can be adopted, becomes close-on-exec, and never blocks the loop`() throws
-    {
+    @Test func `an adopted socket is close-on-exec, and never blocks the loop`() throws {
         let descriptor = try makeSocket(listens: true)
         let address = try SocketAddress.local(of: descriptor)
         var calls = 0

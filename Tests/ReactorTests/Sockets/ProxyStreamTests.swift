@@ -120,9 +120,7 @@ import Testing
     enum Silence: CaseIterable { case refuses, accepts, isFull }
 
     @Test(arguments: Silence.allCases)
-    func `a proxy that cannot be reached, or is silent until the time is up, is named`(silence: Silence)
-        throws
-    {
+    func `a proxy that cannot be reached, or is silent, is named`(silence: Silence) throws {
         let full = try FullServer()
         let address =
             switch silence {

@@ -6,9 +6,7 @@ import Testing
 /// Cancelling, releasing and ending, before and after the answer.
 @Suite(.runLoop) struct ResolverLifetimeTests {
     @Test(arguments: ["127.0.0.1", "localhost"], [true, false])
-    func `cancelling a lookup releases its closure on the loop's thread, there at once`(
-        host: String, isElsewhere: Bool
-    ) {
+    func `cancelling releases the closure on the loop's thread`(host: String, isElsewhere: Bool) {
         let (home, freedOn) = (UInt(pthread_self()), Shared<UInt>(0))
         let canary = AtEnd { freedOn.value = UInt(pthread_self()) }
         let lookup = Resolver.resolve(host: host, port: 1) { [canary] _ in
@@ -40,8 +38,7 @@ import Testing
         #expect(calls == 1)
     }
 
-    @Test func `of many lookups each is answered once, or at most once if another thread cancels it`() throws
-    {
+    @Test func `each of many lookups is answered at most once, and once unless cancelled`() throws {
         let live = Shared(200)
         var ports = [[UInt16?]](repeating: [], count: 200)
         let lookups = ports.indices.map { index in

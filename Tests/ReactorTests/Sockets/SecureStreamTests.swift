@@ -45,9 +45,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a server is open after the client's hello, which may come before it is protected`(
-        isFirst: Bool
-    ) throws {
+    func `a server is open after the client's hello, however early`(isFirst: Bool) throws {
         let fixture = try SocketFixture(.descriptor)
         let peer = try fixture.peer
         if isFirst {
@@ -68,9 +66,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], [true, false])
-    func `the handshake ends within the connect timeout, before or after opening`(
-        origin: SocketOrigin, isOpen: Bool
-    ) throws {
+    func `the handshake ends within the connect timeout`(origin: SocketOrigin, isOpen: Bool) throws {
         let (fixture, begin) = (try SocketFixture(origin), Deadline.now)
         fixture.output.connectTimeout = .seconds(7)
         if isOpen { try fixture.openBoth() }

@@ -17,9 +17,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], [true, false])
-    func `an open connection is protected from the next byte on`(origin: SocketOrigin, isScheduled: Bool)
-        throws
-    {
+    func `protection begins with the next byte`(origin: SocketOrigin, isScheduled: Bool) throws {
         let (fixture, peer) = try openPair(origin)
         let recorder = Recorder()
         if isScheduled {
@@ -58,9 +56,7 @@ import Testing
     }
 
     @Test(arguments: [0, 10_000])
-    func `a write that waits while the connection is protected sends no plain byte later`(
-        bufferSize: Int
-    ) throws {
+    func `a write that waits meanwhile sends no plain byte later`(bufferSize: Int) throws {
         let fixture = try SocketFixture(isNarrow: true)
         fixture.output.writeBufferSize = bufferSize
         try fixture.openBoth()

@@ -12,25 +12,27 @@ import Testing
     private let freed = Shared(false)
     private let calls = Shared(0)
 
-    /// An item at ``path`` on no loop, whose closure alone retains an object that sets ``freed``.
-    private func make(_ kind: ItemKind, _ body: @escaping (any SocketItem) -> Void = { _ in }) throws
-        -> any SocketItem
-    {
+    /// An item at ``path``, in `mode` of this thread's loop, whose closure alone retains an object that sets ``freed``.
+    private func make(
+        _ kind: ItemKind, in mode: RunLoop.Mode? = .default,
+        _ body: @escaping (any SocketItem) -> Void = { _ in }
+    ) throws -> any SocketItem {
         let canary = AtEnd { [freed] in freed.value = true }
-        return try kind.make(at: path) { [calls] item in
+        let item = try kind.make(at: path) { [calls] item in
             withExtendedLifetime(canary) {
                 calls.update { $0 += 1 }
                 body(item)
             }
         }
+        if let mode { try item.add(to: loop, forMode: mode) }
+        return item
     }
 
     // MARK: Modes
 
     @Test(arguments: ItemKind.allCases)
     func `an item is served in its modes only, and what comes otherwise waits`(kind: ItemKind) throws {
-        let item = try make(kind)
-        try item.add(to: loop, forMode: .custom)
+        let item = try make(kind, in: .custom)
         #expect(
             item.isContained(in: loop, forMode: .custom) && !item.isContained(in: loop, forMode: .default))
         try kind.provoke(path) {
@@ -45,12 +47,9 @@ import Testing
     }
 
     @Test(arguments: ItemKind.allCases)
-    func `an item in the common modes is served in each, and closing it leaves them empty`(kind: ItemKind)
-        throws
-    {
+    func `an item in the common modes is served in each, until closing`(kind: ItemKind) throws {
         var modes: [RunLoop.Mode?] = []
-        let item = try make(kind) { [loop] _ in modes.append(loop.currentMode) }
-        try item.add(to: loop, forMode: .common)
+        let item = try make(kind, in: .common) { [loop] _ in modes.append(loop.currentMode) }
         for mode in [RunLoop.Mode.tracking, .default] { try kind.provoke(path) { _ = loop.poll(mode) } }
         #expect(modes == [.tracking, .default])
         item.close()
@@ -60,7 +59,6 @@ import Testing
     @Test(arguments: ItemKind.allCases)
     func `an item that its handler removes gets nothing until it is added again`(kind: ItemKind) throws {
         let item = try make(kind) { [loop] in $0.remove(from: loop, forMode: .default) }
-        try item.add(to: loop, forMode: .default)
         try kind.provoke(path, 3) {
             #expect(loop.run(in: .default) == .finished)
             #expect(calls.value == 1 && item.isValid)
@@ -74,7 +72,6 @@ import Testing
     @Test(arguments: ItemKind.allCases)
     func `an item removed from all its modes can join another loop`(kind: ItemKind) throws {
         let item = Carrier(try make(kind))
-        try item.value.add(to: loop, forMode: .default)
         item.value.remove(from: loop, forMode: .default)
         try kind.provoke(path) {
             try onAThread {
@@ -102,15 +99,12 @@ import Testing
     // MARK: Handlers
 
     @Test(arguments: ItemKind.allCases)
-    func `closing in the handler drops the rest, and keeps the closure until it returns`(kind: ItemKind)
-        throws
-    {
-        let item = try make(kind) { [freed] item in
+    func `closing in the handler keeps the closure until it returns`(kind: ItemKind) throws {
+        _ = try make(kind) { [freed] item in
             item.close()
             item.close()
             #expect(!freed.value && !item.isValid)
         }
-        try item.add(to: loop, forMode: .common)
         try kind.provoke(path, 3) { #expect(loop.run(in: .default) == .finished) }
         #expect(calls.value == 1)
         #expect(freed.value && !exists(path))
@@ -119,33 +113,29 @@ import Testing
     @Test(arguments: ItemKind.allCases)
     func `a nested run does not call the handler inside itself`(kind: ItemKind) throws {
         var depth = 0
-        let item = try make(kind) { [loop, calls] item in
+        _ = try make(kind) { [loop, calls] item in
             depth += 1
             #expect(depth == 1)
             for _ in 0..<3 { loop.poll() }
             depth -= 1
             if calls.value == 3 { item.close() }
         }
-        try item.add(to: loop, forMode: .default)
         try kind.provoke(path, 3) { #expect(loop.run(in: .default) == .finished) }
         #expect(calls.value == 3)
     }
 
     @Test(arguments: ItemKind.allCases)
     func `an item closed in a nested run gets nothing more`(kind: ItemKind) throws {
-        let item = try make(kind) { [loop] item in
+        _ = try make(kind) { [loop] item in
             loop.perform(order: 0) { item.close() }
             loop.poll()
         }
-        try item.add(to: loop, forMode: .default)
         try kind.provoke(path, 3) { #expect(loop.run(in: .default) == .finished) }
         #expect(calls.value == 1)
     }
 
     @Test(arguments: ItemKind.allCases)
-    func `of two ready items one closes the other, and its number, reused at once, gets no event of it`(
-        kind: ItemKind
-    ) async {
+    func `a number that is reused within a pass gets no event of a closed item`(kind: ItemKind) async {
         // In a process of its own, in which no other test takes the number that is closed.
         await #expect(processExitsWith: .success) { [kind] in
             try onAThread {
@@ -189,7 +179,6 @@ import Testing
             let made = try make(kind) { [loop, calls] in
                 if calls.value == 2 { $0.remove(from: loop, forMode: .default) }
             }
-            try made.add(to: loop, forMode: .default)
             item = made
         }
         #expect(item != nil)
@@ -200,14 +189,14 @@ import Testing
 
     @Test(arguments: ItemKind.allCases)
     func `an item in no loop is closed when it is released`(kind: ItemKind) throws {
-        var item: (any SocketItem)? = try make(kind)
+        var item: (any SocketItem)? = try make(kind, in: nil)
         #expect(item?.isValid == true && exists(path))
         item = nil
         #expect(freed.value && !exists(path))
     }
 
     @Test(arguments: ItemKind.allCases, [RunLoop.Mode.default, .common, .custom])
-    func `the end of the loop's thread closes its items and releases their closures there`(
+    func `the end of the thread closes items and releases closures there`(
         kind: ItemKind, mode: RunLoop.Mode
     ) throws {
         let threads = Shared<[UInt]>([])
@@ -224,10 +213,10 @@ import Testing
 
     @Test(arguments: ItemKind.allCases)
     func `closing removes the socket's file, unless another one has replaced it`(kind: ItemKind) throws {
-        let (first, kept) = (try make(kind), freshPath())
-        #expect(throws: Errno.addressInUse) { try make(kind) }
+        let (first, kept) = (try make(kind, in: nil), freshPath())
+        #expect(throws: Errno.addressInUse) { try make(kind, in: nil) }
         #expect(rename(path.string, kept.string) == 0)  // so that its number is not given to the next
-        let second = try make(kind)
+        let second = try make(kind, in: nil)
         first.close()
         #expect(exists(path))
         second.close()

@@ -10,7 +10,7 @@ import Testing
     enum Place: CaseIterable { case loop, queue }
 
     @Test(arguments: [SocketOrigin.host, .abstract, .descriptor], Place.allCases)
-    func `both halves deliver openCompleted before bytes or space of either, however fast the connection is`(
+    func `both halves deliver openCompleted before bytes or space of either`(
         origin: SocketOrigin, place: Place
     ) throws {
         for (opensInputFirst, isProtected) in [
@@ -36,9 +36,7 @@ import Testing
     }
 
     @Test(arguments: Place.allCases)
-    func `a server that speaks first is heard after openCompleted of both halves, in many connections`(
-        place: Place
-    ) throws {
+    func `a server that speaks first is heard after openCompleted of both halves`(place: Place) throws {
         let server = try SocketServer()
         let greeter = try JoinableThread(name: "greeter") {
             while let peer = try? server.accept() { peer.send([1]) }
@@ -58,9 +56,7 @@ import Testing
     }
 
     @Test(arguments: Place.allCases, [true, false])
-    func `a half delivers its events though the other is opened in its callback, or never`(
-        place: Place, opensOutput: Bool
-    ) throws {
+    func `a half delivers events before the other is opened`(place: Place, opensOutput: Bool) throws {
         let fixture = try SocketFixture(place == .loop ? .ipv4 : .descriptor)
         let output = Carrier(fixture.output!)
         let log = Log(place) { line in if opensOutput, line == "input 1" { output.value.open() } }

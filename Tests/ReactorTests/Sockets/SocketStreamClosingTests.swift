@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], events)
-    func `closing both halves in any callback ends events and the loop`(
+    func `closing both halves in a callback ends events and the loop`(
         origin: SocketOrigin, event: Stream.Event
     ) throws {
         let (fixture, recorder) = (try SocketFixture(origin), Recorder())
@@ -44,9 +44,7 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], events)
-    func `closing one half in any callback does not affect the other`(
-        origin: SocketOrigin, event: Stream.Event
-    ) throws {
+    func `closing one half in a callback leaves the other`(origin: SocketOrigin, event: Stream.Event) throws {
         let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
         var closed: Stream?
         for recorder in [reader, writer] {
@@ -74,9 +72,7 @@ import Testing
     }
 
     @Test
-    func `a stream closed in another's callback delivers nothing, nor does a new socket with its number`()
-        throws
-    {
+    func `a stream closed in another's callback, and its reused number, deliver nothing`() throws {
         let recorders = [Recorder(), Recorder(), Recorder()]
         let (ends, fresh) = ([try SocketPeer.pair(), try SocketPeer.pair()], try SocketPeer.pair())
         let pairs = ends.map { Stream.connection(descriptor: $0.other) }
@@ -107,8 +103,7 @@ import Testing
     }
 
     @Test(arguments: [true, false], [true, false])
-    func `closing a stream of a socket does not affect a duplicate of it`(isInput: Bool, isUnix: Bool) throws
-    {
+    func `closing a stream does not affect a duplicate of its socket`(isInput: Bool, isUnix: Bool) throws {
         let server = try SocketServer(isUnix ? .path : .ipv4)
         let client = try SocketPeer(connectedTo: server.address)
         let (peer, duplicate) = (try server.accept(), try client.descriptor.duplicate())

@@ -7,7 +7,7 @@ import Testing
 /// Accepted bytes arrive, or the stream fails.
 @Suite(.runLoop) struct SocketStreamDeliveryTests {
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], [true, false])
-    func `buffered bytes are sent while the loop does not run, and after the stream has left it`(
+    func `buffered bytes are sent although the loop does not run`(
         origin: SocketOrigin, isRemoved: Bool
     ) throws {
         let fixture = try SocketFixture(origin, isNarrow: true)
@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test(arguments: [0, 65_536], [true, false])
-    func `a closed stream fails if its bytes are lost, or not read within the write timeout`(
+    func `a closed stream fails if its bytes are lost, or not read in time`(
         bufferSize: Int, isReset: Bool
     ) throws {
         let fixture = try SocketFixture(.ipv4, isNarrow: true)
@@ -38,8 +38,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `buffered bytes for a borrowed descriptor arrive, even if its number is reused`(isPair: Bool) throws
-    {
+    func `buffered bytes arrive although a borrowed number is reused`(isPair: Bool) throws {
         let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())
         SocketPeer.narrow(other.rawValue)
         let output =
@@ -77,9 +76,7 @@ import Testing
     // MARK: Processes of their own
 
     @Test(arguments: ExitingWriter.Ending.allCases, [0, 100_000])
-    func `written bytes arrive if the process exits at once`(ending: ExitingWriter.Ending, size: Int)
-        async throws
-    {
+    func `written bytes arrive if the process exits`(ending: ExitingWriter.Ending, size: Int) async throws {
         let server = try SocketServer(.ipv4)
         let received = try Background { () -> [UInt8]? in
             guard let peer = try? server.accept() else { return nil }

@@ -9,7 +9,7 @@ import Testing
     private let loop = RunLoop.current
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `one half opens the connection, and the other then opens at once`(
+    func `one half connects, and the other then opens at once`(
         origin: SocketOrigin, beginsWithInput: Bool
     ) throws {
         let fixture = try SocketFixture(origin)
@@ -126,9 +126,7 @@ import Testing
     }
 
     @Test(arguments: ["", "nobody.invalid"])
-    func `an unknown host is a resolver error of both halves, of a write, a flush and a shutdown`(
-        host: String
-    ) throws {
+    func `an unknown host is a resolver error of both halves, and of their calls`(host: String) throws {
         let recorder = Recorder()
         let (input, output) = Stream.connection(toHost: host, port: 80)
         input.start(recorder)

@@ -18,12 +18,8 @@ enum DatagramKind: CaseIterable {
         case .abstract: try! SocketAddress(unixAbstractName: freshPath().string.utf8)
         }
     }
-}
 
-/// The kind of address that a listener listens at.
-enum Place: CaseIterable {
-    case ipv4, ipv6, path, abstract
-
+    /// The same for a listener. A path is in `folder`.
     func address(in folder: TemporaryFolder) throws -> SocketAddress {
         switch self {
         case .ipv4: .ownLoopback
@@ -33,6 +29,9 @@ enum Place: CaseIterable {
         }
     }
 }
+
+/// The kind of address that a listener listens at.
+typealias Place = DatagramKind
 
 extension SocketAddress {
     /// A loopback address that no other test uses, with port 0: on 127.0.0.1 the kernel soon reuses the port that one

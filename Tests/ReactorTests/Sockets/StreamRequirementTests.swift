@@ -28,9 +28,7 @@ import Testing
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `a security level set on an open stream ends both halves without plain bytes`(
-        origin: SocketOrigin
-    ) throws {
+    func `a security level set later ends both halves without plain bytes`(origin: SocketOrigin) throws {
         let (fixture, recorder) = (try SocketFixture(origin), Recorder())
         try fixture.openBoth()
         fixture.output.start(recorder)

@@ -104,8 +104,7 @@ import Testing
         }
     }
 
-    @Test func `a datagram's sender is reported on request, with the process if the kernel knows it`() throws
-    {
+    @Test func `a datagram's sender is reported on request, as far as it is known`() throws {
         // Sent before the receiver asks for credentials: the kernel does not know the process.
         #expect(try sender.send([0]))
         let datagrams = try receive(2, receivesCredentials: true) { _, datagram in
