@@ -56,7 +56,7 @@ import Testing
     /// The sender, the timeout's timer and the closing thread take the locks of the connection and of the buffer.
     @Test func `a write timeout during the closing of a buffered stream blocks no thread`() throws {
         var random = SeededGenerator(seed: 1)
-        for _ in 0..<100 {
+        for _ in 0..<50 {
             let fixture = try SocketFixture(.descriptor, isNarrow: true)
             let peer = try fixture.peer
             fixture.output.writeBufferSize = 65_536
@@ -75,7 +75,7 @@ import Testing
 
     @Test(arguments: SocketOrigin.allCases)
     func `a half may be closed on one thread while another reads`(origin: SocketOrigin) throws {
-        for _ in 0..<30 {
+        for _ in 0..<10 {
             let fixture = try SocketFixture(origin)
             try fixture.openBoth()
             let (peer, streams) = (try fixture.peer, Carrier(fixture.streams))
@@ -127,7 +127,7 @@ import Testing
             let before = openSockets()
             struct Internals { weak var object: AnyObject? }
             var engines: [Internals] = []
-            for _ in 0..<200 {
+            for _ in 0..<60 {
                 let fixture = try SocketFixture(.abstract)
                 fixture.releaseOutput()
                 engines.append(Internals(object: fixture.input.internals))
@@ -143,7 +143,7 @@ import Testing
     }
 
     @Test func `getting properties while connecting does not disturb`() throws {
-        for _ in 0..<100 {
+        for _ in 0..<50 {
             let fixture = try SocketFixture(.abstract)
             let input = Carrier(fixture.input!)
             let asker = try JoinableThread(name: "asker") {
