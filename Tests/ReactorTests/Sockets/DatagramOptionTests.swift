@@ -8,16 +8,16 @@ import Testing
 @Suite(.runLoop) struct DatagramOptionTests {
     typealias Options = DatagramSocket.Options
 
-    @Test func `sockets share an address if all of them set the option`() throws {
-        for option in [\Options.reusesAddress, \.reusesPort] {
-            var options = Options()
-            options[keyPath: option] = true
-            let first = try DatagramSocket(boundTo: .ipv4Loopback(port: 0), options: options) { _, _, _ in
-            }
-            let address = try first.localAddress
-            _ = try DatagramSocket(boundTo: address, options: options) { _, _, _ in }
-            #expect(throws: Errno.addressInUse) { try DatagramSocket(boundTo: address) { _, _, _ in } }
-        }
+    private let inflow = Inflow()
+
+    @Test(arguments: [true, false])
+    func `sockets share an address if all of them set the option`(isPort: Bool) throws {
+        var options = Options()
+        options[keyPath: isPort ? \Options.reusesPort : \Options.reusesAddress] = true
+        let first = try DatagramSocket(boundTo: .ipv4Loopback(port: 0), options: options) { _, _, _ in }
+        let address = try first.localAddress
+        _ = try DatagramSocket(boundTo: address, options: options) { _, _, _ in }
+        #expect(throws: Errno.addressInUse) { try DatagramSocket(boundTo: address) { _, _, _ in } }
     }
 
     @Test func `only the given options are set`() throws {
@@ -37,7 +37,6 @@ import Testing
     }
 
     @Test func `an IPv6 socket receives IPv4 unless isIPv6Only is set`() throws {
-        let inflow = Inflow()
         var options = Options()
         options.isIPv6Only = false
         let server = try inflow.socket(at: .ipv6Any(port: 0), options)
@@ -45,13 +44,11 @@ import Testing
         #expect(try sender(to: .ipv4Loopback(port: port)).send("hello"))
         inflow.wait(for: 1)
         let sender = try #require(inflow.datagrams.first?.sender)
-        #expect(sender.family == .ipv6)
-        #expect(sender.isLoopback)
+        #expect(sender.family == .ipv6 && sender.isLoopback)
         server.close()
     }
 
     @Test func `a broadcast requires allowsBroadcast`() throws {
-        let inflow = Inflow()
         let server = try inflow.socket(at: .ipv4Any(port: 0))
         let everybody = SocketAddress.ipv4(0x7fff_ffff, port: try #require(try server.localAddress.port))
         #expect(throws: Errno.permissionDenied) { try server.send("x", to: everybody) }
@@ -64,13 +61,14 @@ import Testing
         server.close()
     }
 
+    // MARK: Groups
+
     @Test func `a group's datagrams arrive between join and leave`() throws {
         let loopback = try #require(NetworkInterface(named: "lo"))
-        let inflow = Inflow()
         let server = try inflow.socket(at: .ipv4Any(port: 0))
         let port = try #require(try server.localAddress.port)
         let group = SocketAddress.ipv4(0xefff_4d4d, port: port)
-        let client = try DatagramSocket(boundTo: .ipv4Any(port: 0)) { _, _, _ in }
+        let client = try silentSocket(at: .ipv4Any(port: 0))
         try client.setMulticastInterface(loopback)
         try client.setMulticastTimeToLive(0)
 
@@ -87,50 +85,50 @@ import Testing
         server.close()
     }
 
-    @Test func `multicast is looped back unless that is disabled`() throws {
-        // The loopback interface loops everything back, so only the option itself can be checked.
-        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
-        for isLoopedBack in [false, true] {
-            try socket.setMulticastLoop(isLoopedBack)
-            let value = try socket.descriptor.socketOption(CInt(IPPROTO_IP), IP_MULTICAST_LOOP)
-            #expect(value == (isLoopedBack ? 1 : 0))
-        }
-    }
-
     @Test func `an IPv6 group can be joined and left`() throws {
         let loopback = try #require(NetworkInterface(named: "lo"))
-        let socket = try DatagramSocket(boundTo: .ipv6Any(port: 0)) { _, _, _ in }
+        let socket = try silentSocket(at: .ipv6Any(port: 0))
         let group = SocketAddress.ipv6(0xff01 << 112 | 0x4d4d, port: 0)
-        try socket.setMulticastInterface(loopback)
-        try socket.setMulticastTimeToLive(0)
-        try socket.setMulticastLoop(false)
-        let number = try socket.descriptor
-        #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_IF) == CInt(loopback.index))
-        #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_HOPS) == 0)
-        #expect(number.socketOption(CInt(IPPROTO_IPV6), IPV6_MULTICAST_LOOP) == 0)
         try socket.join(group, on: loopback)
         #expect(throws: Errno.addressInUse) { try socket.join(group, on: loopback) }
         try socket.leave(group, on: loopback)
         #expect(throws: Errno.addressNotAvailable) { try socket.leave(group, on: loopback) }
     }
 
+    @Test(arguments: [true, false])
+    func `multicast options are set in the socket's family`(isIPv6: Bool) throws {
+        let loopback = try #require(NetworkInterface(named: "lo"))
+        let socket = try silentSocket(at: isIPv6 ? .ipv6Any(port: 0) : .ipv4Any(port: 0))
+        try socket.setMulticastTimeToLive(0)
+        try socket.setMulticastInterface(loopback)
+        let (level, hops, loop) =
+            isIPv6
+            ? (IPPROTO_IPV6, IPV6_MULTICAST_HOPS, IPV6_MULTICAST_LOOP)
+            : (IPPROTO_IP, IP_MULTICAST_TTL, IP_MULTICAST_LOOP)
+        #expect(try socket.descriptor.socketOption(CInt(level), hops) == 0)
+        if isIPv6 {
+            let interface = try socket.descriptor.socketOption(CInt(level), IPV6_MULTICAST_IF)
+            #expect(interface == CInt(loopback.index))
+        }
+        // The loopback interface loops everything back, so only the option itself can be checked.
+        for isLoopedBack in [false, true] {
+            try socket.setMulticastLoop(isLoopedBack)
+            #expect(try socket.descriptor.socketOption(CInt(level), loop) == (isLoopedBack ? 1 : 0))
+        }
+    }
+
     @Test func `invalid groups and options throw`() throws {
-        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
-        let nowhere = NetworkInterface(index: 4_000_000)
+        let (socket, unix) = (try silentSocket(), try silentSocket(at: .unixUnnamed))
+        let (group, nowhere) = (SocketAddress.ipv4(0xefff_0001, port: 0), NetworkInterface(index: 4_000_000))
         #expect(throws: Errno.invalidArgument) { try socket.join(.ipv4Loopback(port: 0)) }
         #expect(throws: Errno.invalidArgument) { try socket.join(.unixUnnamed) }
         #expect(throws: Errno.self) { try socket.join(.ipv6(0xff01 << 112 | 1, port: 0)) }
-        #expect(throws: Errno.operationNotSupportedByDevice) {
-            try socket.join(.ipv4(0xefff_0001, port: 0), on: nowhere)
-        }
+        #expect(throws: Errno.operationNotSupportedByDevice) { try socket.join(group, on: nowhere) }
         #expect(throws: Errno.self) { try socket.setMulticastInterface(nowhere) }
-        let unix = try DatagramSocket(boundTo: .unixUnnamed) { _, _, _ in }
         #expect(throws: Errno.invalidArgument) { try unix.setMulticastTimeToLive(1) }
         #expect(throws: Errno.invalidArgument) { try unix.setMulticastInterface(.any) }
-        #expect(throws: Errno.invalidArgument) { try unix.join(.ipv4(0xefff_0001, port: 0)) }
-        #expect(throws: Errno.addressNotAvailable) {
-            try DatagramSocket(boundTo: .ipv4(0xc000_0201, port: 0)) { _, _, _ in }
-        }
+        #expect(throws: Errno.invalidArgument) { try unix.join(group) }
+        #expect(throws: Errno.addressNotAvailable) { try silentSocket(at: .ipv4(0xc000_0201, port: 0)) }
     }
 
     @Test func `a datagram limit of 0 traps`() async {
@@ -139,6 +137,6 @@ import Testing
             options.datagramLimit = 0
             _ = try DatagramSocket(boundTo: .unixUnnamed, options: options) { _, _, _ in }
         }
-        #expect(result.message.contains("datagramLimit must be positive"))
+        #expect(result.message.contains("datagramLimit"))
     }
 }

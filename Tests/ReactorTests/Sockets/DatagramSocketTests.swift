@@ -4,35 +4,32 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
+/// Receiving and sending, full buffers, and errors of earlier datagrams.
 @Suite(.runLoop) struct DatagramSocketTests {
+    private let loop = RunLoop.current
+    private let inflow = Inflow()
+
     @Test(arguments: DatagramKind.allCases)
-    func `a datagram has its sender's address, which can be replied to`(kind: DatagramKind) async throws {
-        try await onItsOwnThread {
-            let (asked, answered) = (Inflow(), Inflow())
-            let server = try asked.socket(at: kind.freshAddress()) { socket in
-                guard let sender = asked.datagrams.last?.sender else { return }
-                #expect(throws: Never.self) { try #require(try socket.send("pong", to: sender)) }
-            }
-            let client = try DatagramSocket(
-                connectedTo: try server.localAddress, boundTo: kind.freshAddress(),
-                receive: { _, bytes, datagram in answered.note(bytes, datagram) })
-            try RunLoop.current.add(client, forMode: .default)
-            #expect(try client.send("ping"))
-            answered.wait(for: 1)
-            #expect(asked.texts == ["ping"])
-            #expect(asked.datagrams.first?.sender == (try client.localAddress))
-            #expect(answered.texts == ["pong"])
-            #expect(answered.datagrams.first?.sender == (try server.localAddress))
-            #expect(try client.peerAddress == server.localAddress)
-            client.close()
-            server.close()
+    func `a datagram has its sender's address, which can be replied to`(kind: DatagramKind) throws {
+        let answered = Inflow()
+        let server = try inflow.socket(at: kind.freshAddress()) { [inflow] socket in
+            guard let sender = inflow.datagrams.last?.sender else { return }
+            #expect(throws: Never.self) { try #require(try socket.send("pong", to: sender)) }
         }
+        let client = try answered.socket(connectedTo: server.localAddress, boundTo: kind.freshAddress())
+        #expect(try client.send("ping"))
+        answered.wait(for: 1)
+        #expect(inflow.texts == ["ping"] && answered.texts == ["pong"])
+        #expect(try inflow.datagrams.first?.sender == client.localAddress)
+        #expect(try answered.datagrams.first?.sender == server.localAddress)
+        #expect(try client.peerAddress == server.localAddress)
+        client.close()
+        server.close()
     }
 
-    @Test func `datagrams arrive whole and in order, empty ones included`() throws {
-        let inflow = Inflow()
-        let server = try inflow.socket(at: .ipv4Loopback(port: 0))
-        let client = try sender(to: try server.localAddress)
+    @Test func `datagrams arrive whole and in order, even if the handler runs the loop`() throws {
+        let server = try inflow.socket { [loop] _ in for _ in 0..<3 { loop.poll() } }
+        let client = try sender(to: server.localAddress)
         let longest = String(repeating: "x", count: 65_507)
         for text in ["one", "", longest, "four"] { #expect(try client.send(text)) }
         inflow.wait(for: 4)
@@ -43,98 +40,52 @@ import Testing
     }
 
     @Test(arguments: [DatagramKind.ipv4, .path])
-    func `a datagram longer than the limit is truncated, and states its length`(kind: DatagramKind)
-        async throws
-    {
-        try await onItsOwnThread {
-            let inflow = Inflow()
-            var options = DatagramSocket.Options()
-            options.datagramLimit = 4
-            let server = try inflow.socket(at: kind.freshAddress(), options)
-            let client = try sender(to: try server.localAddress)
-            for text in ["1234", "12345678", "abc"] { #expect(try client.send(text)) }
-            inflow.wait(for: 3)
-            #expect(inflow.texts == ["1234", "1234", "abc"])
-            #expect(inflow.datagrams.map(\.byteCount) == [4, 8, 3])
-            #expect(inflow.datagrams.map(\.isTruncated) == [false, true, false])
-            server.close()
-        }
-    }
-
-    @Test func `a pass delivers up to sixteen datagrams`() throws {
-        let inflow = Inflow()
-        let server = try inflow.socket(at: .ipv4Loopback(port: 0))
-        let client = try sender(to: try server.localAddress)
-        for number in 0..<40 { #expect(try client.send("\(number)")) }
-        var counts: [Int] = []
-        for _ in 0..<4 {
-            RunLoop.current.poll()
-            counts.append(inflow.texts.count)
-        }
-        #expect(counts == [16, 32, 40, 40])
-        #expect(inflow.texts == (0..<40).map { "\($0)" })
-        server.close()
-    }
-
-    @Test func `a limit above the buffer's size receives one datagram at a time`() throws {
-        let inflow = Inflow()
+    func `a datagram longer than the limit is truncated, and states its length`(kind: DatagramKind) throws {
         var options = DatagramSocket.Options()
-        options.datagramLimit = 3 << 20
-        let server = try inflow.socket(at: .ipv4Loopback(port: 0), options)
-        let client = try sender(to: try server.localAddress)
-        for text in ["a", "b"] { #expect(try client.send(text)) }
-        RunLoop.current.poll()
-        #expect(inflow.texts == ["a"])
-        RunLoop.current.poll()
-        #expect(inflow.texts == ["a", "b"])
+        options.datagramLimit = 4
+        let server = try inflow.socket(at: kind.freshAddress(), options)
+        let client = try sender(to: server.localAddress)
+        for text in ["1234", "12345678", "abc"] { #expect(try client.send(text)) }
+        inflow.wait(for: 3)
+        #expect(inflow.texts == ["1234", "1234", "abc"])
+        #expect(inflow.datagrams.map(\.byteCount) == [4, 8, 3])
+        #expect(inflow.datagrams.map(\.isTruncated) == [false, true, false])
+        // A Unix-domain client has no name.
+        #expect((inflow.datagrams.last?.sender == nil) == (kind == .path))
         server.close()
     }
 
-    @Test func `a sender without a name is nil`() throws {
-        let inflow = Inflow()
-        let server = try inflow.socket(at: DatagramKind.path.freshAddress())
-        #expect(try sender(to: try server.localAddress).send("hello"))
-        inflow.wait(for: 1)
-        #expect(inflow.datagrams.first?.sender == nil)
+    @Test(arguments: [(nil, 16), (3 << 20, 1)])
+    func `a pass delivers up to sixteen datagrams, or one if it may be large`(limit: Int?, most: Int) throws {
+        var options = DatagramSocket.Options()
+        if let limit { options.datagramLimit = limit }
+        let server = try inflow.socket(at: .ipv4Loopback(port: 0), options)
+        let client = try sender(to: server.localAddress)
+        for number in 0..<40 { #expect(try client.send("\(number)")) }
+        for pass in 1...4 {
+            loop.poll()
+            #expect(inflow.texts == (0..<min(40, pass * most)).map { "\($0)" })
+        }
         server.close()
     }
 
     @Test func `a connected socket receives from its peer only`() throws {
-        let inflow = Inflow()
-        let (peer, stranger) = (try inflow.silent(), try inflow.silent())
-        let socket = try DatagramSocket(connectedTo: try peer.localAddress) { _, bytes, datagram in
-            inflow.note(bytes, datagram)
-        }
-        try RunLoop.current.add(socket, forMode: .default)
-        #expect(try stranger.send("stranger", to: try socket.localAddress))
-        #expect(try peer.send("peer", to: try socket.localAddress))
+        let (peer, stranger) = (try silentSocket(), try silentSocket())
+        let socket = try inflow.socket(connectedTo: peer.localAddress)
+        #expect(try stranger.send("stranger", to: socket.localAddress))
+        #expect(try peer.send("peer", to: socket.localAddress))
         inflow.wait(for: 1)
         #expect(inflow.texts == ["peer"])
         socket.close()
     }
 
-    @Test func `datagrams wait for a mode that the socket is in`() throws {
-        let loop = RunLoop.current
-        let inflow = Inflow()
-        let server = try inflow.socket(at: .ipv4Loopback(port: 0))
-        try loop.add(server, forMode: .custom)
-        loop.remove(server, forMode: .default)
-        #expect(try sender(to: try server.localAddress).send("hello"))
-        #expect(loop.poll() == .finished)
-        #expect(inflow.texts.isEmpty)
-        loop.poll(.custom)
-        #expect(inflow.texts == ["hello"])
-        #expect(loop.contains(server, forMode: .custom))
-        #expect(!loop.contains(server, forMode: .default))
-        server.close()
-    }
+    // MARK: Adopted descriptors
 
-    @Test func `a socket of a pair can be adopted`() throws {
-        let inflow = Inflow()
-        let (socket, other) = try DatagramSocket.pair { _, bytes, datagram in inflow.note(bytes, datagram)
-        }
+    @Test func `a socket of a pair can be adopted, and becomes close-on-exec`() throws {
+        let (socket, other) = try inflow.pair()
         defer { try? other.close() }
-        try RunLoop.current.add(socket, forMode: .default)
+        #expect(fcntl(try socket.descriptor.rawValue, F_GETFD) & FD_CLOEXEC != 0)
+        try loop.add(socket, forMode: .default)
         try other.writeAll("hello".utf8)
         inflow.wait(for: 1)
         #expect(inflow.texts == ["hello"])
@@ -142,25 +93,146 @@ import Testing
     }
 
     @Test func `a descriptor that is not a datagram socket is refused and closed`() throws {
-        let (reader, writer) = try Channel.socketPair.open()
-        defer { try? writer.close() }
-        #expect(throws: Errno(rawValue: EPROTOTYPE)) {
-            try DatagramSocket(descriptor: reader) { _, _, _ in }
-        }
-        #expect(writer.readOne() == nil)
         let pipe = try FileDescriptor.pipe()
-        defer { try? pipe.readEnd.close() }
-        #expect(throws: Errno.notSocket) { try DatagramSocket(descriptor: pipe.writeEnd) { _, _, _ in } }
-        #expect(pipe.readEnd.readOne() == nil)
+        let stream = try Channel.socketPair.open()
+        let cases = [
+            (stream.reader, stream.writer, Errno(rawValue: EPROTOTYPE)),
+            (pipe.writeEnd, pipe.readEnd, .notSocket),
+        ]
+        for (descriptor, other, error) in cases {
+            #expect(throws: error) { try DatagramSocket(descriptor: descriptor) { _, _, _ in } }
+            #expect(other.readOne() == nil)
+            try other.close()
+        }
         #expect(throws: Errno.badFileDescriptor) {
             try DatagramSocket(descriptor: FileDescriptor(rawValue: -1)) { _, _, _ in }
         }
     }
-}
 
-extension Inflow {
-    /// A UDP socket in no loop.
-    fileprivate func silent() throws -> DatagramSocket {
-        try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
+    // MARK: Full buffers
+
+    @Test(arguments: [true, false])
+    func `a send without room delivers hasSpaceAvailable once`(joinsLoopFirst: Bool) throws {
+        let (socket, other) = try inflow.pair()
+        defer { try? other.close() }
+        if joinsLoopFirst { try loop.add(socket, forMode: .default) }
+        var sent = 0
+        while try socket.send("x") { sent += 1 }
+        #expect(try sent > 0 && !socket.send("x"))
+        if !joinsLoopFirst { try loop.add(socket, forMode: .default) }
+        loop.poll()
+        #expect(inflow.events.isEmpty)
+        for _ in 0..<sent { _ = other.readOne() }
+        loop.serve { !inflow.events.isEmpty }
+        loop.poll()
+        #expect(inflow.events == [.hasSpaceAvailable])
+        #expect(try socket.send("x"))
+        socket.close()
+    }
+
+    @Test func `a full socket still receives, and may be closed by its event handler`() throws {
+        let (socket, other) = try inflow.pair { $0.close() }
+        defer { try? other.close() }
+        try loop.add(socket, forMode: .default)
+        while try socket.send("x") {}
+        try other.writeAll("in".utf8)
+        inflow.wait(for: 1)
+        #expect(inflow.events.isEmpty)
+        while inflow.events.isEmpty {
+            _ = other.readOne()
+            loop.poll()
+        }
+        #expect(inflow.events == [.hasSpaceAvailable] && !socket.isValid)
+    }
+
+    @Test func `a full Unix-domain receiver is an error if the socket is not connected to it`() throws {
+        let full = try silentSocket(at: DatagramKind.path.freshAddress())
+        let socket = try inflow.socket(at: DatagramKind.path.freshAddress())
+        let address = try full.localAddress
+        #expect(throws: Errno.resourceTemporarilyUnavailable) { while try socket.send("x", to: address) {} }
+        #expect(loop.passesInAWhile() < 10 && inflow.events.isEmpty)
+        socket.close()
+    }
+
+    // MARK: Errors
+
+    /// A socket that is connected to itself, so the kernel refuses datagrams from others.
+    private func deafSocket() throws -> (socket: DatagramSocket, address: SocketAddress) {
+        let deaf = try silentSocket()
+        try connect(deaf, to: deaf.localAddress)
+        return (deaf, try deaf.localAddress)
+    }
+
+    private func connect(_ socket: DatagramSocket, to address: SocketAddress) throws {
+        let number = try socket.descriptor.rawValue
+        try SystemCall.make { address.withSockAddr { Glibc.connect(number, $0, $1) } }
+    }
+
+    @Test func `a refused datagram delivers an error, and the socket continues`() throws {
+        let (deaf, address) = try deafSocket()
+        let socket = try inflow.socket(connectedTo: address)
+        #expect(try socket.send("x"))
+        loop.serve { !inflow.events.isEmpty }
+        #expect(inflow.events == [.errorOccurred(IOError(.receive, "\(address)", .connectionRefused))])
+        #expect(socket.isValid)
+        // Now it hears this socket alone.
+        try connect(deaf, to: socket.localAddress)
+        #expect(try deaf.send("hello"))
+        inflow.wait(for: 1)
+        #expect(inflow.texts == ["hello"] && inflow.events.count == 1)
+        socket.close()
+    }
+
+    @Test func `a send may throw the error of an earlier datagram without sending`() throws {
+        let (deaf, address) = try deafSocket()
+        let socket = try sender(to: address)
+        #expect(try socket.send("x"))
+        var request = pollfd(fd: try socket.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+        #expect(poll(&request, 1, -1) == 1)
+        #expect(throws: Errno.connectionRefused) { try socket.send("y") }
+        #expect(try socket.send("z"))
+        deaf.close()  // not before, because another test could then receive at its port
+    }
+
+    @Test func `a pair whose other end is closed delivers nothing, and sending fails`() throws {
+        let (socket, other) = try inflow.pair()
+        try loop.add(socket, forMode: .default)
+        try other.close()
+        #expect(loop.passesInAWhile() < 10 && inflow.events.isEmpty)
+        // A process that another test is just starting may hold the other end a moment longer.
+        var error: Errno?
+        while error == nil { do { _ = try socket.send("x") } catch let failure { error = failure } }
+        #expect(error == .connectionRefused)
+        #expect(loop.passesInAWhile() < 10)
+        socket.close()
+    }
+
+    @Test func `sending without an address, or too many bytes, throws`() throws {
+        let socket = try silentSocket()
+        #expect(throws: Errno.addressRequired) { try socket.send("x") }
+        #expect(throws: Errno.messageTooLong) {
+            try socket.send([UInt8](repeating: 0, count: 65_508), to: socket.localAddress)
+        }
+        #expect(throws: Errno.socketNotConnected) { try socket.peerAddress }
+        #expect(throws: Errno.socketNotConnected) { try silentSocket(at: .unixUnnamed).send("x") }
+        #expect(throws: Errno.noSuchFileOrDirectory) { try sender(to: DatagramKind.path.freshAddress()) }
+    }
+
+    @Test func `the methods of a closed socket throw`() throws {
+        let socket = try silentSocket()
+        let address = try socket.localAddress
+        socket.close()
+        #expect(!socket.isValid)
+        let calls: [() throws -> Void] = [
+            { _ = try socket.send("x", to: address) }, { _ = try socket.send("x") },
+            { _ = try socket.localAddress },
+            { _ = try socket.peerAddress }, { _ = try socket.descriptor },
+            { try socket.setMulticastLoop(true) },
+            { try socket.join(.ipv4(0xefff_0001, port: 0)) },
+        ]
+        for call in calls { #expect(throws: Errno.badFileDescriptor, performing: call) }
+        try loop.add(socket, forMode: .default)
+        #expect(!loop.contains(socket, forMode: .default))
+        #expect(loop.poll() == .finished)
     }
 }

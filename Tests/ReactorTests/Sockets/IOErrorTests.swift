@@ -5,19 +5,28 @@ import Testing
 
 /// Errors name what has failed and on what.
 @Suite(.runLoop) struct IOErrorTests {
-    private func error(_ body: () throws -> Void) -> IOError? {
-        do { try body() } catch { return error as? IOError }
-        return nil
-    }
-
-    @Test func `a stream names the file that it cannot open`() {
+    @Test func `a stream names the file or the descriptor that it cannot open or write`() throws {
         let path = TemporaryFolder().path("missing")
-        for stream in [InputStream(path: FilePath(path)), InputStream(fileAtPath: path)!] {
-            stream.open()
-            #expect(stream.streamError as? IOError == IOError(.open, path, .noSuchFileOrDirectory))
-            stream.close()
-            #expect("\(stream.streamError!)" == "open \(path): No such file or directory")
+        let folder = try FileDescriptor.open(".", .readOnly, options: .directory)
+        let inputs: [(InputStream, IOError)] = [
+            (InputStream(path: FilePath(path)), IOError(.open, path, .noSuchFileOrDirectory)),
+            (InputStream(fileAtPath: path)!, IOError(.open, path, .noSuchFileOrDirectory)),
+            (
+                InputStream(descriptor: folder, closeWhenDone: true),
+                IOError(.open, "descriptor \(folder.rawValue)", .isDirectory)
+            ),
+        ]
+        for (input, error) in inputs {
+            input.open()
+            #expect(input.streamError as? IOError == error)
+            input.close()
         }
+        #expect("\(inputs[0].1)" == "open \(path): No such file or directory")
+        let output = OutputStream(path: "/dev/full")
+        output.open()
+        #expect(output.write([1]) == 0)
+        output.close()
+        #expect(output.streamError as? IOError == IOError(.write, "/dev/full", .noSpace))
     }
 
     @Test func `a stream's label and the standard descriptors are named`() throws {
@@ -26,27 +35,10 @@ import Testing
         for stream in [input, output] { stream.open() }
         #expect(input.read(upTo: 1).isEmpty && output.write([1]) == 0)
         let error = try #require(input.streamError as? IOError)
-        #expect("\(error)" == "connect to \(error.subject) 'feed': Connection refused")
+        #expect("\(error)".contains("'feed'"))
         #expect(error.label == "feed" && (output.streamError as? IOError)?.label == nil)
-        #expect(InputStream(descriptor: .standardInput).explain().contains("stream of standard input is"))
-        #expect(OutputStream(descriptor: .standardError).explain().contains("stream of standard error is"))
-    }
-
-    @Test func `a stream names the file that it cannot write`() {
-        let output = OutputStream(path: "/dev/full")
-        output.open()
-        #expect(output.write([1]) == 0)
-        output.close()
-        #expect(output.streamError as? IOError == IOError(.write, "/dev/full", .noSpace))
-    }
-
-    @Test func `a stream names the descriptor that it cannot open`() throws {
-        let descriptor = try FileDescriptor.open(".", .readOnly, options: .directory)
-        let input = InputStream(descriptor: descriptor, closeWhenDone: true)
-        input.open()
-        let number = descriptor.rawValue
-        #expect(input.streamError as? IOError == IOError(.open, "descriptor \(number)", .isDirectory))
-        input.close()
+        #expect(InputStream(descriptor: .standardInput).explain().contains("standard input"))
+        #expect(OutputStream(descriptor: .standardError).explain().contains("standard error"))
     }
 
     @Test(arguments: ["localhost", "127.0.0.1", "::1"])
@@ -59,31 +51,23 @@ import Testing
         let subject = host == "::1" ? "[::1]:\(port)" : "\(host):\(port)"
         for stream in [input, output] {
             #expect(stream.streamError as? IOError == IOError(.connect, subject, .connectionRefused))
-            #expect("\(stream.streamError!)" == "connect to \(subject): Connection refused")
         }
     }
 
-    @Test func `a connection names the host that it cannot resolve`() throws {
-        let (input, _) = Stream.connection(toHost: "", port: 1)
-        input.open()
-        #expect(input.read(upTo: 1).isEmpty)
-        #expect(try #require(input.streamError as? ResolverError).code == .unknownName)
-        let service = ResolverError.Code.unknownService
+    @Test func `a lookup names the host and the service that it cannot resolve`() throws {
         let answer = resolved { Resolver.resolve(host: "localhost", service: "none such", completion: $0) }
         guard case .failure(let error) = answer else { throw Errno.invalidArgument }
-        #expect(error.subject == "localhost, service none such" && error.code == service)
-        #expect("\(error)" == "resolve localhost, service none such: \(service)")
+        #expect(error.subject.contains("localhost") && error.subject.contains("none such"))
+        #expect(error.code == .unknownService && "\(error)".contains(error.subject))
     }
 
     @Test func `an accepted connection names its peer`() throws {
         var accepted: Listener.Connection?
-        let listener = try addListener { listener, connection in
-            accepted = connection
-            listener.close()
-        }
+        let listener = try addListener { accepted = $1 }
         let peer = try SocketPeer(connectedTo: listener.localAddress)
         let address = try peer.localAddress
-        while accepted == nil { RunLoop.current.run(mode: .default, before: .minutesAway) }
+        RunLoop.current.serve { accepted != nil }
+        listener.close()
         let input = try #require(accepted).input
         input.open()
         peer.reset()
@@ -92,28 +76,19 @@ import Testing
         #expect(input.peerAddress == address)
     }
 
-    @Test func `a listener names the address that it cannot listen at`() throws {
-        let server = try SocketServer()
-        let failure = error {
-            _ = try Listener(server.address, handler: { _, _ in }, faults: { Issue.record($1) })
+    @Test func `listeners and datagram sockets name the address that they cannot use`() throws {
+        let (used, missing) = (DatagramKind.path.freshAddress(), DatagramKind.path.freshAddress())
+        let (server, socket) = (try SocketServer(), try silentSocket(at: used))
+        #expect(throws: IOError(.listen, "\(server.address)", .addressInUse)) {
+            try Listener(server.address, handler: { _, _ in }, faults: { Issue.record($1) })
         }
-        #expect(failure == IOError(.listen, "\(server.address)", .addressInUse))
-        #expect(failure?.description == "listen at \(server.address): Address already in use")
-    }
-
-    @Test func `a datagram socket names the address that it cannot be bound or connected to`() throws {
-        let (path, missing) = (DatagramKind.path.freshAddress(), DatagramKind.path.freshAddress())
-        let socket = try DatagramSocket(boundTo: path) { _, _, _ in }
-        let binding = error {
-            _ = try DatagramSocket(
-                boundTo: path, receive: { _, _, _ in }, events: DatagramSocket.failOnEvent)
+        #expect(throws: IOError(.bind, "\(used)", .addressInUse)) {
+            try DatagramSocket(boundTo: used, receive: { _, _, _ in }, events: DatagramSocket.failOnEvent)
         }
-        #expect(binding == IOError(.bind, "\(path)", .addressInUse))
-        let connecting = error {
-            _ = try DatagramSocket(
+        #expect(throws: IOError(.connect, "\(missing)", .noSuchFileOrDirectory)) {
+            try DatagramSocket(
                 connectedTo: missing, receive: { _, _, _ in }, events: DatagramSocket.failOnEvent)
         }
-        #expect(connecting == IOError(.connect, "\(missing)", .noSuchFileOrDirectory))
         socket.close()
     }
 
@@ -123,6 +98,6 @@ import Testing
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             OutputStream(toMemory: ()).write("text")
         }
-        #expect(result.message.contains("before open()"))
+        #expect(result.message.contains("open()"))
     }
 }

@@ -4,116 +4,66 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// Listening, and accepted connections.
+/// Listening, accepting, draining and closing.
 @Suite(.runLoop) struct ListenerTests {
+    private let loop = RunLoop.current
+
     @Test(arguments: Place.allCases)
-    func `an accepted connection has streams in both directions`(place: Place) throws {
+    func `an accepted connection has unopened streams and a non-blocking socket`(place: Place) throws {
         let folder = TemporaryFolder()
-        var received: [UInt8] = []
-        let listener = try addListener(place.address(in: folder)) { listener, connection in
-            #expect(connection.input.streamStatus == .notOpen)
-            #expect(connection.output.streamStatus == .notOpen)
-            connection.input.open()
-            connection.output.open()
-            received = connection.input.read(upTo: 10)
-            connection.output.write([4, 5])
-            connection.input.close()
-            connection.output.close()
-            listener.close()
-        }
+        var accepted: [Listener.Connection] = []
+        let listener = try addListener(place.address(in: folder)) { accepted.append($1) }
         let client = try SocketPeer(connectedTo: listener.localAddress)
-        client.send([1, 2, 3])
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(received == [1, 2, 3])
-        #expect(client.receiveToEnd() == [4, 5])
-    }
-
-    @Test func `the peer's address is the client's local address`() throws {
-        var peers: [SocketAddress] = []
-        let listener = try addListener { _, connection in peers.append(connection.peerAddress) }
-        let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: listener.localAddress) }
-        RunLoop.current.poll()
-        let addresses = try clients.map { try SocketAddress.local(of: $0.descriptor) }
-        #expect(peers == addresses)
-        listener.close()
-    }
-
-    @Test func `a Unix-domain client without a name is unnamed`() throws {
-        var peers: [SocketAddress] = []
-        let listener = try addListener(.unixUnnamed) { _, connection in
-            peers.append(connection.peerAddress)
-        }
-        #expect(listener.localAddress.unixAbstractName?.isEmpty == false)
-        let client = try SocketPeer(connectedTo: listener.localAddress)
-        RunLoop.current.poll()
-        #expect(peers == [.unixUnnamed])
-        listener.close()
-        withExtendedLifetime(client) {}
-    }
-
-    @Test func `with port 0 localAddress has the port that the kernel chose`() throws {
-        let listeners = try (0..<2).map { _ in try Listener(.ownLoopback) { _, _ in } }
-        let ports = listeners.map(\.localAddress.port)
-        #expect(ports[0] != ports[1])
-        #expect(!ports.contains(0))
-    }
-
-    @Test func `a connection whose streams are released is closed`() throws {
-        let listener = try addListener { _, _ in }
-        let client = try SocketPeer(connectedTo: listener.localAddress)
-        RunLoop.current.poll()
-        #expect(client.receiveToEnd() == [])
-        listener.close()
-    }
-
-    @Test func `accepted sockets are non-blocking, close-on-exec and without delay`() throws {
-        var numbers: [CInt] = []
-        let listener = try addListener { _, connection in
-            guard
-                let number = (connection.input.property(forKey: .socketDescriptorKey) as? FileDescriptor)?
-                    .rawValue
-            else {
-                return
-            }
-            numbers.append(number)
-            let socket = FileDescriptor(rawValue: number)
-            #expect(fcntl(number, F_GETFL) & O_NONBLOCK != 0)
-            #expect(fcntl(number, F_GETFD) & FD_CLOEXEC != 0)
+        #expect(loop.run(mode: .default, before: .minutesAway))
+        let connection = try #require(accepted.first)
+        let streams = [connection.input, connection.output] as [Stream]
+        #expect(streams.allSatisfy { $0.streamStatus == .notOpen })
+        #expect(try connection.peerAddress == client.localAddress)
+        let socket = try #require(connection.input.socketDescriptor)
+        #expect(fcntl(socket.rawValue, F_GETFL) & O_NONBLOCK != 0)
+        #expect(fcntl(socket.rawValue, F_GETFD) & FD_CLOEXEC != 0)
+        if connection.peerAddress.port != nil {
             #expect(socket.socketOption(CInt(IPPROTO_TCP), TCP_NODELAY) == 1)
         }
-        let client = try SocketPeer(connectedTo: listener.localAddress)
-        RunLoop.current.poll()
-        #expect(numbers.count == 1)
+        for stream in streams { stream.open() }
+        client.send([1, 2, 3])
+        #expect(connection.input.read(upTo: 10) == [1, 2, 3])
+        #expect(connection.output.write([4, 5]) == 2)
+        for stream in streams { stream.close() }
+        #expect(client.receiveToEnd() == [4, 5])
         listener.close()
-        withExtendedLifetime(client) {}
+        #expect(loop.poll() == .finished)
     }
 
     @Test(arguments: [false, true])
-    func `a listener at the IPv6 wildcard accepts IPv4 unless isIPv6Only is set`(isIPv6Only: Bool)
-        async throws
-    {
-        try await onItsOwnThread {
-            var peers: [SocketAddress] = []
-            let listener = try Listener(.ipv6Any(port: 0), options: .init(isIPv6Only: isIPv6Only)) {
-                _, connection in
-                peers.append(connection.peerAddress)
-            }
-            try RunLoop.current.add(listener, forMode: .default)
-            let port = try #require(listener.localAddress.port)
-            let six = try SocketPeer(connectedTo: .ipv6Loopback(port: port))
-            let four = try? SocketPeer(connectedTo: .ipv4Loopback(port: port))
-            RunLoop.current.poll()
-            // Another process may listen on the same port of IPv4, so only what arrives here counts.
-            #expect(peers.count == (isIPv6Only ? 1 : 2))
-            #expect(!peers.map(\.isLoopback).contains(false))
-            listener.close()
-            withExtendedLifetime((six, four)) {}
+    func `a listener at the IPv6 wildcard accepts IPv4 unless isIPv6Only is set`(isIPv6Only: Bool) throws {
+        var peers: [SocketAddress] = []
+        let listener = try Listener(.ipv6Any(port: 0), options: .init(isIPv6Only: isIPv6Only)) {
+            peers.append($1.peerAddress)
         }
+        try loop.add(listener, forMode: .default)
+        let port = try #require(listener.localAddress.port)
+        let six = try SocketPeer(connectedTo: .ipv6Loopback(port: port))
+        let four = try? SocketPeer(connectedTo: .ipv4Loopback(port: port))
+        loop.poll()
+        // Another process may listen on the same port of IPv4, so only what arrives here counts.
+        #expect(peers.count == (isIPv6Only ? 1 : 2))
+        #expect(peers.allSatisfy { $0.isLoopback })
+        listener.close()
+        withExtendedLifetime((six, four)) {}
     }
 
-    @Test func `a port is in use until its listener closes`() throws {
-        let first = try Listener(.ownLoopback) { _, _ in }
+    // MARK: Addresses
+
+    @Test(arguments: [false, true])
+    func `a port is in use until its listener closes, unless it is shared`(reusesPort: Bool) throws {
+        let first = try Listener(.ownLoopback, options: .init(reusesPort: reusesPort)) { _, _ in }
+        #expect(first.localAddress.port != 0)
         #expect(throws: Errno.addressInUse) { try Listener(first.localAddress) { _, _ in } }
+        if reusesPort {
+            let second = try Listener(first.localAddress, options: .init(reusesPort: true)) { _, _ in }
+            #expect(second.localAddress == first.localAddress)
+        }
         first.close()
         #expect(listenAgain(first.localAddress))
     }
@@ -121,14 +71,13 @@ import Testing
     @Test func `a server can restart at once despite connections in TIME_WAIT`() throws {
         let listener = try addListener { _, _ in }
         let client = try SocketPeer(connectedTo: listener.localAddress)
-        // The server closes first: its end lingers (TIME_WAIT) once the client has closed too.
-        RunLoop.current.poll()
+        // The server closes first, by releasing its streams: its end lingers once the client has closed too.
+        loop.poll()
         #expect(client.receiveToEnd() == [])
-        try client.descriptor.shutDown()
+        try SystemCall.make { shutdown(client.number, CInt(SHUT_RDWR)) }
         listener.close()
-        let options = Listener.Options(reusesAddress: false)
         #expect(throws: Errno.addressInUse) {
-            try Listener(listener.localAddress, options: options) { _, _ in }
+            try Listener(listener.localAddress, options: .init(reusesAddress: false)) { _, _ in }
         }
         #expect(listenAgain(listener.localAddress))
     }
@@ -136,8 +85,151 @@ import Testing
     @Test func `listening at another machine's address fails`() {
         #expect(throws: Errno.addressNotAvailable) { try Listener(.ipv4(0xc000_0201, port: 0)) { _, _ in } }
     }
-}
 
-extension FileDescriptor {
-    fileprivate func shutDown() throws { try SystemCall.make { shutdown(rawValue, CInt(SHUT_RDWR)) } }
+    // MARK: Modes
+
+    @Test func `a pass accepts a bounded number of connections, and other items get their turn`() throws {
+        let most = connectionsPerPass
+        let other = try TestPipe()
+        var trace: [String] = []
+        let listener = try addListener { listener, _ in
+            trace.append("connection")
+            if trace.count(where: { $0 == "connection" }) == most + 1 { listener.close() }
+        }
+        let source = DescriptorSource(other.readEnd, for: .readable) { source, _ in
+            trace.append("other")
+            source.cancel()
+        }
+        try withClients(most + 1, of: listener) { _ in
+            try loop.add(source, forMode: .default)
+            other.put()
+            #expect(loop.run(in: .default) == .finished)
+            #expect(trace.count == most + 2)
+            #expect(try #require(trace.firstIndex(of: "other")) <= most)
+        }
+    }
+
+    // MARK: Adopted sockets
+
+    /// A blocking socket, bound to loopback.
+    private func makeSocket(listens: Bool) throws -> FileDescriptor {
+        let socket = try SocketPeer(family: AF_INET)
+        try socket.bind(to: .ownLoopback)
+        if listens { try socket.listen() }
+        return try socket.descriptor.duplicate()
+    }
+
+    @Test func `an adopted socket is close-on-exec, and never blocks the loop`() throws {
+        let descriptor = try makeSocket(listens: true)
+        let address = try SocketAddress.local(of: descriptor)
+        var calls = 0
+        #expect(fcntl(descriptor.rawValue, F_SETFD, 0) == 0)
+        let listener = try Listener(descriptor: descriptor) { _, _ in calls += 1 }
+        #expect(fcntl(descriptor.rawValue, F_GETFD) & FD_CLOEXEC != 0)
+        #expect(listener.localAddress == address)
+        try loop.add(listener, forMode: .default)
+        try withClients(1, of: listener) { _ in _ = loop.poll() }
+        #expect(calls == 1)
+        listener.close()
+        #expect(isRefused(address))
+    }
+
+    @Test func `a descriptor that does not listen is refused and closed`() throws {
+        let descriptor = try makeSocket(listens: false)
+        let address = try SocketAddress.local(of: descriptor)
+        #expect(throws: Errno.invalidArgument) { try Listener(descriptor: descriptor) { _, _ in } }
+        // Its port is free again.
+        #expect(listenAgain(address))
+        let pipe = try FileDescriptor.pipe()
+        #expect(throws: Errno.notSocket) { try Listener(descriptor: pipe.readEnd) { _, _ in } }
+        try pipe.writeEnd.close()
+    }
+
+    @Test func `the file of an adopted socket is not removed`() throws {
+        let folder = TemporaryFolder()
+        let address = try SocketAddress(unixPath: folder.path("socket"))
+        let socket = try SocketPeer(listeningAt: address)
+        let listener = try Listener(descriptor: socket.descriptor.duplicate()) { _, _ in }
+        #expect(listener.localAddress == address)
+        listener.close()
+        #expect(folder.names == ["socket"])
+    }
+
+    // MARK: Closing, draining and the backlog
+
+    @Test func `closing disconnects the clients in the backlog`() throws {
+        let listener = try addListener { _, _ in Issue.record("called") }
+        try withClients(1, of: listener) { clients in
+            listener.close()
+            var byte: UInt8 = 0
+            #expect(throws: Errno.connectionReset) {
+                try SystemCall.make { read(clients[0].number, &byte, 1) }
+            }
+        }
+        #expect(isRefused(listener.localAddress))
+        #expect(loop.poll() == .finished)
+    }
+
+    @Test(arguments: [false, true])
+    func `draining accepts all pending connections and then closes`(isInLoop: Bool) throws {
+        let count = 3 * connectionsPerPass
+        let freed = Shared(false)
+        var calls = 0
+        let listener = try addListener(canary: AtEnd { freed.value = true }) { _, _ in calls += 1 }
+        if !isInLoop { loop.remove(listener, forMode: .default) }
+        try withClients(count, of: listener) { _ in
+            listener.drain()
+            #expect(calls == count)
+            #expect(!listener.isValid && freed.value)
+            #expect(isRefused(listener.localAddress))
+            #expect(loop.poll() == .finished && calls == count)
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `draining in the handler starts when the handler returns`(isNested: Bool) throws {
+        let count = 2 * connectionsPerPass
+        var (calls, depth) = (0, 0)
+        let listener = try addListener { [loop] listener, _ in
+            calls += 1
+            depth += 1
+            #expect(depth == 1)
+            if calls == 1, isNested {
+                loop.perform(order: 0) { listener.drain() }
+                loop.poll()
+            } else if calls == 1 {
+                listener.drain()
+            }
+            #expect(!listener.isValid)
+            depth -= 1
+        }
+        try withClients(count, of: listener) { _ in #expect(loop.run(in: .default) == .finished) }
+        #expect(calls == count)
+        #expect(isRefused(listener.localAddress))
+    }
+
+    @Test func `closing while draining ends the callbacks`() throws {
+        var calls = 0
+        let listener = try addListener { [loop] listener, _ in
+            calls += 1
+            loop.poll()  // would find it ready, were it still watched
+            listener.close()
+        }
+        try withClients(3, of: listener) { _ in listener.drain() }
+        #expect(calls == 1)
+    }
+
+    @Test func `a connection reset before it is accepted does not affect others`() throws {
+        var bytes: [[UInt8]] = []
+        let listener = try addListener { _, connection in
+            connection.input.open()
+            bytes.append(connection.input.read(upTo: 1))
+        }
+        try withClients(4, of: listener) { clients in
+            for client in clients.dropLast() { client.reset() }
+            clients[3].send([7])
+            loop.serve { bytes.last == [7] }
+        }
+        listener.close()
+    }
 }

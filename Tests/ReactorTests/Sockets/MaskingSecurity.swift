@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import SystemPackage
+import Testing
 
 /// A protocol that masks bytes: as little of TLS as its connection needs to know of.
 ///
@@ -33,6 +34,19 @@ enum Masking {
             record(.data, bytes[$0..<min($0 + size, bytes.count)])
         }
     }
+
+    /// The bytes in the records that are `bytes`; nil unless the announced end is the last.
+    static func clearBytes(of bytes: [UInt8]) -> [UInt8]? {
+        var (rest, clear) = (bytes[...], [UInt8]())
+        while rest.count >= 3 {
+            let (head, body) = (Array(rest.prefix(3)), rest.dropFirst(3))
+            let size = Int(head[1]) << 8 + Int(head[2])
+            rest = body.dropFirst(size)
+            if head[0] == Record.end.rawValue { return rest.isEmpty ? clear : nil }
+            clear += body.prefix(size).map { $0 ^ mask }
+        }
+        return nil
+    }
 }
 
 struct MaskingSecurity: SocketSecurity {
@@ -40,8 +54,8 @@ struct MaskingSecurity: SocketSecurity {
     var rejectsPeer = false
     /// Called in the step of the handshake that has received the peer's hello.
     var decide: @Sendable () -> Void = {}
-    /// The names of the threads that have made steps of handshakes.
-    var threads = Shared<Set<String>>([])
+    /// The threads that have made steps of handshakes.
+    var threads = Shared<Set<UInt>>([])
 
     func unprotectedBytes(from peer: String) -> any Error { Masking.Failure.unprotectedBytes }
 
@@ -64,7 +78,7 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
     init(_ security: MaskingSecurity) { self.security = security }
 
     func continueHandshake(over wire: SocketWire) throws -> Bool {
-        security.threads.update { _ = $0.insert(threadName()) }
+        security.threads.update { _ = $0.insert(UInt(pthread_self())) }
         if !security.isServer { try sayHello(over: wire) }
         while !hasHello { guard try fill(from: wire) else { return false } }
         security.decide()
@@ -150,12 +164,20 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
     func property(_ key: Stream.PropertyKey) -> (any Sendable)? { nil }
 }
 
-private func threadName() -> String {
-    var bytes = [UInt8](repeating: 0, count: 32)
-    guard let file = fopen("/proc/thread-self/comm", "r") else { return "" }
-    defer { fclose(file) }
-    let count = fread(&bytes, 1, 31, file)
-    return String(decoding: bytes[..<count].filter { $0 != 0x0A }, as: UTF8.self)
+extension SocketFixture {
+    /// A pair that is protected and open, with its peer after the handshake.
+    static func protected(
+        _ origin: SocketOrigin = .ipv4, isNarrow: Bool = false, bufferSize: Int? = nil
+    ) throws -> SocketFixture {
+        let fixture = try SocketFixture(origin, isNarrow: isNarrow)
+        if let bufferSize { fixture.output.writeBufferSize = bufferSize }
+        #expect(fixture.input.protect(by: MaskingSecurity()))
+        for stream in fixture.streams { stream.open() }
+        try fixture.peer.answerHello()
+        waitUntilOpen(fixture.streams)
+        for stream in fixture.streams { try #require(stream.streamStatus == .open) }
+        return fixture
+    }
 }
 
 extension SocketPeer {
@@ -172,13 +194,6 @@ extension SocketPeer {
         return (type, receive(Int(head[1]) << 8 + Int(head[2])).map { $0 ^ Masking.mask })
     }
 
-    /// The bytes of all records up to the announced end; nil if the connection ends before that.
-    func receiveRecordsToEnd() -> [UInt8]? {
-        var bytes: [UInt8] = []
-        while let (type, more) = receiveRecord() {
-            if type == .end { return bytes }
-            bytes += more
-        }
-        return nil
-    }
+    /// The bytes of all records up to the end; nil unless it is announced.
+    func receiveRecordsToEnd() -> [UInt8]? { receiveToEnd().flatMap(Masking.clearBytes) }
 }

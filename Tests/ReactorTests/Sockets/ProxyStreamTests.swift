@@ -8,22 +8,53 @@ import Testing
 /// Streams that connect through a proxy.
 @Suite(.runLoop) struct ProxyStreamTests {
     private static let granted: [UInt8] = [5, 0, 0, 1, 127, 0, 0, 1, 0, 80]
+    private static let host = "name.that.no.resolver.has.invalid"
 
-    @Test(arguments: [true, false])
-    func `a connection goes through the proxy, which gets the host's name`(isScheduled: Bool) throws {
-        let server = try SocketServer()
-        let (input, output) = Stream.connection(toHost: "name.that.no.resolver.has.invalid", port: 7)
-        output.proxy = StreamProxy(.socks5, host: "localhost", port: server.port)
+    private let recorder = Recorder()
+    private let server: SocketServer
+    private let input: InputStream
+    private let output: OutputStream
+
+    init() throws {
+        server = try SocketServer()
+        (input, output) = Stream.connection(toHost: Self.host, port: 7)
+    }
+
+    private var streams: [Stream] { [input, output] }
+
+    /// Sets a proxy at the server, or at `address`, and opens the streams.
+    private func open(
+        _ kind: StreamProxy.Kind = .socks5, at address: SocketAddress? = nil, isProtected: Bool = false,
+        isScheduled: Bool = true
+    ) throws {
+        let port = try #require((address ?? server.address).port)
+        output.proxy = StreamProxy(kind, host: "127.0.0.1", port: port)
         #expect(input.proxy == output.proxy)
-        let recorder = Recorder()
-        for stream in [input, output] as [Stream] {
-            if isScheduled { stream.start(recorder) } else { stream.open() }
-        }
+        if isProtected { #expect(input.protect(by: MaskingSecurity())) }
+        for stream in streams { if isScheduled { stream.start(recorder) } else { stream.open() } }
+    }
+
+    /// The proxy, after it has received the host's name.
+    private func acceptRequest() throws -> SocketPeer {
         let proxy = try server.accept()
         #expect(proxy.receive(3) == [5, 1, 0])
         proxy.send([5, 0])
-        let name = Array("name.that.no.resolver.has.invalid".utf8)
+        let name = Array(Self.host.utf8)
         #expect(proxy.receive(7 + name.count) == [5, 1, 0, 3, UInt8(name.count)] + name + [0, 7])
+        return proxy
+    }
+
+    /// Answers as the protected host.
+    private func checkProtected(_ proxy: SocketPeer) {
+        proxy.answerHello()
+        #expect(output.write([4]) == 1)
+        #expect(proxy.receiveRecord()?.bytes == [4])
+    }
+
+    @Test(arguments: [true, false])
+    func `a connection goes through the proxy, which gets the host's name`(isScheduled: Bool) throws {
+        try open(isScheduled: isScheduled)
+        let proxy = try acceptRequest()
         #expect(input.streamStatus == .opening)
         // The host's first bytes follow the reply at once.
         proxy.send(Self.granted + [1, 2, 3])
@@ -31,134 +62,98 @@ import Testing
         #expect(input.read(upTo: 10) == [1, 2, 3])
         #expect(output.write([4]) == 1)
         #expect(proxy.receive(1) == [4])
-        #expect(
-            input.property(forKey: .socketRemoteHostNameKey) as? String
-                == "name.that.no.resolver.has.invalid")
-        for stream in [input, output] as [Stream] { stream.close() }
+        #expect(input.property(forKey: .socketRemoteHostNameKey) as? String == Self.host)
     }
 
+    // MARK: Protection
+
     @Test func `a protected connection begins its handshake behind the proxy`() throws {
-        let server = try SocketServer()
-        let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
-        input.proxy = StreamProxy(.http, host: "127.0.0.1", port: server.port)
-        #expect(input.protect(by: MaskingSecurity()))
-        for stream in [input, output] as [Stream] { stream.open() }
+        try open(.http, isProtected: true)
         let proxy = try server.accept()
         var head: [UInt8] = []
         while !head.suffix(4).elementsEqual([13, 10, 13, 10]) { head += proxy.receive(1) }
-        #expect(String(decoding: head, as: UTF8.self).hasPrefix("CONNECT example.invalid:7 HTTP/1.1\r\n"))
+        #expect(String(decoding: head, as: UTF8.self).hasPrefix("CONNECT \(Self.host):7 HTTP/1.1\r\n"))
         proxy.send(Array("HTTP/1.1 200 OK\r\n\r\n".utf8))
-        proxy.answerHello()
-        #expect(output.write([4]) == 1)
-        #expect(proxy.receiveRecord()?.bytes == [4])
-        for stream in [input, output] as [Stream] { stream.close() }
+        checkProtected(proxy)
     }
 
     @Test func `a connection can be protected while the proxy connects`() throws {
-        let server = try SocketServer()
-        let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
-        input.proxy = StreamProxy(.socks5, host: "127.0.0.1", port: server.port)
-        for stream in [input, output] as [Stream] { stream.open() }
-        let proxy = try server.accept()
-        #expect(proxy.receive(3) == [5, 1, 0])
+        try open(isScheduled: false)
+        let proxy = try acceptRequest()
         #expect(input.protect(by: MaskingSecurity()))
         #expect(!output.protect(by: MaskingSecurity()))
-        proxy.send([5, 0])
-        #expect(proxy.receive(22).count == 22)
         #expect(input.streamStatus == .opening)
         proxy.send(Self.granted)
-        proxy.answerHello()
-        #expect(output.write([4]) == 1)
-        #expect(proxy.receiveRecord()?.bytes == [4])
-        for stream in [input, output] as [Stream] { stream.close() }
-    }
-
-    @Test func `an error names the host, the proxy and the reason`() throws {
-        let server = try SocketServer()
-        let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
-        input.proxy = StreamProxy(.socks5, host: "127.0.0.1", port: server.port)
-        let recorder = Recorder()
-        for stream in [input, output] as [Stream] { stream.start(recorder) }
-        let proxy = try server.accept()
-        proxy.send([5, 0, 5, 5, 0, 1, 0, 0, 0, 0, 0, 0])
-        RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
-        for stream in [input, output] as [Stream] {
-            let error = try #require(stream.streamError as? StreamProxyError)
-            #expect(
-                "\(error)"
-                    == "connect to example.invalid:7 through 127.0.0.1:\(server.port): connection refused"
-            )
-        }
-        #expect(recorder.events == [.errorOccurred, .errorOccurred])
-    }
-
-    @Test func `a proxy that cannot be reached is named`() throws {
-        let refusing = try refusingAddress()
-        let (input, output) = Stream.connection(to: .ipv4Loopback(port: 9))
-        input.proxy = StreamProxy(.socks4, host: "127.0.0.1", port: try #require(refusing.port))
-        let recorder = Recorder()
-        input.start(recorder)
-        RunLoop.current.serve { !recorder.events.isEmpty }
-        #expect(
-            input.streamError as? IOError
-                == IOError(.connect, "the proxy \(refusing)", .connectionRefused))
-        withExtendedLifetime(output) {}
-    }
-
-    @Test(arguments: [true, false])
-    func `a proxy that is silent, or does not accept, is named when the time is up`(accepts: Bool)
-        async throws
-    {
-        try await onItsOwnThread {
-            let (server, full) = (try SocketServer(), try FullServer())
-            let address = accepts ? server.address : full.address
-            let (input, output) = Stream.connection(toHost: "example.invalid", port: 9)
-            input.proxy = StreamProxy(.socks4, host: "127.0.0.1", port: try #require(address.port))
-            input.connectTimeout = .milliseconds(20)
-            let recorder = Recorder()
-            for stream in [input, output] as [Stream] { stream.start(recorder) }
-            RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
-            for stream in [input, output] as [Stream] {
-                #expect(
-                    stream.streamError as? IOError == IOError(.connect, "the proxy \(address)", .timedOut))
-            }
-        }
+        checkProtected(proxy)
     }
 
     @Test func `an upgrade of a half that was not open asks the proxy nothing again`() throws {
-        let server = try SocketServer()
-        let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
-        input.proxy = StreamProxy(
-            .socks5, host: "127.0.0.1", port: server.port, user: "me", password: "secret")
+        output.proxy = StreamProxy(.socks5, host: "localhost", port: server.port)
         input.open()
-        let proxy = try server.accept()
-        #expect(proxy.receive(4) == [5, 2, 0, 2])
-        proxy.send([5, 0])
-        #expect(proxy.receive(22).count == 22)
+        let proxy = try acceptRequest()
         proxy.send(Self.granted)
-        waitUntil { input.streamStatus != .opening }
+        waitUntilOpen([input])
         #expect(input.streamStatus == .open)
         input.close()
         #expect(output.protect(by: MaskingSecurity()))
         output.open()
-        #expect(proxy.receive(3) == Masking.record(.hello))
-        proxy.send(Masking.record(.hello))
-        #expect(output.write([4]) == 1)
-        #expect(proxy.receiveRecord()?.bytes == [4])
-        output.close()
+        checkProtected(proxy)
+    }
+
+    // MARK: Failures
+
+    @Test func `an error names the host, the proxy and the reason`() throws {
+        try open()
+        let proxy = try acceptRequest()
+        proxy.send([5, 5, 0, 1, 0, 0, 0, 0, 0, 0])
+        RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
+        for stream in streams {
+            let error = try #require(stream.streamError as? StreamProxyError)
+            #expect(error.reason == .connectionRefused)
+            #expect(error.target == "\(Self.host):7" && error.proxy == "127.0.0.1:\(server.port)")
+            #expect("\(error)".contains(error.target) && "\(error)".contains(error.proxy))
+        }
+        #expect(recorder.events == [.errorOccurred, .errorOccurred])
+        withExtendedLifetime(proxy) {}
+    }
+
+    enum Silence: CaseIterable { case refuses, accepts, isFull }
+
+    @Test(arguments: Silence.allCases)
+    func `a proxy that cannot be reached, or is silent, is named`(silence: Silence) throws {
+        let full = try FullServer()
+        let address =
+            switch silence {
+            case .refuses: try refusingAddress()
+            case .accepts: server.address
+            case .isFull: full.address
+            }
+        if silence != .refuses { input.connectTimeout = .milliseconds(20) }
+        try open(.socks4, at: address)
+        RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
+        let error = IOError(
+            .connect, "the proxy \(address)", silence == .refuses ? .connectionRefused : .timedOut)
+        for stream in streams { #expect(stream.streamError as? IOError == error) }
     }
 
     @Test func `a proxy that sends interim responses without end fails the connection`() throws {
-        let server = try SocketServer()
-        let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
-        input.proxy = StreamProxy(.http, host: "127.0.0.1", port: server.port)
-        for stream in [input, output] as [Stream] { stream.open() }
+        try open(.http, isScheduled: false)
         let proxy = try server.accept()
         let interim = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
         while input.streamStatus == .opening { proxy.send(interim, flags: CInt(MSG_DONTWAIT)) }
         #expect((input.streamError as? StreamProxyError)?.reason == .notAProxy)
-        for stream in [input, output] as [Stream] { stream.close() }
     }
+
+    @Test func `closing during the negotiation ends it`() throws {
+        try open()
+        let proxy = try server.accept()
+        #expect(proxy.receive(3).count == 3)
+        for stream in streams { stream.close() }
+        #expect(proxy.receiveToEnd() == [])
+        #expect(recorder.events.isEmpty)
+    }
+
+    // MARK: Configuration
 
     @Test func `a proxy shows its user and not its password`() {
         let proxy = StreamProxy(.socks5, host: "::1", port: 1080, user: "me", password: "secret")
@@ -176,7 +171,6 @@ import Testing
             .hostKey: "proxy", .portKey: 1080, .versionKey: StreamSOCKSProxyVersion.version4, .userKey: "me",
             .passwordKey: "secret",
         ]
-        let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
         #expect(input.setProperty(whole, forKey: .socksProxyConfigurationKey))
         #expect(
             output.proxy == StreamProxy(.socks4, host: "proxy", port: 1080, user: "me", password: "secret"))
@@ -197,18 +191,5 @@ import Testing
             output.open()
             #expect(output.streamError as? StreamRequirementError == .proxyUnavailable)
         }
-    }
-
-    @Test func `closing during the negotiation ends it`() throws {
-        let server = try SocketServer()
-        let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
-        input.proxy = StreamProxy(.socks5, host: "127.0.0.1", port: server.port)
-        let recorder = Recorder()
-        for stream in [input, output] as [Stream] { stream.start(recorder) }
-        let proxy = try server.accept()
-        #expect(proxy.receive(3).count == 3)
-        for stream in [input, output] as [Stream] { stream.close() }
-        #expect(proxy.receiveToEnd() == [])
-        #expect(recorder.events.isEmpty)
     }
 }

@@ -5,6 +5,8 @@ import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct SocketAddressTests {
+    typealias UnixNameError = SocketAddress.UnixNameError
+
     @Test(arguments: [
         ("127.0.0.1:80", SocketAddress.ipv4(0x7f00_0001, port: 80)),
         ("0.0.0.0:0", .ipv4Any(port: 0)),
@@ -13,6 +15,8 @@ import Testing
         ("[::]:0", .ipv6Any(port: 0)),
         ("[2001:db8::ff]:443", .ipv6(0x2001_0db8_0000_0000_0000_0000_0000_00ff, port: 443)),
         ("[::ffff:127.0.0.1]:1", .ipv6(0xffff_7f00_0001, port: 1)),
+        ("[fe80::1%lo]:80", .ipv6(0xfe80 << 112 | 1, port: 80, scope: NetworkInterface(named: "lo")!.index)),
+        ("[fe80::1%4000000000]:80", .ipv6(0xfe80 << 112 | 1, port: 80, scope: 4_000_000_000)),
         ("unix:/run/a socket", try! SocketAddress(unixPath: "/run/a socket")),
         ("unix:relative", try! SocketAddress(unixPath: "relative")),
         ("unix:100%25%0A", try! SocketAddress(unixPath: "100%\n")),
@@ -27,91 +31,107 @@ import Testing
 
     @Test(arguments: [
         "", ":", ":80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:+80", "127.0.0.1:-1", "127.0.0.1:65536",
-        "127.0.0.1: 80",
-        "127.1:80", "127.0.0.01:80", "0x7f.0.0.1:80", "127.0.0.1%00:80", "[127.0.0.1]:80", "localhost:80",
-        "::1:80",
-        "::1", "[::1]", "[::1]:", "[::1:80", "::1]:80", "[]:80", "[::1]80", "[::1%]:80",
-        "[::1%no-such-interface]:80",
-        "[::1%4294967296]:80", "[::1]%00:80", "[1::2::3]:80", "unix-abstract:", "unix:a%00", "unix:a%0",
-        "unix:%zz",
-        "unix:" + String(repeating: "x", count: 108),
+        "127.0.0.1: 80", "127.1:80", "127.0.0.01:80", "0x7f.0.0.1:80", "127.0.0.1%00:80", "[127.0.0.1]:80",
+        "localhost:80", "::1:80", "::1", "[::1]", "[::1]:", "[::1:80", "::1]:80", "[]:80", "[::1]80",
+        "[::1%]:80", "[::1%no-such-interface]:80", "[::1%4294967296]:80", "[::1]%00:80", "[1::2::3]:80",
+        "unix-abstract:", "unix:a%00", "unix:a%0", "unix:%zz", "unix:" + String(repeating: "x", count: 108),
     ])
     func `text that is not an address is nil`(text: String) {
         #expect(SocketAddress(text) == nil)
         #expect(SocketAddress(text.withZeros) == nil)
     }
 
-    @Test func `a host without a port may have brackets`() {
-        #expect(SocketAddress("127.0.0.1", port: 1) == .ipv4Loopback(port: 1))
-        #expect(SocketAddress("::1", port: 2) == .ipv6Loopback(port: 2))
-        #expect(SocketAddress("[::1]", port: 3) == .ipv6Loopback(port: 3))
-        #expect(SocketAddress("[127.0.0.1]", port: 4) == nil)
-        #expect(SocketAddress("localhost", port: 5) == nil)
-        #expect(SocketAddress("", port: 6) == nil)
-        #expect(SocketAddress("::1\0", port: 6) == nil)
+    @Test func `a host without a port may have brackets and a scope`() throws {
+        let loopback = try #require(NetworkInterface(named: "lo"))
+        let hosts: [(String, SocketAddress?)] = [
+            ("127.0.0.1", .ipv4Loopback(port: 1)), ("::1", .ipv6Loopback(port: 1)),
+            ("[::1]", .ipv6Loopback(port: 1)), ("[127.0.0.1]", nil), ("localhost", nil), ("", nil),
+            ("::1\0", nil),
+            ("fe80::1%\(loopback.index)", .ipv6(0xfe80 << 112 | 1, port: 1, scope: loopback.index)),
+        ]
+        for (host, address) in hosts { #expect(SocketAddress(host, port: 1) == address) }
         #expect(SocketAddress.ipv4Loopback(port: 7).host == "127.0.0.1")
         #expect(SocketAddress.ipv6Loopback(port: 7).host == "::1")
         #expect(SocketAddress.unixUnnamed.host == nil)
-    }
-
-    @Test func `a scope is an interface's name or number`() throws {
-        let loopback = try #require(NetworkInterface(named: "lo"))
-        #expect(loopback.name == "lo")
-        let address = SocketAddress.ipv6(0xfe80 << 112 | 1, port: 80, scope: loopback.index)
-        #expect(address.description == "[fe80::1%lo]:80")
-        #expect(SocketAddress("[fe80::1%lo]:80") == address)
-        #expect(SocketAddress("fe80::1%\(loopback.index)", port: 80) == address)
-        let stranger = SocketAddress.ipv6(0xfe80 << 112 | 1, port: 80, scope: 4_000_000_000)
-        #expect(stranger.description == "[fe80::1%4000000000]:80")
-        #expect(SocketAddress(stranger.description) == stranger)
+        #expect(loopback.name == "lo" && NetworkInterface.any.name == nil)
         #expect(NetworkInterface(named: "lo\0") == nil)
-        #expect(NetworkInterface.any.name == nil)
     }
 
     @Test func `addresses that differ in any part are not equal`() {
         let all: [SocketAddress] = [
             .ipv4(1, port: 1), .ipv4(2, port: 1), .ipv4(1, port: 2), .ipv6(1, port: 1), .ipv6(2, port: 1),
             .ipv6(1, port: 2), .ipv6(1, port: 1, scope: 1), .ipv6(1, port: 1, flowInformation: 1),
-            .unixUnnamed,
-            try! SocketAddress(unixPath: "a"), try! SocketAddress(unixAbstractName: "a".utf8),
+            .unixUnnamed, try! SocketAddress(unixPath: "a"), try! SocketAddress(unixAbstractName: "a".utf8),
         ]
         #expect(Set(all).count == all.count)
         #expect(Set(all + all).count == all.count)
     }
 
     @Test(arguments: [
-        ("127.0.0.1", "loopback"), ("127.255.0.9", "loopback"), ("128.0.0.1", ""), ("::1", "loopback"),
-        ("::2", ""),
-        ("::ffff:127.0.0.1", "loopback"), ("0.0.0.0", "any"), ("::", "any"), ("224.0.0.1", "multicast"),
-        ("239.255.255.255", "multicast"), ("240.0.0.1", ""), ("ff02::1", "multicast"),
-        ("169.254.3.4", "link-local"),
-        ("fe80::1", "link-local"), ("febf::1", "link-local"), ("fec0::1", ""), ("::7f00:1", ""),
+        ("loopback", ["127.0.0.1", "127.255.0.9", "::1", "::ffff:127.0.0.1"]), ("any", ["0.0.0.0", "::"]),
+        ("multicast", ["224.0.0.1", "239.255.255.255", "ff02::1"]),
+        ("link-local", ["169.254.3.4", "fe80::1", "febf::1"]),
+        ("global", ["128.0.0.1", "::2", "240.0.0.1", "fec0::1", "::7f00:1"]),
     ])
-    func `addresses are classified`(host: String, meaning: String) throws {
-        let address = try #require(SocketAddress(host, port: 9))
-        #expect(address.isLoopback == (meaning == "loopback"))
-        #expect(address.isAny == (meaning == "any"))
-        #expect(address.isMulticast == (meaning == "multicast"))
-        #expect(address.isLinkLocal == (meaning == "link-local"))
+    func `addresses are classified`(meaning: String, hosts: [String]) throws {
+        for host in hosts {
+            let address = try #require(SocketAddress(host, port: 9))
+            #expect(address.isLoopback == (meaning == "loopback"))
+            #expect(address.isAny == (meaning == "any"))
+            #expect(address.isMulticast == (meaning == "multicast"))
+            #expect(address.isLinkLocal == (meaning == "link-local"))
+        }
     }
 
-    @Test func `an address has the parts of its family`() {
+    @Test func `an address has the parts of its family`() throws {
         let ipv6 = SocketAddress.ipv6(7, port: 1, scope: 2, flowInformation: 3)
-        #expect(ipv6.family == .ipv6)
         #expect((ipv6.ipv6, ipv6.port, ipv6.scope, ipv6.flowInformation) == (7, 1, 2, 3))
-        #expect(ipv6.ipv4 == nil)
+        #expect(ipv6.family == .ipv6 && ipv6.ipv4 == nil)
         let ipv4 = SocketAddress.ipv4(7, port: 1)
-        #expect(ipv4.family == .ipv4)
         #expect((ipv4.ipv4, ipv4.port, ipv4.scope, ipv4.flowInformation) == (7, 1, nil, nil))
-        #expect(ipv4.ipv6 == nil)
-        #expect(SocketAddress.unixUnnamed.port == nil)
-        #expect(SocketAddress.unixUnnamed.family == .unix)
-        #expect(!SocketAddress.unixUnnamed.isLoopback)
+        #expect(ipv4.family == .ipv4 && ipv4.ipv6 == nil)
+        let path = try SocketAddress(unixPath: FilePath("/run/a"))
+        #expect(path.unixPath == "/run/a" && path.unixAbstractName == nil)
+        let name = try SocketAddress(unixAbstractName: [0, 1])
+        #expect(name.unixPath == nil && name.unixAbstractName == [0, 1])
+        let unnamed = SocketAddress.unixUnnamed
+        #expect(unnamed.unixPath == nil && unnamed.unixAbstractName == nil)
+        #expect(unnamed.port == nil && unnamed.family == .unix && !unnamed.isLoopback)
     }
 
-    @Test func `an address takes no more memory than a sockaddr_in6`() {
-        #expect(MemoryLayout<SocketAddress>.size == MemoryLayout<sockaddr_in6>.size)
-        #expect(MemoryLayout<SocketAddress?>.stride <= 32)
+    @Test func `a Unix-domain name has 1 to 107 bytes, and a path no zero byte`() throws {
+        let longest = String(repeating: "x", count: 107)
+        #expect(try SocketAddress(unixPath: longest).unixPath == FilePath(longest))
+        let makers: [(String) throws -> SocketAddress] = [
+            { try SocketAddress(unixPath: $0) }, { try SocketAddress(unixPath: FilePath($0)) },
+            { try SocketAddress(unixAbstractName: $0.utf8) },
+        ]
+        for make in makers {
+            #expect(throws: UnixNameError.tooLong(byteCount: 108)) { try make(longest + "x") }
+            #expect(throws: UnixNameError.empty) { try make("") }
+        }
+        #expect(throws: UnixNameError.containsZero) { try SocketAddress(unixPath: "/tmp/a\0b") }
+        #expect(UnixNameError.tooLong(byteCount: 200).description.contains("200"))
+    }
+
+    /// Addresses as letters: capitals are IPv6, small ones IPv4, and a dot is a Unix-domain socket.
+    private func addresses(_ letters: String) -> [SocketAddress] {
+        letters.utf8.map { letter in
+            switch letter {
+            case 0x2e: .unixUnnamed
+            case ..<0x60: .ipv6(UInt128(letter), port: 1)
+            default: .ipv4(UInt32(letter), port: 1)
+            }
+        }
+    }
+
+    @Test(arguments: [
+        ("", 1, ""), ("A", 1, "A"), ("ABC", 1, "ABC"), ("ABab", 1, "AaBb"), ("abAB", 1, "aAbB"),
+        ("ABCDa", 1, "AaBCD"), ("Aabcd", 1, "Aabcd"), ("ABCabc", 2, "ABaCbc"), ("ABCabc", 9, "ABCabc"),
+        ("ABab", 0, "AaBb"), ("ABab", -5, "AaBb"), ("AB.a", 1, "A.Ba"),
+    ])
+    func `families alternate, and each keeps its order`(letters: String, firstCount: Int, wanted: String) {
+        #expect(addresses(letters).interleavingFamilies(firstCount: firstCount) == addresses(wanted))
     }
 }
 

@@ -10,97 +10,62 @@ import Testing
     enum Place: CaseIterable { case loop, queue }
 
     @Test(arguments: [SocketOrigin.host, .abstract, .descriptor], Place.allCases)
-    func `both halves deliver openCompleted before bytes or space of either, however fast the connection is`(
+    func `both halves deliver openCompleted before bytes or space of either`(
         origin: SocketOrigin, place: Place
     ) throws {
         for (opensInputFirst, isProtected) in [
             (true, false), (false, false), (true, true), (false, true),
         ] {
-            let (fixture, log, queue) = (try SocketFixture(origin), Log(), DispatchQueue(label: "events"))
+            let (fixture, log) = (try SocketFixture(origin), Log(place))
             if isProtected { #expect(fixture.input.protect(by: MaskingSecurity())) }
-            // On the queue, as a client does: no event comes in between.
-            try (place == .queue ? queue : DispatchQueue(label: "")).sync {
-                let halves = opensInputFirst ? fixture.streams : fixture.streams.reversed()
-                for half in halves { log.receive(half, on: place == .queue ? queue : nil) }
+            let halves = opensInputFirst ? fixture.streams : fixture.streams.reversed()
+            for half in halves { log.receive(half) }
+            try log.atOnce {
                 halves[0].open()
                 if isProtected { try fixture.peer.answerHello() }
                 try fixture.peer.send(isProtected ? Masking.record(.data, [1]) : [1])
-                while halves[0].streamStatus == .opening { sched_yield() }
+                waitUntilOpen([halves[0]])
                 try waitForStreamsThread()
                 halves[1].open()
             }
-            log.wait(for: 4, on: place)
+            log.wait(for: 4)
             fixture.closeBoth()
-            #expect(
-                Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
+            #expect(Set(log.lines.value.prefix(2)) == ["input 1", "output 1"])
             #expect(Set(log.lines.value) == ["input 1", "output 1", "input 2", "output 4"])
         }
     }
 
     @Test(arguments: Place.allCases)
-    func `a server that speaks first is heard after openCompleted of both halves, in many connections`(
-        place: Place
-    ) throws {
+    func `a server that speaks first is heard after openCompleted of both halves`(place: Place) throws {
         let server = try SocketServer()
         let greeter = try JoinableThread(name: "greeter") {
             while let peer = try? server.accept() { peer.send([1]) }
         }
-        for _ in 0..<announcementCount {
-            let (log, queue) = (Log(), DispatchQueue(label: "events"))
+        // Enough to show what happens once in a hundred connections.
+        for _ in 0..<200 {
+            let log = Log(place)
             let (input, output) = Stream.connection(to: server.address)
-            for half in [input, output] as [Stream] {
-                log.receive(half, on: place == .queue ? queue : nil)
-            }
-            let open = { for half in [input, output] as [Stream] { half.open() } }
-            if place == .queue { queue.sync(execute: open) } else { open() }
-            log.wait(for: 4, on: place)
+            for half in [input, output] as [Stream] { log.receive(half) }
+            log.atOnce { for half in [input, output] as [Stream] { half.open() } }
+            log.wait(for: 4)
             for half in [input, output] as [Stream] { half.close() }
-            #expect(
-                Set(log.lines.value.prefix(2)) == ["input 1", "output 1"], "\(place): \(log.lines.value)")
+            #expect(Set(log.lines.value.prefix(2)) == ["input 1", "output 1"])
         }
         server.stopAccepting()
         greeter.join()
     }
 
-    @Test(arguments: [SocketOrigin.ipv4, .descriptor], Place.allCases)
-    func `a half delivers its events though the other is opened in its callback, or never`(
-        origin: SocketOrigin, place: Place
-    ) throws {
-        for opensOutput in [true, false] {
-            let (fixture, queue) = (try SocketFixture(origin), DispatchQueue(label: "events"))
-            let output = Carrier(fixture.output!)
-            let log = Log { line in if opensOutput, line == "input 1" { output.value.open() } }
-            for half in fixture.streams { log.receive(half, on: place == .queue ? queue : nil) }
-            fixture.input.open()
-            try fixture.peer.send([1])
-            log.wait(for: opensOutput ? 4 : 2, on: place)
-            fixture.closeBoth()
-            let start = opensOutput ? ["input 1", "output 1"] : ["input 1", "input 2"]
-            #expect(Array(log.lines.value.prefix(2)) == start)
-        }
-    }
-
-    @Test(arguments: Place.allCases)
-    func `each half that was opened fails if nothing can be connected, and no other`(place: Place)
-        async throws
-    {
-        try await onItsOwnThread {
-            for opensOutput in [true, false] {
-                let (log, queue) = (Log(), DispatchQueue(label: "events"))
-                let (input, output) = Stream.connection(to: try refusingAddress())
-                let halves = [input, output] as [Stream]
-                for half in halves { log.receive(half, on: place == .queue ? queue : nil) }
-                queue.sync {
-                    input.open()
-                    while input.streamStatus == .opening { sched_yield() }
-                    if opensOutput { output.open() }
-                }
-                log.wait(for: opensOutput ? 2 : 1, on: place)
-                try waitForStreamsThread()
-                #expect(log.lines.value.sorted() == (opensOutput ? ["input 8", "output 8"] : ["input 8"]))
-                withExtendedLifetime(halves) {}
-            }
-        }
+    @Test(arguments: Place.allCases, [true, false])
+    func `a half delivers events before the other is opened`(place: Place, opensOutput: Bool) throws {
+        let fixture = try SocketFixture(place == .loop ? .ipv4 : .descriptor)
+        let output = Carrier(fixture.output!)
+        let log = Log(place) { line in if opensOutput, line == "input 1" { output.value.open() } }
+        for half in fixture.streams { log.receive(half) }
+        fixture.input.open()
+        try fixture.peer.send([1])
+        log.wait(for: opensOutput ? 4 : 2)
+        fixture.closeBoth()
+        #expect(log.lines.value.prefix(2) == ["input 1", opensOutput ? "output 1" : "input 2"])
     }
 
     enum Other: CaseIterable {
@@ -108,60 +73,55 @@ import Testing
     }
 
     @Test(arguments: Other.allCases)
-    func `a half delivers its events whatever becomes of the other`(other: Other) async throws {
-        let task = Shared<Task<Void, any Error>?>(nil)
-        try await onItsOwnThread {
-            let (fixture, log, queue) = (try SocketFixture(), Log(), DispatchQueue(label: "events"))
-            let thread = try RunLoopThread(name: "other")
-            let output = fixture.output!
-            switch other {
-            case .onQueue: log.receive(output, on: queue)
-            case .onOtherLoop, .onIdleLoop:
-                output.delegate = log
-                output.schedule(
-                    in: thread.runLoop, forMode: other == .onIdleLoop ? .custom : .default)
-            case .withoutDelegate: output.schedule(in: .current, forMode: .default)
-            case .polled, .inTask, .closed, .released: break
-            }
-            log.receive(fixture.input, on: nil)
-            if other != .inTask { output.open() }
-            if other == .closed { output.close() }
-            if other == .released { fixture.releaseOutput() }
-            if other == .inTask {
-                let output = Carrier(output)
-                task.value = Task { try await output.value.writeAll([7]) }
-            }
-            fixture.input.open()
-            let peer = try fixture.peer
-            peer.send([1])
-            RunLoop.current.serve { log.lines(of: "input").count == 2 }
-            #expect(log.lines(of: "input") == ["input 1", "input 2"])
-            if other == .inTask { #expect(peer.receive(1) == [7]) }
-            if other == .onQueue || other == .onOtherLoop {
-                waitUntil { log.lines(of: "output").count == 2 }
-                #expect(log.lines(of: "output") == ["output 1", "output 4"])
-            }
-            if other == .withoutDelegate {
-                output.delegate = log
-                RunLoop.current.serve { log.lines(of: "output").count == 2 }
-            }
-            fixture.input.close()
-            fixture.output?.close()
-            thread.stop()
+    func `a half delivers its events whatever becomes of the other`(other: Other) throws {
+        let (fixture, log, queue) = (try SocketFixture(), Log(.loop), Log(.queue))
+        let thread = try RunLoopThread(name: "other")
+        let output = Carrier(fixture.output!)
+        switch other {
+        case .onQueue: queue.receive(output.value)
+        case .onOtherLoop, .onIdleLoop:
+            output.value.delegate = queue
+            output.value.schedule(in: thread.runLoop, forMode: other == .onIdleLoop ? .custom : .default)
+        case .withoutDelegate: output.value.schedule(in: .current, forMode: .default)
+        case .polled, .inTask, .closed, .released: break
         }
-        try await task.value?.value
+        log.receive(fixture.input)
+        if other == .inTask { Task { try await output.value.writeAll([7]) } } else { output.value.open() }
+        if other == .closed { output.value.close() }
+        if other == .released { fixture.releaseOutput() }
+        fixture.input.open()
+        let peer = try fixture.peer
+        peer.send([1])
+        log.wait(for: 2)
+        #expect(log.lines.value == ["input 1", "input 2"])
+        if other == .inTask { #expect(peer.receive(1) == [7]) }
+        if other == .onQueue || other == .onOtherLoop {
+            queue.wait(for: 2)
+            #expect(queue.lines.value == ["output 1", "output 4"])
+        }
+        if other == .withoutDelegate {
+            output.value.delegate = log
+            log.wait(for: 4)
+        }
+        fixture.input.close()
+        fixture.output?.close()
+        thread.stop()
     }
 }
-
-/// Enough to show what happens once in a hundred connections.
-private let announcementCount = 300
 
 /// The events of both halves, in order: the half, and the number of the event.
 private final class Log: StreamDelegate, Sendable {
     let lines = Shared<[String]>([])
+    private let place: SocketStreamAnnouncementTests.Place
+    private let queue = DispatchQueue(label: "events")
     private let onLine: @Sendable (String) -> Void
 
-    init(_ onLine: @escaping @Sendable (String) -> Void = { _ in }) { self.onLine = onLine }
+    init(
+        _ place: SocketStreamAnnouncementTests.Place,
+        _ onLine: @escaping @Sendable (String) -> Void = { _ in }
+    ) {
+        (self.place, self.onLine) = (place, onLine)
+    }
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
         let line = "\(aStream is InputStream ? "input" : "output") \(eventCode.rawValue)"
@@ -169,17 +129,21 @@ private final class Log: StreamDelegate, Sendable {
         onLine(line)
     }
 
-    /// Receives the events of `half` on `queue`, or else on the current loop.
-    func receive(_ half: Stream, on queue: DispatchQueue?) {
+    /// Receives the events of `half` on the queue, or on the current loop.
+    func receive(_ half: Stream) {
         half.delegate = self
-        if let queue { half.setDispatchQueue(queue) } else { half.schedule(in: .current, forMode: .default) }
+        if place == .queue { return half.setDispatchQueue(queue) }
+        half.schedule(in: .current, forMode: .default)
     }
 
-    func lines(of half: String) -> [String] { lines.value.filter { $0.hasPrefix(half) } }
+    /// Calls `body` as a client does: no event comes in between.
+    func atOnce(_ body: () throws -> Void) rethrows {
+        if place == .queue { try queue.sync(execute: body) } else { try body() }
+    }
 
     /// Waits for `count` events.
-    func wait(for count: Int, on place: SocketStreamAnnouncementTests.Place) {
-        if place == .queue { return waitUntil { lines.value.count >= count } }
+    func wait(for count: Int) {
+        if place == .queue { return lines.wait { $0.count >= count ? () : nil } }
         RunLoop.current.serve { lines.value.count >= count }
     }
 }

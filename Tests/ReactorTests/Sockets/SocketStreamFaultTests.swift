@@ -1,103 +1,143 @@
 import Glibc
 import Reactor
+import ReactorCoreFoundation
 import ReactorTesting
 import SystemPackage
 import Testing
 
+/// What ends an open connection of itself: its peer, the time, or a requirement.
 @Suite(.runLoop) struct SocketStreamFaultTests {
-    private func isGone(_ error: (any Error)?) -> Bool {
-        [Errno.connectionReset, .brokenPipe].contains((error as? IOError)?.errno)
+    enum Fault: CaseIterable {
+        case reset, lostBytes, idleTimeout, idleTimeoutSetEarly, writeTimeout, securityLevel
+
+        /// A Unix-domain connection cannot be reset without a byte that is lost.
+        func isPossible(_ origin: SocketOrigin) -> Bool {
+            self != .reset || [.host, .ipv4, .ipv6].contains(origin)
+        }
+
+        /// Whether the output is full when it comes, so that this half alone would find it.
+        var fillsOutput: Bool { self == .lostBytes || self == .writeTimeout }
+
+        func matches(_ error: (any Error)?) -> Bool {
+            switch self {
+            case .reset: (error as? IOError)?.errno == .connectionReset
+            case .lostBytes: [Errno.connectionReset, .brokenPipe].contains((error as? IOError)?.errno)
+            case .idleTimeout, .idleTimeoutSetEarly, .writeTimeout: (error as? IOError)?.errno == .timedOut
+            case .securityLevel: error is StreamRequirementError
+            }
+        }
     }
 
-    @Test(arguments: [SocketOrigin.host, .ipv4, .ipv6])
-    func `a reset is delivered once to both halves, after the bytes before it`(origin: SocketOrigin)
-        async throws
-    {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
-            fixture.input.start(reader)
+    private let loop = RunLoop.current
+    private let timeout = Duration.milliseconds(20)
+
+    private func fillOutput(of fixture: SocketFixture) {
+        while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(5000)) }
+    }
+
+    @Test(arguments: SocketOrigin.allCases, Fault.allCases)
+    func `a fault is delivered once to each half that was opened`(origin: SocketOrigin, fault: Fault) throws {
+        guard fault.isPossible(origin) else { return }
+        for opensInput in fault.fillsOutput ? [true, false] : [true] {
+            let (fixture, begin) = (try SocketFixture(origin, isNarrow: true), Deadline.now)
+            let (reader, writer) = (Recorder(), Recorder())
+            reader.readsEverything(by: 4)
+            if fault == .idleTimeoutSetEarly { fixture.output.idleTimeout = timeout }
+            if opensInput { fixture.input.start(reader) }
             fixture.output.start(writer)
-            loop.serve { writer.events.count == 2 && reader.events.count == 1 }
-            reader.onEvent = { [unowned reader] stream, event in
-                guard event == .hasBytesAvailable else { return }
-                #expect(stream.streamStatus == .open && fixture.output.streamStatus == .open)
-                reader.bytes += (stream as! InputStream).read(upTo: 4)
+            if fault != .idleTimeoutSetEarly { loop.serve { writer.events.count == 2 } }
+            let peer = try fixture.peer
+            if fault.fillsOutput {
+                try fixture.narrow()
+                if fault == .writeTimeout { fixture.output.writeTimeout = timeout }
+                fillOutput(of: fixture)
             }
-            try fixture.peer.send(pattern(10))
-            try fixture.peer.reset()
-            loop.serve { reader.events.last == .errorOccurred && writer.events.last == .errorOccurred }
+            switch fault {
+            case .reset: peer.send(pattern(10))
+            case .idleTimeout: fixture.output.idleTimeout = timeout
+            case .securityLevel:
+                fixture.output.setProperty(StreamSocketSecurityLevel.ssLv3, forKey: .socketSecurityLevelKey)
+            default: break
+            }
+            if fault == .reset || fault == .lostBytes { peer.reset() }
+            let recorders = opensInput ? [reader, writer] : [writer]
+            loop.serve { recorders.allSatisfy { $0.events.last == .errorOccurred } }
             loop.poll()
-            #expect(reader.bytes == pattern(10) && loop.passesInAWhile() < 10)
-            for recorder in [reader, writer] { #expect(recorder.count(.errorOccurred) == 1) }
-            #expect(reader.count(.endEncountered) == 0)
-            for stream in fixture.streams { #expect(stream.streamErrno == .connectionReset) }
+            for recorder in recorders { #expect(recorder.count(.errorOccurred) == 1) }
+            #expect(fault != .reset || reader.bytes == pattern(10))
+            #expect(reader.count(.endEncountered) == 0 && reader.events.isEmpty == !opensInput)
+            #expect(fault.matches(fixture.output.streamError))
+            #expect(opensInput ? fault.matches(fixture.input.streamError) : fixture.input.streamError == nil)
+            if fixture.output.idleTimeout ?? fixture.output.writeTimeout != nil {
+                #expect(Deadline.now - begin >= timeout)
+            }
+            #expect(fixture.output.writeOnce([1]) == -1 && loop.passesInAWhile() < 10)
             fixture.closeBoth()
             #expect(loop.run(in: .default) == .finished)
         }
     }
 
-    @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], [true, false])
-    func `a peer that closes with bytes pending is an error of both halves`(
-        origin: SocketOrigin, opensInput: Bool
+    @Test(arguments: SocketOrigin.allCases, Fault.allCases)
+    func `a fault ends a blocking call, and is also the other half's`(
+        origin: SocketOrigin, fault: Fault
     ) throws {
+        guard fault.isPossible(origin) else { return }
         let fixture = try SocketFixture(origin, isNarrow: true)
-        let (reader, writer, loop) = (Recorder(), Recorder(), RunLoop.current)
-        reader.readsEverything()
-        if opensInput { fixture.input.start(reader) }
-        fixture.output.start(writer)
-        loop.serve { writer.events.count == 2 }
-        try fixture.narrow()
-        while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(5000)) }
-        try fixture.peer.reset()
-        loop.serve { writer.events.last == .errorOccurred && (!opensInput || reader.events.count > 1) }
-        loop.poll()
-        #expect(isGone(fixture.output.streamError) && writer.count(.errorOccurred) == 1)
-        #expect(reader.count(.errorOccurred) == (opensInput ? 1 : 0))
-        #expect(opensInput ? isGone(fixture.input.streamError) : fixture.input.streamError == nil)
-        #expect(fixture.output.writeOnce([1]) == -1)
-        fixture.closeBoth()
-        #expect(loop.run(in: .default) == .finished)
-    }
-
-    @Test(arguments: [SocketOrigin.path, .abstract, .descriptor], [true, false])
-    func `bytes that arrived before a write failed are read before the error`(
-        origin: SocketOrigin, isScheduled: Bool
-    ) throws {
-        let fixture = try SocketFixture(origin)
-        let (reader, writer) = (Recorder(), Recorder())
         try fixture.openBoth()
-        try fixture.peer.send(pattern(10))
-        try fixture.peer.close()
-        // A process that another test is starting has the peer's descriptor until it calls exec.
-        waitUntil { fixture.output.writeOnce([1]) == -1 }
-        #expect(fixture.output.streamErrno == .brokenPipe)
-        #expect(fixture.input.streamStatus == .open)
-        guard isScheduled else {
-            #expect(fixture.input.hasBytesAvailable && fixture.input.read(upTo: 6) == pattern(6))
-            #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9] && fixture.input.streamStatus == .open)
-            #expect(fixture.input.read(upTo: 6).isEmpty && fixture.input.streamStatus == .error)
-            return
-        }
-        reader.readsEverything(by: 6)
-        fixture.input.start(reader)
-        fixture.output.start(writer)
-        RunLoop.current.serve { reader.events.last == .errorOccurred && !writer.events.isEmpty }
-        #expect(reader.bytes == pattern(10) && fixture.input.streamErrno == .brokenPipe)
-        #expect(writer.events == [.errorOccurred])
-    }
-
-    @Test(arguments: SocketOrigin.allCases)
-    func `a fault that a blocking read finds is also the other half's`(origin: SocketOrigin) throws {
-        let fixture = try SocketFixture(origin)
-        try fixture.openBoth()
+        let (peer, handed) = (try fixture.peer, Carrier(fixture.streams))
+        if fault == .idleTimeout || fault == .idleTimeoutSetEarly { fixture.output.idleTimeout = timeout }
+        if fault == .writeTimeout { fixture.output.writeTimeout = timeout }
         // A peer with unread bytes goes: a reset, in all families.
-        #expect(fixture.output.write([1]) == 1)
-        try fixture.peer.reset()
-        var byte: UInt8 = 0
-        #expect(fixture.input.read(&byte, maxLength: 1) == -1 && isGone(fixture.input.streamError))
-        #expect(fixture.output.hasSpaceAvailable == false || fixture.output.writeOnce([1]) == -1)
-        #expect(isGone(fixture.output.streamError) && fixture.output.streamStatus == .error)
+        if fault == .lostBytes { #expect(fixture.output.write([1]) == 1) }
+        let cause = try JoinableThread(name: "cause") {
+            guard [.reset, .lostBytes, .securityLevel].contains(fault) else { return }
+            while handed.value[0].streamStatus != .reading { sched_yield() }
+            if fault != .securityLevel { return peer.reset() }
+            handed.value[1].setProperty(StreamSocketSecurityLevel.ssLv3, forKey: .socketSecurityLevelKey)
+        }
+        if fault == .writeTimeout {
+            #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
+        } else {
+            var byte: UInt8 = 0
+            #expect(fixture.input.read(&byte, maxLength: 1) == -1)
+        }
+        cause.join()
+        #expect(fixture.output.writeOnce([1]) == -1)
+        waitUntil { fixture.streams.allSatisfy { $0.streamStatus == .error } }
+        for stream in fixture.streams { #expect(fault.matches(stream.streamError)) }
+    }
+
+    @Test(arguments: SocketOrigin.allCases, [true, false])
+    func `bytes before a fault of the output are read first`(origin: SocketOrigin, isScheduled: Bool) throws {
+        for error in [Errno.timedOut, .brokenPipe] {
+            if error == .brokenPipe, ![.path, .abstract, .descriptor].contains(origin) { continue }
+            let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
+            try fixture.openBoth()
+            if isScheduled { fixture.schedule(reader, writer) }
+            try fixture.peer.send(pattern(10))
+            if isScheduled { loop.serve { reader.events.last == .hasBytesAvailable } }
+            waitUntil { fixture.input.hasBytesAvailable }
+            if error == .timedOut { fixture.output.idleTimeout = timeout } else { try fixture.peer.close() }
+            if isScheduled, error == .timedOut { loop.serve { writer.events.last == .errorOccurred } }
+            // A process that another test is starting has the peer's descriptor until it calls exec.
+            waitUntil {
+                error == .timedOut
+                    ? fixture.output.streamStatus == .error : fixture.output.writeOnce([1]) == -1
+            }
+            #expect(fixture.output.streamErrno == error && fixture.input.streamStatus == .open)
+            reader.readsEverything()
+            #expect(fixture.input.read(upTo: 6) == pattern(6))
+            #expect(fixture.input.read(upTo: 6) == [6, 7, 8, 9])
+            if isScheduled {
+                loop.serve { [reader, writer].allSatisfy { $0.events.last == .errorOccurred } }
+                #expect(reader.count(.errorOccurred) == 1 && writer.count(.errorOccurred) == 1)
+            } else {
+                #expect(fixture.input.read(upTo: 6).isEmpty)
+            }
+            #expect(fixture.input.streamErrno == error)
+            fixture.closeBoth()
+            #expect(loop.run(in: .default) == .finished)
+        }
     }
 
     @Test func `ending the output of a connection that was reset fails with the reset`() throws {
@@ -110,7 +150,7 @@ import Testing
     }
 
     @Test func `a descriptor that is not an open socket fails at the first byte`() throws {
-        let pipe = try FileDescriptor.pipe()
+        let pipe = try TestPipe()
         let cases = [
             (pipe.readEnd, Errno.notSocket), (FileDescriptor(rawValue: 1_000_000), .badFileDescriptor),
         ]
@@ -120,31 +160,6 @@ import Testing
             pair.output.open()
             #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamErrno == error)
             #expect(pair.input.read(upTo: 1).isEmpty && pair.input.streamErrno == error)
-        }
-        try pipe.readEnd.close()
-        try pipe.writeEnd.close()
-    }
-
-    @Test(arguments: [true, false])
-    func `a client may connect again in its error callback`(waits: Bool) async throws {
-        try await onItsOwnThread {
-            let (refusing, server, recorder) = (try refusingAddress(), try SocketServer(), Recorder())
-            var pair = Stream.connection(to: refusing)
-            recorder.onEvent = { stream, event in
-                guard event == .errorOccurred else { return }
-                pair.input.close()
-                pair.output.close()
-                pair = Stream.connection(to: server.address)
-                pair.input.start(recorder)
-                if waits { pair.output.open() }
-                if waits { #expect(pair.output.write([1]) == 1) }
-            }
-            pair.input.start(recorder)
-            RunLoop.current.serve { recorder.events.count == 2 }
-            #expect(recorder.events == [.errorOccurred, .openCompleted])
-            pair.output.open()
-            pair.output.write([2])
-            #expect(try server.accept().receive(waits ? 2 : 1) == (waits ? [1, 2] : [2]))
         }
     }
 }

@@ -4,51 +4,23 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
+/// Connecting, its failures, and closing meanwhile.
 @Suite(.runLoop) struct SocketStreamOpeningTests {
-    @Test(arguments: SocketOrigin.allCases)
-    func `both halves deliver openCompleted, and bytes move in both directions`(origin: SocketOrigin)
-        async throws
-    {
-        try await onItsOwnThread {
-            let fixture = try SocketFixture(origin)
-            let (reader, writer) = (Recorder(), Recorder())
-            fixture.input.start(reader)
-            fixture.output.start(writer)
-            RunLoop.current.serve { !reader.events.isEmpty && writer.events.count == 2 }
-            #expect(reader.events == [.openCompleted])
-            #expect(writer.events == [.openCompleted, .hasSpaceAvailable])
-            reader.readsEverything()
-            #expect(try fixture.output.write([1, 2, 3]) == 3 && fixture.peer.receive(3) == [1, 2, 3])
-            try fixture.peer.send([4, 5])
-            RunLoop.current.serve { reader.bytes == [4, 5] }
-            fixture.closeBoth()
-            #expect(try fixture.peer.receiveToEnd() == [])
-        }
-    }
-
-    @Test(arguments: SocketOrigin.connected)
-    func `nothing happens before a half is opened`(origin: SocketOrigin) throws {
-        let (fixture, recorder, loop) = (try SocketFixture(origin), Recorder(), RunLoop.current)
-        for stream in fixture.streams {
-            stream.delegate = recorder
-            stream.schedule(in: loop, forMode: .default)
-        }
-        loop.poll()
-        try waitForStreamsThread()
-        #expect(fixture.server?.hasPendingConnection == false && recorder.events.isEmpty)
-        #expect(fixture.streams.allSatisfy { $0.streamStatus == .notOpen })
-    }
+    private let loop = RunLoop.current
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
-    func `one half opens the connection, and the other then opens at once`(
+    func `one half connects, and the other then opens at once`(
         origin: SocketOrigin, beginsWithInput: Bool
     ) throws {
-        let (fixture, loop) = (try SocketFixture(origin), RunLoop.current)
+        let fixture = try SocketFixture(origin)
         let (first, second) = (Recorder(), Recorder())
         let halves = beginsWithInput ? fixture.streams : fixture.streams.reversed()
-        halves[1].delegate = second
-        halves[1].schedule(in: loop, forMode: .default)
-        halves[0].start(first)
+        fixture.schedule(beginsWithInput ? first : second, beginsWithInput ? second : first)
+        loop.poll()
+        try waitForStreamsThread()
+        #expect(fixture.server?.hasPendingConnection != true && first.events.isEmpty)
+        #expect(halves[0].streamStatus == .notOpen)
+        halves[0].open()
         loop.serve { first.events.first == .openCompleted }
         loop.poll()
         #expect(second.events.isEmpty && halves[1].streamStatus == .notOpen)
@@ -58,35 +30,30 @@ import Testing
         #expect(second.count(.openCompleted) == 1 && first.count(.openCompleted) == 1)
     }
 
-    @Test func `an existing socket is open at once`() throws {
-        let fixture = try SocketFixture(.descriptor)
-        for stream in fixture.streams {
-            stream.open()
-            #expect(stream.streamStatus == .open)
+    @Test func `a stream is opening until it is connected, and may be closed without events`() throws {
+        let (server, recorder) = (try FullServer(), Recorder())
+        let (input, output) = Stream.connection(to: server.address)
+        for stream in [input, output] as [Stream] {
+            for _ in 0..<2 {
+                stream.start(recorder)
+                #expect(stream.streamStatus == .opening)
+            }
         }
-    }
-
-    @Test func `a stream is opening until it is connected`() throws {
-        let server = try FullServer()
-        let pair = Stream.connection(to: server.address)
-        for stream in [pair.input, pair.output] {
-            stream.open()
-            #expect(stream.streamStatus == .opening && stream.streamError == nil)
-            stream.open()
-            #expect(stream.streamStatus == .opening)
+        loop.poll()
+        #expect(!input.hasBytesAvailable && !output.hasSpaceAvailable)
+        #expect(throws: Errno.socketNotConnected) { try output.shutDown() }
+        for stream in [input, output] as [Stream] {
+            stream.close()
+            #expect(stream.streamStatus == .closed && stream.streamError == nil)
         }
-        #expect(!pair.input.hasBytesAvailable && !pair.output.hasSpaceAvailable)
-        #expect(throws: Errno.socketNotConnected) { try pair.output.shutDown() }
-        // What is left of the connection goes with its streams.
-        pair.input.close()
-        pair.output.close()
-        #expect(pair.input.streamStatus == .closed && pair.output.streamError == nil)
+        #expect(loop.run(in: .default) == .finished && recorder.events.isEmpty)
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `reading and writing block until the stream is open`(origin: SocketOrigin) throws {
+    func `reading and writing off a loop block until the stream is open`(origin: SocketOrigin) throws {
         let fixture = try SocketFixture(origin)
         for stream in fixture.streams { stream.open() }
+        #expect(fixture.streams.allSatisfy { $0.streamStatus == .open } || origin != .descriptor)
         #expect(try fixture.output.write([1, 2]) == 2 && fixture.peer.receive(2) == [1, 2])
         let peer = try fixture.peer
         let sender = try JoinableThread(name: "sender") { peer.send([3]) }
@@ -124,46 +91,129 @@ import Testing
 
     @Test func `an invalid port or descriptor traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            Stream.getStreamsToHost(
-                withName: "localhost", port: 65_536, inputStream: nil, outputStream: nil)
+            Stream.getStreamsToHost(withName: "localhost", port: 65_536, inputStream: nil, outputStream: nil)
         }
-        #expect(result.message.contains("needs a port in 0...65535"))
+        #expect(result.message.contains("65535"))
         let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             _ = Stream.connection(descriptor: FileDescriptor(rawValue: -1))
         }
-        #expect(other.message.contains("needs an open descriptor, not -1"))
+        #expect(other.message.contains("-1"))
     }
 
-    @Test func `a half in several modes delivers openCompleted once, in the mode that runs`() throws {
-        let (fixture, recorder, loop) = (try SocketFixture(), Recorder(), RunLoop.current)
-        fixture.output.schedule(in: loop, forMode: .custom)
-        fixture.output.start(recorder)
-        loop.serve(in: .custom) { recorder.events.count == 2 }
-        loop.poll(.default)
-        #expect(recorder.events == [.openCompleted, .hasSpaceAvailable])
-        fixture.output.write([1])
-        loop.serve { recorder.events.count == 3 }
+    // MARK: Failures
+
+    @Test(arguments: AddressKind.allCases)
+    func `a refusal is delivered once to each half that is opened`(kind: AddressKind) throws {
+        let (reader, writer) = (Recorder(), Recorder())
+        let pair = Stream.connection(to: try refusingAddress(kind))
+        let error = kind == .path ? Errno.noSuchFileOrDirectory : .connectionRefused
+        pair.output.delegate = writer
+        pair.output.schedule(in: loop, forMode: .default)
+        pair.input.start(reader)
+        loop.serve { !reader.events.isEmpty }
+        loop.poll()
+        #expect(reader.events == [.errorOccurred] && writer.events.isEmpty)
+        #expect(pair.input.streamErrno == error && pair.output.streamStatus == .notOpen)
+        pair.output.open()
+        loop.serve { !writer.events.isEmpty }
+        loop.poll()
+        #expect(writer.events == [.errorOccurred] && reader.events == [.errorOccurred])
+        #expect(pair.output.streamErrno == error && loop.passesInAWhile() < 10)
+        #expect(pair.input.read(upTo: 1).isEmpty && pair.output.writeOnce([1]) == -1)
+        pair.input.close()
+        pair.output.close()
+        #expect(loop.run(in: .default) == .finished && pair.input.streamStatus == .error)
     }
 
-    @Test func `a half may change loops while opening, and the halves may be on different loops`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let threads = [try RunLoopThread(name: "one"), try RunLoopThread(name: "two")]
-            let fixture = try SocketFixture()
-            let (reader, writer) = (Counter(), Counter())
-            fixture.input.delegate = reader
-            fixture.output.delegate = writer
-            for stream in fixture.streams { stream.schedule(in: threads[0].runLoop, forMode: .default) }
-            for stream in fixture.streams { stream.open() }
-            fixture.output.remove(from: threads[0].runLoop, forMode: .default)
-            fixture.output.schedule(in: threads[1].runLoop, forMode: .default)
-            try fixture.peer.send([1])
-            waitUntil { reader.events.value.count == 2 && writer.events.value.count >= 2 }
-            fixture.closeBoth()
-            for thread in threads { thread.stop() }
-            #expect(reader.events.value == [1, 2] && writer.events.value.first == 1)
-            #expect(reader.threads.value.count == 1)
+    @Test(arguments: ["", "nobody.invalid"])
+    func `an unknown host is a resolver error of both halves, and of their calls`(host: String) throws {
+        let recorder = Recorder()
+        let (input, output) = Stream.connection(toHost: host, port: 80)
+        input.start(recorder)
+        output.open()
+        #expect(output.writeOnce([1]) == -1 && output.streamStatus == .error)
+        let error = try #require(output.streamError as? ResolverError)
+        #expect(throws: error) { try output.flush() }
+        #expect(throws: error) { try output.shutDown() }
+        loop.serve { !recorder.events.isEmpty }
+        #expect(recorder.events == [.errorOccurred] && input.streamError as? ResolverError == error)
+        #expect(error.code == .unknownName || !host.isEmpty)
+    }
+
+    @Test(arguments: [true, false])
+    func `connecting fails after the timeout`(isScheduled: Bool) throws {
+        let (server, recorder) = (try FullServer(), Recorder())
+        let pair = Stream.connection(to: server.address)
+        pair.output.connectTimeout = .milliseconds(20)
+        let begin = Deadline.now
+        if isScheduled {
+            pair.input.start(recorder)
+            loop.serve { !recorder.events.isEmpty }
+            #expect(recorder.events == [.errorOccurred])
+        } else {
+            pair.input.open()
+            #expect(pair.input.read(upTo: 1).isEmpty)
         }
+        #expect(pair.input.streamErrno == .timedOut && Deadline.now - begin >= .milliseconds(20))
+    }
+
+    @Test(arguments: [true, false])
+    func `a client may connect again in its error callback`(waits: Bool) throws {
+        let (refusing, server, recorder) = (try refusingAddress(), try SocketServer(), Recorder())
+        var pair = Stream.connection(to: refusing)
+        recorder.onEvent = { stream, event in
+            guard event == .errorOccurred else { return }
+            pair.input.close()
+            pair.output.close()
+            pair = Stream.connection(to: server.address)
+            pair.input.start(recorder)
+            if waits { pair.output.open() }
+            if waits { #expect(pair.output.write([1]) == 1) }
+        }
+        pair.input.start(recorder)
+        loop.serve { recorder.events.count == 2 }
+        #expect(recorder.events == [.errorOccurred, .openCompleted])
+        pair.output.open()
+        pair.output.write([2])
+        #expect(try server.accept().receive(waits ? 2 : 1) == (waits ? [1, 2] : [2]))
+    }
+
+    // MARK: Closing while connecting
+
+    @Test(arguments: [true, false])
+    func `one half may be closed while connecting, and the other continues`(closesInput: Bool) throws {
+        let server = try FullServer(.path)
+        let pair = Stream.connection(to: server.address)
+        let (closed, left): (Stream, Stream) =
+            closesInput ? (pair.input, pair.output) : (pair.output, pair.input)
+        let (first, second) = (Recorder(), Recorder())
+        closed.start(first)
+        left.start(second)
+        loop.poll()
+        closed.close()
+        #expect(closed.streamStatus == .closed && left.streamStatus == .opening)
+        server.acceptOne()
+        loop.serve { second.events.first == .openCompleted }
+        loop.poll()
+        #expect(first.events.isEmpty && closed.streamStatus == .closed)
+        left.close()
+        #expect(loop.run(in: .default) == .finished)
+    }
+
+    @Test(arguments: [0, 1, 2])
+    func `releasing the streams while connecting releases everything`(opened: Int) throws {
+        let server = try FullServer()
+        weak var (known, other, connection): (AnyObject?, AnyObject?, AnyObject?)
+        do {
+            let pair = Stream.connection(to: server.address)
+            (known, other) = (pair.input.internals, pair.output.internals)
+            connection = pair.input.sharedConnection
+            try #require(connection != nil)
+            if opened > 0 { pair.input.open() }
+            if opened > 1 { pair.output.open() }
+            pair.input.schedule(in: .current, forMode: .default)
+        }
+        waitUntil { known == nil && other == nil && connection == nil }
+        #expect(loop.run(in: .default) == .finished)
     }
 }
