@@ -255,7 +255,7 @@ import Testing
 
     @Test func `a task reads lines`() async throws {
         try await withRunLoopThread(name: "children") { thread in
-            let lines = try await thread.runLoop.onActor { _ in
+            let lines = try await thread.runLoop.onActor {
                 var lines: [String] = []
                 let child = try ChildProcess.shell("echo a; echo b")
                 for try await line in child.standardOutput!.lines { lines.append(line) }
