@@ -57,22 +57,6 @@ import Testing
         #expect(error?.errno == .invalidArgument)
     }
 
-    @Test func `datagrams that a task does not take stay for the next`() async throws {
-        let (one, other) = try makePair()
-        for number in 0..<5 as Range<UInt8> { try await one.send([number]) }
-        for try await message in other {
-            #expect(message.bytes == [0])
-            break
-        }
-        #expect(try await other.receive().bytes == [1])
-        var bytes: [UInt8] = []
-        for try await message in other {
-            bytes += message.bytes
-            if bytes.count == 3 { break }
-        }
-        #expect(bytes == [2, 3, 4])
-    }
-
     @Test func `an error of the kernel ends the iteration, and not the socket`() async throws {
         let (client, server) = try makePair(.ipv4)
         let address = server.localAddress
@@ -152,13 +136,6 @@ import Testing
         await home.thread.shutDown()
         let error = await thrownError { try await datagrams.send([1], to: datagrams.localAddress) }
         #expect(error?.errno == .badFileDescriptor)
-    }
-
-    @Test func `releasing the datagrams closes the socket`() async throws {
-        let path = freshPath()
-        _ = try loop.datagrams(boundTo: SocketAddress(unixPath: path))
-        await home.pass()
-        #expect(!exists(path))
     }
 }
 
