@@ -56,3 +56,18 @@ func tracesProcess() {
     print("traces")
     _ = readLine()
 }
+
+/// Reads a descriptor to its end.
+func allBytes(of number: CInt) -> [UInt8] {
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    while case let count = read(number, &buffer, buffer.count), count > 0 { bytes += buffer[..<count] }
+    return bytes
+}
+
+/// Unblocks the signals that are blocked in the process that started this one, as on Dispatch's threads.
+func unblockSignals() {
+    var none = sigset_t()
+    sigemptyset(&none)
+    pthread_sigmask(SIG_SETMASK, &none, nil)
+}

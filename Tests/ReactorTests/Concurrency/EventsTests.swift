@@ -23,7 +23,7 @@ import Testing
                 #expect(loop.isCurrent == (place != .pool))
             }
         }.value
-        if place != .mainActor { #expect(try await loop.onActor { loop.isFinished(.custom) }) }
+        if place != .mainActor { #expect(await home.isFinished(.custom)) }
     }
 
     @Test(arguments: EventKind.allCases, [true, false])
@@ -40,7 +40,7 @@ import Testing
         task.cancel()
         #expect(await task.result.isCancelled(kind))
         let isSocket = EventKind.ofSockets.contains(kind)
-        #expect(try await loop.onActor { loop.isFinished(.custom) } == !isSocket)
+        #expect(await home.isFinished(.custom) == !isSocket)
     }
 
     @Test(arguments: [EventKind.ticks, .signals, .files, .clock])
@@ -87,7 +87,7 @@ import Testing
         try await loop.onActor {
             _ = try madeElsewhere { try EventFixture(kind, on: loop, inModes: [.custom]) }
         }
-        #expect(try await loop.onActor { loop.isFinished(.custom) })
+        #expect(await home.isFinished(.custom))
     }
 
     @Test func `tasks that are cancelled at any moment all end`() async throws {
@@ -210,9 +210,16 @@ import Testing
     }
 }
 
-extension RunLoop {
-    /// Whether `mode` is empty: polls it once, in a synchronous frame of asynchronous code.
-    fileprivate func isFinished(_ mode: Mode) -> Bool { poll(mode) == .finished }
+extension LoopThread {
+    /// Whether `mode` is empty.
+    fileprivate func isFinished(_ mode: RunLoop.Mode) async -> Bool {
+        await Resident(executor).poll(mode) == .finished
+    }
+}
+
+extension Resident {
+    /// Polls the loop, on its thread.
+    fileprivate func poll(_ mode: RunLoop.Mode) -> RunLoop.RunResult { RunLoop.current.poll(mode) }
 }
 
 extension Result<Bool, any Error> {
