@@ -359,25 +359,6 @@ private func writePending(_ byte: UInt8, to number: CInt) throws -> OutputStream
     return output
 }
 
-/// Releases a source of the parent in a child, and prints what the parent's monitor has been sent.
-func pressureSourceInChild() throws {
-    var source: PressureSource? = try PressureSource(
-        .memory, of: .full, stalledFor: .seconds(2), within: .seconds(2)
-    ) { _, _ in }
-    print(ForkedChild.ending { source = nil })
-    var sum = 0
-    for number in 0..<64 {
-        guard let file = try? FileDescriptor.open("/proc/self/fdinfo/\(number)", .readOnly) else { continue }
-        let words = String(decoding: allBytes(of: file.rawValue), as: UTF8.self).split {
-            " \t\n".contains($0)
-        }
-        try file.close()
-        if let index = words.firstIndex(of: "eventfd-count:") { sum += Int(words[index + 1], radix: 16) ?? 1 }
-    }
-    print(sum)
-    source?.close()
-}
-
 // MARK: -
 
 /// Opens streams on the main loop.

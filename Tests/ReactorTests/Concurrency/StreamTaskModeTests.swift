@@ -56,7 +56,7 @@ import Testing
             loop.performAsSource {}
             if isTimeout {
                 let error = await thrownError {
-                    _ = try await input.read(exactly: 4, timeout: .milliseconds(2))
+                    _ = try await input.read(exactly: 4, timeout: .milliseconds(20))
                 }
                 trace("\(error?.errno == .timedOut)")
             } else {
@@ -66,7 +66,7 @@ import Testing
             loop.performAsSource(inModes: [.custom]) {}
         }
         loop.serve(in: .default) { isCalled.value }
-        loop.run(in: .default, until: .now + .milliseconds(4))
+        loop.run(in: .default, until: .now + .milliseconds(25))
         #expect(trace.all == [])
         loop.serve(in: .custom) { !trace.all.isEmpty }
         #expect(trace.all == ["true"])
