@@ -21,7 +21,7 @@ nonisolated func isMainThread() -> Bool { pthread_equal(pthread_self(), mainThre
     printPlace("after yield")
     try await Task.sleep(for: .milliseconds(1))
     printPlace("after sleep")
-    await Task.detached { await printPlace("from a detached task") }.value
+    await Task.detached { await printPlace("after a detached task") }.value
     await withCheckedContinuation { continuation in
         RunLoop.main.add(Timer(interval: .zero) { _ in continuation.resume() }, forMode: .default)
     }

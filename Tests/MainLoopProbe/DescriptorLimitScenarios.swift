@@ -5,6 +5,23 @@ import SystemPackage
 
 // MARK: Running out of descriptors
 
+/// The soft limit on open descriptors. Setting it does not exceed the hard limit.
+var descriptorLimit: rlim_t {
+    get {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        return limit.rlim_cur
+    }
+    set {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        limit.rlim_cur = min(newValue, limit.rlim_max)
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+}
+
+func openDescriptorCount() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }
+
 /// Opens descriptors until the process reaches its limit. `@unchecked Sendable` is correct: a scenario uses it on one
 /// thread after another.
 final class ExhaustedDescriptors: @unchecked Sendable {
@@ -14,10 +31,7 @@ final class ExhaustedDescriptors: @unchecked Sendable {
 
     /// - Parameter spare: The number of descriptors that remain available.
     init(sparing spare: Int) {
-        var limit = rlimit()
-        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        limit.rlim_cur = min(limit.rlim_cur, 64)
-        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        descriptorLimit = min(descriptorLimit, 64)
         while case let number = dup(STDIN_FILENO), number >= 0 { numbers.append(number) }
         free(spare)
     }
@@ -28,24 +42,60 @@ final class ExhaustedDescriptors: @unchecked Sendable {
     }
 }
 
+/// Calls `body` on a new thread with a loop, with none to `most` descriptors available.
+private func withFewDescriptors(upTo most: Int, _ body: @escaping @Sendable (Int) throws -> Void) throws {
+    for spare in 0...most {
+        let exhausted = ExhaustedDescriptors(sparing: spare)
+        let thread = try RunLoopThread(name: "few descriptors")
+        try thread.runLoop.performAndWait { try body(spare) }
+        thread.stop()
+        exhausted.free()
+    }
+}
+
 /// Creates loops with few descriptors available. Each runs a timer and adds a readable descriptor.
 @MainActor func fewDescriptors() throws {
     let pipe = try FileDescriptor.pipe()
     _ = try pipe.writeEnd.writeAll([1])
-    for spare in 0...8 {
-        let exhausted = ExhaustedDescriptors(sparing: spare)
-        let thread = try RunLoopThread(name: "few descriptors")
-        thread.runLoop.performAndWait {
-            Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in RunLoop.current.stop() }
-            let result = RunLoop.current.run(in: .custom)
-            do throws(Errno) {
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
-                try RunLoop.current.add(source, forMode: .custom)
-                print(spare, result, RunLoop.current.run(in: .custom))
-            } catch { print(spare, result, error == .tooManyOpenFiles ? "refused" : "\(error)") }
+    try withFewDescriptors(upTo: 8) { spare in
+        Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in RunLoop.current.stop() }
+        let result = RunLoop.current.run(in: .custom)
+        do throws(Errno) {
+            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
+            try RunLoop.current.add(source, forMode: .custom)
+            print(spare, result, RunLoop.current.run(in: .custom))
+        } catch { print(spare, result, error == .tooManyOpenFiles ? "refused" : "\(error)") }
+    }
+}
+
+/// Opens streams that need no descriptor, or fail without one, on loops created with few descriptors available.
+@MainActor func streamsWithFewDescriptors() throws {
+    try withFewDescriptors(upTo: 5) { spare in
+        let record = EventRecord()
+        let streams = [InputStream(data: [1]), InputStream(path: "/nowhere/at/all"), InputStream(data: [])]
+        for stream in streams {
+            stream.delegate = record
+            stream.schedule(in: RunLoop.current, forMode: .custom)
+            stream.open()
         }
-        thread.stop()
-        exhausted.free()
+        RunLoop.current.run(in: .custom, until: .now.advanced(by: .seconds(60)))
+        print(spare, record.events.sorted().joined(separator: " "))
+        for stream in streams { stream.close() }
+    }
+}
+
+/// Reads available bytes, and stops the loop at the sixth event, the last one.
+private final class EventRecord: StreamDelegate {
+    private(set) var events: [String] = []
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        let names: [Stream.Event: String] = [
+            .openCompleted: "opened", .hasBytesAvailable: "bytes", .endEncountered: "end",
+            .errorOccurred: "error",
+        ]
+        events.append(names[event] ?? "other")
+        if event == .hasBytesAvailable { _ = (stream as? InputStream)?.read(upTo: 2) }
+        if events.count == 6 { RunLoop.current.stop() }
     }
 }
 
@@ -65,48 +115,6 @@ final class ExhaustedDescriptors: @unchecked Sendable {
     }
     RunLoop.main.perform { print("runs itself") }
     RunLoop.main.run(in: .default, until: .distantPast)
-}
-
-/// Opens streams that need no descriptor, or fail without one, on loops created with few descriptors available.
-@MainActor func streamsWithFewDescriptors() throws {
-    for spare in 0...5 {
-        let exhausted = ExhaustedDescriptors(sparing: spare)
-        let thread = try RunLoopThread(name: "few descriptors")
-        thread.runLoop.performAndWait {
-            let record = EventRecord()
-            let streams = [
-                InputStream(data: [1]), InputStream(path: "/nowhere/at/all"), InputStream(data: []),
-            ]
-            for stream in streams {
-                stream.delegate = record
-                stream.schedule(in: RunLoop.current, forMode: .custom)
-                stream.open()
-            }
-            RunLoop.current.run(in: .custom, until: .now.advanced(by: .seconds(60)))
-            print(spare, record.events.sorted().joined(separator: " "))
-            for stream in streams { stream.close() }
-        }
-        thread.stop()
-        exhausted.free()
-    }
-}
-
-/// Reads available bytes, and stops the loop at the sixth event, the last one.
-private final class EventRecord: StreamDelegate {
-    private(set) var events: [String] = []
-
-    func stream(_ stream: Stream, handle event: Stream.Event) {
-        switch event {
-        case .openCompleted: events.append("opened")
-        case .hasBytesAvailable:
-            events.append("bytes")
-            _ = (stream as? InputStream)?.read(upTo: 2)
-        case .endEncountered: events.append("end")
-        case .errorOccurred: events.append("error")
-        default: events.append("other")
-        }
-        if events.count == 6 { RunLoop.current.stop() }
-    }
 }
 
 /// Starts the main loop's first activation with few descriptors available. Later another thread frees them and adds a
@@ -156,11 +164,76 @@ private final class EventRecord: StreamDelegate {
 
 /// Prints the numbers of descriptors that the loop opens for its first mode and for a second one.
 @MainActor func descriptorsOfModes() throws {
-    func count() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }
     hold(.custom)
-    let before = count()
+    let before = openDescriptorCount()
     RunLoop.main.run(in: .default, until: .now)
-    let withOne = count()
+    let withOne = openDescriptorCount()
     RunLoop.main.run(in: .custom, until: .now)
-    print(withOne - before, count() - withOne)
+    print(withOne - before, openDescriptorCount() - withOne)
+}
+
+/// Runs a loop that cannot open descriptors. Timers and blocks are still served, and a descriptor source once it can be
+/// added.
+@MainActor func outOfDescriptors() throws {
+    let pipe = try FileDescriptor.pipe()
+    _ = try? pipe.writeEnd.writeAll([1])
+    // libdispatch opens the main queue's descriptor once, and traps if that fails.
+    RunLoop.main.run(mode: .default, before: .distantPast)
+    let limit = descriptorLimit
+    descriptorLimit = 0
+    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+        print("descriptor")
+        source.cancel()
+    }
+    do { try RunLoop.main.add(source, forMode: .custom) } catch { print(error == .tooManyOpenFiles) }
+    Timer.scheduled(after: .milliseconds(2), forMode: .custom) { _ in print("timer") }
+    RunLoop.main.perform(inModes: [.custom]) { print("block") }
+    print(RunLoop.main.run(in: .custom))
+    descriptorLimit = limit
+    try RunLoop.main.add(source, forMode: .custom)
+    print(RunLoop.main.run(in: .custom))
+}
+
+/// Runs a mode for the first time, where registering one of its descriptors fails.
+@MainActor func refusedDescriptor() throws {
+    let (gone, good) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
+    _ = try? good.writeEnd.writeAll([1])
+    let refused = DescriptorSource(gone.readEnd, for: .readable) { source, _ in
+        print("later", source.descriptor == gone.readEnd)
+        source.cancel()
+    }
+    let served = DescriptorSource(good.readEnd, for: .readable) { source, _ in
+        print("served")
+        source.cancel()
+    }
+    for source in [refused, served] { try RunLoop.main.add(source, forMode: .common) }
+    let number = gone.readEnd.rawValue
+    let copy = dup(number)
+    dup2(open("/dev/null", O_RDONLY), number)
+    print(RunLoop.main.run(in: .tracking, returnAfterSourceHandled: true))
+    dup2(copy, number)
+    _ = try? gone.writeEnd.writeAll([1])
+    print(RunLoop.main.run(in: .tracking, returnAfterSourceHandled: true))
+}
+
+@MainActor func threadsLeaveNoDescriptors() throws {
+    func runOne() throws {
+        let thread = try RunLoopThread(name: "short-lived")
+        let pipes = [try FileDescriptor.pipe(), try FileDescriptor.pipe()]
+        thread.runLoop.performAndWait {
+            for pipe in pipes {
+                _ = try? pipe.writeEnd.writeAll([1])
+                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+                try? RunLoop.current.add(source, forMode: .custom)
+            }
+            // Serves one of the two ready sources.
+            RunLoop.current.run(mode: .custom, before: .distantFuture)
+        }
+        thread.stop()
+        for pipe in pipes { for end in [pipe.readEnd, pipe.writeEnd] { try end.close() } }
+    }
+    try runOne()
+    let before = openDescriptorCount()
+    for _ in 0..<20 { try runOne() }
+    print(openDescriptorCount() - before)
 }

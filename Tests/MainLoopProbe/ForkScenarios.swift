@@ -4,8 +4,6 @@ import Reactor
 import Synchronization
 import SystemPackage
 
-// MARK: fork(2)
-
 /// A child process created by fork(2), which Swift's Glibc does not import.
 struct ForkedChild {
     /// Runs `body` in a child and returns how the child ended: "exit", "signal 15", "refused" if it trapped because a
@@ -38,18 +36,17 @@ struct ForkedChild {
     }
 
     func wait() -> String {
-        var text: [UInt8] = []
-        var byte: UInt8 = 0
-        while read(errors.rawValue, &byte, 1) == 1 { text.append(byte) }
+        let message = String(decoding: allBytes(of: errors.rawValue), as: UTF8.self)
         try? errors.close()
         var status: CInt = 0
         waitpid(process, &status, 0)
-        let message = String(decoding: text, as: UTF8.self)
         if message.contains("in a child of fork(2)") { return "refused" }
         if message.contains("sent all that was written") { return "unsent" }
         return status & 0x7F == 0 ? "exit" : "signal \(status & 0x7F)"
     }
 }
+
+// MARK: Loops
 
 /// Calls the parent's loops in children, and checks that the parent is not affected.
 @MainActor func loopsInChild() throws {
@@ -115,7 +112,7 @@ struct ForkedChild {
 /// Raises signals in a child whose parent has sources for them.
 @MainActor func signalsInChild() throws {
     let (ignored, fatal) = (SIGUSR1, SIGTERM)
-    unblock([ignored, fatal])
+    unblockSignals()
     signal(ignored, SIG_IGN)
     var deliveries = 0
     let sources = try [ignored, fatal].map { number in
@@ -141,7 +138,7 @@ struct ForkedChild {
         try RunLoop.current.add(source, forMode: .default)
         return pipe.readEnd
     }
-    unblock([SIGUSR1])
+    unblockSignals()
     let ending = ForkedChild.ending {
         let source = try? SignalSource(SIGUSR1) { source, count in
             print("signals:", count)
@@ -179,26 +176,24 @@ struct ForkedChild {
     done.wait()
 }
 
+// MARK: Streams and sockets
+
 /// Closes, in a child, streams with bytes that the parent has not yet sent.
 @MainActor func inheritedStreamsInChild() throws {
     let (peer, number) = try narrowPair()
     let (input, output) = Stream.connection(
         descriptor: FileDescriptor(rawValue: number), closeWhenDone: true)
     output.writeBufferSize = 65_536
-    for stream in [input, output] {
-        stream.schedule(in: .main, forMode: .default)
-        stream.open()
-    }
+    open([input, output])
     var sent = 0
     while case let count = output.write([UInt8](repeating: 1, count: 5000)), count > 0 { sent += count }
     let ending = ForkedChild.ending {
-        let byte: [UInt8] = [2]
-        print("written:", output.write(byte, maxLength: 1))
+        print("written:", output.write([2], maxLength: 1))
         for stream in [input, output] { stream.close() }
     }
     print("closed:", ending)
     for stream in [input, output] { stream.close() }
-    print("everything:", bytes(of: peer) == [UInt8](repeating: 1, count: sent))
+    print("everything:", allBytes(of: peer) == [UInt8](repeating: 1, count: sent))
 }
 
 /// Closes, in a child, streams that the parent is connecting.
@@ -211,10 +206,7 @@ struct ForkedChild {
     let before = openSocketCount()
     let pairs = (0..<4).map { _ in Stream.connection(to: listener.localAddress) }
     let streams = pairs.flatMap { [$0.input, $0.output] as [Stream] }
-    for stream in streams {
-        stream.schedule(in: .main, forMode: .default)
-        stream.open()
-    }
+    open(streams)
     while openSocketCount() < before + pairs.count { sched_yield() }
     print("closed:", ForkedChild.ending { for stream in streams { stream.close() } })
     print("connecting:", streams.contains { $0.streamStatus == .opening })
@@ -271,10 +263,9 @@ private struct Ignored: ChunkProcessor {
     while stream.streamStatus != .reading { sched_yield() }
     // The thread sets the status before it begins to wait.
     usleep(10_000)
-    let number = pipe.readEnd.rawValue
     let ending = ForkedChild.ending {
         stream.close()
-        if fcntl(number, F_GETFD) >= 0 { raise(SIGKILL) }
+        if fcntl(pipe.readEnd.rawValue, F_GETFD) >= 0 { raise(SIGKILL) }
     }
     print("closed:", ending)
     _ = try pipe.writeEnd.writeAll([1])
@@ -284,21 +275,21 @@ private struct Ignored: ChunkProcessor {
 /// Closes, in children, a file that a worker of the parent is writing.
 @MainActor func inheritedFileInChild() throws {
     let file = "/tmp/reactor-probe-file-\(getpid())"
+    let piece = [UInt8](repeating: 1, count: 500_000)
     func openFile() -> OutputStream {
         let output = OutputStream(path: FilePath(file))
-        output.schedule(in: .main, forMode: .default)
-        output.open()
+        open([output])
         return output
     }
     // The first write of a process makes its worker instantiate types, under a lock of the Swift runtime that would be locked
     // in the child for ever.
     let first = openFile()
-    first.write([UInt8](repeating: 1, count: 500_000))
+    first.write(piece)
     first.close()
     let output = openFile()
     var (accepted, endings) = (0, Set<String>())
     for _ in 0..<30 {
-        accepted += output.write([UInt8](repeating: 1, count: 500_000))
+        accepted += output.write(piece)
         endings.insert(
             ForkedChild.ending {
                 alarm(30)  // A wait for the worker, which is not in the child, would never end.
@@ -315,9 +306,7 @@ private struct Ignored: ChunkProcessor {
 
 /// Closes, in a child, the parent's sockets that are bound to paths, as a server's forked workers do.
 @MainActor func boundPathsInChild() throws {
-    let folder = "/tmp/reactor-probe-\(getpid())"
-    guard mkdir(folder, 0o700) == 0 else { throw Errno(rawValue: errno) }
-    let paths = [folder + "/listener", folder + "/datagrams"]
+    let paths = ["listener", "datagrams"].map { "/tmp/reactor-probe-\(getpid())-\($0)" }
     let listener = try Listener(SocketAddress(unixPath: paths[0])) { _, _ in
     } faults: {
         print($1)
@@ -326,30 +315,24 @@ private struct Ignored: ChunkProcessor {
     } events: {
         print($1)
     }
-    print(
-        "closed:",
-        ForkedChild.ending {
-            listener.close()
-            socket.close()
-        })
+    func close() {
+        listener.close()
+        socket.close()
+    }
+    print("closed:", ForkedChild.ending(close))
     print("there:", paths.allSatisfy { access($0, F_OK) == 0 })
-    listener.close()
-    socket.close()
+    close()
     print("gone:", paths.allSatisfy { access($0, F_OK) != 0 })
-    rmdir(folder)
 }
 
 /// Exits from a child that inherits pending output.
 @MainActor func inheritedOutput() throws {
     let (peer, number) = try narrowPair()
-    let pending = OutputStream(descriptor: FileDescriptor(rawValue: number))
-    pending.writeBufferSize = 100_000
-    pending.open()
-    pending.write([UInt8](repeating: 1, count: 50_000))
+    let pending = try writePending(1, to: number)
     print("child:", ForkedChild.ending {})
     pending.close()
     close(number)
-    print("the parent's:", bytes(of: peer).count)
+    print("the parent's:", allBytes(of: peer).count)
 }
 
 /// Exits from a child that has pending output of its own. The parent has not used the library: its threads could have
@@ -359,15 +342,31 @@ private struct Ignored: ChunkProcessor {
     let child = ForkedChild()
     if child.isChild {
         close(peer)
-        let output = OutputStream(descriptor: FileDescriptor(rawValue: number))
-        output.writeBufferSize = 100_000
-        output.open()
-        output.write([UInt8](repeating: 2, count: 50_000))
+        _ = Unmanaged.passRetained(try writePending(2, to: number))
         exit(0)
     }
     close(number)
-    print("everything:", bytes(of: peer) == [UInt8](repeating: 2, count: 50_000))
+    print("everything:", allBytes(of: peer) == [UInt8](repeating: 2, count: 50_000))
     print("child:", child.wait())
+}
+
+/// A stream that has accepted 50,000 bytes, more than the kernel takes.
+private func writePending(_ byte: UInt8, to number: CInt) throws -> OutputStream {
+    let output = OutputStream(descriptor: FileDescriptor(rawValue: number))
+    output.writeBufferSize = 100_000
+    output.open()
+    output.write([UInt8](repeating: byte, count: 50_000))
+    return output
+}
+
+// MARK: -
+
+/// Opens streams on the main loop.
+@MainActor private func open(_ streams: [Stream]) {
+    for stream in streams {
+        stream.schedule(in: .main, forMode: .default)
+        stream.open()
+    }
 }
 
 /// A socket pair with small send buffers.
@@ -381,46 +380,9 @@ private func narrowPair() throws -> (peer: CInt, other: CInt) {
     return (numbers[0], numbers[1])
 }
 
-/// Reads a descriptor to its end.
-private func bytes(of number: CInt) -> [UInt8] {
-    var bytes: [UInt8] = []
-    var buffer = [UInt8](repeating: 0, count: 4096)
-    while case let count = read(number, &buffer, buffer.count), count > 0 { bytes += buffer[..<count] }
-    return bytes
-}
-
-/// Unblocks signals that may be blocked in the process that started this one.
-private func unblock(_ signals: [CInt]) {
-    var set = sigset_t()
-    sigemptyset(&set)
-    for signal in signals { sigaddset(&set, signal) }
-    pthread_sigmask(SIG_UNBLOCK, &set, nil)
-}
-
 private let firstProcess = getpid()
 
 /// Called by the leak checker of `--sanitize=address` at exit. In a forked child, it would report objects that are
 /// referenced only from the stacks of the parent's other threads.
 @_cdecl("__lsan_is_turned_off")
 func isLeakCheckTurnedOff() -> CInt { getpid() == firstProcess ? 0 : 1 }
-
-/// Releases a source of the parent in a child, and prints what the parent's monitor has been sent.
-func pressureSourceInChild() throws {
-    var source: PressureSource? = try PressureSource(
-        .memory, of: .full, stalledFor: .seconds(2), within: .seconds(2)
-    ) { _, _ in }
-    print(ForkedChild.ending { source = nil })
-    var sum = 0
-    for number in 0..<64 {
-        guard let file = fopen("/proc/self/fdinfo/\(number)", "r") else { continue }
-        var line = [CChar](repeating: 0, count: 128)
-        while fgets(&line, 128, file) != nil {
-            let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-            let words = text.split { " \t\n".contains($0) }
-            if words.first == "eventfd-count:", let count = words.last { sum += Int(count, radix: 16) ?? 1 }
-        }
-        fclose(file)
-    }
-    print(sum)
-    source?.close()
-}

@@ -128,21 +128,6 @@ private func connected(to address: SocketAddress) throws -> FileDescriptor {
     return FileDescriptor(rawValue: number)
 }
 
-/// The soft limit on open descriptors. Setting it does not exceed the hard limit.
-private var descriptorLimit: rlim_t {
-    get {
-        var limit = rlimit()
-        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        return limit.rlim_cur
-    }
-    set {
-        var limit = rlimit()
-        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        limit.rlim_cur = min(newValue, limit.rlim_max)
-        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-    }
-}
-
 /// In a program without ReactorTLS, every security level ends the streams, and no plain bytes are sent.
 @MainActor func securityWithoutTLS() throws {
     for level in ["TLSv1", "NegotiatedSSL", "SSLv3", "None"] {

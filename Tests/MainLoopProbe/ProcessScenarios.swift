@@ -4,8 +4,6 @@ import Glibc
 import Reactor
 import SystemPackage
 
-// MARK: Threads, descriptors and libraries of the process
-
 @MainActor func fromAnotherThread() {
     let isAdded = DispatchSemaphore(value: 0)
     DispatchQueue.global().async {
@@ -19,85 +17,10 @@ import SystemPackage
     print(RunLoop.current === RunLoop.main)
 }
 
-/// Runs a loop that cannot open descriptors. Timers and blocks are still served, and a descriptor source once it can be
-/// added.
-@MainActor func outOfDescriptors() throws {
-    let pipe = try FileDescriptor.pipe()
-    _ = try? pipe.writeEnd.writeAll([1])
-    // libdispatch opens the main queue's descriptor once, and traps if that fails.
-    RunLoop.main.run(mode: .default, before: .distantPast)
-    var limit = rlimit()
-    getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-    var none = rlimit(rlim_cur: 0, rlim_max: limit.rlim_max)
-    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &none)
-    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-        print("descriptor")
-        source.cancel()
-    }
-    do { try RunLoop.main.add(source, forMode: .custom) } catch { print(error == .tooManyOpenFiles) }
-    Timer.scheduled(after: .milliseconds(2), forMode: .custom) { _ in print("timer") }
-    RunLoop.main.perform(inModes: [.custom]) { print("block") }
-    print(RunLoop.main.run(in: .custom))
-    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-    try RunLoop.main.add(source, forMode: .custom)
-    print(RunLoop.main.run(in: .custom))
-}
-
-/// Runs a mode for the first time, where registering one of its descriptors fails.
-@MainActor func refusedDescriptor() throws {
-    let (gone, good) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
-    _ = try? good.writeEnd.writeAll([1])
-    let refused = DescriptorSource(gone.readEnd, for: .readable) { source, _ in
-        print("later", source.descriptor == gone.readEnd)
-        source.cancel()
-    }
-    let served = DescriptorSource(good.readEnd, for: .readable) { source, _ in
-        print("served")
-        source.cancel()
-    }
-    for source in [refused, served] { try RunLoop.main.add(source, forMode: .common) }
-    let number = gone.readEnd.rawValue
-    let copy = dup(number)
-    let refusable = open("/dev/null", O_RDONLY)
-    dup2(refusable, number)
-    print(RunLoop.main.run(in: .tracking, returnAfterSourceHandled: true))
-    dup2(copy, number)
-    _ = try? gone.writeEnd.writeAll([1])
-    print(RunLoop.main.run(in: .tracking, returnAfterSourceHandled: true))
-}
-
-@MainActor func threadsLeaveNoDescriptors() throws {
-    func runOne() throws {
-        let thread = try RunLoopThread(name: "short-lived")
-        let pipes = [try FileDescriptor.pipe(), try FileDescriptor.pipe()]
-        thread.runLoop.performAndWait {
-            for pipe in pipes {
-                _ = try? pipe.writeEnd.writeAll([1])
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
-                try? RunLoop.current.add(source, forMode: .custom)
-            }
-            // Serves one of the two ready sources.
-            RunLoop.current.run(mode: .custom, before: .distantFuture)
-        }
-        thread.stop()
-        for pipe in pipes { for end in [pipe.readEnd, pipe.writeEnd] { try end.close() } }
-    }
-    try runOne()
-    let before = openDescriptors()
-    for _ in 0..<20 { try runOne() }
-    print(openDescriptors() - before)
-}
-
-private func openDescriptors() -> Int { (0..<1024).count { fcntl(CInt($0), F_GETFD) >= 0 } }
-
 /// Prints which shared libraries the process has loaded. The program uses only the module Reactor.
 func loadedLibraries() throws {
     let maps = try FileDescriptor.open("/proc/self/maps", .readOnly)
-    var text: [UInt8] = []
-    var buffer = [UInt8](repeating: 0, count: 65_536)
-    while case let count = try buffer.withUnsafeMutableBytes({ try maps.read(into: $0) }), count > 0 {
-        text += buffer[..<count]
-    }
+    let text = allBytes(of: maps.rawValue)
     for name in ["libFoundation", "libevent", "libdispatch"] {
         print(name, text.firstRange(of: Array(name.utf8)) != nil)
     }
@@ -132,4 +55,38 @@ func tracesProcess() {
     guard let process = Int32(CommandLine.arguments[1]), reactor_test_trace(process) else { return }
     print("traces")
     _ = readLine()
+}
+
+/// Reads a descriptor to its end.
+func allBytes(of number: CInt) -> [UInt8] {
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    while case let count = read(number, &buffer, buffer.count), count > 0 { bytes += buffer[..<count] }
+    return bytes
+}
+
+/// Unblocks the signals that are blocked in the process that started this one, as on Dispatch's threads.
+func unblockSignals() {
+    var none = sigset_t()
+    sigemptyset(&none)
+    pthread_sigmask(SIG_SETMASK, &none, nil)
+}
+
+/// Releases a source of the parent in a child, and prints what the parent's monitor has been sent.
+func pressureSourceInChild() throws {
+    var source: PressureSource? = try PressureSource(
+        .memory, of: .full, stalledFor: .seconds(2), within: .seconds(2)
+    ) { _, _ in }
+    print(ForkedChild.ending { source = nil })
+    var sum = 0
+    for number in 0..<64 {
+        guard let file = try? FileDescriptor.open("/proc/self/fdinfo/\(number)", .readOnly) else { continue }
+        let words = String(decoding: allBytes(of: file.rawValue), as: UTF8.self).split {
+            " \t\n".contains($0)
+        }
+        try file.close()
+        if let index = words.firstIndex(of: "eventfd-count:") { sum += Int(words[index + 1], radix: 16) ?? 1 }
+    }
+    print(sum)
+    source?.close()
 }

@@ -96,9 +96,7 @@ private struct Refusal: Error { let reason: String }
 /// A signal cancels the work, and has its own action back after that.
 @MainActor func cancelledBySignal() {
     // A test's thread, which starts this program, blocks signals as Dispatch's threads do.
-    var none = sigset_t()
-    sigemptyset(&none)
-    pthread_sigmask(SIG_SETMASK, &none, nil)
+    unblockSignals()
     let text = RunLoop.main.run(cancelledBy: [SIGTERM]) {
         kill(getpid(), SIGTERM)
         do {

@@ -3,65 +3,64 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// Watches folders where the user may have two watches of inotify(7) only: in a user namespace of its own.
+/// Watches folders where the user may have two watches of inotify(7) only.
 @MainActor func fewWatches() throws {
-    let tree = FilePath(CommandLine.arguments[1])
-    try limitWatches()
-    var isEnough = false
-    let watcher = try FileWatcher { watcher, event in
-        switch event {
-        case .created(let path):
-            print("created", path)
-            isEnough = path.lastComponent == "file"
-        case .errorOccurred(let error): print(error)
-        default: break
-        }
+    try watchWithLimit { watcher, tree in
+        try watcher.watch(tree.appending("a"), recursively: true)
+        try watcher.watch(tree.appending("b"))
+        do throws(IOError) { try watcher.watch(tree.appending("c")) } catch { printRefusal(error, tree) }
+        print(watcher.paths.count, "paths")
+        mkdir(tree.appending("a/new").string, 0o755)
+        mkfifo(tree.appending("b/file").string, 0o600)
     }
-    try RunLoop.main.add(watcher, forMode: .default)
-    try watcher.watch(tree.appending("a"), recursively: true)
-    try watcher.watch(tree.appending("b"))
-    do { try watcher.watch(tree.appending("c")) } catch { print("refused:", error) }
-    print(watcher.paths.count, "paths")
-    mkdir(tree.appending("a").appending("new").string, 0o755)
-    mkfifo(tree.appending("b").appending("file").string, 0o600)
-    while !isEnough { RunLoop.main.run(mode: .default, before: .distantFuture) }
-    watcher.unwatch(tree.appending("b"))
-    try watcher.watch(tree.appending("c"))
-    print("again:", watcher.paths.count, "paths")
-    watcher.close()
 }
 
-/// Limits the watches of inotify(7) to two. To be called before the process has a second thread.
-@MainActor private func limitWatches() throws {
+/// Loses changes while the limit keeps the watcher from watching a new folder.
+@MainActor func fewWatchesAfterOverflow() throws {
+    try watchWithLimit { watcher, tree in
+        RunLoop.main.remove(watcher, forMode: .default)
+        try watcher.watch(tree, recursively: true)
+        for index in 0..<20_000 { chmod(tree.appending("a").string, index % 2 == 0 ? 0o700 : 0o755) }
+        mkdir(tree.appending("b").string, 0o755)
+        try RunLoop.main.add(watcher, forMode: .default)
+        while RunLoop.main.run(in: .default, until: .now, returnAfterSourceHandled: true) == .handledSource {}
+        for file in ["a/file", "b/file", "file"] { mkfifo(tree.appending(file).string, 0o600) }
+    }
+}
+
+/// Prints what a watcher reports of the folder that the first argument names, up to a file that `body` makes there. The user
+/// may have two watches: in a user namespace of its own, which needs a process with one thread.
+@MainActor private func watchWithLimit(_ body: (FileWatcher, FilePath) throws -> Void) throws {
+    let tree = FilePath(CommandLine.arguments[1])
     guard unshare(CLONE_NEWUSER) == 0 else { return print("unshare: \(Errno(rawValue: errno))") }
     let limit = try FileDescriptor.open("/proc/sys/user/max_inotify_watches", .writeOnly)
     try limit.closeAfter { _ = try limit.writeAll("2".utf8) }
-}
-
-/// Loses changes while the limit of watches keeps the watcher from watching a new folder.
-@MainActor func fewWatchesAfterOverflow() throws {
-    let tree = FilePath(CommandLine.arguments[1])
-    try limitWatches()
-    var isEnough = false
+    var last: FilePath?
     let watcher = try FileWatcher { watcher, event in
         switch event {
         case .created(let path):
-            print("created", path)
-            isEnough = path.lastComponent == "file"
-        case .overflowed: print("overflowed")
-        case .errorOccurred(let error): print(error)
-        case .vanished(let path): print("vanished", path)
+            last = path
+            print("created", relative(path.string, tree))
+        case .errorOccurred(let error): printRefusal(error, tree)
+        case .overflowed, .vanished: print(event)
         default: break
         }
     }
-    try watcher.watch(tree, recursively: true)
-    for index in 0..<20_000 { chmod(tree.appending("a").string, index % 2 == 0 ? 0o700 : 0o755) }
-    mkdir(tree.appending("b").string, 0o755)
     try RunLoop.main.add(watcher, forMode: .default)
-    while RunLoop.main.run(in: .default, until: .now, returnAfterSourceHandled: true) == .handledSource {}
-    for folder in ["a", "b"] { mkfifo(tree.appending(folder).appending("file").string, 0o600) }
-    mkfifo(tree.appending("file").string, 0o600)
-    while !isEnough { RunLoop.main.run(mode: .default, before: .distantFuture) }
+    try body(watcher, tree)
+    while last?.lastComponent != "file" { RunLoop.main.run(mode: .default, before: .distantFuture) }
+    if watcher.paths.count == 2 {
+        watcher.unwatch(tree.appending("b"))
+        try watcher.watch(tree.appending("c"))
+        print("again", terminator: " ")
+    }
     print(watcher.paths.count, "paths")
     watcher.close()
 }
+
+private func printRefusal(_ error: IOError, _ tree: FilePath) {
+    print(error.errno == .noSpace ? "refused" : "\(error.errno)", relative(error.subject, tree))
+}
+
+/// The part of `path` behind that of the tree.
+private func relative(_ path: String, _ tree: FilePath) -> Substring { path.dropFirst(tree.string.count + 1) }

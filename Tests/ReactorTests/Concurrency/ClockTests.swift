@@ -3,122 +3,105 @@ import ReactorTesting
 import Testing
 
 @Suite(.runLoop) struct ClockTests {
-    @Test func `a task on the loop sleeps, never too short, and wakes inside the timer's callback`()
-        async throws
-    {
-        try await withRunLoopThread(name: "sleep") { thread in
-            let sleeper = Sleeper(thread.runLoop)
-            let (slept, isOnLoop) = try await sleeper.sleep(for: .milliseconds(2))
-            #expect(slept >= .milliseconds(2))
-            #expect(isOnLoop)
-        }
-    }
+    private let home = LoopThread()
 
-    @Test func `a task elsewhere sleeps and wakes where it was`() async throws {
-        try await withRunLoopThread(name: "sleep") { thread in
-            let clock = thread.runLoop.clock()
+    @Test(arguments: TaskPlace.allCases)
+    func `a task sleeps, never too short, and wakes where it was`(place: TaskPlace) async throws {
+        try await place.run { loop in
+            let clock = loop.clock()
             let start = clock.now
-            try await clock.sleep(until: start + .milliseconds(2))
+            try await clock.sleep(until: start + .milliseconds(2), tolerance: .milliseconds(20))
             #expect(clock.now - start >= .milliseconds(2))
-            #expect(!thread.runLoop.isCurrent)
+            #expect(loop.isCurrent == (place != .pool))
             try await Task.sleep(for: .milliseconds(1), clock: clock)
             #expect(clock.now - start >= .milliseconds(3))
         }
     }
 
-    @Test @MainActor func `the main actor sleeps on the main loop`() async throws {
-        let start = Deadline.now
-        try await RunLoop.main.clock().sleep(for: .milliseconds(1), tolerance: .milliseconds(1))
-        #expect(Deadline.now - start >= .milliseconds(1))
-        #expect(RunLoop.main.isCurrent)
+    @Test func `a deadline that has passed does not suspend`() {
+        // Nothing runs this loop, so a suspended task would wait forever.
+        let clock = RunLoop.current.clock()
+        let isDone = Countdown(1)
+        Task {
+            try await clock.sleep(until: .now - .seconds(1))
+            try await clock.sleep(for: .zero)
+            isDone.count()
+        }
+        isDone.wait()
     }
 
-    @Test func `a deadline that has passed does not suspend`() async throws {
-        try await onItsOwnThread {
-            // Nothing runs this loop, so a suspended task would wait forever.
-            let clock = RunLoop.current.clock()
-            let isDone = Answer<Void>()
-            Task {
-                try await clock.sleep(until: .now - .seconds(1))
-                try await clock.sleep(for: .zero)
-                isDone.give(())
+    @Test(arguments: TaskPlace.allCases)
+    func `a cancelled sleep ends at once, with an error`(place: TaskPlace) async throws {
+        let (clock, actor) = (home.loop.clock(), TurnTaker())
+        let task = place.start(on: home.loop) {
+            // The task sleeps where it is, on the actor, or on both.
+            if place == .pool {
+                return try await actor.perform { try await clock.sleep(for: .seconds(3600)) }
             }
-            isDone.wait()
+            try await clock.sleep(for: .seconds(3600))
         }
-    }
-
-    @Test(arguments: [true, false])
-    func `a cancelled sleep ends at once, with an error`(isOnLoop: Bool) async throws {
-        try await withRunLoopThread(name: "cancelled") { thread in
-            let sleeper = Sleeper(thread.runLoop)
-            let clock = thread.runLoop.clock()
-            let isAsleep = Shared(false)
-            let task = Task {
-                isAsleep.value = true
-                if isOnLoop { _ = try await sleeper.sleep(for: .seconds(3600)) }
-                try await clock.sleep(for: .seconds(3600))
-            }
-            await yieldUntil { isAsleep.value }
-            task.cancel()
-            await #expect(throws: CancellationError.self) { try await task.value }
-        }
+        if place == .pool { await actor.waitUntilSuspended() }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
     }
 
     @Test func `sleeps that are cancelled at any moment all end`() async throws {
-        try await withRunLoopThread(name: "races") { thread in
-            let sleeper = Sleeper(thread.runLoop)
-            for round in 0..<2_000 {
-                let task = Task { try await sleeper.sleep(for: .microseconds(round % 40)) }
-                if round % 2 == 0 { await Task.yield() }
-                task.cancel()
-                _ = await task.result
+        let (resident, clock) = (Resident(home.executor), home.loop.clock())
+        for round in 0..<2_000 {
+            let task = Task {
+                try await resident.perform { try await clock.sleep(for: .microseconds(round % 40)) }
             }
+            if round % 2 == 0 { await Task.yield() }
+            task.cancel()
+            _ = await task.result
         }
     }
 
-    @Test func `a clock of one mode does not wake in another`() async throws {
-        let events = try await traced { loop, trace in
-            loop.hold(.custom)
-            let clock = loop.clock(inModes: [.default])
-            let deadline = Deadline.now + .milliseconds(50)
-            Task(executorPreference: loop.executor(inModes: [.default, .custom])) {
-                try await clock.sleep(until: deadline)
-                trace("awake")
-            }
-            loop.run(in: .custom, until: deadline + .milliseconds(2))
-            trace("default")
-            loop.run(in: .default, until: .minutesAway)
-            loop.poll(.default)
+    @Test func `a clock of one mode does not wake in another`() {
+        let (loop, trace) = (RunLoop.current, Trace())
+        loop.hold(.custom)
+        let clock = loop.clock(inModes: [.default])
+        let deadline = Deadline.now + .milliseconds(10)
+        Task(executorPreference: loop.executor(inModes: [.default, .custom])) {
+            try await clock.sleep(until: deadline)
+            trace("awake")
         }
-        #expect(events == ["default", "awake"])
+        loop.run(in: .custom, until: deadline + .milliseconds(2))
+        trace("default")
+        loop.serve { trace.all.count == 2 }
+        #expect(trace.all == ["default", "awake"])
     }
-}
 
-@Suite(.runLoop) struct WithDeadlineTests {
-    @Test func `an operation in time has its result`() async throws {
-        try await withRunLoopThread(name: "in time") { thread in
-            let clock = thread.runLoop.clock()
-            let value = try await withDeadline(.now + .seconds(3600), clock: clock) { 42 }
-            #expect(value == 42)
-            await #expect(throws: Failure.self) {
-                try await withDeadline(.now + .seconds(3600), clock: clock) { throw Failure() }
-            }
+    // MARK: withDeadline
+
+    @Test func `an operation in time has its result or its error, and is isolated as its caller`()
+        async throws
+    {
+        let clock = home.loop.clock()
+        #expect(try await withDeadline(.now + .seconds(3600), clock: clock) { 42 } == 42)
+        await #expect(throws: Failure.self) {
+            try await withDeadline(.now + .seconds(3600), clock: clock) { throw Failure() }
         }
+        let isIsolated = try await Task { @MainActor in
+            var isSet = false
+            try await withDeadline(.now + .seconds(3600), clock: RunLoop.main.clock()) {
+                MainActor.assertIsolated()
+                isSet = true
+            }
+            return isSet
+        }.value
+        #expect(isIsolated)
     }
 
     @Test func `a late operation is cancelled, and its error is that of the deadline`() async throws {
-        try await withRunLoopThread(name: "late") { thread in
-            let clock = thread.runLoop.clock()
-            let error = await #expect(throws: DeadlineError.self) {
-                try await withDeadline(.now + .milliseconds(1), clock: clock) {
-                    try await clock.sleep(for: .seconds(3600))
-                }
+        let clock = home.loop.clock()
+        let error = await #expect(throws: DeadlineError.self) {
+            try await withDeadline(.now + .milliseconds(1), clock: clock) {
+                try await clock.sleep(for: .seconds(3600))
             }
-            #expect(error?.underlying is CancellationError)
         }
-    }
-
-    @Test func `an operation that ignores cancellation still returns its result`() async throws {
+        #expect(error?.underlying is CancellationError)
+        // One that ignores its cancellation still returns its result.
         let value = try await withDeadline(.now + .milliseconds(1)) {
             while !Task.isCancelled { await Task.yield() }
             return 42
@@ -126,15 +109,12 @@ import Testing
         #expect(value == 42)
     }
 
-    @Test func `a clock that fails cancels the operation, and its error is thrown`() async throws {
+    @Test func `an operation that is cancelled for another reason is not late`() async throws {
         await #expect(throws: Failure.self) {
             try await withDeadline(.now + .seconds(3600), clock: FailingClock()) {
                 while !Task.isCancelled { await Task.yield() }
             }
         }
-    }
-
-    @Test func `an operation that is cancelled from outside is not late`() async throws {
         let task = Task {
             try await withDeadline(.now + .seconds(3600), clock: .continuous) {
                 try await Task.sleep(for: .seconds(3600))
@@ -142,15 +122,6 @@ import Testing
         }
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-    }
-
-    @Test @MainActor func `an operation has the isolation of its caller`() async throws {
-        var isSet = false
-        try await withDeadline(.now + .seconds(3600), clock: RunLoop.main.clock()) {
-            MainActor.assertIsolated()
-            isSet = true
-        }
-        #expect(isSet)
     }
 }
 
@@ -162,20 +133,4 @@ private struct FailingClock: Clock {
     var minimumResolution: Duration { .nanoseconds(1) }
 
     func sleep(until deadline: Deadline, tolerance: Duration?) async throws { throw Failure() }
-}
-
-/// An actor of a loop that sleeps on it.
-private actor Sleeper {
-    private let loop: RunLoop
-    private let executor: RunLoop.Executor
-    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
-
-    init(_ loop: RunLoop) { (self.loop, executor) = (loop, loop.executor()) }
-
-    @discardableResult
-    func sleep(for duration: Duration) async throws -> (Duration, isOnLoop: Bool) {
-        let start = Deadline.now
-        try await loop.clock().sleep(for: duration)
-        return (Deadline.now - start, loop.isCurrent)
-    }
 }

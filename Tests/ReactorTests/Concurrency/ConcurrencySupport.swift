@@ -1,56 +1,126 @@
+import Glibc
 import Reactor
 import SystemPackage
+import Testing
 
-/// An actor that lives on a loop and notes what its callers want.
+/// A thread that runs a loop until this is released.
+final class LoopThread: Sendable {
+    let thread: RunLoopThread
+    var loop: RunLoop { thread.runLoop }
+    var executor: RunLoop.Executor { thread.executor }
+
+    init() {
+        do { thread = try RunLoopThread(name: "test loop") } catch {
+            fatalError("A thread for a test cannot be started: \(error)")
+        }
+    }
+
+    deinit { thread.stop() }
+}
+
+/// An actor that lives on a loop.
 actor Resident {
-    private let executor: RunLoop.Executor
-    private(set) var notes: [String] = []
+    let executor: RunLoop.Executor
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     init(_ executor: RunLoop.Executor) { self.executor = executor }
 
-    var isOnLoop: Bool { executor.isIsolatingCurrentContext() == true }
-
-    func note(_ text: String) { notes.append(text) }
-
-    func perform<Result: Sendable>(_ work: @Sendable (isolated Resident) throws -> Result) rethrows -> Result
-    {
-        try work(self)
-    }
-
-    /// The number that `call` arrives at, one actor call a step.
-    func count(to limit: Int, with other: Resident) async -> Int {
-        limit == 0 ? 0 : await 1 + other.count(to: limit - 1, with: self)
-    }
-}
-
-/// Waits for what another thread or task does, without blocking a thread of the pool.
-func yieldUntil(_ condition: () -> Bool) async {
-    while !condition() { await Task.yield() }
-}
-
-extension RunLoop {
-    /// Runs `body` on this loop, which its thread runs: as a task that prefers the loop, isolated to an actor
-    /// of it.
-    func onActor<Result: Sendable>(
-        _ body: @escaping @Sendable (isolated Resident) async throws -> Result
-    ) async throws -> Result {
-        let resident = Resident(executor())
-        return try await resident.perform(body)
-    }
-}
-
-extension RunLoop {
-    /// Waits until the loop, which its thread runs, has done what it was asked to do.
-    func waitForPass() async throws { try await onItsOwnThread { [self] in performAndWait {} } }
-}
-
-extension Resident {
     func perform<Result: Sendable>(
-        _ work: @Sendable (isolated Resident) async throws -> Result
-    ) async throws -> Result {
-        try await work(self)
+        _ body: nonisolated(nonsending) @Sendable () async throws -> Result
+    ) async rethrows -> Result {
+        try await body()
     }
+}
+
+/// An actor of no loop.
+actor TurnTaker {
+    private var hasBegun = false
+
+    func perform<Result: Sendable>(
+        _ body: nonisolated(nonsending) @Sendable () async throws -> Result
+    ) async throws -> Result {
+        hasBegun = true
+        return try await body()
+    }
+
+    private func isSuspended() -> Bool { hasBegun }
+
+    /// Waits until the body has begun, and has suspended: before that the actor takes no other call.
+    nonisolated func waitUntilSuspended() async {
+        while !(await isSuspended()) { await Task.yield() }
+    }
+}
+
+/// Where a task runs.
+enum TaskPlace: String, CaseIterable, Sendable {
+    case loopActor, loopPreference, pool, mainActor
+
+    /// Runs `body` there. The loop that it is called with runs meanwhile.
+    func run<Result: Sendable>(
+        _ body: nonisolated(nonsending) @escaping @Sendable (RunLoop) async throws -> Result
+    ) async throws -> Result {
+        let home = LoopThread()
+        let loop = self == .mainActor ? .main : home.loop
+        defer { withExtendedLifetime(home) {} }
+        return try await start(on: home.loop) { try await body(loop) }.value
+    }
+
+    /// Starts `body` there.
+    func start<Result: Sendable>(
+        on loop: RunLoop, _ body: nonisolated(nonsending) @escaping @Sendable () async throws -> Result
+    ) -> Task<Result, any Error> {
+        switch self {
+        case .loopActor: Task { try await Resident(loop.executor()).perform(body) }
+        case .loopPreference: Task(executorPreference: loop.executor()) { try await body() }
+        case .pool: Task { try await body() }
+        case .mainActor: Task { @MainActor in try await body() }
+        }
+    }
+}
+
+extension RunLoop {
+    /// Runs `body` isolated to an actor of this loop.
+    func onActor<Result: Sendable>(
+        _ body: nonisolated(nonsending) @Sendable () async throws -> Result
+    ) async throws -> Result {
+        try await Resident(executor()).perform(body)
+    }
+}
+
+/// A pipe whose write end the test closes, and whose read end a stream owns.
+struct Feed: Sendable {
+    let readEnd: FileDescriptor
+    let writeEnd: FileDescriptor
+
+    init(_ text: String = "") throws {
+        (readEnd, writeEnd) = try FileDescriptor.pipe()
+        put(text)
+    }
+
+    func put(_ text: String) { put(Array(text.utf8)) }
+
+    func put(_ bytes: [UInt8]) { #expect((try? writeEnd.writeAll(bytes)) == bytes.count) }
+
+    func end() { try? writeEnd.close() }
+
+    /// Writes `bytes` on a thread of its own, and ends.
+    func send(_ bytes: [UInt8]) throws {
+        _ = try JoinableThread {
+            put(bytes)
+            end()
+        }
+    }
+
+    func makeStream() -> InputStream { InputStream(descriptor: readEnd, closeWhenDone: true) }
+
+    /// Whether the reader has taken everything.
+    var isEmpty: Bool { unreadCount(of: writeEnd) == 0 }
+}
+
+/// How many bytes a reader of the pipe or socket has not taken; of a datagram socket, those of the next datagram.
+func unreadCount(of descriptor: FileDescriptor) -> Int {
+    var count: CInt = 0
+    return ioctl(descriptor.rawValue, UInt(FIONREAD), &count) == 0 ? Int(count) : -1
 }
 
 /// What `make` returns on another thread, which has ended when this returns.
@@ -58,6 +128,11 @@ func madeElsewhere<Value: Sendable>(_ make: @escaping @Sendable () throws -> Val
     let made = Shared<Value?>(nil)
     try onAThread { made.value = try make() }
     return made.value!
+}
+
+/// Waits until the kernel, which has no event for it, makes `condition` true.
+func yieldUntil(_ condition: () -> Bool) async {
+    while !condition() { await Task.yield() }
 }
 
 /// What `body` throws; nil if it does not.
@@ -70,9 +145,9 @@ nonisolated(nonsending) func thrownError(
 
 extension Error {
     /// The errno value of an ``IOError``.
-    var errno: Errno? {
-        guard let error = self as? IOError else { return nil }
-        let errno: Errno = error.errno
-        return errno
-    }
+    var errno: Errno? { (self as? IOError).map { $0.errno as Errno } }
+}
+
+extension String {
+    init(bytes: some Sequence<UInt8>) { self.init(decoding: Array(bytes), as: UTF8.self) }
 }

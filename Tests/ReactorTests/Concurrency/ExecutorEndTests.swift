@@ -1,28 +1,29 @@
+import Dispatch
 import Reactor
 import ReactorTesting
+import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct ExecutorEndTests {
-    @Test func `a thread that is stopped runs the jobs that are queued`() async throws {
-        let trace = Trace()
-        try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "stopped")
-            let (isHeld, release) = (Answer<Void>(), Answer<Void>())
-            thread.runLoop.perform {
-                isHeld.give(())
-                release.wait()
-            }
-            isHeld.wait()
-            for number in 0..<300 {
-                Task(executorPreference: thread.executor) {
-                    await Task.yield()
-                    trace("\(number)")
-                }
-            }
-            thread.runLoop.perform { thread.stop() }
-            release.give(())
-            thread.stop()
+    private let trace = Trace()
+
+    @Test func `a thread that is stopped runs the jobs that are queued`() throws {
+        let thread = try RunLoopThread(name: "stopped")
+        let (held, released) = (Countdown(1), Countdown(1))
+        thread.runLoop.perform {
+            held.count()
+            released.wait()
         }
+        held.wait()
+        for number in 0..<300 {
+            Task(executorPreference: thread.executor) {
+                await Task.yield()
+                trace("\(number)")
+            }
+        }
+        thread.runLoop.perform { thread.stop() }
+        released.count()
+        thread.stop()
         #expect(trace.all.count == 300)
     }
 
@@ -54,83 +55,76 @@ import Testing
         }
     }
 
-    @Test(arguments: LoopWait.allCases)
-    func `stopping a thread ends the waits of its tasks, and lets the tasks finish there`(
-        wait: LoopWait
-    ) async throws {
-        let trace = Trace()
-        let thread = try RunLoopThread(name: "ending")
-        let feed = try Feed("abc")
+    // MARK: Waits
+
+    @Test(arguments: LoopWait.all)
+    func `stopping a thread ends the waits of its tasks, and lets the tasks finish there`(wait: LoopWait)
+        async throws
+    {
+        let (thread, feed) = (try RunLoopThread(name: "ending"), try Feed("abc"))
         let task = Task(executorPreference: thread.executor) {
-            do { trace(try await wait.result(on: thread.runLoop, feed)) } catch {
-                trace("\(error.errno.map { "\($0)" } ?? "\(type(of: error))")")
-            }
+            trace(await wait.result(on: thread.runLoop, feed))
             await Task.yield()
             trace(thread.runLoop.isCurrent ? "on the thread" : "elsewhere")
         }
-        try await onItsOwnThread {
-            wait.untilUnderWay(on: thread)
-            thread.stop()
-        }
+        // Until the task waits, and its loop has nothing else to do.
+        for _ in 0..<10 { thread.runLoop.performAndWait {} }
+        thread.untilAsleep()
+        thread.stop()
         await task.value
         #expect(trace.all == [wait.expectedEnd, "on the thread"])
     }
 
-    @Test(arguments: [LoopWait.connection, .datagram, .datagrams, .readiness, .ticks])
+    @Test(arguments: LoopWait.ofLoops)
     func `a wait that has begun on a loop that never runs ends with the loop's thread`(wait: LoopWait)
         async throws
     {
-        let (trace, loop, isOver) = (Trace(), Answer<RunLoop>(), Answer<Bool>())
+        let (loop, isOver) = (Answer<RunLoop>(), Countdown(1))
         let thread = try JoinableThread {
             loop.give(.current)
-            _ = isOver.wait()
+            isOver.wait()
         }
-        let (runLoop, feed) = (try await onItsOwnThread { loop.wait() }, try Feed())
-        let task = Task {
-            do { trace(try await wait.result(on: runLoop, feed)) } catch { trace("\(error.errno!)") }
-        }
+        let (runLoop, feed) = (loop.wait(), try Feed())
+        let task = Task { await wait.result(on: runLoop, feed) }
         // Probably enough for the task to begin. Its wait must end in any case.
         for _ in 0..<1000 { await Task.yield() }
-        isOver.give(true)
-        await task.value
-        #expect(trace.all == [wait.expectedEnd])
-        try await onItsOwnThread { thread.join() }
+        isOver.count()
+        #expect(await task.value == wait.expectedEnd)
+        thread.join()
+        #expect(await wait.result(on: runLoop, feed) == wait.expectedEnd)
     }
 
     @Test func `a task that waits again, or for the first time, after its loop has ended is cancelled`()
         async throws
     {
-        let trace = Trace()
-        let thread = try RunLoopThread(name: "ended")
-        try await onItsOwnThread { thread.stop() }
-        let feed = try Feed()
+        let (thread, feed) = (try RunLoopThread(name: "ended"), try Feed())
+        await thread.shutDown()
         await Task(executorPreference: thread.executor) {
             let input = feed.makeStream()
             for _ in 0..<2 {
                 let error = await thrownError { _ = try await input.readChunk() }
-                trace("\(error is CancellationError)")
+                #expect(error is CancellationError)
             }
             let error = await thrownError { try await thread.runLoop.clock().sleep(for: .seconds(3600)) }
-            trace("\(error is CancellationError)")
+            #expect(error is CancellationError)
         }.value
-        #expect(trace.all == ["true", "true", "true"])
     }
+
+    // MARK: Late jobs
 
     @Test(arguments: [true, false])
     func `jobs that come after the loop's end run one at a time, isolated to its actors`(isOwnThread: Bool)
         async throws
     {
-        let loop = try await onItsOwnThread {
-            let loop = Shared<RunLoop?>(nil)
-            if isOwnThread {
-                try onAThread { loop.value = RunLoop.current }
-            } else {
-                let thread = try RunLoopThread(name: "ended")
-                loop.value = thread.runLoop
-                thread.stop()
-            }
-            return loop.value!
+        let ended = Shared<RunLoop?>(nil)
+        if isOwnThread {
+            try onAThread { ended.value = RunLoop.current }
+        } else {
+            let thread = try RunLoopThread(name: "ended")
+            ended.value = thread.runLoop
+            thread.stop()
         }
+        let loop = ended.value!
         let (first, second) = (Tally(loop.executor()), Tally(loop.executor(inModes: [.custom])))
         await withTaskGroup { group in
             for number in 0..<200 {
@@ -148,33 +142,29 @@ import Testing
             await thread.shutDown()
             for _ in 0..<3 { await Task(executorPreference: thread.executor) {}.value }
             #expect(reports.value.map(\.kind) == [.lateJob])
-            #expect(reports.value.first?.text.contains("thread 'ended'") == true)
+            #expect(reports.value.first?.text.contains("'ended'") == true)
         }
     }
 
-    @Test func `jobs that wait when a thread ends run there first, also those of other threads`() async throws
-    {
-        let trace = Trace()
-        try await onItsOwnThread {
-            try onAThread {
-                let loop = RunLoop.current
-                for _ in 0..<2 {
-                    Task(executorPreference: loop.executor(inModes: [.custom])) {
-                        trace("\(loop.isCurrent)")
-                        await Task.yield()
-                        trace("\(loop.isCurrent)")
-                    }
+    @Test func `jobs that wait when a thread ends run there first, also those of other threads`() throws {
+        try onAThread {
+            let loop = RunLoop.current
+            for _ in 0..<2 {
+                Task(executorPreference: loop.executor(inModes: [.custom])) {
+                    trace("\(loop.isCurrent)")
+                    await Task.yield()
+                    trace("\(loop.isCurrent)")
                 }
-                try onAThread { Task(executorPreference: loop.executor()) { trace("\(loop.isCurrent)") } }
             }
+            try onAThread { Task(executorPreference: loop.executor()) { trace("\(loop.isCurrent)") } }
         }
         #expect(trace.all == ["true", "true", "true", "true", "true"])
     }
 
+    // MARK: Shutting down
+
     @Test func `a thread is shut down from one of its tasks, which waits for the others`() async throws {
-        let trace = Trace()
-        let thread = try RunLoopThread(name: "shut down")
-        let feed = try Feed()
+        let (thread, feed) = (try RunLoopThread(name: "shut down"), try Feed())
         let reader = Task(executorPreference: thread.executor) {
             _ = try? await feed.makeStream().readChunk()
             for _ in 0..<100 { await Task.yield() }
@@ -191,8 +181,7 @@ import Testing
     }
 
     @Test func `a task that ignores its cancellation outlives the thread's shutdown`() async throws {
-        let thread = try RunLoopThread(name: "ignored")
-        let mayEnd = Shared(false)
+        let (thread, mayEnd) = (try RunLoopThread(name: "ignored"), Shared(false))
         let task = Task(executorPreference: thread.executor) {
             while !mayEnd.value { await Task.yield() }
             return thread.runLoop.isCurrent
@@ -202,34 +191,61 @@ import Testing
         #expect(await !task.value)
     }
 
-    @Test func `executors and their loop are freed`() async throws {
-        let fates = try await onItsOwnThread {
-            let thread = try RunLoopThread(name: "freed")
-            let fates = WeakExecutor(thread)
-            let isDone = Answer<Void>()
+    @Test func `executors and their loop are freed`() throws {
+        weak var (executor, loop): (RunLoop.Executor?, RunLoop?)
+        do {
+            let (thread, isDone) = (try RunLoopThread(name: "freed"), Countdown(1))
+            (executor, loop) = (thread.executor, thread.runLoop)
             let resident = Resident(thread.executor)
-            Task {
-                await resident.note("called")
-                isDone.give(())
-            }
+            Task { await resident.perform { isDone.count() } }
             isDone.wait()
             thread.stop()
-            return fates
         }
-        waitUntil { fates.isFreed }
+        waitUntil { executor == nil && loop == nil }
     }
 }
 
-private struct WeakExecutor: Sendable {
-    weak let executor: RunLoop.Executor?
-    weak let loop: RunLoop?
+/// What a task of a loop waits for, and how the wait ends with the loop.
+enum LoopWait: Sendable {
+    case stream, lines, handoff, clock, datagram
+    case events(EventKind)
 
-    init(_ thread: RunLoopThread) {
-        executor = thread.executor
-        loop = thread.runLoop
+    /// Those that any loop serves, also for a task elsewhere.
+    static let ofLoops = [.datagram] + EventKind.allCases.map { events($0) }
+    static let all = [stream, lines, handoff, clock] + ofLoops
+
+    /// Waits on `loop`, where nothing comes, and returns how that ends.
+    nonisolated(nonsending) func result(on loop: RunLoop, _ feed: Feed) async -> String {
+        do {
+            switch self {
+            case .stream: for try await _ in feed.makeStream().chunks {}
+            case .lines: for try await _ in feed.makeStream().lines {}
+            case .handoff:
+                _ = try await feed.makeStream().handOff(to: Ignorer(), on: DispatchQueue(label: "ignored"))
+            case .clock: try await loop.clock().sleep(for: .seconds(3600))
+            case .datagram: _ = try await loop.datagrams(boundTo: .ipv4Loopback(port: 0)).receive()
+            case .events(let kind):
+                if try await EventFixture(kind, on: loop, isIdle: true).next() { return "an event" }
+            }
+            return "ended"
+        } catch { return error.errno.map { "\($0)" } ?? "\(type(of: error))" }
     }
 
-    var isFreed: Bool { executor == nil && loop == nil }
+    /// `Reactor.docc/Concurrency.md` has a table of these.
+    var expectedEnd: String {
+        switch self {
+        case .stream, .lines, .clock: "CancellationError"
+        case .datagram: "\(Errno.badFileDescriptor)"
+        case .handoff: "\(Errno.canceled)"
+        case .events: "ended"
+        }
+    }
+}
+
+private struct Ignorer: ChunkProcessor {
+    let output = 0
+
+    func process(_ chunk: RawSpan) {}
 }
 
 /// An actor whose calls overlap if they are not isolated to its loop.

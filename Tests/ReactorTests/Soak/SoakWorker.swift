@@ -24,8 +24,8 @@ struct SoakWorker {
     private mutating func step() {
         switch Int.random(in: 0..<12, using: &generator) {
         case 0...3: addOneShot()
-        case 4: move()
-        case 5: changeMode()
+        case 4: movable()?.timer.fireDate = .now + randomDelay() - .milliseconds(1)
+        case 5: if let oneShot = movable() { changeMode(of: oneShot) }
         case 6: oneShots.randomElement(using: &generator)?.invalidate()
         case 7: invalidateAtHome()
         case 8: post()
@@ -44,17 +44,13 @@ struct SoakWorker {
         soak.loop.add(oneShot.timer, forMode: mode)
     }
 
-    private mutating func move() {
-        guard let oneShot = oneShots.suffix(50).randomElement(using: &generator), oneShot.isMovable else {
-            return
-        }
-        oneShot.timer.fireDate = .now + randomDelay() - .milliseconds(1)
+    /// A recent one-shot that may be moved.
+    private mutating func movable() -> Promise? {
+        let oneShot = oneShots.suffix(50).randomElement(using: &generator)
+        return oneShot?.isMovable == true ? oneShot : nil
     }
 
-    private mutating func changeMode() {
-        guard let oneShot = oneShots.suffix(50).randomElement(using: &generator), oneShot.isMovable else {
-            return
-        }
+    private mutating func changeMode(of oneShot: Promise) {
         let mode = randomMode()
         soak.loop.add(oneShot.timer, forMode: mode)
         for other in Soak.modes where other != mode { soak.loop.remove(oneShot.timer, forMode: other) }
@@ -70,12 +66,12 @@ struct SoakWorker {
     private mutating func post(_ body: @escaping @Sendable () -> Void = {}) {
         let mode = randomMode()
         let (soak, canary) = (soak, soak.canary())
-        soak.opened()
+        soak.open.add(1, ordering: .relaxed)
         soak.loop.perform(inModes: [mode]) {
             soak.checkMode(mode)
             withExtendedLifetime(canary, body)
             soak.nestSometimes()
-            soak.closed()
+            soak.open.subtract(1, ordering: .relaxed)
         }
     }
 

@@ -1,100 +1,135 @@
-import CReactorTestSupport
 import Glibc
 import Reactor
 import ReactorTesting
 import SystemPackage
 import Testing
 
-/// What a client makes of a tree's events, beside what is on the disk.
+/// What a client makes of the events of a tree, beside what is on the disk.
 @Suite(.runLoop) struct FileWatcherModelTests {
-    @Test(arguments: 0..<4)
+    /// Changes that the watcher reads when all have been made: what is there first, and then steps. A name with a slash at
+    /// its end is a folder with a file of its own; `a>b` moves, `a%b` exchanges, `+a` makes and `-a` removes. The folder
+    /// "in" is watched, and "out" is not.
+    static let sequences: [String] = {
+        let ofTwo = [
+            "a%b a>c", "a%b b>c", "a%b a%b b>c", "a%b a%b", "a%b b>c a>b c>a", "a%b -b/in.a. -b",
+            "a>c c>a a>c",
+            "a>c c>a a%b a>c",
+        ]
+        let mixed = ["a/ b/:", "a b:", "a b/:"].flatMap { start in ofTwo.map { "\(start) \($0)" } }
+        // Either is first: the kernel reports the halves of an exchange in another order.
+        let exchanges = ["a/ ../out/a/:", "a ../out/a:", "a ../out/a/:", "a/ ../out/a:"].flatMap { start in
+            ["a%../out/a", "../out/a%a"].map { "\(start) \($0)" }
+        }
+        return mixed + exchanges + [
+            "c/ c/a/ c/a/b/: +n/ c/a>n/a", "c/ c/a/ c/a/b/: +n/ c/a>n/a -c/in.c. -c",
+            "a/ b/ b/c/: a%b/c a>b/d",
+            "a/: +n/ +n/x/ n>m a>n", "a/ a/a/ a/b/: +c/ c>a/a/c a/b>c", "b/: +c/ +c/d/ c>b/m b>c",
+            "b/: +c/ c%b",
+            "b/: +c/ b%c", "a/ b/: +n/ a>n/a n%b", "a/ b/: +b/n/ b/n>c a>c/a", "a a/: a>../out/a +a",
+            "a/: a>../out/a +a/", "a/ a/b/: a>../out/a +../out/a/1 +../out/a/b/2", "a/: +a/new/ +a/new/1 a>b",
+            "a/ a/b/: +c/ a>c", ": +a/ +a/1 a>b +a/ +a/2", "a: a>../out/a ../out/a>b",
+        ]
+    }()
+
+    @Test(arguments: sequences)
+    func `after changes that were made before the watcher reads, a client knows the tree`(sequence: String)
+        throws
+    {
+        let model = try Model()
+        let parts = sequence.split(separator: ":", omittingEmptySubsequences: false)
+        for name in parts[0].split(separator: " ") { model.make(String(name), isFilled: true) }
+        try model.start()
+        for step in parts[1].split(separator: " ") { model.change(String(step)) }
+        try model.check()
+    }
+
+    /// A tenth of what finds rare orders.
+    private static let changeCount = 30
+
+    @Test(arguments: 0..<4 as Range<UInt64>)
     func `after random changes by another thread a client knows the tree`(seed: UInt64) throws {
-        let watch = try Watch()
-        let tree = watch.tree
-        for folder in ["in", "out"] { tree.makeFolder(folder) }
-        try watch.watcher.watch(tree("in"), recursively: true)
-        let isDone = Shared(false)
-        let existed = Shared<Set<FilePath>>([])
+        let model = try Model()
+        try model.start()
+        let (tree, existed) = (model.tree, Shared<Set<FilePath>?>(nil))
         let thread = try JoinableThread(name: "changes") {
             var changes = RandomChanges(tree, seed: seed)
-            for _ in 0..<60 { changes.makeOne() }
+            for _ in 0..<Self.changeCount { changes.makeOne() }
             existed.value = changes.existed
-            isDone.value = true
-            RunLoop.main.wakeUp()
         }
-        while !isDone.value { RunLoop.current.run(in: .default, until: .now + .milliseconds(1)) }
+        while existed.value == nil { RunLoop.current.run(in: .default, until: .now + .milliseconds(1)) }
         thread.join()
-        var replica = Replica()
-        let known = existed.value
-        for event in try watch.take() {
-            replica.take(event)
-            for path in event.paths where !known.contains(path) {
-                Issue.record("\(event): there was no such path")
-            }
-        }
-        let disk = Set(tree.all.filter { $0.starts(with: tree("in")) && $0 != tree("in") })
-        #expect(replica.paths == disk)
-        // What is there is watched.
-        let folders = disk.filter(\.isFolder)
-        for folder in folders { mkfifo(folder.appending("later").string, 0o600) }
-        let events = try watch.take()
-        #expect(Set(events) == Set(folders.map { .created($0.appending("later")) }))
-        #expect(events.count == folders.count)
+        try model.check(existed: existed.value)
     }
 
     @Test func `files in folders that were made a moment ago are reported once`() throws {
         let watch = try Watch()
         let tree = watch.tree
-        try watch.watcher.watch(tree.path, recursively: true)
+        try watch.watch(recursively: true)
         let thread = try JoinableThread(name: "changes") {
             for index in 0..<50 {
-                for folder in ["\(index)", "\(index)/sub"] { tree.makeFolder(folder) }
-                for name in 0..<5 {
-                    tree.makeFIFO("\(index)/\(name)")
-                    tree.makeFIFO("\(index)/sub/\(name)")
-                }
+                tree.make("\(index)/", "\(index)/sub/")
+                for name in 0..<5 { tree.make("\(index)/\(name)", "\(index)/sub/\(name)") }
             }
         }
         watch.run { watch.events.contains(.created(tree("49/sub/4"))) }
         thread.join()
-        var counts: [FilePath: Int] = [:]
-        for event in try watch.take() {
-            guard case .created(let path) = event else {
-                Issue.record("\(event)")
-                continue
-            }
-            counts[path, default: 0] += 1
-        }
-        #expect(counts.filter { $0.value > 1 } == [:])
-        #expect(Set(counts.keys) == Set(tree.all))
+        let events = try watch.take()
+        #expect(events.count == tree.all().count)
+        #expect(Set(events) == Set(tree.all().map { .created($0) }))
     }
 }
 
-/// What a client knows of a tree: the paths in it.
-struct Replica {
-    private(set) var paths: Set<FilePath>
+/// A tree, and what its events tell.
+private final class Model {
+    let watch: Watch
+    private var replica = Replica()
 
-    init(_ paths: [FilePath] = []) { self.paths = Set(paths) }
+    init() throws {
+        watch = try Watch()
+        tree.make("in/", "out/")
+    }
 
-    mutating func take(_ event: FileWatcher.Event) {
-        switch event {
-        case .created(let path):
-            remove(path)
-            paths.insert(path)
-        case .removed(let path): remove(path)
-        case .moved(let old, let new):
-            let moved = below(old)
-            paths.subtract(moved)
-            if moved.isEmpty { paths.insert(new) } else { remove(new) }
-            for path in moved { paths.insert(path.moved(from: old, to: new)) }
-        case .overflowed, .vanished, .errorOccurred: Issue.record("\(event)")
-        case .modified, .closedAfterWriting, .attributesChanged: break
+    var tree: TemporaryTree { watch.tree }
+
+    private var disk: Set<FilePath> {
+        Set(tree.all(in: "in"))
+    }
+
+    func make(_ name: String, isFilled: Bool = false) {
+        tree.make("in/" + name)
+        if isFilled, name.hasSuffix("/") {
+            tree.make("in/\(name)in.\(name.replacing("/", with: "."))")
         }
     }
 
-    private mutating func remove(_ path: FilePath) { paths.subtract(below(path)) }
+    func start() throws {
+        try watch.watch("in", recursively: true)
+        #expect(try watch.take() == [])
+        replica = Replica(disk)
+    }
 
-    private func below(_ path: FilePath) -> Set<FilePath> { paths.filter { $0.starts(with: path) } }
+    func change(_ step: String) {
+        let names = step.split { ">%+-".contains($0) }.map(String.init)
+        if step.contains(">") { tree.move("in/\(names[0])", "in/\(names[1])") }
+        if step.contains("%") { tree.exchange("in/\(names[0])", "in/\(names[1])") }
+        if step.hasPrefix("+") { make(names[0]) }
+        if step.hasPrefix("-") { tree.remove("in/\(names[0])") }
+    }
+
+    /// Checks that the client knows what is on the disk, which is watched.
+    func check(existed: Set<FilePath>? = nil) throws {
+        for event in try watch.take() {
+            replica.take(event)
+            if let existed { #expect(existed.isSuperset(of: event.paths), "\(event)") }
+        }
+        #expect(replica.paths == disk)
+        let files = disk.filter { isFolder($0.string) }.map { $0.appending("later") }
+        for file in files { mkfifo(file.string, 0o600) }
+        let events = try watch.take()
+        #expect(events.count == files.count && Set(events) == Set(files.map { .created($0) }))
+        watch.watcher.unwatch(tree("in"))
+        watch.finish(paths: 0, folders: 0)
+    }
 }
 
 extension FileWatcher.Event {
@@ -110,34 +145,6 @@ extension FileWatcher.Event {
     }
 }
 
-extension FilePath {
-    fileprivate func moved(from old: FilePath, to new: FilePath) -> FilePath {
-        var path = self
-        _ = path.removePrefix(old)
-        return path.isEmpty ? new : new.pushing(path)
-    }
-
-    fileprivate var isFolder: Bool { (try? stat(followTargetSymlink: false).type) == .directory }
-}
-
-extension TemporaryTree {
-    /// The paths of all that is in it.
-    var all: [FilePath] { all(in: path) }
-
-    private func all(in folder: FilePath) -> [FilePath] {
-        entries(of: folder.string).flatMap { name in
-            let path = folder.appending(name)
-            return [path] + (path.isFolder ? all(in: path) : [])
-        }
-    }
-}
-
-/// Exchanges two files or folders.
-func exchange(_ one: FilePath, _ other: FilePath) {
-    let result = renameat2(AT_FDCWD, one.string, AT_FDCWD, other.string, UInt32(RENAME_EXCHANGE))
-    #expect(result == 0)
-}
-
 /// Makes, moves, exchanges and removes files and folders with few names in the folders "in" and "out".
 private struct RandomChanges {
     private let tree: TemporaryTree
@@ -150,41 +157,30 @@ private struct RandomChanges {
     }
 
     mutating func makeOne() {
-        let (one, other) = (randomPath(), randomPath())
-        if !one.exists {
-            if Bool.random(using: &generator) {
-                mkdir(one.string, 0o755)
-            } else {
-                mkfifo(one.string, 0o600)
-            }
-        } else if one.starts(with: other) || other.starts(with: one) {
-            remove(one)
-        } else if other.exists, Bool.random(using: &generator) {
-            exchange(one, other)
+        let (one, other) = (randomName(), randomName())
+        if access(tree(one).string, F_OK) != 0 {
+            tree.make(Bool.random(using: &generator) ? one + "/" : one)
+        } else if (one + "/").hasPrefix(other + "/") || (other + "/").hasPrefix(one + "/") {
+            for path in tree.all(in: one).reversed() { Glibc.remove(path.string) }
+            tree.remove(one)
+        } else if access(tree(other).string, F_OK) == 0, Bool.random(using: &generator) {
+            tree.exchange(one, other)
         } else {
             // Refused if another folder with files is there.
-            rename(one.string, other.string)
+            tree.move(one, other)
         }
-        existed.formUnion(tree.all.filter { $0.starts(with: tree("in")) })
+        existed.formUnion(tree.all(in: "in"))
         if Int.random(in: 0..<8, using: &generator) == 0 { sched_yield() }
     }
 
-    /// A path in a folder that exists.
-    private mutating func randomPath() -> FilePath {
-        var folder = tree(Int.random(in: 0..<4, using: &generator) == 0 ? "out" : "in")
+    /// A name in a folder that exists.
+    private mutating func randomName() -> String {
+        var folder = Int.random(in: 0..<4, using: &generator) == 0 ? "out" : "in"
         while true {
-            let path = folder.appending(["a", "b", "c"].randomElement(using: &generator)!)
-            guard path.isFolder, Int.random(in: 0..<3, using: &generator) > 0 else { return path }
-            folder = path
+            let name = folder + "/" + ["a", "b", "c"].randomElement(using: &generator)!
+            let mayDescend = Int.random(in: 0..<3, using: &generator) > 0
+            guard mayDescend, isFolder(tree(name).string) else { return name }
+            folder = name
         }
     }
-
-    private func remove(_ path: FilePath) {
-        if path.isFolder { for name in entries(of: path.string) { remove(path.appending(name)) } }
-        Glibc.remove(path.string)
-    }
-}
-
-extension FilePath {
-    fileprivate var exists: Bool { (try? stat(followTargetSymlink: false)) != nil }
 }

@@ -1,0 +1,272 @@
+import Dispatch
+import Glibc
+import Reactor
+import ReactorTesting
+import SystemPackage
+import Testing
+
+/// How a stream call of a task ends that does not have what it waits for.
+@Suite(.runLoop) struct StreamTaskEndTests {
+    private let home = LoopThread()
+
+    enum Ending: CaseIterable, Sendable {
+        case cancellation, deadline, closing
+
+        /// Whether `error` is what a stream call throws.
+        func matches(_ error: (any Error)?) -> Bool {
+            switch self {
+            case .cancellation: error is CancellationError
+            case .deadline: error?.errno == .timedOut
+            case .closing: error?.errno == .badFileDescriptor
+            }
+        }
+
+        /// Ends a task's call on `stream`, unless it ends by itself.
+        func end(_ task: Task<some Any, any Error>, _ stream: Stream) {
+            if self == .cancellation { task.cancel() }
+            if self == .closing { stream.close() }
+        }
+
+        var timeout: Duration? { self == .deadline ? .milliseconds(5) : nil }
+    }
+
+    @Test(arguments: TaskPlace.allCases, Ending.allCases)
+    func `a read that is ended keeps what it has`(place: TaskPlace, ending: Ending) async throws {
+        let feed = try Feed("abc")
+        let input = Carrier(feed.makeStream())
+        let start = Deadline.now
+        let task = place.start(on: home.loop) {
+            await thrownError { _ = try await input.value.read(exactly: 4, timeout: ending.timeout) }
+        }
+        await yieldUntil { feed.isEmpty }
+        ending.end(task, input.value)
+        #expect(ending.matches(try await task.value))
+        #expect(ending != .deadline || Deadline.now - start >= .milliseconds(5))
+        if ending == .closing {
+            await yieldUntil { isBroken(feed.writeEnd) }
+            #expect(ending.matches(await thrownError { _ = try await input.value.readChunk() }))
+        } else {
+            feed.put("d")
+            #expect(try await input.value.read(exactly: 4, timeout: .seconds(600)) == Array("abcd".utf8))
+        }
+    }
+
+    @Test(arguments: TaskPlace.allCases, Ending.allCases)
+    func `a write that is ended tells how many bytes were accepted`(place: TaskPlace, ending: Ending)
+        async throws
+    {
+        let pipe = try FileDescriptor.pipe()
+        let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
+        let task = place.start(on: home.loop) {
+            var accepted = 0
+            let error = await thrownError {
+                try await output.value.writeAll(
+                    pattern(200_000), accepted: &accepted, timeout: ending.timeout)
+            }
+            return (ending.matches(error), accepted)
+        }
+        await yieldUntil { unreadCount(of: pipe.readEnd) == 65_536 }
+        ending.end(task, output.value)
+        #expect(try await task.value == (true, 65_536))
+        try pipe.readEnd.close()
+        var accepted = 1
+        let error = await thrownError { try await output.value.writeAll([0], accepted: &accepted) }
+        #expect(error?.errno == (ending == .closing ? .badFileDescriptor : .brokenPipe))
+        #expect(accepted == 0)
+    }
+
+    @Test(arguments: TaskPlace.allCases)
+    func `a task that is cancelled before it reads reads nothing`(place: TaskPlace) async throws {
+        let feed = try Feed("abc")
+        let task = place.start(on: home.loop) {
+            await yieldUntil { Task.isCancelled }
+            let input = feed.makeStream()
+            let errors = [
+                await thrownError { _ = try await input.readChunk() },
+                await thrownError { for try await _ in input.chunks {} },
+                await thrownError { for try await _ in input.bytes {} },
+                await thrownError { _ = try await input.read(until: [0]) },
+            ]
+            return (errors.allSatisfy { $0 is CancellationError }, String(bytes: input.read(upTo: 10)))
+        }
+        task.cancel()
+        #expect(try await task.value == (true, "abc"))
+    }
+
+    enum Iteration: CaseIterable, Sendable { case bytes, lines, linesOfFile }
+
+    @Test(arguments: TaskPlace.allCases, Iteration.allCases)
+    func `iterations that are cancelled at any moment lose nothing`(
+        place: TaskPlace, iteration: Iteration
+    ) async throws {
+        let lines = StreamLinesTests.text.prefix(iteration == .bytes ? 500 : 20_000)
+        let text = lines.joined(separator: "\n")
+        let file = try TemporaryFile(text)
+        let feed = try Feed()
+        if iteration != .linesOfFile { try feed.send(Array(text.utf8)) }
+        let input = Carrier(iteration == .linesOfFile ? InputStream(path: file.path) : feed.makeStream())
+        let (received, isOver) = (Trace(), Shared(false))
+        var round = 0
+        while !isOver.value {
+            let task = place.start(on: home.loop) {
+                if iteration == .bytes {
+                    for try await byte in input.value.bytes { received("\(byte)") }
+                } else {
+                    for try await line in input.value.lines { received(line) }
+                }
+                isOver.value = true
+            }
+            for _ in 0..<round % 40 { await Task.yield() }
+            round += 1
+            task.cancel()
+            do { try await task.value } catch { try #require(error is CancellationError) }
+        }
+        #expect(received.all == (iteration == .bytes ? text.utf8.map { "\($0)" } : Array(lines)))
+    }
+
+    @Test(arguments: TaskPlace.allCases)
+    func `bytes come before the error of a connection`(place: TaskPlace) async throws {
+        try await place.run { _ in
+            let host = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+            let input = Stream.connection(to: try host.localAddress).input
+            input.open()
+            let peer = try host.accept()
+            peer.send(Array("abc".utf8))
+            var text = ""
+            let error = await thrownError {
+                for try await chunk in input.chunks {
+                    text += String(bytes: chunk)
+                    peer.reset()
+                }
+            }
+            #expect(text == "abc")
+            #expect(error?.errno == .connectionReset)
+        }
+    }
+
+    @Test func `a stream that no task uses does not keep its loop busy`() async throws {
+        let loop = home.loop
+        let passes = Shared(0)
+        loop.perform { loop.observe(.beforeTimers) { _ in passes.update { $0 += 1 } } }
+        let feed = try Feed("abc")
+        let input = Carrier(feed.makeStream())
+        _ = try await Task(executorPreference: home.executor) {
+            try await input.value.read(exactly: 1, timeout: .seconds(60))
+        }.value
+        feed.put("def")
+        await yieldUntil { loop.isWaiting }
+        let before = passes.value
+        for _ in 0..<1_000 { await Task.yield() }
+        #expect(passes.value < before + 20)
+        #expect(try await input.value.read(exactly: 5) == Array("bcdef".utf8))
+    }
+
+    // MARK: Hand-offs
+
+    private struct Counter: ChunkProcessor {
+        var output = 0
+        let started = Countdown(1)
+
+        mutating func process(_ chunk: RawSpan) throws {
+            output += chunk.byteCount
+            started.count()
+        }
+    }
+
+    @Test(arguments: [true, false], TaskPlace.allCases)
+    func `a task waits for the result of a hand-off`(isFile: Bool, place: TaskPlace) async throws {
+        let bytes = pattern(1_000_000)
+        let file = try TemporaryFile(bytes)
+        let report = try await place.run { _ in
+            let feed = try Feed()
+            if !isFile { try feed.send(bytes) }
+            let input = isFile ? InputStream(path: file.path) : feed.makeStream()
+            let report = try await input.handOff(to: Counter(), on: DispatchQueue(label: "count"))
+            #expect(input.streamStatus == .closed)
+            return report
+        }
+        guard case .finished = report.ending else {
+            Issue.record("\(report.ending)")
+            return
+        }
+        #expect(report.output == bytes.count)
+    }
+
+    @Test(arguments: [true, false], TaskPlace.allCases)
+    func `cancelling the task ends its hand-off`(isStarted: Bool, place: TaskPlace) async throws {
+        let (feed, counter) = (try Feed("abc"), Counter())
+        let task = place.start(on: home.loop) {
+            if !isStarted { await yieldUntil { Task.isCancelled } }
+            return try await feed.makeStream().handOff(to: counter, on: DispatchQueue(label: "count"))
+        }
+        if isStarted { counter.started.wait() }
+        task.cancel()
+        let report = try await task.value
+        guard case .cancelled = report.ending else {
+            Issue.record("\(report.ending)")
+            return
+        }
+        #expect(report.output == (isStarted ? 3 : 0))
+        await yieldUntil { isBroken(feed.writeEnd) }
+    }
+
+    @Test func `a stream that fails is in the report`() async throws {
+        let report = try await InputStream(path: "/nonexistent").handOff(to: Counter(), on: .global())
+        guard case .failed(let error) = report.ending else {
+            Issue.record("\(report.ending)")
+            return
+        }
+        #expect(error.errno == .noSuchFileOrDirectory)
+    }
+
+    // MARK: Misuse
+
+    enum Misuse: String, CaseIterable, Codable, Sendable {
+        case twoReaders, noBytes, aDelegateFirst, aDelegateLater, aHandOff
+
+        /// A part of the message.
+        var word: String {
+            switch self {
+            case .twoReaders: "Two tasks"
+            case .noBytes: "positive size"
+            case .aDelegateFirst: "delegate to nil"
+            case .aDelegateLater: "cannot get a delegate"
+            case .aHandOff: "handed off"
+            }
+        }
+
+        func commit() async throws {
+            let input = Carrier(try Feed().makeStream())
+            let recorder = Recorder()
+            switch self {
+            case .twoReaders:
+                await withTaskGroup { group in
+                    for _ in 0..<2 { group.addTask { _ = try? await input.value.readChunk() } }
+                }
+            case .noBytes: _ = try await input.value.readChunk(upTo: -1) { $0.byteCount }
+            case .aDelegateFirst:
+                input.value.delegate = recorder
+                _ = try await input.value.readChunk()
+            case .aDelegateLater:
+                let iterator = input.value.chunks.makeAsyncIterator()
+                input.value.delegate = nil
+                input.value.delegate = recorder
+                withExtendedLifetime(iterator) {}
+            case .aHandOff:
+                try onAThread {
+                    ChunkHandoff(input.value, to: Counter(), on: .global()).start { _ in }
+                    _ = input.value.chunks.makeAsyncIterator()
+                }
+            }
+        }
+    }
+
+    @Test(arguments: Misuse.allCases)
+    func `a stream that a task cannot use traps`(misuse: Misuse) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [misuse] in
+            try await misuse.commit()
+        }
+        #expect(result.message.contains(misuse.word))
+    }
+}
