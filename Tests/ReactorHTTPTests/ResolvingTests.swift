@@ -10,7 +10,6 @@ import Testing
 private enum Gate {
     static let arrivals = pair()
     static let isOpen = pair()
-    static let expiries = pair()
 
     /// What is written to the second can be read from the first.
     private static func pair() -> (read: CInt, write: CInt) {
@@ -20,12 +19,11 @@ private enum Gate {
 
     /// Begins to hold the calling thread and those that it starts. False if the kernel does not allow that.
     static func hold() -> Bool {
-        _ = (arrivals, isOpen, expiries)
+        _ = (arrivals, isOpen)
         signal(SIGSYS) { _ in
             var (byte, gate) = (UInt8(0), pollfd(fd: Gate.isOpen.read, events: Int16(POLLIN), revents: 0))
             _ = write(Gate.arrivals.write, &byte, 1)
-            // Ten seconds, so that a loop that waits for the thread fails the test.
-            if poll(&gate, 1, 10_000) == 0 { _ = write(Gate.expiries.write, &byte, 1) }
+            poll(&gate, 1, -1)
         }
         return reactor_test_trap_connect()
     }
@@ -39,48 +37,34 @@ private enum Gate {
         var byte = UInt8(0)
         _ = write(isOpen.write, &byte, 1)
     }
-
-    static var hasExpired: Bool {
-        var expiry = pollfd(fd: expiries.read, events: Int16(POLLIN), revents: 0)
-        return poll(&expiry, 1, 0) != 0
-    }
 }
 
 @Suite(.runLoop) struct ResolvingTests {
-    /// Starts a transfer to a name that is resolved until the gate opens.
-    private static func start(
-        _ name: String, in session: HTTPSession, _ outcomes: Shared<[String: Outcome]>
-    ) -> HTTPTransfer {
-        session.start(HTTPRequest("http://\(name).invalid/")) { [runLoop = session.runLoop] outcome in
-            outcomes.update { $0[name] = outcome }
-            runLoop.stop()
-        }
+    @Test func `a host's name is resolved`() throws {
+        let server = try TestServer.sized(5)
+        #expect(HTTPSession().run(server.url.replacing("127.0.0.1", with: "localhost")).body == "xxxxx")
+        #expect(HTTPSession().run("http://name.invalid/").kind == .resolve)
     }
 
-    @Test func `transfers end while the names of their hosts are still being resolved`() async throws {
-        let outcomes = Shared<[String: Outcome]>([:])
-        let isHeld = try await onItsOwnThread {
-            guard Gate.hold() else { return false }
+    @Test func `transfers end while the names of their hosts are still being resolved`() throws {
+        // The kernel never lets the thread connect again.
+        try onAThread {
+            guard Gate.hold() else { return }
             let session = HTTPSession { $0.connectTimeout = nil }
-            let transfer = Self.start("cancelled", in: session, outcomes)
+            let cancelled = session.launch("http://cancelled.invalid/")
             let ending = HTTPSession()
-            _ = Self.start("ended", in: ending, outcomes)
-            let timed = HTTPSession { $0.connectTimeout = .milliseconds(100) }
-            _ = Self.start("timed", in: timed, outcomes)
-            let thread = try ReactorTestSupport.JoinableThread(name: "ends") {
+            let ended = ending.launch("http://ended.invalid/")
+            let timed = HTTPSession { $0.connectTimeout = .milliseconds(50) }.launch("http://timed.invalid/")
+            let thread = try JoinableThread(name: "ends") {
                 for _ in 0..<3 { Gate.waitForArrival() }
-                transfer.cancel()
+                cancelled.transfer.cancel()
                 ending.invalidateAndCancel()
             }
-            RunLoop.current.run { outcomes.value.count < 3 }
-            #expect(!Gate.hasExpired)
+            #expect(cancelled.wait().kind == .cancelled)
+            #expect(ended.wait().kind == .sessionEnded)
+            #expect(timed.wait().kind == .timedOut(.connect))
             Gate.open()
             thread.join()
-            return true
         }
-        guard isHeld else { return }
-        #expect(outcomes.value["cancelled"]?.kind == .cancelled)
-        #expect(outcomes.value["ended"]?.kind == .sessionEnded)
-        #expect(outcomes.value["timed"]?.kind == .timedOut(.connect))
     }
 }

@@ -13,22 +13,22 @@ import Testing
     ) throws -> (answer: [UInt8], isResumed: Bool) {
         let server = try Nginx.shared.get()
         let port = try #require(server.secure.split(separator: ":").last.flatMap { UInt16($0) })
-        let (input, output) = Stream.connection(toHost: "localhost", port: port)
-        try input.startTLS(settings)
-        for stream in [input, output] as [Stream] { stream.open() }
-        output.writeAll(Array(text.utf8) + body)
-        let answer = input.readToEnd()
-        #expect(input.streamStatus == .atEnd, "\(input.streamError.map { "\($0)" } ?? "")")
-        let session = try #require(input.tlsSession)
+        let client = TLSEnd(Stream.connection(toHost: "localhost", port: port))
+        try client.input.startTLS(settings)
+        client.open()
+        client.output.write(Array(text.utf8) + body)
+        let answer = client.input.readToEnd()
+        #expect(client.input.streamStatus == .atEnd)
+        let session = try #require(client.input.tlsSession)
         #expect(session.applicationProtocol == "http/1.1")
-        for stream in [input, output] as [Stream] { stream.close() }
+        client.close()
         return (answer, session.isResumed)
     }
 
     @Test(
         .enabled(if: Nginx.isAvailable, "nginx and openssl are installed or unpacked"),
-        arguments: [TLSSettings.Version.tls12, .tls13])
-    func `nginx sends and takes a file, and resumes the session`(version: TLSSettings.Version) throws {
+        arguments: [Version.tls12, .tls13])
+    func `nginx sends and takes a file, and resumes the session`(version: Version) throws {
         let server = try Nginx.shared.get()
         var settings = TLSSettings.client()
         settings.trust = .file(server.certificate.string)
@@ -36,7 +36,7 @@ import Testing
         settings.applicationProtocols = ["http/1.1"]
         let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         let first = try Self.request("GET /bytes.bin \(head)\r\n", [], settings)
-        #expect(first.answer.suffix(Nginx.bytes.count).elementsEqual(Nginx.bytes))
+        #expect(Array(first.answer.suffix(Nginx.bytes.count)) == Nginx.bytes)
         #expect(!first.isResumed)
         let name = "upload/tls-\(version)"
         let length = "Content-Length: \(Nginx.bytes.count)\r\n"
@@ -44,43 +44,6 @@ import Testing
         #expect(second.answer.starts(with: Array("HTTP/1.1 201".utf8)))
         #expect(content(of: server.folder.string + "/" + name) == Nginx.bytes)
         #expect(second.isResumed)
-    }
-
-    @Test(
-        .enabled(if: access("/usr/bin/curl", X_OK) == 0, "curl is installed"),
-        arguments: [["--tls-max", "1.2"], ["--tlsv1.3"], ["--tlsv1.3", "--http2"]])
-    func `curl verifies a listener, and gets what it sends`(options: [String]) throws {
-        let settings = try TLSSettings.testServer { $0.applicationProtocols = ["http/1.1"] }
-        var isServed = false
-        let listener = try Listener(.ipv4Loopback(port: 0), tls: settings) { _, connection in
-            for stream in [connection.input, connection.output] as [Stream] { stream.open() }
-            var head: [UInt8] = []
-            while !head.suffix(4).elementsEqual([13, 10, 13, 10]),
-                case let byte = connection.input.read(exactly: 1), !byte.isEmpty
-            {
-                head += byte
-            }
-            let body = pattern(1_000_000)
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(body.count)\r\n\r\n"
-            connection.output.writeAll(Array(answer.utf8) + body)
-            #expect(connection.input.tlsSession?.applicationProtocol == "http/1.1")
-            for stream in [connection.input, connection.output] as [Stream] { stream.close() }
-            isServed = true
-        } faults: {
-            Issue.record($1)
-        }
-        try RunLoop.current.add(listener, forMode: .default)
-        let folder = TemporaryFolder()
-        let authority = try folder.file(TestCertificates.authority.certificateText, name: "a.pem").string
-        let port = try #require(listener.localAddress.port)
-        let curl = try Child(
-            "/usr/bin/curl",
-            ["-sS", "--cacert", authority, "-o", folder.path("body"), "https://localhost:\(port)/"]
-                + options)
-        RunLoop.current.serve { isServed }
-        #expect(curl.wait() == .exit(0), "\(curl.readErrors())")
-        #expect(content(of: folder.path("body")) == pattern(1_000_000))
-        listener.close()
     }
 }
 
@@ -96,23 +59,22 @@ import Testing
             try (try? SocketPeer(listeningAt: .ipv6Any(port: 0)))
             ?? SocketPeer(listeningAt: .ipv4Loopback(port: 0))
         let port = try #require(try listening.localAddress.port)
-        let (input, output) = Stream.connection(toHost: host, port: port)
-        input.proxy = proxy
-        if isSecure { try input.startTLS(.testClient(nil)) }
-        for stream in [input, output] as [Stream] { stream.open() }
-        defer { for stream in [input, output] as [Stream] { stream.close() } }
-        let server = TLSPair.end(try listening.acceptNumber())
+        let client = TLSEnd(Stream.connection(toHost: host, port: port))
+        client.input.proxy = proxy
+        if isSecure { try client.input.startTLS(.testClient(nil)) }
+        client.open()
+        defer { client.close() }
+        let server = try TLSEnd(listening.acceptNumber())
         if isSecure { try server.output.startTLS(.testServer()) }
-        for stream in server.streams { stream.open() }
+        server.open()
         defer { server.close() }
         // The server speaks first, so that its bytes follow the proxy's reply.
-        for (from, to) in [(server.output, input), (output, server.input)] {
-            let sending = try JoinableThread { [from = Carrier(from)] in from.value.writeAll(pattern(300_000))
-            }
+        for (from, to) in [(server.output, client.input), (client.output, server.input)] {
+            let sending = try JoinableThread { [from = Carrier(from)] in from.value.write(pattern(300_000)) }
             #expect(to.read(exactly: 300_000) == pattern(300_000))
             sending.join()
         }
-        #expect(input.peerAddress?.port == proxy.port)
+        #expect(client.input.peerAddress?.port == proxy.port)
     }
 
     /// Why a connection through `proxy` to a port that refuses fails.
@@ -120,12 +82,11 @@ import Testing
         through proxy: StreamProxy, to host: String = "127.0.0.1", port: UInt16? = nil
     ) throws -> StreamProxyError.Reason? {
         let refusing = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port
-        let (input, output) = Stream.connection(toHost: host, port: try #require(port ?? refusing))
-        input.proxy = proxy
-        for stream in [input, output] as [Stream] { stream.open() }
-        waitUntil { input.streamStatus != .opening }
-        defer { for stream in [input, output] as [Stream] { stream.close() } }
-        return (input.streamError as? StreamProxyError)?.reason
+        let client = TLSEnd(Stream.connection(toHost: host, port: try #require(port ?? refusing)))
+        client.input.proxy = proxy
+        client.open()
+        defer { client.close() }
+        return (client.settle().input.streamError as? StreamProxyError)?.reason
     }
 
     @Test(.enabled(if: ServerProgram.isAvailable("microsocks"), "microsocks is installed or unpacked"))
@@ -174,35 +135,6 @@ import Testing
         guard case .status(403, _) = try Self.failure(through: proxy) else {
             Issue.record("a port that is forbidden has another reason")
             return
-        }
-    }
-
-    @Test(.enabled(if: ServerProgram.isAvailable("danted"), "dante-server is installed or unpacked"))
-    func `dante connects by SOCKS 4 and 5`() throws {
-        let folder = TemporaryFolder()
-        let server = try ServerProgram("danted") { port in
-            let text = """
-                logoutput: \(folder.path("log"))
-                internal: 127.0.0.1 port = \(port)
-                external: 127.0.0.1
-                clientmethod: none
-                socksmethod: none
-                client pass { from: 127.0.0.0/8 to: 0.0.0.0/0 }
-                socks block { from: 0.0.0.0/0 to: 0.0.0.0/0 port = 1 }
-                socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }
-
-                """
-            return ["-f", try folder.file(text.utf8, name: "configuration").string]
-        }
-        for kind in [Kind.socks4, .socks5] {
-            let proxy = StreamProxy(kind, host: "127.0.0.1", port: server.port)
-            // It rejects the names of 4a.
-            if kind == .socks5 { try Self.connect(through: proxy) }
-            for isSecure in [true, false] {
-                try Self.connect(through: proxy, isSecure: isSecure, to: "127.0.0.1")
-            }
-            #expect(try Self.failure(through: proxy) == (kind == .socks4 ? .rejected : .connectionRefused))
-            #expect(try Self.failure(through: proxy, port: 1) == (kind == .socks4 ? .rejected : .notAllowed))
         }
     }
 }
