@@ -43,7 +43,7 @@ import Testing
 
     /// `localhost` has two addresses. One of them refuses the connection, mostly IPv4's, which libcurl tries first.
     @Test(arguments: [SocketAddress.ipv6Loopback(port: 0), .ipv4Loopback(port: 0)])
-    func `an error of a connection has no errno of an address that was tried before`(address: SocketAddress)
+    func `a connection's error has no errno of an address that was tried before`(address: SocketAddress)
         throws
     {
         guard let listener = try? SocketPeer(listeningAt: address) else { return }
@@ -68,7 +68,7 @@ import Testing
     @Test(arguments: [
         ("X-A", "b\u{1B}[31m"), ("X-A", "b\r\nX-C: d"), ("X-A", "b\0"), ("X-A", "\u{7F}"), ("X A", "b"),
     ])
-    func `a field that cannot be sent is refused by its name, and its characters are not printed`(
+    func `a field that cannot be sent is refused by its name, and not printed`(
         name: String, value: String
     ) throws {
         let url = "http://127.0.0.1:1/"
@@ -90,9 +90,7 @@ import Testing
     }
 
     @Test(.enabled(if: Nginx.isAvailable), arguments: ["/insecure", "/disguised"], [false, true])
-    func `a redirect from https to http is followed only if that is wanted`(path: String, isWanted: Bool)
-        throws
-    {
+    func `a redirect from https to http is followed only if wanted`(path: String, isWanted: Bool) throws {
         let server = try Nginx.shared.get()
         let url = server.secure + path
         let first = try TestServer.responding { _, _ in response("302 Found", ["Location: \(url)"]) }

@@ -82,8 +82,6 @@ import Testing
         #expect(target.saved == "hello world")
     }
 
-    // MARK: Partial files
-
     private static let (dateOfPart, laterDate) =
         ("Mon, 02 Nov 2026 08:00:00 GMT", "Tue, 03 Nov 2026 08:00:00 GMT")
 
@@ -99,7 +97,7 @@ import Testing
         ("\"1\"", "416", ["Content-Range: bytes */6", "ETag: \"1\""]),
         ("\"1\"", "416", ["Content-Range: bytes */5", "ETag: \"2\""]), ("\"1\"", "416", ["ETag: \"1\""]),
     ])
-    func `a response that is not the rest of the file is asked for anew, without a range`(
+    func `anything but the rest of the file is asked for anew`(
         validator: String, status: String, fields: [String]
     ) throws {
         try target.leavePart(validator: validator)
@@ -129,9 +127,7 @@ import Testing
         HTTPRequest("", fields: ["Range": "bytes=2-3"]), HTTPRequest("", method: "POST"),
         HTTPRequest("", body: .bytes([1])),
     ])
-    func `a request with a range of its own, a body or another method is not resumed`(
-        request: HTTPRequest
-    ) throws {
+    func `only a plain GET request is resumed`(request: HTTPRequest) throws {
         try target.leavePart()
         let server = try TestServer.sending(
             "HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\nETag: \"1\"\r\n\r\nabc")
@@ -159,9 +155,7 @@ import Testing
             "Content-Length: 3\r\n\r\n wo", "Transfer-Encoding: chunked\r\n\r\n3\r\n wo\r\n0\r\n\r\n",
             "Connection: close\r\n\r\n wo",
         ], [0, 1])
-    func `a rest with fewer bytes than its range has is not whole, and is continued`(
-        rest: String, retries: Int
-    ) throws {
+    func `a rest that is shorter than its range is continued`(rest: String, retries: Int) throws {
         try target.leavePart()
         let server = try Self.continuing(with: rest)
         if retries == 0 {
@@ -214,8 +208,6 @@ import Testing
         #expect(outcome.kind == nil)
         #expect(target.names == ["file"])
     }
-
-    // MARK: Retries
 
     @Test(arguments: [408, 429, 500, 502, 503, 504])
     func `a download that a busy server refuses is tried again`(status: Int) throws {

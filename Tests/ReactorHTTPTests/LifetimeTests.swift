@@ -147,9 +147,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `their streams are closed before the completion and where it is called, not inside start`(
-        usesQueue: Bool
-    ) {
+    func `their streams are closed before the completion, and where it is called`(usesQueue: Bool) {
         let (loop, queue, trace) = (RunLoop.current, DispatchQueue(label: "delivery"), Trace())
         let (isInside, wrong) = (Shared(true), Shared(0))
         let note: @Sendable (String) -> Void = { name in

@@ -28,11 +28,6 @@ struct NginxTests {
         #expect(run("/loop") { $0.maxRedirects = 5 }.kind == .tooManyRedirects)
     }
 
-    @Test(arguments: [("/missing", 404), ("/broken", 500)])
-    func `a status that is not success is a response`(path: String, status: Int) throws {
-        #expect(try run(path).get().status == status)
-    }
-
     @Test func `a compressed body is decoded, and not asked for unless it is wanted`() throws {
         let response = try run("/gzip/text.txt").get()
         #expect(String(decoding: response.body, as: UTF8.self) == Nginx.text)
@@ -69,8 +64,6 @@ struct NginxTests {
         #expect(run(url) { $0.trustRoots = server.certificate }.kind == .tls)
         #expect(run(url) { $0.serverVerification = .insecureNone }.body == "hello\n")
     }
-
-    // MARK: Multiplexing
 
     private func multiplex(_ configuration: inout HTTPSession.Configuration) {
         configuration.trustRoots = server.certificate
@@ -122,8 +115,6 @@ struct NginxTests {
         #expect(paused.1.value == Nginx.bytes.count)
         #expect(connection != nil && session.run(server.secure + "/connection").body == connection)
     }
-
-    // MARK: Uploads
 
     @Test(arguments: ["memory", "file", "stream", "stream with a length"])
     func `a body in memory, a file and a stream are uploaded`(kind: String) throws {

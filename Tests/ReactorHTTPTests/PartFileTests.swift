@@ -86,9 +86,7 @@ import Testing
     }
 
     @Test(arguments: ["file.part", "file.part.validator"], [false, true])
-    func `a FIFO or a symbolic link in place of a part or its validator is not used or replaced`(
-        name: String, isFIFO: Bool
-    ) throws {
+    func `a FIFO or a link in place of a part is not used or replaced`(name: String, isFIFO: Bool) throws {
         let (path, otherFolder) = (folder.path(name), TemporaryFolder())
         let other = try otherFolder.file("target".utf8)
         if isFIFO { _ = folder.fifo(name: name) } else { symlink(other.string, path) }

@@ -80,9 +80,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `closing the stream cancels its transfer, and a transfer that drains can be cancelled`(
-        closes: Bool
-    ) throws {
+    func `a transfer is cancelled by closing its stream, and while it drains`(closes: Bool) throws {
         let (server, outcome) = (closes ? try Self.server() : try Self.cutting(), Answer<Outcome>())
         try withNetwork { session in
             let (stream, transfer) = session.startReading(
@@ -97,9 +95,7 @@ import Testing
     // MARK: Writing
 
     @Test(arguments: [true, false])
-    func `a body, and what was received before a failure, is written at the stream's speed`(
-        isWhole: Bool
-    ) throws {
+    func `what is received is written at the stream's speed`(isWhole: Bool) throws {
         let server = isWhole ? try Self.server() : try Self.cutting()
         let ((reader, writeEnd), received) = (try SocketPeer.pair(), Answer<[UInt8]>())
         SocketPeer.narrow(writeEnd.rawValue)
@@ -196,9 +192,7 @@ import Testing
             ("HTTP/1.1 307 Moved\r\nLocation: /\r\n\r\n", .bodyNotRepeatable), ("", .connectionLost),
             ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", .truncated),
         ] as [(String, HTTPError.Kind)])
-    func `streams may run the loop in each of their methods while their transfer fails`(
-        answer: String, kind: HTTPError.Kind
-    ) throws {
+    func `streams may run the loop while their transfer fails`(answer: String, kind: HTTPError.Kind) throws {
         let server = try TestServer { peer, _ in
             guard peer.readHead() != nil, !answer.isEmpty else { return }
             _ = peer.receive(Self.body.count)
@@ -271,9 +265,7 @@ import Testing
     }
 
     @Test(arguments: ["POST", "PUT"])
-    func `no more bytes of a stream are sent than were announced, and it is not sent again`(
-        method: String
-    ) throws {
+    func `no more bytes of a stream are sent than were announced, and once`(method: String) throws {
         let next = Answer<String?>()
         let server = try TestServer { peer, _ in
             _ = peer.readHead()

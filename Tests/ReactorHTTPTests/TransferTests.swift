@@ -59,8 +59,6 @@ import Testing
         gate.give(true)
     }
 
-    // MARK: Requests
-
     @Test func `the method, the fields and the body are sent`() throws {
         let received = Trace()
         let server = try TestServer { peer, _ in
@@ -97,7 +95,7 @@ import Testing
             ("GET", ["Content-Length": "5"], nil), ("POST", ["Transfer-Encoding": "chunked"], nil),
             ("HEAD", [:], .some(.some(5))),
         ] as [(String, HTTPFields, Int??)])
-    func `a body that would be sent other than the fields or the method say is refused`(
+    func `a body that its request contradicts is refused`(
         method: String, fields: HTTPFields, length: Int??
     ) throws {
         let server = try TestServer.sending("")
@@ -109,14 +107,10 @@ import Testing
         #expect(server.requests.all.isEmpty)
     }
 
-    // MARK: Redirects
-
     @Test(arguments: [
         ("DELETE", "GET"), ("POST", "GET"), ("PUT", "GET"), ("GET", "GET"), ("HEAD", "HEAD"),
     ])
-    func `after a 303 the method is GET, or stays HEAD, and there is no body`(
-        method: String, second: String
-    ) throws {
+    func `after a 303 the method is GET or HEAD, without a body`(method: String, second: String) throws {
         let heads = Trace()
         let server = try TestServer { peer, _ in
             while let head = peer.readHead() {
@@ -171,11 +165,7 @@ import Testing
         #expect(trace.all == ["\(status)"])
     }
 
-    // MARK: Places
-
-    @Test func `callbacks are called on another loop, and never inside libcurl once that loop has ended`()
-        throws
-    {
+    @Test func `callbacks are called on another loop, and outside libcurl once it has ended`() throws {
         let server = try TestServer { peer, _ in
             while peer.readHead() != nil {
                 _ = peer.receive(300_000)

@@ -1,4 +1,5 @@
 import CReactorTestSupport
+import Dispatch
 import Glibc
 import Reactor
 import ReactorHTTP
@@ -56,9 +57,7 @@ import Testing
         #expect(count.most.value <= 4 << 20)
     }
 
-    @Test func `a body of which one read decodes to more than the consumer has room for arrives whole`()
-        throws
-    {
+    @Test func `a body that decodes to more than the consumer has room for arrives whole`() throws {
         let (bomb, count, largest) = (try bomb(megabytes: 20), Shared(0), Shared(0))
         let server = try Self.server(of: bomb, encoding: "gzip")
         let destination = HTTPDestination.pieces { bytes in
@@ -71,8 +70,23 @@ import Testing
         #expect(largest.value <= 131_072)
     }
 
+    /// 70 MB of zeros, compressed twice with gzip(1).
+    private static let smallBomb = """
+        1f8b0800000000000203eddd214ec3501cc7f196563413db10136421ec001ca066c966a627402f3bc0b8c25eb24c
+        61309c0305920487c415dc0e4010135383427b8b173e1ff5f457fff27f17b745d238c93e5fd2f4ef11ee7e1ebe8a
+        4e0200000000000000442e7c6cb2660c908cea6a36bf060000000000000062b7ec75f37614705c0ca77200000000
+        00000040f4b6e3b2df5e08d8af57b91c0000000000000010bdc1613769b700aff5e3e9951e0000000000000010bd
+        f74d96365b80515dcde6720000000000000040f496bd6ede6c01c271319cca0100000000000000d1db8ecb7efb49
+        c07ebdcae50000000000000080e8dd1f76a1390c3079ababef62900000fc0f65e7e6f9e92c9c5fe6bf8e9391e87c
+        090100
+        """
+
     @Test func `a body of which one read decodes to too much is too large`() throws {
-        let server = try Self.server(of: bomb(megabytes: 70, times: 2), encoding: "gzip, gzip")
+        let digits = Array(Self.smallBomb.filter { $0 != "\n" })
+        let bomb = stride(from: 0, to: digits.count, by: 2).compactMap {
+            UInt8(String(digits[$0...$0 + 1]), radix: 16)
+        }
+        let server = try Self.server(of: bomb, encoding: "gzip, gzip")
         let session = HTTPSession { $0.bytesInFlight = 65_536 }
         let outcome = session.run(HTTPRequest(server.url), to: .handler { _ in })
         #expect(outcome.kind == .bodyTooLarge(limit: 64 << 20))
@@ -96,8 +110,8 @@ import Testing
             $0.trustRoots = server.certificate
             $0.versions = .http1
         }
-        let body = HTTPRequest.Body.bytes([UInt8](repeating: 97, count: 16 << 20))
-        for _ in 0..<3 {
+        let body = HTTPRequest.Body.bytes([UInt8](repeating: 97, count: 12 << 20))
+        for _ in 0..<2 {
             let outcome = session.run(HTTPRequest(server.secure + "/refused", method: "PUT", body: body))
             if case .success(let response) = outcome { #expect(response.status == 413) }
         }
@@ -165,4 +179,177 @@ import Testing
         }
         #expect(result.message.contains(name))
     }
+
+    // MARK: Memory
+
+    @Test func `a body that arrives byte by byte takes no more memory than its bytes`() async {
+        await #expect(processExitsWith: .success) {
+            try await onItsOwnThread {
+                for consumer in ["queue", "loop", "task"] { try TrapTests.receiveBytes(for: consumer) }
+            }
+        }
+    }
+
+    /// Receives a body byte by byte, the rest at once, while its consumer is busy until all bytes have been sent.
+    private static func receiveBytes(for consumer: String) throws {
+        let (size, received) = (2000, Shared((pieces: 0, bytes: 0)))
+        let (arrived, growth) = (Shared(0), Answer<Int>())
+        let (gate, isDone) = (Answer<Bool>(), Answer<Bool>())
+        let server = try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")
+            var (isOn, begin) = (CInt(1), 0)
+            setsockopt(peer.number, CInt(IPPROTO_TCP), TCP_NODELAY, &isOn, 4)
+            for count in 1...size {
+                peer.send([97])
+                arrived.wait { $0 >= count ? () : nil }
+                if count == 10 { begin = memoryInUse }
+            }
+            growth.give(memoryInUse - begin)
+            peer.send([UInt8](repeating: 97, count: 200_000 - size))
+        }
+        let (queue, client) = (DispatchQueue(label: "slow"), try RunLoopThread(name: "client"))
+        queue.async { _ = gate.wait() }
+        client.runLoop.perform { _ = gate.wait() }
+        @Sendable func note(_ piece: [UInt8]) {
+            received.update { $0 = ($0.pieces + 1, $0.bytes + piece.count) }
+        }
+        try withNetwork { session in
+            let request = HTTPRequest(server.url)
+            @Sendable func watch(_ started: HTTPTransfer) {
+                session.runLoop.perform { [loop = session.runLoop] in
+                    let observer = RunLoop.Observer(for: .beforeWaiting) { _, _ in
+                        arrived.value = started.progress.bytesReceived
+                    }
+                    loop.add(observer, forMode: .default)
+                }
+            }
+            if consumer == "task" {
+                Task {
+                    let (_, body) = try await session.response(for: request)
+                    watch(body.transfer)
+                    try await onItsOwnThread { _ = gate.wait() }
+                    for try await piece in body { note(piece) }
+                    isDone.give(true)
+                }
+            } else {
+                let delivery = consumer == "queue" ? HTTPDelivery.queue(queue) : .runLoop(client.runLoop)
+                watch(
+                    session.start(request, to: .pieces(note), delivery: delivery) { _ in isDone.give(true) })
+            }
+            precondition(growth.wait() < 100_000, "\(consumer): \(growth.wait())")
+            gate.give(true)
+            _ = isDone.wait()
+        }
+        client.stop()
+        precondition(received.value.bytes == 200_000)
+        precondition(received.value.pieces < 200, "\(consumer): \(received.value.pieces)")
+    }
+
+    @Test func `what has been consumed of a compressed body takes no more memory`() async {
+        await #expect(processExitsWith: .success) {
+            let (bomb, begin) = (try bomb(megabytes: 40), memoryInUse)
+            let (gate, count, queue) = (Answer<Bool>(), Shared(0), DispatchQueue(label: "consumer"))
+            let server = try TestServer { peer, _ in
+                guard peer.readHead() != nil else { return }
+                peer.send(
+                    "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(bomb.count)\r\n\r\n")
+                // One read of libcurl, which decodes to 21 MB.
+                peer.send(Array(bomb.prefix(20_480)))
+                _ = gate.wait()
+                peer.send(Array(bomb.dropFirst(20_480)))
+                peer.waitForEnd()
+            }
+            try await onItsOwnThread {
+                try withNetwork { session in
+                    let destination = HTTPDestination.pieces { bytes in count.update { $0 += bytes.count } }
+                    let launch = session.launch(
+                        HTTPRequest(server.url), to: destination, delivery: .queue(queue))
+                    count.wait { $0 > 20_000_000 ? () : nil }
+                    // libcurl keeps a buffer until the last of these bytes has been taken.
+                    waitUntil { memoryInUse - begin < 8 << 20 }
+                    gate.give(true)
+                    precondition(launch.wait().kind == nil)
+                }
+            }
+            precondition(count.value == 40_000_000)
+        }
+    }
+
+    // MARK: Names
+
+    @Test func `a host's name is resolved`() throws {
+        let server = try TestServer.sized(5)
+        #expect(HTTPSession().run(server.url.replacing("127.0.0.1", with: "localhost")).body == "xxxxx")
+        #expect(HTTPSession().run("http://name.invalid/").kind == .resolve)
+    }
+
+    @Test func `transfers end while the names of their hosts are still being resolved`() throws {
+        // The kernel never lets the thread connect again.
+        try onAThread {
+            guard Gate.hold() else { return }
+            let session = HTTPSession { $0.connectTimeout = nil }
+            let cancelled = session.launch("http://cancelled.invalid/")
+            let ending = HTTPSession()
+            let ended = ending.launch("http://ended.invalid/")
+            let timed = HTTPSession { $0.connectTimeout = .milliseconds(50) }.launch("http://timed.invalid/")
+            let thread = try JoinableThread(name: "ends") {
+                for _ in 0..<3 { Gate.waitForArrival() }
+                cancelled.transfer.cancel()
+                ending.invalidateAndCancel()
+            }
+            #expect(cancelled.wait().kind == .cancelled)
+            #expect(ended.wait().kind == .sessionEnded)
+            #expect(timed.wait().kind == .timedOut(.connect))
+            Gate.open()
+            thread.join()
+        }
+    }
+}
+
+/// Holds threads in connect(2), with which getaddrinfo(3) asks its servers, until the test opens the gate.
+private enum Gate {
+    static let arrivals = pair()
+    static let isOpen = pair()
+
+    /// What is written to the second can be read from the first.
+    private static func pair() -> (read: CInt, write: CInt) {
+        guard let pair = try? socketPair() else { fatalError("no sockets are left for a test") }
+        return pair
+    }
+
+    /// Begins to hold the calling thread and those that it starts. False if the kernel does not allow that.
+    static func hold() -> Bool {
+        _ = (arrivals, isOpen)
+        signal(SIGSYS) { _ in
+            var (byte, gate) = (UInt8(0), pollfd(fd: Gate.isOpen.read, events: Int16(POLLIN), revents: 0))
+            _ = write(Gate.arrivals.write, &byte, 1)
+            poll(&gate, 1, -1)
+        }
+        return reactor_test_trap_connect()
+    }
+
+    static func waitForArrival() {
+        var byte = UInt8(0)
+        _ = read(arrivals.read, &byte, 1)
+    }
+
+    static func open() {
+        var byte = UInt8(0)
+        _ = write(isOpen.write, &byte, 1)
+    }
+}
+
+/// `megabytes` of zeros, compressed to a thousandth of them.
+private func bomb(megabytes: Int) throws -> [UInt8] {
+    let folder = TemporaryFolder()
+    let command = "head -c \(megabytes)000000 /dev/zero | gzip > \(folder.path("bomb"))"
+    _ = try Child("/bin/sh", ["-c", command]).wait()
+    return try #require(content(of: folder.path("bomb")))
+}
+
+/// How many bytes malloc(3) has given out.
+private var memoryInUse: Int {
+    let information = mallinfo2()
+    return information.uordblks + information.hblkhd
 }

@@ -8,8 +8,6 @@ import Testing
 
 /// What an attacker, an unusual peer or an unusual setting might turn against a connection.
 @Suite(.runLoop) struct AttackTests {
-    // MARK: Trust
-
     @Test(arguments: [Version.tls12, .tls13])
     func `a verifier is called for a resumed session too`(version: Version) throws {
         let (accepts, evidence) = (Shared(true), Shared<[TLSPeerVerifier.Evidence]>([]))
@@ -68,18 +66,14 @@ import Testing
 
     @Test func `only alternative names count, and their wildcards stand for whole labels`() throws {
         for (certificate, name) in Self.wrongNames + Self.noNames.map({ (TestCertificates.example, $0) }) {
-            let pair = try TLSPair(client: .testClient(name), server: .testServer(certificate))
-            switch pair.client.settle().error?.reason {
+            switch try refusal(.testClient(name), .testServer(certificate)) {
             case .wrongName(let other)?: #expect(name == other)
             case .noName?: #expect(name == nil)
             case .invalidSettings?: #expect(name.map(Self.noNames.contains) == true)
             default: Issue.record("\"\(name ?? "")\" is right")
             }
-            pair.close()
         }
     }
-
-    // MARK: Errors of other code
 
     /// Leaves an error in the thread's queue, as a program may that uses OpenSSL by itself.
     private static func failInOpenSSL() { #expect(BIO_new_file("/nonexistent", "r") == nil) }
@@ -91,13 +85,8 @@ import Testing
                 return false
             }
         }
-        for (certificate, reason) in [
-            (TestCertificates.localhost, TLSError.Reason.rejected), (TestCertificates.expired, .expired),
-        ] {
-            let pair = try TLSPair(client: client, server: .testServer(certificate)).settle()
-            #expect(pair.client.error?.reason == reason)
-            pair.close()
-        }
+        #expect(try refusal(client, .testServer()) == .rejected)
+        #expect(try refusal(client, .testServer(TestCertificates.expired)) == .expired)
     }
 
     @Test func `an error of a program in OpenSSL's queue is not the reason of a refusal`() throws {
@@ -132,8 +121,6 @@ import Testing
         server.close()
     }
 
-    // MARK: Servers
-
     private static let identities = Dictionary(
         uniqueKeysWithValues: [true, false].flatMap { isRSA in
             ["localhost", "example.org"].map { name in
@@ -150,7 +137,7 @@ import Testing
             try #require(Self.identities["example.org \(!isRSAFirst)"]).get())
         for name in ["example.org", "localhost"] {
             let client = TLSSettings.testClient(name) { $0.maximumVersion = version }
-            try TLSPair(client: client, server: server).opened().close()
+            #expect(try refusal(client, server) == nil)
         }
     }
 
@@ -167,8 +154,6 @@ import Testing
         #expect(OpenSSLClient(socket).wantedIssuers == names)
         server.close()
     }
-
-    // MARK: Protected bytes
 
     @Test func `keys are renewed between records that arrive together, without an event`() throws {
         let (server, socket) = try TLSEnd.withPeer(.testServer())
@@ -198,8 +183,6 @@ import Testing
         #expect(client.output.streamError as? TLSError == client.error)
         client.close()
     }
-
-    // MARK: Time-outs
 
     @Test func `a handshake that waits for earlier bytes ends within the connect timeout`() throws {
         let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))

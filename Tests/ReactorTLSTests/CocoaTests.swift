@@ -95,7 +95,7 @@ import Testing
     @Test(
         arguments: [(TestCertificates.localhost, nil), (TestCertificates.expired, .expired)]
             as [(Certificate, TLSError.Reason?)])
-    func `no level and no dictionary changes the settings of startTLS`(
+    func `nothing changes the settings of startTLS`(
         certificate: Certificate, reason: TLSError.Reason?
     ) throws {
         let pair = try Self.ends()

@@ -6,7 +6,7 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// The library's TLS with nginx and curl at the other end.
+/// The library's TLS with nginx and openssl(1) at the other end, directly and through proxies of Debian.
 @Suite(.runLoop) struct ProgramTests {
     private static func request(
         _ text: String, _ body: [UInt8], _ settings: TLSSettings
@@ -45,11 +45,54 @@ import Testing
         #expect(content(of: server.folder.string + "/" + name) == Nginx.bytes)
         #expect(second.isResumed)
     }
-}
 
-/// Connections through proxies of Debian, to a server of the test, with TLS and without.
-@Suite(.runLoop) struct ProxyProgramTests {
-    private typealias Kind = StreamProxy.Kind
+    private static let hasOpenSSL = access("/usr/bin/openssl", X_OK) == 0
+
+    /// Starts s_client, and serves it with `serve`.
+    private static func withClient(
+        _ arguments: [String], _ serve: (TLSEnd, Child) throws -> Void
+    ) throws -> Child.Ending {
+        let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let client = try Child(
+            "/usr/bin/openssl",
+            ["s_client", "-connect", "\(try listening.localAddress)", "-servername", "localhost"] + arguments,
+            input: .pipe)
+        let server = try TLSEnd(listening.acceptNumber(), .testServer())
+        try serve(server, client)
+        server.close()
+        client.closeInput()
+        return client.wait()
+    }
+
+    @Test(.enabled(if: hasOpenSSL), arguments: ["-tls1_2", "-tls1_3"])
+    func `s_client verifies a server, and both end in order`(version: String) throws {
+        let authority = try TemporaryFile(TestCertificates.authority.certificateText)
+        let arguments = [
+            "-CAfile", authority.path.string, "-verify_return_error", "-quiet", "-no_ign_eof", version,
+        ]
+        let ending = try Self.withClient(arguments) { server, client in
+            client.write("hello")
+            #expect(server.input.read(exactly: 5) == Array("hello".utf8))
+            server.output.write("world")
+            #expect(client.readOutput(bytes: 5) == "world")
+            client.closeInput()
+            #expect(server.input.readToEnd().isEmpty)
+            #expect(server.input.streamStatus == .atEnd)
+        }
+        #expect(ending == .exit(0))
+    }
+
+    @Test(.enabled(if: hasOpenSSL)) func `a client cannot begin another handshake`() throws {
+        let ending = try Self.withClient(["-tls1_2"]) { server, client in
+            client.write("x\n")
+            #expect(server.input.read(exactly: 2) == [0x78, 0x0A])
+            client.write("R\n")
+            #expect(server.input.readToEnd().isEmpty)
+        }
+        #expect(ending != .exit(0))
+    }
+
+    // MARK: Proxies
 
     /// Sends bytes in both directions through `proxy`.
     private static func connect(
@@ -77,64 +120,24 @@ import Testing
         #expect(client.input.peerAddress?.port == proxy.port)
     }
 
-    /// Why a connection through `proxy` to a port that refuses fails.
-    private static func failure(
-        through proxy: StreamProxy, to host: String = "127.0.0.1", port: UInt16? = nil
-    ) throws -> StreamProxyError.Reason? {
-        let refusing = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port
-        let client = TLSEnd(Stream.connection(toHost: host, port: try #require(port ?? refusing)))
-        client.input.proxy = proxy
-        client.open()
-        defer { client.close() }
-        return (client.settle().input.streamError as? StreamProxyError)?.reason
-    }
-
     @Test(.enabled(if: ServerProgram.isAvailable("microsocks"), "microsocks is installed or unpacked"))
-    func `microsocks connects with and without a password`() throws {
-        let open = try ServerProgram("microsocks") { ["-i", "127.0.0.1", "-p", "\($0)"] }
-        let free = StreamProxy(.socks5, host: "127.0.0.1", port: open.port)
-        for isSecure in [true, false] {
-            for host in ["localhost", "127.0.0.1"] {
-                try Self.connect(through: free, isSecure: isSecure, to: host)
-            }
-        }
-        #expect(try Self.failure(through: free) == .connectionRefused)
-        let closed = try ServerProgram("microsocks") {
+    func `microsocks connects with a password`() throws {
+        let server = try ServerProgram("microsocks") {
             ["-i", "127.0.0.1", "-p", "\($0)", "-u", "me", "-P", "secret"]
         }
-        var proxy = StreamProxy(.socks5, host: "localhost", port: closed.port, user: "me", password: "secret")
-        try Self.connect(through: proxy)
-        proxy.password = "wrong"
-        #expect(try Self.failure(through: proxy) == .authenticationFailed)
-        (proxy.user, proxy.password) = (nil, nil)
-        #expect(try Self.failure(through: proxy) == .authenticationRequired)
+        let proxy = StreamProxy(.socks5, host: "localhost", port: server.port, user: "me", password: "secret")
+        for host in ["localhost", "127.0.0.1"] { try Self.connect(through: proxy, to: host) }
+        try Self.connect(through: proxy, isSecure: false)
     }
 
     @Test(.enabled(if: ServerProgram.isAvailable("tinyproxy"), "tinyproxy is installed or unpacked"))
-    func `tinyproxy connects with and without a password`() throws {
-        func start(_ lines: String...) throws -> ServerProgram {
-            let folder = TemporaryFolder()
-            return try ServerProgram("tinyproxy") { port in
-                let text = ["Port \(port)", "Listen 127.0.0.1", "MaxClients 50", "LogLevel Critical"] + lines
-                return ["-d", "-c", try folder.file(text.map { $0 + "\n" }.joined().utf8).string]
-            }
+    func `tinyproxy connects with a password`() throws {
+        let folder = TemporaryFolder()
+        let server = try ServerProgram("tinyproxy") { port in
+            let text = "Port \(port)\nListen 127.0.0.1\nLogLevel Critical\nBasicAuth me secret\n"
+            return ["-d", "-c", try folder.file(text.utf8).string]
         }
-        let open = try start()
-        let free = StreamProxy(.http, host: "127.0.0.1", port: open.port)
-        for isSecure in [true, false] { try Self.connect(through: free, isSecure: isSecure) }
-        guard case .status(500..., _) = try Self.failure(through: free) else {
-            Issue.record("a refused connection has another reason")
-            return
-        }
-        let closed = try start("BasicAuth me secret", "ConnectPort 443")
-        var proxy = StreamProxy(.http, host: "127.0.0.1", port: closed.port, user: "me", password: "wrong")
-        #expect(try Self.failure(through: proxy) == .authenticationFailed)
-        proxy.user = nil
-        #expect(try Self.failure(through: proxy) == .authenticationRequired)
-        (proxy.user, proxy.password) = ("me", "secret")
-        guard case .status(403, _) = try Self.failure(through: proxy) else {
-            Issue.record("a port that is forbidden has another reason")
-            return
-        }
+        let proxy = StreamProxy(.http, host: "127.0.0.1", port: server.port, user: "me", password: "secret")
+        for isSecure in [true, false] { try Self.connect(through: proxy, isSecure: isSecure) }
     }
 }

@@ -31,9 +31,7 @@ import Testing
     }
 
     @Test(arguments: [TLS1_2_VERSION, TLS1_3_VERSION])
-    func `an end that arrives with the last bytes counts, although the socket stays open`(
-        version: CInt
-    ) throws {
+    func `an end that arrives with the last bytes counts`(version: CInt) throws {
         let connection = try Connection(version: version)
         connection.socket.send(
             connection.server.records { ssl in
@@ -49,12 +47,8 @@ import Testing
         connection.client.close()
     }
 
-    // MARK: Messages in pieces
-
     @Test(arguments: [false, true])
-    func `what is written, or the end, while a ticket has arrived in part follows later, in order`(
-        ends: Bool
-    ) throws {
+    func `what is written while a ticket has arrived in part follows in order`(ends: Bool) throws {
         let connection = try Connection()
         let (output, ticket) = (connection.client.output, connection.server.ticket())
         #expect(ticket.count > 2)
@@ -102,12 +96,8 @@ import Testing
         #expect(connection.recorder.bytes.isEmpty)
     }
 
-    // MARK: Ends within a handshake
-
     @Test(arguments: [true, false])
-    func `a peer that announces its end in the handshake fails it, although the socket stays open`(
-        isServer: Bool
-    ) throws {
+    func `a peer that announces its end in the handshake fails it`(isServer: Bool) throws {
         let announcement: [UInt8] = [21, 3, 3, 0, 2, 1, 0]
         let (end, peer) = try TLSEnd.withPeer(isServer ? .testServer() : .testClient())
         peer.send((isServer ? OpenSSLClient.hello : []) + announcement)

@@ -47,9 +47,7 @@ import Testing
     }
 
     @Test(arguments: [Version.tls12, .tls13], [true, false])
-    func `a connection that is cut at any byte fails, and never ends as if it were complete`(
-        version: Version, ofServer: Bool
-    ) throws {
+    func `a connection that is cut at any byte fails`(version: Version, ofServer: Bool) throws {
         let (client, server) = (Self.client(version), try TLSSettings.testServer())
         let count = try Self.byteCount(client, server, ofServer: ofServer)
         #expect(count > 300)
@@ -67,9 +65,7 @@ import Testing
     }
 
     @Test(arguments: [Version.tls12, .tls13], [true, false])
-    func `a peer that stalls in any flight of the handshake times out`(
-        version: Version, ofServer: Bool
-    ) throws {
+    func `a peer that stalls in the handshake times out`(version: Version, ofServer: Bool) throws {
         let (client, server) = (Self.client(version), try TLSSettings.testServer())
         let count = try Self.byteCount(client, server, ofServer: ofServer)
         // The last one is in Finished. A server of TLS 1.3 sends tickets after it, which nothing waits for.
@@ -137,21 +133,6 @@ import Testing
         }
     }
 
-    @Test func `descriptors above 1024 are served`() throws {
-        var limit = rlimit()
-        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        limit.rlim_cur = max(limit.rlim_cur, min(limit.rlim_max, 8192))
-        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        let (number, other) = try socketPair()
-        let high = fcntl(number, F_DUPFD_CLOEXEC, 2000)
-        close(number)
-        let server = try TLSEnd(other, .testServer())
-        let pair = TLSPair(try TLSEnd(high, .testClient()), server)
-        pair.client.output.write([1])
-        #expect(pair.server.input.read(exactly: 1) == [1])
-        pair.close()
-    }
-
     @Test func `a process may exit while handshakes are made`() async {
         await #expect(processExitsWith: .exitCode(7)) {
             // Before the test's certificates, so that the library is the first to use OpenSSL.
@@ -162,8 +143,6 @@ import Testing
             exit(7)
         }
     }
-
-    // MARK: Listeners
 
     /// A listener on the calling thread's loop, whose connections are opened and kept.
     private final class Server {
@@ -210,9 +189,7 @@ import Testing
         withExtendedLifetime(peers) {}
     }
 
-    @Test func `a listener takes its settings for each connection, and reports those that cannot be used`()
-        throws
-    {
+    @Test func `a listener takes its settings for each connection, and reports bad ones`() throws {
         let (good, expired) = (
             try TLSSettings.testServer(), try TLSSettings.testServer(TestCertificates.expired)
         )

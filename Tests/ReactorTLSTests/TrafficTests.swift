@@ -29,9 +29,7 @@ import Testing
     }
 
     @Test(arguments: [(1, Version.tls13), (100, .tls12), (16_384, .tls13), (100_000, .tls12)])
-    func `a delegate gets every byte of every record, and the end of one direction`(
-        size: Int, version: Version
-    ) throws {
+    func `a delegate gets every byte, and the end of one direction`(size: Int, version: Version) throws {
         let client = TLSSettings.testClient { $0.maximumVersion = version }
         let pair = try TLSPair(client: client, server: .testServer(), isTCP: true).opened()
         let (recorder, expected) = (

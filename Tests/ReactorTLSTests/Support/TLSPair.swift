@@ -143,6 +143,13 @@ final class TLSPair {
     }
 }
 
+/// Why a client refuses a server; nil if it does not.
+func refusal(_ client: TLSSettings, _ server: TLSSettings) throws -> TLSError.Reason? {
+    let pair = try TLSPair(client: client, server: server)
+    defer { pair.close() }
+    return pair.client.settle().input.streamStatus == .open ? nil : try #require(pair.client.error).reason
+}
+
 /// Two ends of a TCP connection.
 func connectedSockets() throws -> (CInt, CInt) {
     let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
