@@ -120,7 +120,7 @@ import Testing
                 peer.send(hasLength ? response(status, body: body) : "HTTP/1.1 \(status)\r\n\r\n")
             }
         }
-        try withNetwork({ $0.maxConnectionsPerHost = body.isEmpty ? 1 : 2 }) { session in
+        try withNetwork(.with { $0.maxConnectionsPerHost = body.isEmpty ? 1 : 2 }) { session in
             let request = HTTPRequest(server.url + "/first", method: method)
             let first = session.launch(request, to: .handler { _ in trace("event") })
             #expect(asked.wait())

@@ -77,7 +77,7 @@ struct NginxTests {
             _ = gate.wait()
             count.update { $0 += bytes.count }
         }
-        try withNetwork(multiplex) { session in
+        try withNetwork(.with(multiplex)) { session in
             let queue = DispatchQueue(label: "slow")
             let slow = session.launch(HTTPRequest(url), to: destination, delivery: .queue(queue))
             let others = (0..<3).map { _ in session.launch(url) }

@@ -34,15 +34,16 @@ import Testing
         settings.trust = .file(server.certificate.string)
         settings.maximumVersion = version
         settings.applicationProtocols = ["http/1.1"]
+        let text = Array(Nginx.text.utf8)
         let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        let first = try Self.request("GET /bytes.bin \(head)\r\n", [], settings)
-        #expect(Array(first.answer.suffix(Nginx.bytes.count)) == Nginx.bytes)
+        let first = try Self.request("GET /text.txt \(head)\r\n", [], settings)
+        #expect(Array(first.answer.suffix(text.count)) == text)
         #expect(!first.isResumed)
         let name = "upload/tls-\(version)"
-        let length = "Content-Length: \(Nginx.bytes.count)\r\n"
-        let second = try Self.request("PUT /\(name) \(head)\(length)\r\n", Nginx.bytes, settings)
+        let length = "Content-Length: \(text.count)\r\n"
+        let second = try Self.request("PUT /\(name) \(head)\(length)\r\n", text, settings)
         #expect(second.answer.starts(with: Array("HTTP/1.1 201".utf8)))
-        #expect(content(of: server.folder.string + "/" + name) == Nginx.bytes)
+        #expect(content(of: server.folder.string + "/" + name) == text)
         #expect(second.isResumed)
     }
 

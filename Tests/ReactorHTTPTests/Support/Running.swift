@@ -42,22 +42,26 @@ struct Launch: Sendable {
 
 /// Calls `body` with a session on a thread of its own.
 func withNetwork<Result>(
-    _ configure: (inout HTTPSession.Configuration) -> Void = { _ in }, _ body: (HTTPSession) throws -> Result
+    _ configuration: HTTPSession.Configuration = .init(), _ body: (HTTPSession) throws -> Result
 ) throws -> Result {
     let thread = try RunLoopThread(name: "network")
     defer { thread.stop() }
-    var configuration = HTTPSession.Configuration()
-    configure(&configuration)
     return try body(HTTPSession(configuration, on: thread.runLoop))
+}
+
+extension HTTPSession.Configuration {
+    static func with(_ change: (inout Self) -> Void) -> Self {
+        var configuration = Self()
+        change(&configuration)
+        return configuration
+    }
 }
 
 extension HTTPSession {
     /// A session on the calling thread's loop.
     convenience init(_ configure: (inout Configuration) -> Void = { _ in }, modes: [RunLoop.Mode] = [.common])
     {
-        var configuration = Configuration()
-        configure(&configuration)
-        self.init(configuration, on: .current, modes: modes)
+        self.init(.with(configure), on: .current, modes: modes)
     }
 
     func launch(
