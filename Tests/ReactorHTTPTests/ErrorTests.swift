@@ -49,6 +49,7 @@ import Testing
         guard let listener = try? SocketPeer(listeningAt: address) else { return }
         let url = "http://localhost:\(try listener.localAddress.port ?? 0)/"
         let server = try JoinableThread(name: "server") {
+            defer { listener.close() }
             guard let peer = try? listener.accept(), peer.readHead() != nil else { return }
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nhello")
         }

@@ -108,7 +108,7 @@ import Testing
         #expect(target.saved == "hello world")
         #expect(target.names == ["file"])
         #expect(server.requests.all.map { $0.contains("Range: bytes=5-") } == [true, false])
-        #expect(!server.requests.all[1].contains("Range:"))
+        #expect(server.requests.all.last?.contains("Range:") == false)
     }
 
     @Test func `a partial file is finished if the server has no more of that version`() throws {
@@ -135,7 +135,7 @@ import Testing
         request.url = server.url
         #expect(target.run(request, resumes: true).kind == .truncated)
         #expect(server.requests.all.count == 1)
-        let head = server.requests.all[0]
+        let head = try #require(server.requests.all.first)
         #expect(!head.contains("If-Range") && !head.contains("Range: bytes=5-"))
         #expect(head.contains("Range: bytes=2-3\r\n") == (request.fields["Range"] != nil))
         #expect(target.names == [])
@@ -185,7 +185,8 @@ import Testing
         #expect(try target.run(server, resumes: true).get().status == 200)
         #expect(target.saved == "hello world")
         #expect(server.requests.all.count == 1)
-        #expect(!server.requests.all[0].contains("X-Injected") && !server.requests.all[0].contains("Range"))
+        let head = try #require(server.requests.all.first)
+        #expect(!head.contains("X-Injected") && !head.contains("Range"))
     }
 
     @Test(arguments: ["GET", "POST"])
