@@ -14,6 +14,13 @@ import Testing
 
         init(_ action: @escaping @Sendable (String, HTTPTransfer, String) -> Void) { self.action = action }
 
+        /// Stops the loop at the end of a transfer, when the method has returned.
+        convenience init() {
+            self.init { event, _, _ in
+                if event == "success" { RunLoop.current.perform { RunLoop.current.stop() } }
+            }
+        }
+
         private func note(_ event: String, _ transfer: HTTPTransfer) {
             let path = String(transfer.request.url.split(separator: "/").last ?? "")
             events("\(path) \(event)")
@@ -32,126 +39,92 @@ import Testing
         }
     }
 
-    private static func server() throws -> TestServer {
-        try TestServer.responding { _, _ in response(body: String(repeating: "x", count: 100_000)) }
-    }
+    private let server: TestServer
 
-    @Test func `a delegate receives the head, the bytes and the end, in this order`() async throws {
-        let server = try Self.server()
-        let recorder = Recorder { event, _, _ in if event == "success" { RunLoop.current.stop() } }
-        try await onItsOwnThread {
-            HTTPSession().start(HTTPRequest(server.url + "/a"), delegate: recorder)
-            RunLoop.current.run { recorder.events.all.last != "a success" }
-        }
+    init() throws { server = try .sized(100_000) }
+
+    @Test func `a delegate receives the head, the bytes and the end, in this order`() {
+        let recorder = Recorder()
+        HTTPSession().start(HTTPRequest(server.url + "/a"), delegate: recorder)
+        RunLoop.current.run { recorder.events.all.last != "a success" }
         let events = recorder.events.all.filter { $0 != "a progress" }
-        #expect(events.first == "a response")
+        #expect(events.count > 2 && events.count < recorder.events.all.count)
+        #expect(events.first == "a response" && events.last == "a success")
         #expect(events.dropFirst().dropLast().allSatisfy { $0 == "a bytes" })
-        #expect(events.count > 2)
-        #expect(recorder.events.all.contains("a progress"))
     }
 
-    @Test func `a handler receives the body in place of a delegate`() async throws {
-        let server = try Self.server()
-        let recorder = Recorder { event, _, _ in if event == "success" { RunLoop.current.stop() } }
-        let count = Shared(0)
-        try await onItsOwnThread {
-            let handler = HTTPDestination.handler { event in
-                if case .bytes(let bytes) = event { count.update { $0 += bytes.count } }
-            }
-            HTTPSession().start(HTTPRequest(server.url + "/a"), to: handler, delegate: recorder)
-            RunLoop.current.run { recorder.events.all.last != "a success" }
-        }
-        #expect(count.value == 100_000)
-        #expect(Set(recorder.events.all) == ["a progress", "a success"])
-    }
-
-    @Test func `a delegate of a download receives progress and the end on its queue`() async throws {
-        let (server, folder) = (try Self.server(), TemporaryFolder())
-        let (network, group) = (try RunLoopThread(name: "network"), DispatchGroup())
-        let queue = DispatchQueue(label: "delegate")
-        let wrong = Shared(0)
-        let recorder = Recorder { _, _, _ in
-            dispatchPrecondition(condition: .onQueue(queue))
-            if network.runLoop.isCurrent { wrong.update { $0 += 1 } }
-        }
-        let session = HTTPSession(on: network.runLoop)
-        session.start(
-            HTTPRequest(server.url + "/a"), to: .file(folder.path.appending("file")), delivery: .queue(queue),
-            group: group, delegate: recorder)
-        try await onItsOwnThread {
+    @Test func `a delegate of a download receives progress and the end on its queue`() throws {
+        let (folder, group, queue) = (TemporaryFolder(), DispatchGroup(), DispatchQueue(label: "delegate"))
+        let recorder = Recorder { _, _, _ in dispatchPrecondition(condition: .onQueue(queue)) }
+        try withNetwork { session in
+            session.start(
+                HTTPRequest(server.url + "/a"), to: .file(folder.path.appending("file")),
+                delivery: .queue(queue), group: group, delegate: recorder)
             group.wait()
-            network.stop()
         }
         #expect(Set(recorder.events.all) == ["a progress", "a success"])
         #expect(recorder.events.all.last == "a success")
-        #expect(wrong.value == 0)
         #expect(folder.names == ["file"])
     }
 
-    @Test func `a delegate is released after its last method`() async throws {
-        let server = try Self.server()
-        try await onItsOwnThread {
-            let (witness, session) = (Shared<Witness?>(Witness()), HTTPSession())
-            let fate = Fate(witness.value!)
-            start(session, witness.value!)
-            witness.value = nil
-            RunLoop.current.run { !fate.isFreed }
+    @Test func `a delegate is released after its last method`() {
+        weak var recorder: Recorder?
+        func start(in session: HTTPSession) {
+            let strong = Recorder()
+            recorder = strong
+            session.start(HTTPRequest(server.url), delegate: strong)
         }
-
-        @Sendable func start(_ session: HTTPSession, _ witness: Witness) {
-            let recorder = Recorder { event, _, _ in
-                withExtendedLifetime(witness) {}
-                // Runs the loop until the method has returned.
-                if event == "success" { RunLoop.current.perform { RunLoop.current.stop() } }
-            }
-            session.start(HTTPRequest(server.url), delegate: recorder)
-        }
+        let session = HTTPSession()
+        start(in: session)
+        RunLoop.current.run { recorder != nil }
     }
 
     /// In one event of the first transfer, the delegate cancels another transfer, starts two, and ends the session or not.
     @Test(arguments: ["response", "bytes", "progress", "success"], [false, true])
-    func `a delegate may cancel, start and end in each method`(event: String, onQueue: Bool) async throws {
+    func `a delegate may cancel, start and end in each method`(event: String, onQueue: Bool) throws {
         for endsSession in [false, true] {
-            let server = try Self.server()
-            let (network, group, hasActed) = (
-                try RunLoopThread(name: "network"), DispatchGroup(), Shared(false)
-            )
-            let queue = DispatchQueue(label: "delegate")
-            let delivery = onQueue ? HTTPDelivery.queue(queue) : .session
-            let session = HTTPSession(on: network.runLoop)
-            let (delegate, second) = (Shared<Recorder?>(nil), Shared<HTTPTransfer?>(nil))
-            @Sendable func start(_ path: String) -> HTTPTransfer {
-                let request = HTTPRequest("\(server.url)/\(path)")
-                return session.start(request, delivery: delivery, group: group, delegate: delegate.value!)
+            try withNetwork { session in
+                let events = actAndEnd(in: session, at: event, onQueue: onQueue, endsSession: endsSession)
+                for path in ["1", "2", "3", "4"] + (endsSession ? ["5"] : []) {
+                    let events = events.filter { $0.hasPrefix(path) }.map { $0.dropFirst(2) }
+                    let ends = events.filter { !["response", "bytes", "progress"].contains($0) }
+                    #expect(ends.count == 1 && ends.first == events.last, "\(path): \(events)")
+                }
+                let end = endsSession ? " sessionEnded" : ""
+                #expect(events.contains("4 cancelled") || events.contains("4" + end))
+                #expect(events.contains("3 success") || events.contains("3" + end))
+                #expect(!endsSession || events.contains("5 sessionEnded"))
             }
-            let recorder = Recorder { name, transfer, path in
-                guard name == event, path == "1", !hasActed.value else { return }
-                hasActed.value = true
-                second.value?.cancel()
-                _ = start("3")
-                start("4").cancel()
-                transfer.suspend()
-                transfer.resume()
-                if endsSession { session.invalidateAndCancel() } else { transfer.cancel() }
-                if endsSession { _ = start("5") }
-            }
-            delegate.value = recorder
-            second.value = start("2")
-            _ = start("1")
-            try await onItsOwnThread {
-                group.wait()
-                network.stop()
-            }
-            delegate.value = nil
-            for path in ["1", "2", "3", "4"] + (endsSession ? ["5"] : []) {
-                let events = recorder.events.all.filter { $0.hasPrefix(path) }.map { $0.dropFirst(2) }
-                let ends = events.filter { !["response", "bytes", "progress"].contains($0) }
-                #expect(ends.count == 1 && ends.first == events.last, "\(path): \(events)")
-            }
-            let ends = recorder.events.all
-            #expect(ends.contains("4 cancelled") || endsSession && ends.contains("4 sessionEnded"))
-            #expect(ends.contains("3 success") || endsSession && ends.contains("3 sessionEnded"))
-            #expect(!endsSession || ends.contains("5 sessionEnded"))
         }
+    }
+
+    /// The events of all transfers of such a delegate.
+    private func actAndEnd(
+        in session: HTTPSession, at event: String, onQueue: Bool, endsSession: Bool
+    ) -> [String] {
+        let (group, hasActed) = (DispatchGroup(), Shared(false))
+        let delivery = onQueue ? HTTPDelivery.queue(DispatchQueue(label: "delegate")) : .session
+        let (delegate, second) = (Shared<Recorder?>(nil), Shared<HTTPTransfer?>(nil))
+        @Sendable func start(_ path: String) -> HTTPTransfer {
+            let request = HTTPRequest("\(server.url)/\(path)")
+            return session.start(request, delivery: delivery, group: group, delegate: delegate.value!)
+        }
+        let recorder = Recorder { name, transfer, path in
+            guard name == event, path == "1", !hasActed.value else { return }
+            hasActed.value = true
+            second.value?.cancel()
+            _ = start("3")
+            start("4").cancel()
+            transfer.suspend()
+            transfer.resume()
+            if endsSession { session.invalidateAndCancel() } else { transfer.cancel() }
+            if endsSession { _ = start("5") }
+        }
+        delegate.value = recorder
+        second.value = start("2")
+        _ = start("1")
+        group.wait()
+        delegate.value = nil
+        return recorder.events.all
     }
 }

@@ -5,201 +5,127 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// What errors say.
+/// What errors have, and what they do not show.
 @Suite(.runLoop) struct ErrorTests {
-    @Test func `an error has the response that had been received`() async throws {
+    @Test func `an error has the response that was received, and neither shows a password`() throws {
         let folder = TemporaryFolder()
-        let server = try TestServer.responding { _, _ in
-            response("503 Busy", ["Retry-After: 7"], body: "later")
-        }
-        let outcome = try await onItsOwnThread {
-            HTTPSession().run(HTTPRequest(server.url), to: .file(folder.path.appending("file")))
-        }
-        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
+        let server = try TestServer.responding { _, _ in response("503 Busy", ["Retry-After: 7"]) }
+        let url = server.url.replacing("http://", with: "http://user:secret@") + "/a@b"
+        let outcome = HTTPSession().run(HTTPRequest(url), to: .file(folder.path.appending("file")))
+        let error = try #require(outcome.error)
         #expect(error.kind == .status(503))
         #expect(error.response?.fields["Retry-After"] == "7")
-        #expect(try await onItsOwnThread { HTTPSession().run("nonsense") }.response == nil)
+        #expect(error.response?.url == server.url + "/a@b")
+        #expect(error.subject == "GET \(server.url)/a@b")
+        #expect(error.host == "127.0.0.1")
+        #expect(HTTPSession().run("nonsense").error?.response == nil)
     }
 
-    @Test func `an error of a file has its errno`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let outcomes = try await onItsOwnThread {
-            let upload = HTTPRequest(server.url, method: "PUT", body: .file("/nonexistent/file"))
-            let download = HTTPSession().run(HTTPRequest(server.url), to: .file("/nonexistent/file"))
-            return [download, HTTPSession().run(upload)]
-        }
-        let errors: [Errno?] = outcomes.map { outcome in
-            guard case .failure(let error) = outcome else { return nil }
-            return error.errno
-        }
-        #expect(errors == [.noSuchFileOrDirectory, .noSuchFileOrDirectory])
+    @Test func `an error of a file has the file's name and its errno`() throws {
+        let (server, path) = (try TestServer.sized(5), FilePath("/nonexistent/file"))
+        let download = HTTPSession().run(HTTPRequest(server.url), to: .file(path)).error
+        #expect(download?.kind == .write(IOError(.open, "/nonexistent/file.part", .noSuchFileOrDirectory)))
+        #expect(download?.errno == .noSuchFileOrDirectory)
+        let request = HTTPRequest(server.url, method: "PUT", body: .file(path))
+        let upload = HTTPSession().run(request).error
+        #expect(upload?.kind == .read(IOError(.open, "/nonexistent/file", .noSuchFileOrDirectory)))
+        #expect(upload?.errno == .noSuchFileOrDirectory)
+    }
+
+    @Test func `a refused connection is an error with its errno`() throws {
+        let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)/path"
+        listener.close()
+        let error = try #require(HTTPSession().run(url).error)
+        #expect(error.kind == .connect && error.errno == .connectionRefused && error.host == "127.0.0.1")
+        #expect("\(error)".contains(url))
     }
 
     /// `localhost` has two addresses. One of them refuses the connection, mostly IPv4's, which libcurl tries first.
     @Test(arguments: [SocketAddress.ipv6Loopback(port: 0), .ipv4Loopback(port: 0)])
-    func `an error of a connection has no errno of an address that was tried before`(address: SocketAddress)
-        async throws
+    func `a connection's error has no errno of an address that was tried before`(address: SocketAddress)
+        throws
     {
         guard let listener = try? SocketPeer(listeningAt: address) else { return }
         let url = "http://localhost:\(try listener.localAddress.port ?? 0)/"
-        _ = try ReactorTestSupport.JoinableThread(name: "server") {
-            guard let peer = try? listener.accept() else { return }
-            _ = peer.readHead()
+        let server = try JoinableThread(name: "server") {
+            defer { listener.close() }
+            guard let peer = try? listener.accept(), peer.readHead() != nil else { return }
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nhello")
         }
-        guard case .failure(let error) = try await onItsOwnThread({ HTTPSession().run(url) }) else {
-            Issue.record("a body that was cut is whole")
-            return
-        }
-        #expect(error.kind == .truncated)
-        #expect(error.errno == nil)
+        let error = HTTPSession().run(url).error
+        #expect(error?.kind == .truncated && error?.errno == nil)
+        server.join()
     }
 
     @Test(arguments: ["POST", "PUT"])
-    func `a stream with fewer bytes than announced is an error`(method: String) async throws {
+    func `a stream with fewer bytes than announced is an error`(method: String) throws {
         let server = try TestServer { peer, _ in peer.waitForEnd() }
-        let outcome = try await onItsOwnThread {
-            let body = HTTPRequest.Body.stream(InputStream(data: Array("hello".utf8)), length: 7)
-            return HTTPSession().run(HTTPRequest(server.url, method: method, body: body))
-        }
+        let body = HTTPRequest.Body.stream(InputStream(data: Array("hello".utf8)), length: 7)
+        let outcome = HTTPSession().run(HTTPRequest(server.url, method: method, body: body))
         #expect(outcome.kind == .bodyTooShort(count: 5, length: 7))
-    }
-
-    @Test(.enabled(if: Nginx.isAvailable), arguments: [false, true])
-    func `a redirect from https to http is followed only if that is wanted`(isWanted: Bool) async throws {
-        let server = try Nginx.shared.get()
-        let outcome = try await onItsOwnThread {
-            HTTPSession {
-                $0.trustRoots = server.certificate
-                $0.followsInsecureRedirects = isWanted
-            }.run(server.secure + "/insecure")
-        }
-        if isWanted { #expect(outcome.body == "hello\n") } else { #expect(outcome.kind == .insecureRedirect) }
-    }
-
-    /// A location may begin with a vertical tab, which libcurl ignores.
-    @Test(.enabled(if: Nginx.isAvailable), arguments: [false, true], ["/insecure", "/disguised"])
-    func `so is one that follows a redirect from http to https`(isWanted: Bool, path: String) async throws {
-        let server = try Nginx.shared.get()
-        let first = try TestServer.responding { [secure = server.secure] _, _ in
-            response("302 Found", ["Location: \(secure)\(path)"])
-        }
-        let outcome = try await onItsOwnThread {
-            HTTPSession {
-                $0.trustRoots = server.certificate
-                $0.followsInsecureRedirects = isWanted
-                $0.versions = .http1  // HTTP/2 does not allow the tab
-            }.run(first.url)
-        }
-        if isWanted { #expect(outcome.body == "hello\n") } else { #expect(outcome.kind == .insecureRedirect) }
-    }
-
-    @Test func `resuming a transfer that is not suspended does not put off its idle time-out`() async throws {
-        let server = try TestServer { peer, _ in peer.waitForEnd() }
-        try await onItsOwnThread {
-            let (loop, outcome) = (RunLoop.current, Shared<Outcome?>(nil))
-            let session = HTTPSession {
-                $0.idleTimeout = .milliseconds(300)
-                $0.totalTimeout = .seconds(3)
-            }
-            let transfer = session.start(HTTPRequest(server.url)) {
-                outcome.value = $0
-                loop.stop()
-            }
-            let timer = Timer.scheduled(every: .milliseconds(50), forMode: .default) { _ in transfer.resume()
-            }
-            loop.run { outcome.value == nil }
-            timer.invalidate()
-            #expect(outcome.value?.kind == .timedOut(.idle))
-        }
-    }
-
-    @Test func `progress says how much an earlier download had received`() async throws {
-        let folder = TemporaryFolder()
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        let server = try TestServer.responding { _, _ in
-            response("206 Partial Content", ["Content-Range: bytes 5-10/11", "ETag: \"1\""], body: " world")
-        }
-        let last = Shared<HTTPTransfer.Progress?>(nil)
-        try await onItsOwnThread {
-            let file = HTTPDestination.file(folder.path.appending("file"), resumes: true)
-            let outcome = HTTPSession().run(HTTPRequest(server.url), to: file) { last.value = $0 }
-            #expect(outcome.kind == nil)
-        }
-        #expect(last.value?.bytesResumed == 5)
-        #expect(last.value?.bytesReceived == 11)
     }
 
     @Test(arguments: [
         ("X-A", "b\u{1B}[31m"), ("X-A", "b\r\nX-C: d"), ("X-A", "b\0"), ("X-A", "\u{7F}"), ("X A", "b"),
     ])
-    func `a field that cannot be sent is refused by its name, and its characters are not printed`(
+    func `a field that cannot be sent is refused by its name, and not printed`(
         name: String, value: String
-    ) async throws {
-        let request = HTTPRequest("http://127.0.0.1:1/", fields: [name: value])
-        guard case .failure(let error) = try await onItsOwnThread({ HTTPSession().run(request) }) else {
-            Issue.record("the request was sent")
-            return
-        }
+    ) throws {
+        let url = "http://127.0.0.1:1/"
+        let error = try #require(HTTPSession().run(HTTPRequest(url, fields: [name: value])).error)
         #expect(error.kind == .invalidRequest)
-        #expect(error.reason.contains("the header field '\(name)'"))
+        #expect(error.reason.contains("'\(name)'") && Self.isPrintable(error))
+        #expect(HTTPSession { $0.userAgent = "a" + value + "\n" }.run(url).kind == .invalidRequest)
     }
 
-    @Test func `control characters of a server are escaped in an error`() async throws {
+    private static func isPrintable(_ error: HTTPError) -> Bool {
+        "\(error)".unicodeScalars.allSatisfy { $0.value >= 32 && $0.value != 127 }
+    }
+
+    @Test func `control characters of a server, or in a URL, are escaped in an error`() throws {
         let server = try TestServer.responding { _, _ in response("302 Found", ["Location: a\u{1B}[2J://b"]) }
-        let outcome = try await onItsOwnThread { HTTPSession().run(server.url) }
-        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
-        #expect("\(error)".unicodeScalars.allSatisfy { $0.value >= 32 && $0.value != 127 })
-        let malformed = try await onItsOwnThread { HTTPSession().run("http://a\nb/") }
-        guard case .failure(let error) = malformed else { return #expect(malformed.kind != nil) }
-        #expect("\(error)" == #"GET http://a\u{A}b/: request: the URL is malformed"#)
+        #expect(Self.isPrintable(try #require(HTTPSession().run(server.url).error)))
+        let malformed = try #require(HTTPSession().run("http://a\nb/").error)
+        #expect(Self.isPrintable(malformed) && "\(malformed)".contains(#"http://a\u{A}b/"#))
     }
 
-    @Test func `a body of which one read decodes to too much is said to be too large`() async throws {
-        let folder = TemporaryFolder()
-        let zip = "head -c 200000000 /dev/zero | gzip | gzip > \(folder.path("bomb"))"
-        _ = try Child("/bin/sh", ["-c", zip]).wait()
-        let bomb = try #require(content(of: folder.path("bomb")))
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send(
-                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: \(bomb.count)\r\n\r\n")
-            peer.send(bomb)
-            peer.waitForEnd()
+    @Test(.enabled(if: Nginx.isAvailable), arguments: ["/insecure", "/disguised"], [false, true])
+    func `a redirect from https to http is followed only if wanted`(path: String, isWanted: Bool) throws {
+        let server = try Nginx.shared.get()
+        let url = server.secure + path
+        let first = try TestServer.responding { _, _ in response("302 Found", ["Location: \(url)"]) }
+        let session = HTTPSession {
+            $0.trustRoots = server.certificate
+            $0.followsInsecureRedirects = isWanted
+            // HTTP/2 does not allow the vertical tab that disguises a location, which libcurl ignores.
+            $0.versions = .http1
         }
-        let outcome = try await onItsOwnThread {
-            HTTPSession { $0.bytesInFlight = 65_536 }.run(HTTPRequest(server.url), to: .handler { _ in })
+        for start in [url, first.url] {
+            let outcome = session.run(start)
+            #expect(outcome.kind == (isWanted ? nil : .insecureRedirect))
+            #expect(outcome.body == (isWanted ? "hello\n" : nil))
         }
-        guard case .failure(let error) = outcome else { return #expect(outcome.kind != nil) }
-        #expect(error.kind == .bodyTooLarge(limit: 64 << 20))
-        #expect(error.reason == "the body has more than \(64 << 20) bytes")
     }
 
-    @Test func `credentials for a proxy are sent to proxies only`() async {
+    @Test func `credentials for a proxy go to it only, and its refusal is an error of the connection`() async
+    {
         await #expect(processExitsWith: .success) {
             let server = try TestServer.responding { _, _ in response() }
-            let proxy = try TestServer.responding { [url = server.url] _, _ in
-                response("302 Found", ["Location: \(url)"])
+            let proxy = try TestServer.responding { [url = server.url] head, _ in
+                head.hasPrefix("CONNECT")
+                    ? response("403 Forbidden") : response("302 Found", ["Location: \(url)"])
             }
             setenv("http_proxy", proxy.url, 1)
+            setenv("https_proxy", proxy.url, 1)
             setenv("no_proxy", "127.0.0.1", 1)
-            try await onItsOwnThread {
-                let request = HTTPRequest(
-                    "http://example.invalid/", fields: ["proxy-authorization": "secret"])
-                precondition(HTTPSession().run(request).kind == nil)
-            }
+            let request = HTTPRequest("http://example.invalid/", fields: ["proxy-authorization": "secret"])
+            precondition(HTTPSession().run(request).kind == nil)
             precondition(proxy.requests.all.first?.contains("roxy-authorization: secret\r\n") == true)
             precondition(server.requests.all.first?.lowercased().contains("proxy") == false)
-        }
-    }
-}
-
-extension Outcome {
-    fileprivate var response: HTTPResponse? {
-        switch self {
-        case .success(let response): response
-        case .failure(let error): error.response
+            let error = HTTPSession().run("https://example.invalid/").error
+            precondition(error?.kind == .connect && error?.errno == nil)
+            precondition(proxy.requests.all.count == 2)
         }
     }
 }

@@ -2,179 +2,151 @@ import Reactor
 import ReactorHTTP
 import ReactorTestSupport
 import ReactorTesting
-import SystemPackage
 import Testing
 
 /// Downloads to files, whole, cut and resumed.
 @Suite(.runLoop) struct FileTests {
-    private let folder = TemporaryFolder()
-    private var path: FilePath { folder.path.appending("file") }
+    private let target = DownloadFolder()
 
-    private func download(_ url: String, resumes: Bool = false, retries: Int = 0) async throws -> Outcome {
-        let path = path
-        return try await onItsOwnThread {
-            let session = HTTPSession {
-                $0.retries = retries
-                $0.retryDelay = .milliseconds(1)
-            }
-            return session.run(HTTPRequest(url), to: .file(path, resumes: resumes))
-        }
-    }
-
-    /// Serves `body`, the first time only its beginning; ranges as the server of `tag` does.
-    private func cutting(_ body: String, at count: Int, tag: @escaping @Sendable (Int) -> String?) throws
-        -> TestServer
+    /// Serves "hello world", the first time only its beginning; later its rest to clients that have the same version.
+    private static func cutting(tag: @escaping @Sendable (_ connection: Int) -> String?) throws -> TestServer
     {
-        let heads = Trace()
-        let server = try TestServer { peer, number in
-            guard let head = peer.readHead() else { return }
-            heads(head)
-            let (length, tagField) = (body.utf8.count, tag(number).map { "ETag: \($0)\r\n" } ?? "")
-            if number == 0 {
-                peer.send(
-                    "HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\(tagField)\r\n\(body.prefix(count))")
-            } else if head.contains("Range: bytes=\(count)-"), let tag = tag(number),
-                head.contains("If-Range: \(tag)")
-            {
-                peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: \(length - count)\r\n\(tagField)")
-                peer.send(
-                    "Content-Range: bytes \(count)-\(length - 1)/\(length)\r\n\r\n\(body.dropFirst(count))")
-            } else {
-                peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\(tagField)\r\n\(body)")
+        try .sending { head, number in
+            let tag = tag(number)
+            let fields = tag.map { "ETag: \($0)\r\n" } ?? ""
+            if let tag, head.contains("Range: bytes=5-"), head.contains("If-Range: \(tag)") {
+                return response(
+                    "206 Partial Content", ["ETag: \(tag)", "Content-Range: bytes 5-10/11"], body: " world")
             }
-            peer.shutDown()
-            peer.waitForEnd()
+            let body = number == 0 ? "hello" : "hello world"
+            return "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\(fields)\r\n\(body)"
         }
-        return server
     }
 
-    @Test func `a file has its name when it is whole`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        #expect(try await download(server.url).get().status == 200)
-        #expect(content(of: path.string) == Array("hello".utf8))
-        #expect(folder.names == ["file"])
+    @Test(arguments: ["hello", ""])
+    func `a file has its name when it is whole`(body: String) throws {
+        let server = try TestServer.responding { _, _ in response(body: body) }
+        #expect(try target.run(server).get().status == 200)
+        #expect(target.saved == body)
+        #expect(target.names == ["file"])
     }
 
-    @Test func `an empty file is saved`() async throws {
-        let server = try TestServer.responding { _, _ in response() }
-        #expect(try await download(server.url).get().status == 200)
-        #expect(content(of: path.string) == [])
-    }
-
-    @Test func `a status that is not success leaves an older file alone`() async throws {
-        _ = try folder.file("old".utf8)
+    @Test func `a status that is not success leaves an older file alone`() throws {
+        _ = try target.folder.file("old".utf8)
         let server = try TestServer.responding { _, _ in response("404 Not Found", body: "missing") }
-        #expect(try await download(server.url).kind == .status(404))
-        #expect(content(of: path.string) == Array("old".utf8))
-        #expect(folder.names == ["file"])
+        #expect(target.run(server).kind == .status(404))
+        #expect(target.saved == "old")
+        #expect(target.names == ["file"])
     }
 
-    @Test func `a folder that is missing is an error with the file's name`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let outcome = try await onItsOwnThread {
-            HTTPSession().run(HTTPRequest(server.url), to: .file("/nonexistent/file"))
-        }
-        #expect(outcome.kind == .write(IOError(.open, "/nonexistent/file.part", .noSuchFileOrDirectory)))
+    @Test(arguments: [(nil, true), ("\"1\"", false)])
+    func `a cut download leaves nothing unless it can be resumed`(tag: String?, resumes: Bool) throws {
+        let server = try Self.cutting { _ in tag }
+        #expect(target.run(server, resumes: resumes).kind == .truncated)
+        #expect(target.names == [])
     }
 
-    @Test func `a cut download leaves nothing unless it can be resumed`() async throws {
-        let server = try cutting("hello world", at: 5) { _ in nil }
-        #expect(try await download(server.url, resumes: true).kind == .truncated)
-        #expect(folder.names == [])
-        let tagged = try cutting("hello world", at: 5) { _ in "\"1\"" }
-        #expect(try await download(tagged.url).kind == .truncated)
-        #expect(folder.names == [])
-    }
-
-    @Test func `a cut download is resumed where it ended`() async throws {
-        let server = try cutting("hello world", at: 5) { _ in "\"1\"" }
-        #expect(try await download(server.url, resumes: true).kind == .truncated)
-        #expect(content(of: path.string + ".part") == Array("hello".utf8))
-        let outcome = try await download(server.url, resumes: true)
+    @Test func `a cut download is resumed where it ended, and its progress includes what it had`() throws {
+        let (server, last) = (try Self.cutting { _ in "\"1\"" }, Shared<HTTPTransfer.Progress?>(nil))
+        #expect(target.run(server, resumes: true).kind == .truncated)
+        #expect(target.savedPart == "hello")
+        let outcome = target.run(HTTPRequest(server.url), resumes: true, progress: { last.value = $0 })
         #expect(try outcome.get().status == 206)
-        #expect(content(of: path.string) == Array("hello world".utf8))
-        #expect(folder.names == ["file"])
+        #expect(last.value?.bytesResumed == 5 && last.value?.bytesReceived == 11)
+        #expect(target.saved == "hello world")
+        #expect(target.names == ["file"])
     }
 
-    @Test func `a download of another version begins anew`() async throws {
-        let server = try cutting("hello world", at: 5) { "\"\($0)\"" }
-        #expect(try await download(server.url, resumes: true).kind == .truncated)
-        #expect(try await download(server.url, resumes: true).get().status == 200)
-        #expect(content(of: path.string) == Array("hello world".utf8))
+    @Test func `a retry continues where the first attempt ended`() throws {
+        #expect(try target.run(Self.cutting { _ in "\"1\"" }, retries: 1).get().status == 206)
+        #expect(target.saved == "hello world")
+        #expect(target.names == ["file"])
     }
+
+    @Test(.enabled(if: Nginx.isAvailable))
+    func `so does one of a download over HTTP 2`() throws {
+        let (nginx, server) = (try Nginx.shared.get(), try Self.cutting { _ in "\"1\"" })
+        let url = nginx.secure + "/relay/\(server.url.split(separator: ":").last!)"
+        let session = HTTPSession {
+            $0.trustRoots = nginx.certificate
+            ($0.retries, $0.retryDelay) = (1, .milliseconds(1))
+        }
+        #expect(try session.run(HTTPRequest(url), to: .file(target.path)).get().version == .http2)
+        #expect(target.saved == "hello world")
+    }
+
+    @Test func `a download of another version begins anew`() throws {
+        let server = try Self.cutting { "\"\($0)\"" }
+        #expect(target.run(server, resumes: true).kind == .truncated)
+        #expect(try target.run(server, resumes: true).get().status == 200)
+        #expect(target.saved == "hello world")
+    }
+
+    private static let (dateOfPart, laterDate) =
+        ("Mon, 02 Nov 2026 08:00:00 GMT", "Tue, 03 Nov 2026 08:00:00 GMT")
 
     /// A partial file of five bytes is continued by a response with these fields.
     @Test(arguments: [
-        ("\"1\"", ["Content-Range: bytes 3-10/11"]),
-        ("\"1\"", ["Content-Range: bytes 5-7/11"]),
-        ("\"1\"", ["Content-Range: bytes 5-10/*"]),
-        ("\"1\"", ["Content-Range: bytes 5-10/11", "ETag: \"2\""]),
-        (
-            "Mon, 02 Nov 2026 08:00:00 GMT",
-            ["Content-Range: bytes 5-10/11", "Last-Modified: Tue, 03 Nov 2026 08:00:00 GMT"]
-        ),
-        ("\"1\"", ["Content-Range: bytes 5-9223372036854775807/9223372036854775807"]),
+        ("\"1\"", "206", ["Content-Range: bytes 3-10/11"]), ("\"1\"", "206", ["Content-Range: bytes 5-7/11"]),
+        ("\"1\"", "206", ["Content-Range: bytes 5-10/*"]),
+        ("\"1\"", "206", ["Content-Range: bytes 5-10/11", "ETag: \"2\""]),
+        (dateOfPart, "206", ["Content-Range: bytes 5-10/11", "Last-Modified: \(laterDate)"]),
+        ("\"1\"", "206", ["Content-Range: bytes 5-\(Int.max)/\(Int.max)"]),
+        ("\"1\"", "206", ["Content-Range: bytes 5-10/\(Int.min)"]),
+        ("\"1\"", "206", ["Content-Range: bytes 5-\(Int.max)/\(Int.min)"]),
+        ("\"1\"", "416", ["Content-Range: bytes */6", "ETag: \"1\""]),
+        ("\"1\"", "416", ["Content-Range: bytes */5", "ETag: \"2\""]), ("\"1\"", "416", ["ETag: \"1\""]),
     ])
-    func `a response that is not the rest of the file is asked for anew, without a range`(
-        validator: String, fields: [String]
-    ) async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file(validator.utf8, name: "file.part.validator")
-        let heads = Trace()
-        let server = try TestServer.responding { head, number in
-            heads(head)
-            return number == 0
-                ? response("206 Partial Content", fields, body: " world") : response(body: "hello world")
+    func `anything but the rest of the file is asked for anew`(
+        validator: String, status: String, fields: [String]
+    ) throws {
+        try target.leavePart(validator: validator)
+        let server = try TestServer.responding { _, number in
+            number == 0 ? response("\(status) X", fields, body: " world") : response(body: "hello world")
         }
-        #expect(try await download(server.url, resumes: true).get().status == 200)
-        #expect(content(of: path.string) == Array("hello world".utf8))
-        #expect(heads.all[0].contains("Range: bytes=5-"))
-        #expect(!heads.all[1].contains("Range:"))
+        #expect(try target.run(server, resumes: true).get().status == 200)
+        #expect(target.saved == "hello world")
+        #expect(target.names == ["file"])
+        #expect(server.requests.all.map { $0.contains("Range: bytes=5-") } == [true, false])
+        #expect(server.requests.all.last?.contains("Range:") == false)
+    }
+
+    @Test func `a partial file is finished if the server has no more of that version`() throws {
+        try target.leavePart()
+        let server = try TestServer.responding { _, _ in
+            response("416 X", ["Content-Range: bytes */5", "ETag: \"1\""], body: "no such range")
+        }
+        let launch = HTTPSession().launch(HTTPRequest(server.url), to: .file(target.path, resumes: true))
+        #expect(try launch.wait().get().status == 416)
+        #expect(launch.transfer.progress.bytesReceived == 5)
+        #expect(target.saved == "hello")
+        #expect(target.names == ["file"])
     }
 
     @Test(arguments: [
         HTTPRequest("", fields: ["Range": "bytes=2-3"]), HTTPRequest("", method: "POST"),
         HTTPRequest("", body: .bytes([1])),
     ])
-    func `a request with a range of its own, a body or another method is not resumed`(
-        request: HTTPRequest
-    ) async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        let heads = Trace()
-        let server = try TestServer { peer, _ in
-            guard let head = peer.readHead() else { return }
-            heads(head)
-            peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\nETag: \"1\"\r\n\r\nabc")
-            peer.shutDown()
-            peer.waitForEnd()
-        }
+    func `only a plain GET request is resumed`(request: HTTPRequest) throws {
+        try target.leavePart()
+        let server = try TestServer.sending(
+            "HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\nETag: \"1\"\r\n\r\nabc")
         var request = request
         request.url = server.url
-        let sent = request
-        let outcome = try await onItsOwnThread { [path] in
-            HTTPSession().run(sent, to: .file(path, resumes: true))
-        }
-        #expect(outcome.kind == .truncated)
-        #expect(heads.all.count == 1)
-        #expect(!heads.all[0].contains("If-Range"))
-        #expect(heads.all[0].contains("Range: bytes=2-3\r\n") == (request.fields["Range"] != nil))
-        #expect(!heads.all[0].contains("Range: bytes=5-"))
-        #expect(folder.names == [])
+        #expect(target.run(request, resumes: true).kind == .truncated)
+        #expect(server.requests.all.count == 1)
+        let head = try #require(server.requests.all.first)
+        #expect(!head.contains("If-Range") && !head.contains("Range: bytes=5-"))
+        #expect(head.contains("Range: bytes=2-3\r\n") == (request.fields["Range"] != nil))
+        #expect(target.names == [])
     }
 
     /// Continues a partial file of five bytes with `rest`, as a part of 11, and one of eight with what is missing then.
-    private func continuing(with rest: String) throws -> TestServer {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        return try TestServer { peer, _ in
-            guard let head = peer.readHead() else { return }
+    private static func continuing(with rest: String) throws -> TestServer {
+        try .sending { head, _ in
             let offset = head.contains("Range: bytes=8-") ? 8 : 5
-            peer.send("HTTP/1.1 206 Partial Content\r\nETag: \"1\"\r\n")
-            peer.send("Content-Range: bytes \(offset)-10/11\r\n")
-            peer.send(offset == 8 ? "Content-Length: 3\r\n\r\nrld" : rest)
-            peer.shutDown()
-            peer.waitForEnd()
+            return "HTTP/1.1 206 Partial Content\r\nETag: \"1\"\r\nContent-Range: bytes \(offset)-10/11\r\n"
+                + (offset == 8 ? "Content-Length: 3\r\n\r\nrld" : rest)
         }
     }
 
@@ -183,195 +155,93 @@ import Testing
             "Content-Length: 3\r\n\r\n wo", "Transfer-Encoding: chunked\r\n\r\n3\r\n wo\r\n0\r\n\r\n",
             "Connection: close\r\n\r\n wo",
         ], [0, 1])
-    func `a rest with fewer bytes than its range has is not whole, and goes on`(rest: String, retries: Int)
-        async throws
-    {
-        let server = try continuing(with: rest)
+    func `a rest that is shorter than its range is continued`(rest: String, retries: Int) throws {
+        try target.leavePart()
+        let server = try Self.continuing(with: rest)
         if retries == 0 {
-            #expect(try await download(server.url, resumes: true).kind == .truncated)
-            #expect(content(of: path.string + ".part") == Array("hello wo".utf8))
+            #expect(target.run(server, resumes: true).kind == .truncated)
+            #expect(target.savedPart == "hello wo")
         }
-        #expect(try await download(server.url, resumes: true, retries: retries).get().status == 206)
-        #expect(content(of: path.string) == Array("hello world".utf8))
-        #expect(folder.names == ["file"])
+        #expect(try target.run(server, resumes: true, retries: retries).get().status == 206)
+        #expect(target.saved == "hello world")
+        #expect(target.names == ["file"])
     }
 
-    @Test func `a rest with more bytes than its range has is an error, and nothing is kept`() async throws {
-        let server = try continuing(with: "Content-Length: 8\r\n\r\n worldXY")
-        #expect(try await download(server.url, resumes: true, retries: 1).kind == .invalidResponse)
-        #expect(folder.names == [])
+    @Test func `a rest with more bytes than its range has, or a length that no file has, is an error`() throws
+    {
+        try target.leavePart()
+        let longer = try Self.continuing(with: "Content-Length: 8\r\n\r\n worldXY")
+        #expect(target.run(longer, resumes: true, retries: 1).kind == .invalidResponse)
+        #expect(target.names == [])
+        try target.leavePart()
+        let endless = try Self.continuing(with: "Content-Length: \(Int.max)\r\n\r\n world")
+        #expect(target.run(endless, resumes: true).kind == .truncated)
+        #expect(target.saved == nil)
     }
 
-    @Test(.enabled(if: Nginx.isAvailable))
-    func `a download over HTTP 2 that the server cuts goes on`() async throws {
-        let nginx = try Nginx.shared.get()
-        let server = try cutting("hello world", at: 5) { _ in "\"1\"" }
-        let url = nginx.secure + "/relay/\(server.url.split(separator: ":").last!)"
-        let outcome = try await onItsOwnThread { [path] in
-            let session = HTTPSession {
-                $0.trustRoots = nginx.certificate
-                $0.retries = 1
-                $0.retryDelay = .milliseconds(1)
-            }
-            return session.run(HTTPRequest(url), to: .file(path))
-        }
-        #expect(try outcome.get().version == .http2)
-        #expect(content(of: path.string) == Array("hello world".utf8))
-    }
-
-    @Test func `a response that has no more of the file does not count`() async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        let server = try TestServer.responding { _, _ in
-            response("416 Range Not Satisfiable", ["Content-Range: bytes */5"], body: "no such range")
-        }
-        try await onItsOwnThread { [path] in
-            let (loop, isDone) = (RunLoop.current, Shared(false))
-            let session = HTTPSession()
-            let transfer = session.start(HTTPRequest(server.url), to: .file(path, resumes: true)) { outcome in
-                #expect(outcome.kind == nil)
-                isDone.value = true
-                loop.stop()
-            }
-            loop.run { !isDone.value }
-            #expect(transfer.progress.bytesReceived == 5)
-        }
-    }
-
-    @Test func `a length that no file has is an error`() async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        let server = try TestServer { peer, _ in
-            guard peer.readHead() != nil else { return }
-            peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: 9223372036854775807\r\n")
-            peer.send("Content-Range: bytes 5-10/11\r\n\r\n world")
-            peer.shutDown()
-            peer.waitForEnd()
-        }
-        #expect(try await download(server.url, resumes: true).kind == .truncated)
-    }
-
-    @Test func `a retry goes on where the first attempt ended`() async throws {
-        let server = try cutting("hello world", at: 5) { _ in "\"1\"" }
-        #expect(try await download(server.url, retries: 1).get().status == 206)
-        #expect(content(of: path.string) == Array("hello world".utf8))
-        #expect(folder.names == ["file"])
-    }
-
-    @Test(arguments: [408, 429, 500, 502, 503, 504])
-    func `a download that a busy server refuses is tried again`(status: Int) async throws {
-        let server = try TestServer.responding { _, number in
-            number == 0 ? response("\(status) Busy", body: "wait") : response(body: "hello")
-        }
-        #expect(try await download(server.url).kind == .status(status))
-        let other = try TestServer.responding { _, number in
-            number == 0 ? response("\(status) Busy", body: "wait") : response(body: "hello")
-        }
-        #expect(try await download(other.url, retries: 1).get().status == 200)
-        #expect(content(of: path.string) == Array("hello".utf8))
-    }
-
-    @Test(arguments: [
-        ("Content-Range: bytes */5", "\"1\"", "hello"), ("Content-Range: bytes */6", "\"1\"", "hello world"),
-        ("Content-Range: bytes */5", "\"2\"", "hello world"), ("X-Range: none", "\"1\"", "hello world"),
-    ])
-    func `a partial file is finished if the server has no more of that version`(
-        range: String, tag: String, result: String
-    ) async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        let server = try TestServer.responding { head, _ in
-            head.contains("Range:")
-                ? response("416 Range Not Satisfiable", [range, "ETag: \(tag)"], body: "no such range")
-                : response(body: "hello world")
-        }
-        let outcome = try await download(server.url, resumes: true)
-        #expect(try outcome.get().status == (result == "hello" ? 416 : 200))
-        #expect(content(of: path.string) == Array(result.utf8))
-        #expect(folder.names == ["file"])
-        #expect(server.requests.all.count == (result == "hello" ? 1 : 2))
-    }
-
-    @Test func `a validator that would break the request is not sent`() async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"\r\nX-Injected: 1".utf8, name: "file.part.validator")
+    @Test func `a validator that would break the request is not sent`() throws {
+        try target.leavePart(validator: "\"1\"\r\nX-Injected: 1")
         let server = try TestServer.responding { _, _ in response(body: "hello world") }
-        #expect(try await download(server.url, resumes: true).get().status == 200)
-        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(try target.run(server, resumes: true).get().status == 200)
+        #expect(target.saved == "hello world")
         #expect(server.requests.all.count == 1)
-        #expect(!server.requests.all[0].contains("X-Injected"))
-        #expect(!server.requests.all[0].contains("Range"))
-    }
-
-    @Test func `a download that begins anew without a range has not been retried`() async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        let heads = Trace()
-        let server = try TestServer { peer, number in
-            guard let head = peer.readHead() else { return }
-            heads(head)
-            switch number {
-            case 0: peer.send("HTTP/1.1 206 Partial Content\r\nContent-Length: 6\r\n\r\n world")
-            case 1: peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello")
-            default: peer.send(response(body: "hello world"))
-            }
-            peer.shutDown()
-            peer.waitForEnd()
-        }
-        #expect(try await download(server.url, resumes: true, retries: 1).get().status == 200)
-        #expect(content(of: path.string) == Array("hello world".utf8))
-        #expect(heads.all.count == 3)
+        let head = try #require(server.requests.all.first)
+        #expect(!head.contains("X-Injected") && !head.contains("Range"))
     }
 
     @Test(arguments: ["GET", "POST"])
-    func `a transfer that receives nothing keeps what an earlier one has`(method: String) async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+    func `a transfer that receives nothing keeps what an earlier one has`(method: String) throws {
+        try target.leavePart()
         let server = try TestServer.responding { _, _ in response("404 Not Found") }
-        let outcome = try await onItsOwnThread { [path] in
-            HTTPSession().run(HTTPRequest(server.url, method: method), to: .file(path, resumes: true))
-        }
-        #expect(outcome.kind == .status(404))
-        #expect(folder.names.sorted() == ["file.part", "file.part.validator"])
-        #expect(content(of: path.string + ".part") == Array("hello".utf8))
+        #expect(target.run(HTTPRequest(server.url, method: method), resumes: true).kind == .status(404))
+        #expect(target.names == ["file.part", "file.part.validator"])
+        #expect(target.savedPart == "hello")
     }
 
     /// What a process leaves that is killed while it downloads.
     @Test(arguments: [false, true])
-    func `no other version's validator is beside the bytes of a download`(resumes: Bool) async throws {
-        let (gate, received) = (Answer<Bool>(), Answer<Bool>())
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"2\"\r\n\r\nhello")
-            _ = gate.wait()
-            peer.send(" world")
-            peer.waitForEnd()
+    func `no other version's validator is beside the bytes of a download`(resumes: Bool) throws {
+        try target.leavePart()
+        let outcome = try target.run(resumes: resumes) {
+            let validator = DownloadFolder.text(of: target.folder.path.appending("file.part.validator"))
+            #expect(validator == (resumes ? "\"2\"" : nil))
         }
-        _ = try folder.file("older".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-        let thread = try RunLoopThread(name: "network")
-        try await onItsOwnThread { [path, folder] in
-            let outcome = Answer<Outcome>()
-            HTTPSession(on: thread.runLoop).start(
-                HTTPRequest(server.url), to: .file(path, resumes: resumes),
-                progress: { if $0.bytesReceived == 5 { received.give(true) } }, completion: outcome.give)
-            #expect(received.wait())
-            let kept = content(of: folder.path("file.part.validator"))
-            #expect(kept == (resumes ? Array("\"2\"".utf8) : nil))
-            gate.give(true)
-            #expect(outcome.wait().kind == nil)
-            thread.stop()
-        }
-        #expect(folder.names == ["file"])
+        #expect(outcome.kind == nil)
+        #expect(target.names == ["file"])
     }
 
-    @Test func `a download that is cut and then refused leaves nothing`() async throws {
-        let server = try TestServer { peer, number in
-            _ = peer.readHead()
-            let cut = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"1\"\r\n\r\nhello"
-            peer.send(number == 0 ? cut : response("404 Not Found"))
+    @Test(arguments: [408, 429, 500, 502, 503, 504])
+    func `a download that a busy server refuses is tried again`(status: Int) throws {
+        for retries in [0, 1] {
+            let server = try TestServer.responding { _, number in
+                number == 0 ? response("\(status) Busy", body: "wait") : response(body: "hello")
+            }
+            let outcome = target.run(server, retries: retries)
+            #expect(outcome.kind == (retries == 0 ? .status(status) : nil))
+            #expect(target.saved == (retries == 0 ? nil : "hello"))
         }
-        #expect(try await download(server.url, retries: 1).kind == .status(404))
-        #expect(folder.names == [])
+    }
+
+    @Test func `a download that begins anew without a range has not been retried`() throws {
+        try target.leavePart()
+        let server = try TestServer.sending { _, number in
+            switch number {
+            case 0: response("206 Partial Content", body: " world")
+            case 1: "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello"
+            default: response(body: "hello world")
+            }
+        }
+        #expect(try target.run(server, resumes: true, retries: 1).get().status == 200)
+        #expect(target.saved == "hello world")
+        #expect(server.requests.all.count == 3)
+    }
+
+    @Test func `a download that is cut and then refused leaves nothing`() throws {
+        let server = try TestServer.sending { _, number in
+            let cut = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"1\"\r\n\r\nhello"
+            return number == 0 ? cut : response("404 Not Found")
+        }
+        #expect(target.run(server, retries: 1).kind == .status(404))
+        #expect(target.names == [])
     }
 }

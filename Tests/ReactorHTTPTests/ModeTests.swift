@@ -5,196 +5,110 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// Modes and time-outs.
+/// Modes, suspension and time-outs.
 @Suite(.runLoop) struct ModeTests {
-    /// A server that sends the head and one byte, and the other one once `gate` is opened.
-    private static func halting(_ gate: Answer<Bool>) throws -> TestServer {
-        try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
-            if gate.wait() { peer.send("b") }
-            peer.waitForEnd()
-        }
-    }
+    private static let limit = Duration.milliseconds(400)
+    private static let longer = Duration.milliseconds(500)
 
     /// Runs the loop in a mode that the session does not use, for longer than the session's time-outs.
     private static func track() {
         let loop = RunLoop.current
-        Timer.scheduled(after: .milliseconds(1500), forMode: .tracking) { _ in loop.stop() }
+        Timer.scheduled(after: longer, forMode: .tracking) { _ in loop.stop() }
         _ = loop.run(in: .tracking)
     }
 
-    private static let limits: @Sendable (inout HTTPSession.Configuration) -> Void = {
-        $0.idleTimeout = .seconds(1)
-        $0.connectTimeout = .seconds(1)
-        $0.totalTimeout = .milliseconds(1400)
+    /// A session in the default mode only, with all time-outs.
+    private static func limited() -> HTTPSession {
+        HTTPSession(
+            {
+                ($0.idleTimeout, $0.connectTimeout) = (limit, limit)
+                $0.totalTimeout = limit + .milliseconds(50)
+            }, modes: [.default])
     }
 
-    @Test func `a transfer stands still in another mode, and no time-out counts that time`() async throws {
+    // MARK: Modes
+
+    @Test func `a transfer stands still in another mode, and no time-out counts that time`() throws {
+        let (gate, trace, loop) = (Answer<Bool>(), Trace(), RunLoop.current)
+        let server = try TestServer.halting(until: gate)
+        let session = Self.limited()
+        let destination = HTTPDestination.pieces {
+            trace(String(decoding: $0, as: UTF8.self))
+            loop.stop()
+        }
+        let launch = session.launch(HTTPRequest(server.url), to: destination)
+        loop.run { trace.all.isEmpty }
+        gate.give(true)
+        Self.track()
+        #expect(trace.all == ["a"])
+        #expect(launch.wait().kind == nil)
+        #expect(trace.all == ["a", "b"])
+    }
+
+    @Test func `a callback that runs the loop in another mode lets no time-out pass`() throws {
         let (gate, trace) = (Answer<Bool>(), Trace())
-        let server = try Self.halting(gate)
-        try await onItsOwnThread {
-            let session = HTTPSession(Self.limits, modes: [.default])
-            let loop = RunLoop.current
-            let handler = HTTPDestination.handler { event in
-                guard case .bytes(let bytes) = event else { return }
-                trace(String(decoding: bytes, as: UTF8.self))
-                loop.stop()
-            }
-            session.start(HTTPRequest(server.url), to: handler) { outcome in
-                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
-                loop.stop()
-            }
-            loop.run { trace.all.isEmpty }
-            gate.give(true)
+        let server = try TestServer.halting(until: gate)
+        let destination = HTTPDestination.pieces { bytes in
+            trace(String(decoding: bytes, as: UTF8.self))
+            guard trace.all == ["a"] else { return }
             Self.track()
-            #expect(trace.all == ["a"])
-            loop.run { trace.all.last?.count == 1 }
+            gate.give(true)
         }
-        #expect(trace.all == ["a", "b", "whole"])
+        #expect(Self.limited().run(HTTPRequest(server.url), to: destination).kind == nil)
+        #expect(trace.all == ["a", "b"])
     }
 
-    @Test func `a callback that runs the loop in another mode lets no time-out pass`() async throws {
-        let (gate, trace) = (Answer<Bool>(), Trace())
-        let server = try Self.halting(gate)
-        try await onItsOwnThread {
-            let session = HTTPSession(Self.limits, modes: [.default])
-            let loop = RunLoop.current
-            let handler = HTTPDestination.handler { event in
-                guard case .bytes = event, trace.all.isEmpty else { return }
-                trace("tracking")
-                Self.track()
-                gate.give(true)
-            }
-            session.start(HTTPRequest(server.url), to: handler) { outcome in
-                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
-                loop.stop()
-            }
-            loop.run { trace.all.count < 2 }
+    @Test func `an observer that takes long before a wait lets no time-out pass`() throws {
+        let (gate, hasBytes, loop) = (Answer<Bool>(), Shared(false), RunLoop.current)
+        let server = try TestServer.halting(until: gate)
+        let session = HTTPSession { $0.idleTimeout = Self.limit }
+        let observer = RunLoop.Observer(for: .beforeWaiting, order: 10) { observer, _ in
+            guard hasBytes.value else { return }
+            observer.invalidate()
+            usleep(500_000)
+            Timer.scheduled(after: .milliseconds(100)) { _ in gate.give(true) }
         }
-        #expect(trace.all == ["tracking", "whole"])
+        loop.add(observer, forMode: .default)
+        let destination = HTTPDestination.pieces { _ in hasBytes.value = true }
+        #expect(session.run(HTTPRequest(server.url), to: destination).kind == nil)
     }
 
-    @Test func `a transfer in the common modes goes on in each of them`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let body = Shared<String?>(nil)
-        try await onItsOwnThread {
-            let session = HTTPSession()
-            let loop = RunLoop.current
-            session.start(HTTPRequest(server.url)) { outcome in
-                body.value = outcome.body
-                loop.stop()
-            }
-            loop.run(in: .tracking) { body.value == nil }
+    @Test func `a transfer in the common modes continues in each of them`() throws {
+        let (server, loop, body) = (try TestServer.sized(5), RunLoop.current, Shared<String?>(nil))
+        let session = HTTPSession()
+        session.start(HTTPRequest(server.url)) { outcome in
+            body.value = outcome.body
+            loop.stop()
         }
-        #expect(body.value == "hello")
+        loop.run(in: .tracking) { body.value == nil }
+        #expect(body.value == "xxxxx")
     }
 
-    @Test func `a stalled body times out`() async throws {
-        let gate = Answer<Bool>()
-        let server = try Self.halting(gate)
-        let outcome = try await onItsOwnThread {
-            HTTPSession { $0.idleTimeout = .milliseconds(50) }.run(server.url)
-        }
-        #expect(outcome.kind == .timedOut(.idle))
-        gate.give(false)
-    }
+    // MARK: Suspension
 
-    @Test func `a transfer that goes on for too long times out`() async throws {
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\n\r\n")
-            while peer.send([97]) {}
-        }
-        let outcome = try await onItsOwnThread {
-            HTTPSession { $0.totalTimeout = .milliseconds(50) }.run(
-                HTTPRequest(server.url), to: .handler { _ in })
-        }
-        #expect(outcome.kind == .timedOut(.total))
-    }
-
-    @Test func `a handshake that stalls times out as a connection`() async throws {
-        let server = try TestServer { peer, _ in peer.waitForEnd() }
-        let outcome = try await onItsOwnThread {
-            HTTPSession { $0.connectTimeout = .milliseconds(50) }
-                .run(server.url.replacing("http:", with: "https:"))
-        }
-        #expect(outcome.kind == .timedOut(.connect))
-    }
-
-    @Test func `a transfer that waits for a connection does not time out`() async throws {
-        let server = try TestServer { peer, number in
-            _ = peer.readHead()
-            peer.send(number == 0 ? "HTTP/1.1 200 OK\r\n\r\na" : response(body: "\(number)"))
-            if number == 0 { peer.waitForEnd() }
-        }
-        let trace = Trace()
-        try await onItsOwnThread {
-            let session = HTTPSession {
-                $0.maxConnections = 1
-                $0.connectTimeout = .seconds(1)
-            }
-            let loop = RunLoop.current
-            let handler = HTTPDestination.handler { event in if case .bytes = event { loop.stop() } }
-            let first = session.start(HTTPRequest(server.url), to: handler) { trace("\($0.kind!)") }
-            _ = loop.run(in: .default)
-            first.suspend()
-            session.start(HTTPRequest(server.url)) { outcome in
-                trace(outcome.body ?? "\(outcome.kind!)")
-                loop.stop()
-            }
-            Timer.scheduled(after: .milliseconds(1500)) { _ in first.cancel() }
-            loop.run { trace.all.count < 2 }
-        }
-        #expect(trace.all.first == "cancelled")
-        #expect(trace.all.last?.count == 1)
-    }
-
-    @Test func `a suspended transfer delivers nothing until it is resumed`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let trace = Trace()
-        try await onItsOwnThread {
-            let session = HTTPSession { $0.idleTimeout = .seconds(1) }
-            let loop = RunLoop.current
-            let transfer = session.start(HTTPRequest(server.url)) { outcome in
-                trace(outcome.body ?? "\(outcome.kind!)")
-                loop.stop()
-            }
-            transfer.suspend()
-            Timer.scheduled(after: .milliseconds(1500)) { _ in
-                trace("resumed")
-                transfer.resume()
-            }
-            loop.run { trace.all.count < 2 }
-        }
-        #expect(trace.all == ["resumed", "hello"])
-    }
-
-    @Test func `a transfer that is suspended at once sends nothing until it is resumed`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let trace = Trace()
-        try await onItsOwnThread {
-            let (session, loop) = (HTTPSession(), RunLoop.current)
-            let handler = HTTPDestination.handler { _ in trace("event") }
-            let transfer = session.start(HTTPRequest(server.url), to: handler) { outcome in
-                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
-                loop.stop()
-            }
-            transfer.suspend()
-            #expect(session.run(server.url).body == "hello")
+    @Test func `a transfer that is suspended at once sends nothing until it is resumed`() throws {
+        let (server, trace) = (try TestServer.responding { _, _ in response(body: "hello") }, Trace())
+        let session = HTTPSession { $0.idleTimeout = Self.limit }
+        let launch = session.launch(HTTPRequest(server.url), to: .handler { _ in trace("event") })
+        launch.transfer.suspend()
+        #expect(session.run(server.url).body == "hello")
+        Timer.scheduled(after: Self.longer) { _ in
             #expect(server.requests.all.count == 1)
             #expect(trace.all.isEmpty)
-            transfer.resume()
-            loop.run { trace.all.last != "whole" }
+            launch.transfer.resume()
         }
-        #expect(trace.all == ["event", "event", "whole"])
+        #expect(launch.wait().kind == nil)
+        #expect(trace.all == ["event", "event"])
     }
 
-    /// A response with no body ends at once. The second transfer begins when libcurl has ended the first one.
-    @Test(arguments: [("GET", "204 No Content"), ("HEAD", "200 OK"), ("GET", "200 OK")])
-    func `a suspended transfer whose response has no body completes when it is resumed`(
-        method: String, status: String
-    ) async throws {
+    /// A response with no body ends at once: the second transfer begins when libcurl has ended the first one.
+    @Test(arguments: [
+        ("GET", "204 No Content", ""), ("HEAD", "200 OK", ""), ("GET", "200 OK", ""),
+        ("GET", "200 OK", "hello"),
+    ])
+    func `the response of a suspended transfer waits until it is resumed`(
+        method: String, status: String, body: String
+    ) throws {
         let (asked, gate, trace) = (Answer<Bool>(), Answer<Bool>(), Trace())
         let server = try TestServer { peer, _ in
             while let head = peer.readHead() {
@@ -202,253 +116,191 @@ import Testing
                     asked.give(true)
                     _ = gate.wait()
                 }
-                peer.send(
-                    status.hasPrefix("204") ? "HTTP/1.1 \(status)\r\n\r\n" : response(status))
+                let hasLength = !status.hasPrefix("204")
+                peer.send(hasLength ? response(status, body: body) : "HTTP/1.1 \(status)\r\n\r\n")
             }
         }
-        try await onItsOwnThread {
-            let network = try RunLoopThread(name: "network")
-            var configuration = HTTPSession.Configuration()
-            configuration.maxConnectionsPerHost = 1
-            let session = HTTPSession(configuration, on: network.runLoop)
-            let (first, second) = (Answer<Bool>(), Answer<Bool>())
-            let handler = HTTPDestination.handler { _ in trace("head") }
+        try withNetwork(.with { $0.maxConnectionsPerHost = body.isEmpty ? 1 : 2 }) { session in
             let request = HTTPRequest(server.url + "/first", method: method)
-            let transfer = session.start(request, to: handler) { outcome in
-                trace("end")
-                first.give(outcome.kind == nil)
-            }
+            let first = session.launch(request, to: .handler { _ in trace("event") })
             #expect(asked.wait())
-            transfer.suspend()
+            first.transfer.suspend()
             gate.give(true)
-            session.start(HTTPRequest(server.url + "/second", method: method)) { outcome in
-                second.give(outcome.kind == nil)
-            }
-            #expect(second.wait())
-            #expect(trace.all == [])
-            transfer.resume()
-            #expect(first.wait())
-            #expect(trace.all == ["head", "end"])
-            network.stop()
-        }
-    }
-
-    @Test func `the head of a suspended transfer waits until it is resumed`() async throws {
-        let (requested, gate, trace) = (Answer<Bool>(), Answer<Bool>(), Trace())
-        let server = try TestServer { peer, number in
-            _ = peer.readHead()
-            if number == 0 {
-                requested.give(true)
-                _ = gate.wait()
-            }
-            peer.send(response(body: "hello"))
-            peer.waitForEnd()
-        }
-        let thread = try RunLoopThread(name: "network")
-        try await onItsOwnThread {
-            let session = HTTPSession(on: thread.runLoop)
-            let (outcome, other) = (Answer<Outcome>(), Answer<Outcome>())
-            let handler = HTTPDestination.handler { _ in trace("event") }
-            let transfer = session.start(HTTPRequest(server.url), to: handler) { outcome.give($0) }
-            _ = requested.wait()
-            transfer.suspend()
-            gate.give(true)
-            // The bytes of the head have arrived when the answer to a later request has.
-            session.start(HTTPRequest(server.url)) { other.give($0) }
-            #expect(other.wait().body == "hello")
+            #expect(session.run(HTTPRequest(server.url + "/second", method: method)).kind == nil)
             #expect(trace.all.isEmpty)
-            transfer.resume()
-            #expect(outcome.wait().kind == nil)
-            thread.stop()
+            first.transfer.resume()
+            #expect(first.wait().kind == nil)
+            #expect(trace.all.count == (body.isEmpty ? 1 : 2))
         }
-        #expect(trace.all == ["event", "event"])
     }
 
-    @Test func `the idle time-out begins anew when a transfer is resumed`() async throws {
-        let (gate, trace) = (Answer<Bool>(), Trace())
-        let server = try Self.halting(gate)
-        try await onItsOwnThread {
-            let session = HTTPSession { $0.idleTimeout = .seconds(1) }
-            let (loop, transfer) = (RunLoop.current, Shared<HTTPTransfer?>(nil))
-            let handler = HTTPDestination.handler { event in
-                guard case .bytes = event, trace.all.isEmpty else { return }
-                trace("a")
+    /// Starts a transfer that suspends itself after its first byte.
+    private static func launchSuspended(_ url: String, in session: HTTPSession) -> Launch {
+        let (loop, transfer, trace) = (RunLoop.current, Shared<HTTPTransfer?>(nil), Trace())
+        let launch = session.launch(
+            HTTPRequest(url),
+            to: .pieces { _ in
+                trace("bytes")
+                guard trace.all.count == 1 else { return }
                 transfer.value?.suspend()
                 loop.stop()
-            }
-            transfer.value = session.start(HTTPRequest(server.url), to: handler) { outcome in
-                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
-                loop.stop()
-            }
-            loop.run { trace.all.isEmpty }
-            Timer.scheduled(after: .milliseconds(1900)) { _ in transfer.value?.resume() }
-            Timer.scheduled(after: .milliseconds(2200)) { _ in gate.give(true) }
-            loop.run { trace.all.count < 2 }
+            })
+        transfer.value = launch.transfer
+        loop.run { trace.all.isEmpty }
+        return launch
+    }
+
+    @Test func `the idle time-out begins anew when a transfer is resumed`() throws {
+        let gate = Answer<Bool>()
+        let (server, session) = (
+            try TestServer.halting(until: gate), HTTPSession { $0.idleTimeout = Self.limit }
+        )
+        let launch = Self.launchSuspended(server.url, in: session)
+        Timer.scheduled(after: Self.longer) { _ in
+            launch.transfer.resume()
+            Timer.scheduled(after: .milliseconds(100)) { _ in gate.give(true) }
         }
-        #expect(trace.all == ["a", "whole"])
+        #expect(launch.wait().kind == nil)
     }
 
     /// The session carries out a hundred requests in a pass of its loop, and checks the time-out in each of these passes.
-    @Test func `a resumed transfer does not time out before the session has resumed it`() async throws {
-        let (gate, trace) = (Answer<Bool>(), Trace())
-        let server = try Self.halting(gate)
-        try await onItsOwnThread {
-            let session = HTTPSession { $0.idleTimeout = .seconds(1) }
-            let (loop, transfer) = (RunLoop.current, Shared<HTTPTransfer?>(nil))
-            let other = session.start(HTTPRequest("nonsense")) { _ in }
-            let handler = HTTPDestination.handler { event in
-                guard case .bytes = event, trace.all.isEmpty else { return }
-                trace("a")
-                transfer.value?.suspend()
-            }
-            transfer.value = session.start(HTTPRequest(server.url), to: handler) { outcome in
-                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
-                loop.stop()
-            }
-            // The time-out is checked after one second, and is due again when this returns.
-            Timer.scheduled(after: .milliseconds(1500)) { _ in
-                for _ in 0..<1000 { other.resume() }
-                transfer.value?.resume()
-                usleep(700_000)
-                gate.give(true)
-            }
-            loop.run { trace.all.count < 2 }
+    @Test func `a resumed transfer does not time out before the session has resumed it`() throws {
+        let gate = Answer<Bool>()
+        let (server, session) = (
+            try TestServer.halting(until: gate), HTTPSession { $0.idleTimeout = Self.limit }
+        )
+        let other = session.launch("nonsense").transfer
+        let launch = Self.launchSuspended(server.url, in: session)
+        // The time-out is checked after 0.4 s, and is due again when this returns.
+        Timer.scheduled(after: .milliseconds(600)) { _ in
+            for _ in 0..<1000 { other.resume() }
+            launch.transfer.resume()
+            usleep(300_000)
+            gate.give(true)
         }
-        #expect(trace.all == ["a", "whole"])
+        #expect(launch.wait().kind == nil)
     }
 
-    @Test func `an observer that takes long before a wait lets no time-out pass`() async throws {
-        let (gate, trace) = (Answer<Bool>(), Trace())
-        let server = try Self.halting(gate)
-        try await onItsOwnThread {
-            let session = HTTPSession { $0.idleTimeout = .seconds(1) }
-            let loop = RunLoop.current
-            let handler = HTTPDestination.handler { event in if case .bytes = event { trace("bytes") } }
-            session.start(HTTPRequest(server.url), to: handler) { outcome in
-                trace("\(outcome.kind.map { "\($0)" } ?? "whole")")
-                loop.stop()
-            }
-            let observer = RunLoop.Observer(for: .beforeWaiting, order: 10) { observer, _ in
-                guard trace.all == ["bytes"] else { return }
-                observer.invalidate()
-                usleep(1_500_000)
-                Timer.scheduled(after: .milliseconds(200)) { _ in gate.give(true) }
-            }
-            loop.add(observer, forMode: .default)
-            loop.run { trace.all.count < 3 }
+    @Test func `resuming a transfer that is not suspended does not put off its idle time-out`() throws {
+        let server = try TestServer { peer, _ in peer.waitForEnd() }
+        let session = HTTPSession {
+            $0.idleTimeout = .milliseconds(100)
+            $0.totalTimeout = .seconds(3)
         }
-        #expect(trace.all == ["bytes", "bytes", "whole"])
+        let launch = session.launch(server.url)
+        let timer = Timer.scheduled(every: .milliseconds(20)) { _ in launch.transfer.resume() }
+        #expect(launch.wait().kind == .timedOut(.idle))
+        timer.invalidate()
     }
 
-    @Test func `a head that arrives byte by byte is no idle transfer`() async throws {
+    // MARK: Time-outs
+
+    @Test func `a stalled body, a long transfer and a stalled handshake time out`() throws {
+        let (gate, short) = (Answer<Bool>(), Duration.milliseconds(50))
+        let halting = try TestServer.halting(until: gate)
+        #expect(HTTPSession { $0.idleTimeout = short }.run(halting.url).kind == .timedOut(.idle))
+        gate.give(true)
+        let (endless, session) = (try TestServer.endless(), HTTPSession { $0.totalTimeout = short })
+        let outcome = session.run(HTTPRequest(endless.url), to: .handler { _ in })
+        #expect(outcome.kind == .timedOut(.total))
+        let silent = try TestServer { peer, _ in peer.waitForEnd() }
+        let url = silent.url.replacing("http:", with: "https:")
+        #expect(HTTPSession { $0.connectTimeout = short }.run(url).kind == .timedOut(.connect))
+    }
+
+    @Test func `a transfer that waits for a connection does not time out`() throws {
+        let server = try TestServer { peer, number in
+            guard peer.readHead() != nil else { return }
+            peer.send(number == 0 ? "HTTP/1.1 200 OK\r\n\r\na" : response(body: "\(number)"))
+            if number == 0 { peer.waitForEnd() }
+        }
+        let session = HTTPSession {
+            $0.maxConnections = 1
+            $0.connectTimeout = Self.limit
+        }
+        let first = Self.launchSuspended(server.url, in: session)
+        let second = session.launch(server.url)
+        Timer.scheduled(after: Self.longer) { _ in first.transfer.cancel() }
+        #expect(second.wait().body?.count == 1)
+        #expect(first.wait().kind == .cancelled)
+    }
+
+    /// Sends a head byte by byte, for longer than the time-out.
+    private static func sendSlowly(_ send: (String) -> Void) {
+        send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ")
+        for _ in 0..<10 {
+            send("a")
+            usleep(50_000)
+        }
+        send("\r\n\r\nok")
+    }
+
+    @Test func `a head that arrives byte by byte is no idle transfer`() throws {
         let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ")
-            for _ in 0..<13 {
-                peer.send("a")
-                usleep(200_000)
-            }
-            peer.send("\r\n\r\nok")
+            if peer.readHead() != nil { Self.sendSlowly(peer.send) }
         }
-        let outcome = try await onItsOwnThread {
-            HTTPSession { $0.idleTimeout = .seconds(2) }.run(server.url)
-        }
-        #expect(outcome.body == "ok")
+        #expect(HTTPSession { $0.idleTimeout = Self.limit }.run(server.url).body == "ok")
     }
 
     @Test(.enabled(if: Nginx.isAvailable))
-    func `nor is one over TLS, which the server does not multiplex`() async throws {
+    func `nor is one over TLS, which the server does not multiplex`() throws {
         let nginx = try Nginx.shared.get()
-        let port = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port ?? 0
         let server = try Child(
             "/usr/bin/openssl",
             [
-                "s_server", "-quiet", "-accept", "127.0.0.1:\(port)", "-cert", nginx.certificate.string,
+                "s_server", "-accept", "127.0.0.1:0", "-cert", nginx.certificate.string,
                 "-key", nginx.folder.appending("key.pem").string,
             ], input: .pipe, errors: .path("/dev/null"))
-        waitUntil { (try? SocketPeer(connectedTo: .ipv4Loopback(port: port))) != nil }
-        let sending = try ReactorTestSupport.JoinableThread(name: "sending") { [server = Carrier(server)] in
-            _ = server.value.readOutput(lines: 1)
-            server.value.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ")
-            for _ in 0..<13 {
-                server.value.write("a")
-                usleep(200_000)
-            }
-            server.value.write("\r\n\r\nok")
+        @Sendable func line(_ start: String, of server: Child) -> String? {
+            while let line = server.readLine() { if line.hasPrefix(start) { return line } }
+            return nil
         }
-        let outcome = try await onItsOwnThread {
-            HTTPSession {
-                $0.idleTimeout = .seconds(2)
-                $0.trustRoots = nginx.certificate
-            }.run("https://localhost:\(port)/")
+        let port = try #require(line("ACCEPT", of: server)?.split(separator: ":").last)
+        let sending = try JoinableThread(name: "sending") { [server = Carrier(server)] in
+            if line("GET ", of: server.value) != nil { Self.sendSlowly(server.value.write) }
         }
-        #expect(outcome.body == "ok")
+        let session = HTTPSession {
+            $0.idleTimeout = Self.limit
+            $0.trustRoots = nginx.certificate
+        }
+        #expect(session.run("https://localhost:\(port)/").body == "ok")
         sending.join()
         server.send(SIGKILL)
         _ = server.wait()
     }
 
-    @Test func `time-outs without an end never pass`() async throws {
+    @Test func `time-outs without an end never pass`() throws {
         let server = try TestServer.responding { _, _ in response(body: "hello") }
-        try await onItsOwnThread {
-            let session = HTTPSession {
-                $0.connectTimeout = .seconds(Int64.max)
-                $0.idleTimeout = .seconds(Int64.max)
-                $0.totalTimeout = .seconds(Int64.max)
-            }
-            let other = session.start(HTTPRequest(server.url)) { _ in }
-            other.suspend()
-            for _ in 0..<3 { #expect(session.run(server.url).body == "hello") }
-            other.cancel()
+        let session = HTTPSession {
+            ($0.connectTimeout, $0.idleTimeout) = (.seconds(Int64.max), .seconds(Int64.max))
+            $0.totalTimeout = .seconds(Int64.max)
         }
+        let other = session.launch(server.url)
+        other.transfer.suspend()
+        for _ in 0..<3 { #expect(session.run(server.url).body == "hello") }
+        other.transfer.cancel()
+        #expect(other.wait().kind == .cancelled)
     }
 
-    @Test func `the connect time-out does not count the delay of a retry`() async throws {
-        let (listener, count, gate) = (try SocketPeer(family: AF_INET), Shared(0), Answer<Bool>())
-        try listener.bind(to: .ipv4Loopback(port: 0))
-        let url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)"
-        let outcome = try await onItsOwnThread {
-            let session = HTTPSession {
-                $0.connectTimeout = .milliseconds(50)
-                ($0.retries, $0.retryDelay) = (20, .milliseconds(300))
-            }
-            // The connection is refused until then.
-            Timer.scheduled(after: .milliseconds(150)) { _ in
-                try? listener.listen()
-                _ = try? ReactorTestSupport.JoinableThread(name: "server") {
-                    while let peer = try? listener.accept() {
-                        count.update { $0 += 1 }
-                        _ = try? ReactorTestSupport.JoinableThread(name: "connection") {
-                            _ = peer.readHead()
-                            _ = gate.wait()
-                            if !peer.receiveNow(upTo: 1).isEmpty { count.update { $0 += 1 } }
-                            peer.send(response(body: "hello"))
-                        }
-                    }
-                }
-            }
-            // A second attempt would have begun by then.
-            Timer.scheduled(after: .milliseconds(900)) { _ in gate.give(true) }
-            let outcome = session.run(url)
-            shutdown(listener.number, CInt(SHUT_RDWR))
-            return outcome
+    @Test func `the connect time-out does not count the delay of a retry`() throws {
+        let silent = try TestServer { peer, _ in peer.waitForEnd() }
+        let session = HTTPSession {
+            $0.connectTimeout = .milliseconds(100)
+            ($0.retries, $0.retryDelay) = (1, .milliseconds(150))
         }
-        #expect(outcome.body == "hello")
-        #expect(count.value == 1)
+        let start = ContinuousClock.now
+        let outcome = session.run(silent.url.replacing("http:", with: "https:"))
+        #expect(outcome.kind == .timedOut(.connect))
+        #expect(start.duration(to: .now) >= .milliseconds(350))
     }
 
-    @Test func `a failed request is retried if that is safe`() async throws {
-        let server = try TestServer { peer, number in
-            _ = peer.readHead()
-            if number == 2 { peer.send(response(body: "third")) }
+    @Test func `a failed request is retried if that is safe`() throws {
+        let server = try TestServer.sending { _, number in
+            number == 2 ? response("200 OK", ["Connection: close"], body: "third") : ""
         }
-        try await onItsOwnThread {
-            let session = HTTPSession {
-                $0.retries = 2
-                $0.retryDelay = .milliseconds(1)
-            }
-            #expect(session.run(server.url).body == "third")
-            #expect(session.run(HTTPRequest(server.url, method: "POST")).kind == .connectionLost)
-        }
+        let session = HTTPSession { ($0.retries, $0.retryDelay) = (2, .milliseconds(1)) }
+        #expect(session.run(server.url).body == "third")
+        #expect(session.run(HTTPRequest(server.url, method: "POST")).kind == .connectionLost)
+        #expect(server.requests.all.count == 4)
     }
 }

@@ -8,202 +8,147 @@ import Testing
 
 /// What downloads do with files that others have put where they write.
 @Suite(.runLoop) struct PartFileTests {
-    private let folder = TemporaryFolder()
-    private var path: FilePath { folder.path.appending("file") }
-    private var part: FilePath { folder.path.appending("file.part") }
+    private let target = DownloadFolder()
+    private var folder: TemporaryFolder { target.folder }
 
-    private func download(_ url: String, to path: FilePath? = nil, resumes: Bool = false) async throws
-        -> Outcome
-    {
-        let path = path ?? self.path
-        return try await onItsOwnThread {
-            HTTPSession().run(HTTPRequest(url), to: .file(path, resumes: resumes))
-        }
+    private static func server() throws -> TestServer {
+        try .responding { _, _ in response("200 OK", ["ETag: \"1\""], body: "hello") }
     }
 
     private func busy(_ operation: IOError.Operation) -> HTTPError.Kind {
-        .write(IOError(operation, part.string, .resourceBusy))
+        .write(IOError(operation, target.part.string, .resourceBusy))
     }
 
-    /// Sends "hello", and " world" once `gate` is open.
-    private static func halting(until gate: Answer<Bool>) throws -> TestServer {
-        try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"1\"\r\n\r\nhello")
-            _ = gate.wait()
-            peer.send(" world")
-            peer.waitForEnd()
-        }
-    }
-
-    /// Downloads a file, and calls `body` after its first bytes have been received.
-    private func download(resumes: Bool, meanwhile body: @escaping @Sendable () throws -> Void) async throws
-        -> Outcome
-    {
-        let (gate, received, outcome) = (Answer<Bool>(), Answer<Bool>(), Answer<Outcome>())
-        let (server, thread) = (try Self.halting(until: gate), try RunLoopThread(name: "network"))
-        return try await onItsOwnThread { [path] in
-            defer { thread.stop() }
-            HTTPSession(on: thread.runLoop).start(
-                HTTPRequest(server.url), to: .file(path, resumes: resumes),
-                progress: { if $0.bytesReceived == 5 { received.give(true) } }, completion: outcome.give)
-            _ = received.wait()
-            defer { gate.give(true) }
-            try body()
-            gate.give(true)
-            return outcome.wait()
-        }
+    private static func kind(of path: String) -> mode_t {
+        var status = stat()
+        return lstat(path, &status) == 0 ? status.st_mode & S_IFMT : 0
     }
 
     @Test(arguments: [false, true])
-    func `a second download to a path fails while the first one runs`(resumes: Bool) async throws {
-        let server = try TestServer.responding { _, _ in response("200 OK", ["ETag: \"2\""], body: "other") }
-        let second = Shared<HTTPError.Kind?>(nil)
-        let first = try await download(resumes: resumes) { [path] in
-            second.value = HTTPSession().run(HTTPRequest(server.url), to: .file(path, resumes: resumes)).kind
+    func `a second download to a path fails while the first one runs`(resumes: Bool) throws {
+        let server = try Self.server()
+        let first = try target.run(resumes: resumes) {
+            #expect(target.run(server, resumes: resumes).kind == busy(.open))
         }
-        #expect(second.value == busy(.open))
         #expect(try first.get().status == 200)
-        #expect(content(of: path.string) == Array("hello world".utf8))
-        #expect(folder.names == ["file"])
+        #expect(target.saved == "hello world")
+        #expect(target.names == ["file"])
     }
 
-    @Test func `a download may be started again as soon as it is cancelled`() async throws {
+    @Test func `a download may be started again as soon as it is cancelled`() throws {
         let gate = Answer<Bool>()
         let server = try TestServer { peer, _ in
             let isRest = peer.readHead()?.contains("Range: bytes=5-") == true
-            let range =
-                "HTTP/1.1 206 Partial Content\r\nContent-Length: 6\r\nContent-Range: bytes 5-10/11\r\n\r\n world"
-            peer.send(isRest ? range : "HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"1\"\r\n\r\nhello")
+            let rest = response("206 Partial Content", ["Content-Range: bytes 5-10/11"], body: " world")
+            peer.send(isRest ? rest : "HTTP/1.1 200 OK\r\nContent-Length: 11\r\nETag: \"1\"\r\n\r\nhello")
             _ = gate.wait()
         }
-        let outcome = try await onItsOwnThread { [path] in
-            let (session, first, outcome) = (HTTPSession(), Shared<HTTPTransfer?>(nil), Shared<Outcome?>(nil))
-            let file = HTTPDestination.file(path, resumes: true)
-            first.value = session.start(
-                HTTPRequest(server.url), to: file,
-                progress: { progress in
-                    guard progress.bytesReceived == 5, let transfer = first.update({ $0.take() }) else {
-                        return
-                    }
-                    transfer.cancel()
-                    session.start(HTTPRequest(server.url), to: file) {
-                        outcome.value = $0
-                        RunLoop.current.stop()
-                    }
-                }, completion: { _ in })
-            RunLoop.current.run { outcome.value == nil }
-            return outcome.value!
+        let (session, file) = (HTTPSession(), HTTPDestination.file(target.path, resumes: true))
+        let (first, second) = (Shared<HTTPTransfer?>(nil), Shared<Launch?>(nil))
+        let launch = session.launch(HTTPRequest(server.url), to: file) { progress in
+            guard progress.bytesReceived == 5, let transfer = first.update({ $0.take() }) else { return }
+            transfer.cancel()
+            second.value = session.launch(HTTPRequest(server.url), to: file)
         }
+        first.value = launch.transfer
+        #expect(launch.wait().kind == .cancelled)
+        #expect(try #require(second.value).wait().get().status == 206)
         gate.give(true)
-        #expect(try outcome.get().status == 206)
-        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(target.saved == "hello world")
     }
 
-    @Test func `a part is resumed once the process that had locked it has died`() async throws {
-        _ = try folder.file("hello".utf8, name: "file.part")
-        _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
+    @Test func `a part is resumed once the process that had locked it has died`() throws {
+        try target.leavePart()
         let server = try TestServer.responding { head, _ in
             head.contains("Range: bytes=5-")
                 ? response("206 Partial Content", ["Content-Range: bytes 5-10/11"], body: " world")
                 : response(body: "hello world")
         }
-        let other = try Child("/usr/bin/flock", ["--no-fork", part.string, "cat"], input: .pipe)
+        let other = try Child("/usr/bin/flock", ["--no-fork", target.part.string, "cat"], input: .pipe)
         other.write("locked\n")
         #expect(other.readLine() == "locked")
-        #expect(try await download(server.url).kind == busy(.open))
-        #expect(try await download(server.url, resumes: true).kind == busy(.open))
+        for resumes in [false, true] { #expect(target.run(server, resumes: resumes).kind == busy(.open)) }
         other.send(SIGKILL)
         _ = other.wait()
-        #expect(try await download(server.url, resumes: true).get().status == 206)
-        #expect(content(of: path.string) == Array("hello world".utf8))
+        #expect(try target.run(server, resumes: true).get().status == 206)
+        #expect(target.saved == "hello world")
     }
 
     @Test(arguments: [false, true])
-    func `a file that has taken the part's place does not get the download's name`(isThere: Bool) async throws
-    {
-        let outcome = try await download(resumes: true) { [folder, part] in
-            unlink(part.string)
+    func `a file that has taken the part's place does not get the download's name`(isThere: Bool) throws {
+        let outcome = try target.run(resumes: true) {
+            unlink(target.part.string)
             if isThere { _ = try folder.file("foreign".utf8, name: "file.part") }
         }
         #expect(outcome.kind == busy(.write))
-        #expect(content(of: path.string) == nil)
-        #expect(content(of: part.string) == (isThere ? Array("foreign".utf8) : nil))
+        #expect(target.saved == nil)
+        #expect(target.savedPart == (isThere ? "foreign" : nil))
     }
 
     @Test(arguments: ["file.part", "file.part.validator"], [false, true])
-    func `a FIFO or a symbolic link in place of a part or its validator is not used or replaced`(
-        name: String, isFIFO: Bool
-    ) async throws {
-        let server = try TestServer.responding { _, _ in response("200 OK", ["ETag: \"1\""], body: "hello") }
-        let (other, otherFolder) = (folder.path(name), TemporaryFolder())
-        let target = try otherFolder.file("target".utf8)
-        if isFIFO { _ = folder.fifo(name: name) } else { symlink(target.string, other) }
-        let outcome = try await download(server.url, resumes: true)
+    func `a FIFO or a link in place of a part is not used or replaced`(name: String, isFIFO: Bool) throws {
+        let (path, otherFolder) = (folder.path(name), TemporaryFolder())
+        let other = try otherFolder.file("target".utf8)
+        if isFIFO { _ = folder.fifo(name: name) } else { symlink(other.string, path) }
+        let outcome = try target.run(Self.server(), resumes: true)
         if name == "file.part" {
             let errno: Errno = isFIFO ? .fileExists : .tooManySymbolicLinkLevels
-            #expect(outcome.kind == .write(IOError(.open, other, errno)))
+            #expect(outcome.kind == .write(IOError(.open, path, errno)))
         } else {
-            #expect(content(of: path.string) == Array("hello".utf8))
+            #expect(target.saved == "hello")
         }
-        var status = stat()
-        #expect(lstat(other, &status) == 0 && status.st_mode & S_IFMT == (isFIFO ? S_IFIFO : S_IFLNK))
-        #expect(content(of: target.string) == Array("target".utf8))
+        #expect(Self.kind(of: path) == (isFIFO ? S_IFIFO : S_IFLNK))
+        #expect(DownloadFolder.text(of: other) == "target")
     }
 
-    @Test func `a part with a second name is not written`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
+    @Test func `a part with a second name is not written`() throws {
         let other = try folder.file("precious".utf8, name: "other")
-        link(other.string, part.string)
-        #expect(try await download(server.url, resumes: true).get().status == 200)
-        #expect(content(of: other.string) == Array("precious".utf8))
-        #expect(content(of: path.string) == Array("hello".utf8))
+        link(other.string, target.part.string)
+        #expect(try target.run(Self.server(), resumes: true).get().status == 200)
+        #expect(DownloadFolder.text(of: other) == "precious")
+        #expect(target.saved == "hello")
     }
 
-    @Test func `a download to a FIFO is written into it`() async throws {
-        let server = try TestServer.responding { _, _ in response("200 OK", ["ETag: \"1\""], body: "hello") }
-        let fifo = folder.fifo()
+    @Test func `a download to a FIFO is written into it`() throws {
+        let (server, fifo) = (try Self.server(), folder.fifo())
         #expect(
-            try await download(server.url, to: fifo).kind
+            target.run(server, to: fifo).kind
                 == .write(IOError(.open, fifo.string, .noSuchAddressOrDevice)))
         let reader = try FileDescriptor.open(fifo, .readWrite, options: .nonBlocking)
         defer { try? reader.close() }
-        symlink(fifo.string, path.string)
+        symlink(fifo.string, target.path.string)
         // As /dev/stdout leads to a pipe.
         let other = FilePath("/proc/self/fd/\(reader.rawValue)")
-        for path in [fifo, path, other] {
-            #expect(try await download(server.url, to: path, resumes: true).get().status == 200)
+        for path in [fifo, target.path, other] {
+            #expect(try target.run(server, to: path, resumes: true).get().status == 200)
             var bytes = [UInt8](repeating: 0, count: 10)
             #expect(try bytes.withUnsafeMutableBytes { try reader.read(into: $0) } == 5)
         }
-        #expect(folder.names.sorted() == ["fifo", "file"])
+        #expect(target.names == ["fifo", "file"])
     }
 
     @Test(arguments: [("null", 3, nil), ("full", 7, Errno.noSpace)] as [(String, UInt, Errno?)])
-    func `a download to a device is written into it`(name: String, minor: UInt, errno: Errno?) async throws {
+    func `a download to a device is written into it`(name: String, minor: UInt, errno: Errno?) throws {
         let device = folder.path(name)
         // As /dev/null and /dev/full. Only root may make them, and not everywhere.
         guard mknod(device, S_IFCHR | 0o600, 0x100 | minor) == 0, access(device, W_OK) == 0,
             (try? FileDescriptor.open(device, .writeOnly).close()) != nil
         else { return }
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let outcome = try await download(server.url, to: FilePath(device))
+        let outcome = try target.run(Self.server(), to: FilePath(device))
         #expect(outcome.kind == errno.map { .write(IOError(.write, device, $0)) })
         #expect(folder.names == [name])
     }
 
     @Test(arguments: [false, true])
-    func `a download to a symbolic link replaces the file that it leads to`(isDangling: Bool) async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
+    func `a download to a symbolic link replaces the file that it leads to`(isDangling: Bool) throws {
         let other = TemporaryFolder()
         if !isDangling { _ = try other.file("old".utf8) }
         symlink(other.path("file"), folder.path("first"))
-        symlink("first", path.string)
-        #expect(try await download(server.url).get().status == 200)
+        symlink("first", target.path.string)
+        #expect(try target.run(Self.server()).get().status == 200)
         #expect(content(of: other.path("file")) == Array("hello".utf8))
         #expect(other.names == ["file"])
-        #expect(folder.names.sorted() == ["file", "first"])
-        var status = stat()
-        #expect(lstat(path.string, &status) == 0 && status.st_mode & S_IFMT == S_IFLNK)
+        #expect(target.names == ["file", "first"])
+        #expect(Self.kind(of: target.path.string) == S_IFLNK)
     }
 }

@@ -7,133 +7,99 @@ import Testing
 
 /// Responses that do not conform, or that misuse what HTTP allows.
 @Suite(.runLoop) struct ResponseTests {
-    /// What `handler` is called with, and the outcome.
-    private static func events(_ url: String, _ seen: @escaping @Sendable (HTTPEvent) -> Void = { _ in })
-        throws
-        -> (events: [String], outcome: Outcome)
-    {
-        let trace = Trace()
-        let outcome = HTTPSession().run(
-            HTTPRequest(url),
-            to: .handler { event in
-                switch event {
-                case .response(let head): trace("\(head.status)")
-                case .bytes(let bytes): trace(String(decoding: bytes, as: UTF8.self))
-                }
-                seen(event)
-            })
-        return (trace.all, outcome)
+    @Test(
+        arguments: [
+            ("", .connectionLost), ("HTTP/1.1 200 OK\r\nContent-Le", .connectionLost),
+            ("HTTP/1.1 200 OK\r\n", .connectionLost), ("HTTP/1.1 103 Early Hints\r\n\r\n", .connectionLost),
+            ("HTTP/1.1 302 Found\r\nLocation: /\r\n", .connectionLost),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", .truncated),
+            ("HTTP/1.1 200 OK\r\nContent-Length: \(1 << 62)\r\n\r\nabc", .truncated),
+            ("\u{1}\u{2}garbage\r\n\r\n", .invalidResponse),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 4\r\n\r\nhello", .invalidResponse),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello", .invalidResponse),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello, world", .invalidResponse),
+        ] as [(String, HTTPError.Kind)])
+    func `only a response that is cut is asked for again`(text: String, kind: HTTPError.Kind) throws {
+        let server = try TestServer.sending(text)
+        let session = HTTPSession { ($0.retries, $0.retryDelay) = (1, .milliseconds(1)) }
+        // What a length announces is not allocated.
+        #expect(session.run(HTTPRequest(server.url), to: .memory(limit: .max)).kind == kind)
+        #expect(server.requests.all.count == (kind == .invalidResponse ? 1 : 2))
     }
 
-    private static let trailer = "0\r\nHTTP/1.1 404 Again: x\r\nX: y\r\n \r\nZ: z\r\n\r\n"
+    /// 600 KB.
+    @Test(arguments: ["fields", "lines of a field", "trailers", "interim responses"])
+    func `a head, trailers or interim responses without an end are an error`(place: String) throws {
+        let server = try TestServer.sending { _, _ in
+            let text = String(repeating: "a", count: 2000)
+            func lines(_ start: String, _ end: String = "\r\n") -> String {
+                String(repeating: start + text + end, count: 300)
+            }
+            return switch place {
+            case "fields": "HTTP/1.1 200 OK\r\n" + lines("X: ")
+            case "lines of a field": "HTTP/1.1 200 OK\r\nX: b\r\n" + lines(" ")
+            case "trailers":
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\(lines("X: "))\r\n"
+            default: lines("HTTP/1.1 103 Early Hints\r\nX: ", "\r\n\r\n") + response()
+            }
+        }
+        #expect(HTTPSession().run(server.url).kind == .invalidResponse)
+    }
 
-    @Test func `a trailer is no second head`() async throws {
-        let hasBody = Answer<Bool>()
+    @Test func `a trailer that looks like a head is none, for a handler and for a file`() throws {
+        let (hasBody, folder, trace) = (Answer<Bool>(), TemporaryFolder(), Trace())
         let server = try TestServer { peer, _ in
-            _ = peer.readHead()
+            guard peer.readHead() != nil else { return }
             peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
             _ = hasBody.wait()
-            peer.send(Self.trailer)
+            peer.send("0\r\nHTTP/1.1 404 Again: x\r\nX: y\r\n \r\nZ: z\r\n\r\n")
         }
-        let result = try await onItsOwnThread {
-            try Self.events(server.url) { if case .bytes = $0 { hasBody.give(true) } }
-        }
-        #expect(result.events == ["200", "hello"])
-        #expect(try result.outcome.get().status == 200)
-    }
-
-    @Test func `a file keeps its bytes when a trailer looks like a head`() async throws {
-        let folder = TemporaryFolder()
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n\(Self.trailer)")
+        let handler = HTTPDestination.handler { event in
+            switch event {
+            case .response(let head): trace("\(head.status)")
+            case .bytes(let bytes):
+                trace(String(decoding: bytes, as: UTF8.self))
+                hasBody.give(true)
+            }
         }
         let path = folder.path.appending("file")
-        let outcome = try await onItsOwnThread { HTTPSession().run(HTTPRequest(server.url), to: .file(path)) }
-        #expect(try outcome.get().status == 200)
+        for destination in [handler, .file(path)] {
+            #expect(try HTTPSession().run(HTTPRequest(server.url), to: destination).get().status == 200)
+        }
+        #expect(trace.all == ["200", "hello"])
         #expect(content(of: path.string) == Array("hello".utf8))
     }
 
-    @Test func `a line of white space does not end a head`() async throws {
+    @Test func `a line of white space does not end a head`() throws {
         let server = try TestServer.responding { head, _ in
             head.contains(" /first ")
                 ? "HTTP/1.1 302 Found\r\nX: y\r\n \r\nContent-Length: 3\r\nLocation: /\r\n\r\nabc"
                 : "HTTP/1.1 200 OK\r\nX: y\r\n\t \r\nETag: \"1\"\r\nContent-Length: 5\r\n\r\nhello"
         }
-        let (events, outcome) = try await onItsOwnThread { try Self.events(server.url + "/first") }
-        #expect(events == ["200", "hello"])
-        #expect(try outcome.get().fields["ETag"] == "\"1\"")
-        #expect(try outcome.get().fields["X"] == "y")
+        let answer = try HTTPSession().run(server.url + "/first").get()
+        #expect(answer.fields["ETag"] == "\"1\"" && answer.fields["X"] == "y")
+        #expect(answer.body == Array("hello".utf8))
     }
 
-    /// Lines of 2000 bytes, 600 KB in all.
-    @Test(arguments: ["trailers", "interim responses"])
-    func `endless fields are an error`(place: String) async throws {
-        let line = "X: \(String(repeating: "a", count: 2000))\r\n"
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            if place == "trailers" {
-                peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n")
-                for _ in 0..<300 { peer.send(line) }
-                peer.send("\r\n")
-            } else {
-                for _ in 0..<300 { peer.send("HTTP/1.1 103 Early Hints\r\n\(line)\r\n") }
-                peer.send(response())
-            }
-            peer.shutDown()
-            peer.waitForEnd()
-        }
-        #expect(try await onItsOwnThread { HTTPSession().run(server.url) }.kind == .invalidResponse)
+    @Test func `a field may continue in further lines, and a length may be given twice`() throws {
+        let server = try TestServer.sending(
+            "HTTP/1.1 302 Found\r\nX-A: b\r\n  c\r\n\td\r\nLocation:\r\n /x\r\nContent-Length: 2\r\n"
+                + "content-length: 2\r\n\r\nok")
+        let answer = try HTTPSession().run(server.url).get()
+        #expect(answer.status == 302 && answer.fields["X-A"] == "b c d")
+        #expect(answer.body == Array("ok".utf8))
     }
 
-    @Test(arguments: [
-        ("Content-Length: 5\r\nContent-Length: 4\r\n\r\nhello", "Content-Length has two values"),
-        ("Transfer-Encoding: chunked\r\n\r\nhello", "chunk"),
-        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello, world", "chunk"),
-    ])
-    func `a body whose length is not clear is an invalid response`(rest: String, reason: String) async throws
-    {
-        let server = try TestServer { peer, number in
-            #expect(number == 0, "such a request is not sent again")
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\n\(rest)")
-        }
-        let outcome = try await onItsOwnThread { HTTPSession { $0.retries = 1 }.run(server.url) }
-        #expect(outcome.kind == .invalidResponse)
-        #expect("\(outcome)".contains(reason))
+    @Test func `a length in the response to HEAD takes no memory`() throws {
+        let server = try TestServer.sending("HTTP/1.1 200 OK\r\nContent-Length: \(1 << 62)\r\n\r\n")
+        let request = HTTPRequest(server.url, method: "HEAD")
+        #expect(HTTPSession().run(request, to: .memory(limit: .max)).kind == nil)
     }
 
-    @Test func `a length that is given twice is one`() async throws {
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\ncontent-length: 5\r\n\r\nhello")
-        }
-        #expect(try await onItsOwnThread { HTTPSession().run(server.url) }.body == "hello")
-    }
-
-    @Test(arguments: [
-        "HTTP/1.1 200 OK\r\nContent-Le", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n",
-        "HTTP/1.1 302 Found\r\nLocation: /\r\n",
-    ])
-    func `a connection that ends inside a head is lost, and the request sent again`(head: String) async throws
-    {
-        let server = try TestServer { peer, number in
-            while peer.readHead() != nil {
-                if number == 0 { return peer.send(head) }
-                peer.send(response(body: "hello"))
-            }
-        }
-        let retried = try await onItsOwnThread {
-            HTTPSession {
-                $0.retries = 1
-                $0.retryDelay = .milliseconds(1)
-            }.run(server.url)
-        }
-        #expect(retried.body == "hello")
-        let other = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send(head)
-        }
-        #expect(try await onItsOwnThread { HTTPSession().run(other.url) }.kind == .connectionLost)
+    @Test func `a body that is too large for memory is an error`() throws {
+        let server = try TestServer.sized(1001)
+        let outcome = HTTPSession().run(HTTPRequest(server.url), to: .memory(limit: 1000))
+        #expect(outcome.kind == .bodyTooLarge(limit: 1000))
+        #expect(HTTPSession().run(HTTPRequest(server.url), to: .memory(limit: 1001)).kind == nil)
     }
 }

@@ -1,4 +1,5 @@
 import CReactorTestSupport
+import Dispatch
 import Glibc
 import Reactor
 import ReactorHTTP
@@ -8,193 +9,130 @@ import Testing
 
 /// What libcurl's interface makes easy to get wrong.
 @Suite(.runLoop) struct TrapTests {
-    @Test func `a pass of the loop receives a bounded number of bytes`() async throws {
-        let size = 256 << 20
+    /// Counts bytes, and the most of them in one pass of the calling thread's loop.
+    private final class PassCount: Sendable {
+        let total = Shared(0)
+        let most = Shared(0)
+        private let inPass = Shared(0)
+
+        init() {
+            let observer = RunLoop.Observer(for: .beforeTimers) { [inPass] _, _ in inPass.value = 0 }
+            RunLoop.current.add(observer, forMode: .default)
+        }
+
+        func note(_ bytes: [UInt8]) {
+            total.update { $0 += bytes.count }
+            inPass.update { $0 += bytes.count }
+            most.update { [count = inPass.value] in $0 = max($0, count) }
+        }
+    }
+
+    @Test func `a pass of the loop receives a bounded number of bytes`() throws {
+        let (size, count) = (64 << 20, PassCount())
         let server = try TestServer { peer, _ in
-            _ = peer.readHead()
+            guard peer.readHead() != nil else { return }
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n")
             let piece = [UInt8](repeating: 97, count: 1 << 20)
             for _ in 0..<size >> 20 { peer.send(piece) }
         }
-        let (inPass, most, total) = (Shared(0), Shared(0), Shared(0))
-        try await onItsOwnThread {
-            let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in
-                most.update { $0 = max($0, inPass.value) }
-                inPass.value = 0
-            }
-            RunLoop.current.add(observer, forMode: .default)
-            let handler = HTTPDestination.handler { event in
-                guard case .bytes(let bytes) = event else { return }
-                inPass.update { $0 += bytes.count }
-                total.update { $0 += bytes.count }
-            }
-            let session = HTTPSession { $0.bytesInFlight = 64 << 20 }
-            #expect(session.run(HTTPRequest(server.url), to: handler).kind == nil)
-            observer.invalidate()
+        let session = HTTPSession { $0.bytesInFlight = size }
+        #expect(session.run(HTTPRequest(server.url), to: .pieces(count.note)).kind == nil)
+        #expect(count.total.value == size)
+        #expect(count.most.value <= 8 << 20)
+    }
+
+    @Test func `a pass of a loop that receives events delivers a bounded number of bytes`() throws {
+        let (size, count, loop) = (12 << 20, PassCount(), RunLoop.current)
+        let server = try TestServer.sized(size)
+        let destination = HTTPDestination.pieces { bytes in
+            count.note(bytes)
+            if count.total.value == size { loop.stop() }
         }
-        #expect(total.value == size)
-        #expect(most.value <= 8 << 20)
+        try withNetwork(.with { $0.bytesInFlight = 2 * size }) { session in
+            let launch = session.launch(
+                HTTPRequest(server.url), to: destination, delivery: .runLoop(loop, modes: [.default]))
+            launch.waitForBytes(size)
+            loop.run { count.total.value < size }
+        }
+        #expect(count.most.value <= 4 << 20)
+    }
+
+    @Test func `a body that decodes to more than the consumer has room for arrives whole`() throws {
+        let (bomb, count, largest) = (try bomb(megabytes: 20), Shared(0), Shared(0))
+        let server = try Self.server(of: bomb, encoding: "gzip")
+        let destination = HTTPDestination.pieces { bytes in
+            count.update { $0 += bytes.count }
+            largest.update { $0 = max($0, bytes.count) }
+        }
+        let session = HTTPSession { $0.bytesInFlight = 65_536 }
+        #expect(session.run(HTTPRequest(server.url), to: destination).kind == nil)
+        #expect(count.value == 20_000_000)
+        #expect(largest.value <= 131_072)
+    }
+
+    /// 70 MB of zeros, compressed twice with gzip(1).
+    private static let smallBomb = """
+        1f8b0800000000000203eddd214ec3501cc7f196563413db10136421ec001ca066c966a627402f3bc0b8c25eb24c
+        61309c0305920487c415dc0e4010135383427b8b173e1ff5f457fff27f17b745d238c93e5fd2f4ef11ee7e1ebe8a
+        4e0200000000000000442e7c6cb2660c908cea6a36bf060000000000000062b7ec75f37614705c0ca77200000000
+        00000040f4b6e3b2df5e08d8af57b91c0000000000000010bdc1613769b700aff5e3e9951e0000000000000010bd
+        f74d96365b80515dcde6720000000000000040f496bd6ede6c01c271319cca0100000000000000d1db8ecb7efb49
+        c07ebdcae50000000000000080e8dd1f76a1390c3079ababef62900000fc0f65e7e6f9e92c9c5fe6bf8e9391e87c
+        090100
+        """
+
+    @Test func `a body of which one read decodes to too much is too large`() throws {
+        let digits = Array(Self.smallBomb.filter { $0 != "\n" })
+        let bomb = stride(from: 0, to: digits.count, by: 2).compactMap {
+            UInt8(String(digits[$0...$0 + 1]), radix: 16)
+        }
+        let server = try Self.server(of: bomb, encoding: "gzip, gzip")
+        let session = HTTPSession { $0.bytesInFlight = 65_536 }
+        let outcome = session.run(HTTPRequest(server.url), to: .handler { _ in })
+        #expect(outcome.kind == .bodyTooLarge(limit: 64 << 20))
+    }
+
+    private static func server(of body: [UInt8], encoding: String) throws -> TestServer {
+        try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            peer.send(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: \(encoding)\r\nContent-Length: \(body.count)\r\n\r\n")
+            peer.send(body)
+            peer.waitForEnd()
+        }
     }
 
     @Test(.enabled(if: Nginx.isAvailable)) func `a server that resets a TLS connection raises no signal`()
-        async throws
+        throws
     {
         let server = try Nginx.shared.get()
-        for _ in 0..<5 {
-            let outcome = try await onItsOwnThread {
-                let session = HTTPSession {
-                    $0.trustRoots = server.certificate
-                    $0.versions = .http1
-                }
-                let body = HTTPRequest.Body.bytes([UInt8](repeating: 97, count: 32 << 20))
-                return session.run(HTTPRequest(server.secure + "/refused", method: "PUT", body: body))
-            }
+        let session = HTTPSession {
+            $0.trustRoots = server.certificate
+            $0.versions = .http1
+        }
+        let body = HTTPRequest.Body.bytes([UInt8](repeating: 97, count: 12 << 20))
+        for _ in 0..<2 {
+            let outcome = session.run(HTTPRequest(server.secure + "/refused", method: "PUT", body: body))
             if case .success(let response) = outcome { #expect(response.status == 413) }
         }
     }
 
-    @Test func `a descriptor number that is used again is watched again`() async throws {
-        let server = try TestServer { peer, number in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\n\(number % 10)")
-        }
-        try await onItsOwnThread {
-            let session = HTTPSession()
-            for number in 0..<50 { #expect(session.run(server.url).body == "\(number % 10)") }
-        }
-    }
-
-    @Test func `a host's name is resolved off the loop`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let url = server.url.replacing("127.0.0.1", with: "localhost")
-        #expect(try await onItsOwnThread { HTTPSession().run(url) }.body == "hello")
-        #expect(try await onItsOwnThread { HTTPSession().run("http://name.invalid/") }.kind == .resolve)
-    }
-
-    @Test func `a body that decompresses to much more than it is passes in bounded pieces`() async throws {
-        guard let server = try? Nginx.shared.get() else { return }
-        let (count, largest) = (Shared(0), Shared(0))
-        try await onItsOwnThread {
-            let handler = HTTPDestination.handler { event in
-                guard case .bytes(let bytes) = event else { return }
-                count.update { $0 += bytes.count }
-                largest.update { $0 = max($0, bytes.count) }
-            }
-            let session = HTTPSession { $0.bytesInFlight = 65_536 }
-            #expect(session.run(HTTPRequest(server.plain + "/gzip/zeros"), to: handler).kind == nil)
-        }
-        #expect(count.value == 50_000_000)
-        #expect(largest.value <= 131_072)
-    }
-
-    @Test func `a body of which one read decodes to more than the consumer has room for arrives whole`()
-        async throws
-    {
-        let (folder, size) = (TemporaryFolder(), 200_000_000)
-        let gzip = try Child("/bin/sh", ["-c", "head -c \(size) /dev/zero | gzip > \(folder.path("bomb"))"])
-        _ = gzip.wait()
-        let bomb = try #require(content(of: folder.path("bomb")))
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(bomb.count)\r\n\r\n")
-            peer.send(bomb)
-            peer.waitForEnd()
-        }
-        let count = Shared(0)
-        let handler = HTTPDestination.handler { event in
-            if case .bytes(let bytes) = event { count.update { $0 += bytes.count } }
-        }
-        let outcome = try await onItsOwnThread {
-            HTTPSession { $0.bytesInFlight = 65_536 }.run(HTTPRequest(server.url), to: handler)
-        }
-        #expect(outcome.kind == nil)
-        #expect(count.value == size)
-    }
-
-    @Test func `a loop that receives events serves its timers meanwhile`() async throws {
-        let size = 64 << 20
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n")
-            let piece = [UInt8](repeating: 97, count: 1 << 20)
-            for _ in 0..<size >> 20 { peer.send(piece) }
-        }
-        let network = try RunLoopThread(name: "network")
-        var configuration = HTTPSession.Configuration()
-        configuration.bytesInFlight = size
-        let session = HTTPSession(configuration, on: network.runLoop)
-        let (inPass, most) = (Shared(0), Shared(0))
-        try await onItsOwnThread {
-            let (loop, isDone) = (RunLoop.current, Shared(false))
-            let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in inPass.value = 0 }
-            loop.add(observer, forMode: .default)
-            let handler = HTTPDestination.handler { event in
-                guard case .bytes(let bytes) = event else { return }
-                // Slower than the server.
-                usleep(1000)
-                let count = inPass.update { count in
-                    count += bytes.count
-                    return count
-                }
-                most.update { $0 = max($0, count) }
-            }
-            session.start(
-                HTTPRequest(server.url), to: handler, delivery: .runLoop(loop, modes: [.default])
-            ) { outcome in
-                #expect(outcome.kind == nil)
-                isDone.value = true
-                loop.stop()
-            }
-            let timer = Timer.scheduled(every: .seconds(1000)) { _ in }
-            loop.run { !isDone.value }
-            timer.invalidate()
-            observer.invalidate()
-            network.stop()
-        }
-        #expect(most.value <= 4 << 20)
-    }
-
-    @Test func `callbacks are never called inside libcurl, also if their loop has ended`() async throws {
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            _ = peer.receive(300_000)
-            peer.send(response(body: "hello"))
-        }
-        let (network, client) = (try RunLoopThread(name: "network"), try RunLoopThread(name: "client"))
-        let (outcome, wrong) = (Answer<Outcome>(), Shared(0))
-        try await onItsOwnThread {
-            client.stop()
-            let session = HTTPSession(on: network.runLoop)
-            @Sendable func note() { if network.runLoop.isCurrent { wrong.update { $0 += 1 } } }
-            let body = HTTPRequest.Body.bytes([UInt8](repeating: 97, count: 300_000))
-            session.start(
-                HTTPRequest(server.url, method: "PUT", body: body), to: .handler { _ in note() },
-                delivery: .runLoop(client.runLoop), progress: { _ in note() }
-            ) { result in
-                note()
-                outcome.give(result)
-            }
-            #expect(outcome.wait().kind == nil)
-            network.stop()
-        }
-        #expect(wrong.value == 0)
-    }
+    // MARK: Processes of their own
 
     @Test func `running out of descriptors is an error with its errno`() async {
         await #expect(processExitsWith: .success) {
-            let server = try TestServer.responding { _, _ in response(body: "hello") }
+            let server = try TestServer.sized(5)
             try await onItsOwnThread {
                 let session = HTTPSession()
-                precondition(session.run(server.url).body == "hello")
+                precondition(session.run(server.url).body == "xxxxx")
                 var limit = rlimit()
                 getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
                 let next = dup(0)
                 close(next)
                 limit.rlim_cur = rlim_t(next)
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-                guard case .failure(let error) = session.run("http://127.0.0.1:1/") else { fatalError() }
-                precondition(error.kind == .connect)
-                precondition(error.errno == .tooManyOpenFiles)
+                let error = session.run("http://127.0.0.1:1/").error
+                precondition(error?.kind == .connect && error?.errno == .tooManyOpenFiles)
             }
         }
     }
@@ -205,137 +143,220 @@ import Testing
         await #expect(processExitsWith: .success) {
             let server = try Nginx.shared.get()
             try await onItsOwnThread {
-                let (loop, kinds) = (RunLoop.current, Trace())
                 let session = HTTPSession {
                     $0.trustRoots = server.certificate
                     $0.maxConnectionsPerHost = 1
-                    $0.idleTimeout = .seconds(5)
                 }
                 precondition(session.run(server.secure + "/hello.txt").body == "hello\n")
                 guard reactor_test_refuse_epoll_additions() else { return }
-                for _ in 0..<5 {
-                    session.start(HTTPRequest(server.secure + "/bytes.bin")) { outcome in
-                        guard case .failure(let error) = outcome else { fatalError() }
-                        kinds("\(error.kind) \(error.errno == .noMemory)")
-                        loop.stop()
-                    }
+                let launches = (0..<5).map { _ in session.launch(server.secure + "/bytes.bin") }
+                for launch in launches {
+                    let error = launch.wait().error
+                    precondition(error?.kind == .connect && error?.errno == .noMemory)
                 }
-                loop.run { kinds.all.count < 5 }
-                precondition(kinds.all == Array(repeating: "connect true", count: 5), "\(kinds.all)")
             }
         }
     }
 
-    @Test(arguments: ["5-10/-9223372036854775808", "5-9223372036854775807/-9223372036854775808"])
-    func `a range of a file with a negative length is asked for anew`(range: String) async {
-        await #expect(processExitsWith: .success) { [range = range as String] in
-            let folder = TemporaryFolder()
-            _ = try folder.file("hello".utf8, name: "file.part")
-            _ = try folder.file("\"1\"".utf8, name: "file.part.validator")
-            let server = try TestServer.responding { head, _ in
-                head.contains("Range:")
-                    ? response("206 Partial Content", ["Content-Range: bytes \(range)"], body: " world")
-                    : response(body: "hello world")
-            }
-            try await onItsOwnThread {
-                let file = HTTPDestination.file(folder.path.appending("file"), resumes: true)
-                precondition(HTTPSession().run(HTTPRequest(server.url), to: file).kind == nil)
-            }
-        }
-    }
-
-    @Test(arguments: ["GET", "HEAD"])
-    func `a length that is announced takes no memory`(method: String) async {
-        await #expect(processExitsWith: .success) { [method = method as String] in
-            let server = try TestServer { peer, _ in
-                _ = peer.readHead()
-                let start = method == "HEAD" ? "" : "hello"
-                peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(1 << 62)\r\n\r\n" + start)
-            }
-            try await onItsOwnThread {
-                let request = HTTPRequest(server.url, method: method)
-                let kind = HTTPSession().run(request, to: .memory(limit: .max)).kind
-                precondition(kind == (method == "HEAD" ? nil : .truncated))
+    @Test(arguments: ["length", "maxConnectionsPerHost", "buffer size", "HTTPBody"])
+    func `a limit that cannot be, and a second iteration of a body, trap`(name: String) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [name = name as String] in
+            switch name {
+            case "length": _ = HTTPRequest.Body.stream(InputStream(data: []), length: -1)
+            case "maxConnectionsPerHost": _ = HTTPSession { $0.maxConnectionsPerHost = 0 }
+            case "buffer size":
+                _ = HTTPSession().startReading(HTTPRequest("http://127.0.0.1:1/"), bufferSize: 0)
+            default:
+                let server = try TestServer.sized(5)
+                try await withRunLoopThread(name: "network") { thread in
+                    let session = HTTPSession(on: thread.runLoop)
+                    let (_, body) = try await session.response(for: HTTPRequest(server.url))
+                    for try await _ in body {}
+                    for try await _ in body {}
+                }
             }
         }
+        #expect(result.message.contains(name))
     }
 
-    @Test func `a proxy that refuses to connect is an error of the connection`() async {
+    // MARK: Memory
+
+    @Test func `a body that arrives byte by byte takes no more memory than its bytes`() async {
         await #expect(processExitsWith: .success) {
-            let proxy = try TestServer.responding { _, _ in response("403 Forbidden") }
-            setenv("https_proxy", proxy.url, 1)
-            unsetenv("no_proxy")
             try await onItsOwnThread {
-                let outcome = HTTPSession().run("https://example.invalid/")
-                guard case .failure(let error) = outcome else { fatalError("connected") }
-                precondition(error.kind == .connect && error.errno == nil)
-                precondition(proxy.requests.all.count == 1)
+                for consumer in ["queue", "loop", "task"] { try TrapTests.receiveBytes(for: consumer) }
             }
         }
     }
 
-    @Test func `a stream with a negative length traps`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = HTTPRequest.Body.stream(InputStream(data: []), length: -1)
-        }
-        #expect(
-            result.message.contains("HTTPRequest.Body.stream must have a length of at least 0 (it is -1)."))
-    }
-
-    @Test func `a session without a connection for a host traps`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = HTTPSession { $0.maxConnectionsPerHost = 0 }
-        }
-        #expect(result.message.contains("maxConnectionsPerHost must be at least 1 (it is 0)."))
-    }
-
-    @Test func `reading without a buffer traps`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = HTTPSession().startReading(HTTPRequest("http://127.0.0.1:1/"), bufferSize: 0)
-        }
-        #expect(result.message.contains("startReading needs a positive buffer size (it is 0)."))
-    }
-
-    @Test func `callbacks are called on another loop`() async throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let (network, client) = (try RunLoopThread(name: "network"), try RunLoopThread(name: "client"))
-        let session = HTTPSession(on: network.runLoop)
-        let places = Answer<[Bool]>()
-        let wrong = Shared(0)
-        let handler = HTTPDestination.handler { _ in
-            if !client.runLoop.isCurrent { wrong.update { $0 += 1 } }
-        }
-        session.start(HTTPRequest(server.url), to: handler, delivery: .runLoop(client.runLoop)) { _ in
-            places.give([client.runLoop.isCurrent])
-        }
-        try await onItsOwnThread {
-            #expect(places.wait() == [true])
-            #expect(wrong.value == 0)
-            client.stop()
-            // Its thread has ended: another one completes.
-            let outcome = Answer<Outcome>()
-            session.start(HTTPRequest(server.url), delivery: .runLoop(client.runLoop)) { outcome.give($0) }
-            #expect(outcome.wait().body == "hello")
-            network.stop()
+    /// Sends 2000 bytes, each when the one before has arrived, then the rest of 200,000, and gives the memory that the
+    /// single ones take.
+    private static func trickling(_ arrived: Shared<Int>, _ growth: Answer<Int>) throws -> TestServer {
+        try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")
+            var (isOn, begin) = (CInt(1), 0)
+            setsockopt(peer.number, CInt(IPPROTO_TCP), TCP_NODELAY, &isOn, 4)
+            for count in 1...2000 {
+                peer.send([97])
+                arrived.wait { $0 >= count ? () : nil }
+                if count == 10 { begin = memoryInUse }
+            }
+            growth.give(memoryInUse - begin)
+            peer.send([UInt8](repeating: 97, count: 198_000))
         }
     }
 
-    @Test func `a child process does not inherit a connection`() async throws {
-        let closed = Answer<Bool>()
-        let server = try TestServer { peer, _ in
-            _ = peer.readHead()
-            peer.send(response(body: "hello"))
-            peer.waitForEnd()
-            closed.give(true)
-        }
-        try await onItsOwnThread {
-            var session: HTTPSession? = HTTPSession()
-            #expect(session?.run(server.url).body == "hello")
-            let child = try Child("/bin/cat", [], input: .pipe)
-            session = nil
-            #expect(closed.wait())
-            child.closeInput()
-            _ = child.wait()
+    /// Keeps in `arrived` how many bytes a transfer has received.
+    private static func watch(_ transfer: HTTPTransfer, _ loop: RunLoop, _ arrived: Shared<Int>) {
+        loop.perform {
+            let observer = RunLoop.Observer(for: .beforeWaiting) { _, _ in
+                arrived.value = transfer.progress.bytesReceived
+            }
+            loop.add(observer, forMode: .default)
         }
     }
+
+    /// Receives a body byte by byte, while its consumer is busy until all bytes have been sent.
+    private static func receiveBytes(for consumer: String) throws {
+        let (arrived, growth, received) = (Shared(0), Answer<Int>(), Shared([Int]()))
+        let (gate, isDone, server) = (Answer<Bool>(), Answer<Bool>(), try trickling(arrived, growth))
+        let (queue, client) = (DispatchQueue(label: "slow"), try RunLoopThread(name: "client"))
+        queue.async { _ = gate.wait() }
+        client.runLoop.perform { _ = gate.wait() }
+        try withNetwork { session in
+            let request = HTTPRequest(server.url)
+            if consumer == "task" {
+                Task {
+                    let (_, body) = try await session.response(for: request)
+                    watch(body.transfer, session.runLoop, arrived)
+                    try await onItsOwnThread { _ = gate.wait() }
+                    for try await piece in body { received.update { $0.append(piece.count) } }
+                    isDone.give(true)
+                }
+            } else {
+                let delivery = consumer == "queue" ? HTTPDelivery.queue(queue) : .runLoop(client.runLoop)
+                let destination = HTTPDestination.pieces { piece in
+                    received.update { $0.append(piece.count) }
+                }
+                let transfer = session.start(request, to: destination, delivery: delivery) { _ in
+                    isDone.give(true)
+                }
+                watch(transfer, session.runLoop, arrived)
+            }
+            precondition(growth.wait() < 100_000, "\(consumer): \(growth.wait())")
+            gate.give(true)
+            _ = isDone.wait()
+        }
+        client.stop()
+        precondition(received.value.reduce(0, +) == 200_000 && received.value.count < 200, consumer)
+    }
+
+    @Test func `what has been consumed of a compressed body takes no more memory`() async {
+        await #expect(processExitsWith: .success) {
+            let (bomb, begin) = (try bomb(megabytes: 40), memoryInUse)
+            let (gate, count, queue) = (Answer<Bool>(), Shared(0), DispatchQueue(label: "consumer"))
+            let server = try TestServer { peer, _ in
+                guard peer.readHead() != nil else { return }
+                peer.send(
+                    "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(bomb.count)\r\n\r\n")
+                // One read of libcurl, which decodes to 21 MB.
+                peer.send(Array(bomb.prefix(20_480)))
+                _ = gate.wait()
+                peer.send(Array(bomb.dropFirst(20_480)))
+                peer.waitForEnd()
+            }
+            try await onItsOwnThread {
+                try withNetwork { session in
+                    let destination = HTTPDestination.pieces { bytes in count.update { $0 += bytes.count } }
+                    let launch = session.launch(
+                        HTTPRequest(server.url), to: destination, delivery: .queue(queue))
+                    count.wait { $0 > 20_000_000 ? () : nil }
+                    // libcurl keeps a buffer until the last of these bytes has been taken.
+                    waitUntil { memoryInUse - begin < 8 << 20 }
+                    gate.give(true)
+                    precondition(launch.wait().kind == nil)
+                }
+            }
+            precondition(count.value == 40_000_000)
+        }
+    }
+
+    // MARK: Names
+
+    @Test func `a host's name is resolved`() throws {
+        let server = try TestServer.sized(5)
+        #expect(HTTPSession().run(server.url.replacing("127.0.0.1", with: "localhost")).body == "xxxxx")
+        #expect(HTTPSession().run("http://name.invalid/").kind == .resolve)
+    }
+
+    @Test func `transfers end while the names of their hosts are still being resolved`() throws {
+        // The kernel never lets the thread connect again.
+        try onAThread {
+            guard Gate.hold() else { return }
+            let session = HTTPSession { $0.connectTimeout = nil }
+            let cancelled = session.launch("http://cancelled.invalid/")
+            let ending = HTTPSession()
+            let ended = ending.launch("http://ended.invalid/")
+            let timed = HTTPSession { $0.connectTimeout = .milliseconds(50) }.launch("http://timed.invalid/")
+            let thread = try JoinableThread(name: "ends") {
+                for _ in 0..<3 { Gate.waitForArrival() }
+                cancelled.transfer.cancel()
+                ending.invalidateAndCancel()
+            }
+            #expect(cancelled.wait().kind == .cancelled)
+            #expect(ended.wait().kind == .sessionEnded)
+            #expect(timed.wait().kind == .timedOut(.connect))
+            Gate.open()
+            thread.join()
+        }
+    }
+}
+
+/// Holds threads in connect(2), with which getaddrinfo(3) asks its servers, until the test opens the gate.
+private enum Gate {
+    static let arrivals = pair()
+    static let isOpen = pair()
+
+    /// What is written to the second can be read from the first.
+    private static func pair() -> (read: CInt, write: CInt) {
+        guard let pair = try? socketPair() else { fatalError("no sockets are left for a test") }
+        return pair
+    }
+
+    /// Begins to hold the calling thread and those that it starts. False if the kernel does not allow that.
+    static func hold() -> Bool {
+        _ = (arrivals, isOpen)
+        signal(SIGSYS) { _ in
+            var (byte, gate) = (UInt8(0), pollfd(fd: Gate.isOpen.read, events: Int16(POLLIN), revents: 0))
+            _ = write(Gate.arrivals.write, &byte, 1)
+            poll(&gate, 1, -1)
+        }
+        return reactor_test_trap_connect()
+    }
+
+    static func waitForArrival() {
+        var byte = UInt8(0)
+        _ = read(arrivals.read, &byte, 1)
+    }
+
+    static func open() {
+        var byte = UInt8(0)
+        _ = write(isOpen.write, &byte, 1)
+    }
+}
+
+/// `megabytes` of zeros, compressed to a thousandth of them.
+private func bomb(megabytes: Int) throws -> [UInt8] {
+    let folder = TemporaryFolder()
+    let command = "head -c \(megabytes)000000 /dev/zero | gzip > \(folder.path("bomb"))"
+    _ = try Child("/bin/sh", ["-c", command]).wait()
+    return try #require(content(of: folder.path("bomb")))
+}
+
+/// How many bytes malloc(3) has given out.
+private var memoryInUse: Int {
+    let information = mallinfo2()
+    return information.uordblks + information.hblkhd
 }

@@ -33,8 +33,8 @@ import Testing
         #expect(context.session(with: host, at: start) == nil)
     }
 
-    @Test(arguments: [TLSSettings.Version.tls12, .tls13])
-    func `a resumed handshake does not renew the verification`(version: TLSSettings.Version) throws {
+    @Test(arguments: [Version.tls12, .tls13])
+    func `a resumed handshake does not renew the verification`(version: Version) throws {
         let client = TLSSettings.testClient {
             $0.maximumVersion = version
             $0.applicationProtocols = ["renewal-\(version)"]
@@ -46,7 +46,7 @@ import Testing
         var verifications: [ContinuousClock.Instant] = []
         for round in 0..<3 {
             let pair = try TLSPair(client: client, server: server, at: listening)
-            pair.server.output.writeAll([1])
+            pair.server.output.write([1])
             #expect(pair.client.input.read(exactly: 1) == [1])
             #expect(pair.client.input.tlsSession?.isResumed == (round > 0))
             pair.close()

@@ -3,6 +3,8 @@ import ReactorHTTP
 import ReactorTestSupport
 
 typealias Outcome = Result<HTTPResponse, HTTPError>
+/// The library has an internal one.
+typealias JoinableThread = ReactorTestSupport.JoinableThread
 
 extension RunLoop {
     /// Runs the calling thread's loop until `condition` holds, which is checked when a callback has stopped the loop.
@@ -11,41 +13,150 @@ extension RunLoop {
     }
 }
 
+/// A transfer and its outcome.
+struct Launch: Sendable {
+    let transfer: HTTPTransfer
+    fileprivate let outcome: Shared<Outcome?>
+    fileprivate let loop: RunLoop
+
+    /// Waits until the transfer has completed. Runs the session's loop if that is the calling thread's.
+    func wait() -> Outcome {
+        if loop.isCurrent { loop.run { outcome.value == nil } }
+        return outcome.wait { $0 }
+    }
+
+    /// Waits until the session's loop, which is another thread's, has received `count` bytes.
+    func waitForBytes(_ count: Int) {
+        let received = Shared(0)
+        loop.perform { [loop, transfer] in
+            received.value = transfer.progress.bytesReceived
+            let observer = RunLoop.Observer(for: .beforeWaiting) { observer, _ in
+                received.value = transfer.progress.bytesReceived
+                if received.value >= count { observer.invalidate() }
+            }
+            loop.add(observer, forMode: .default)
+        }
+        received.wait { $0 >= count ? () : nil }
+    }
+}
+
+/// Calls `body` with a session on a thread of its own.
+func withNetwork<Result>(
+    _ configuration: HTTPSession.Configuration = .init(), _ body: (HTTPSession) throws -> Result
+) throws -> Result {
+    let thread = try RunLoopThread(name: "network")
+    defer { thread.stop() }
+    return try body(HTTPSession(configuration, on: thread.runLoop))
+}
+
+extension HTTPSession.Configuration {
+    static func with(_ change: (inout Self) -> Void) -> Self {
+        var configuration = Self()
+        change(&configuration)
+        return configuration
+    }
+}
+
 extension HTTPSession {
     /// A session on the calling thread's loop.
     convenience init(_ configure: (inout Configuration) -> Void = { _ in }, modes: [RunLoop.Mode] = [.common])
     {
-        var configuration = Configuration()
-        configure(&configuration)
-        self.init(configuration, on: .current, modes: modes)
+        self.init(.with(configure), on: .current, modes: modes)
     }
 
-    /// Runs the loop, which is the calling thread's, until a transfer has completed.
+    func launch(
+        _ request: HTTPRequest, to destination: HTTPDestination = .memory(),
+        delivery: HTTPDelivery = .session, progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil
+    ) -> Launch {
+        let (outcome, isOwn) = (Shared<Outcome?>(nil), runLoop.isCurrent)
+        let transfer = start(request, to: destination, delivery: delivery, progress: progress) {
+            [runLoop] result in
+            outcome.value = result
+            if isOwn { runLoop.stop() }
+        }
+        return Launch(transfer: transfer, outcome: outcome, loop: runLoop)
+    }
+
+    func launch(_ url: String) -> Launch { launch(HTTPRequest(url)) }
+
+    /// Starts a transfer and waits until it has completed.
     func run(
         _ request: HTTPRequest, to destination: HTTPDestination = .memory(),
-        delivery: HTTPDelivery = .session,
         progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil
-    ) -> Outcome {
-        let outcome = Shared<Outcome?>(nil)
-        start(request, to: destination, delivery: delivery, progress: progress) { [runLoop] result in
-            outcome.value = result
-            runLoop.stop()
-        }
-        runLoop.run { outcome.value == nil }
-        return outcome.value!
-    }
+    ) -> Outcome { launch(request, to: destination, progress: progress).wait() }
 
     func run(_ url: String) -> Outcome { run(HTTPRequest(url)) }
 }
 
+extension HTTPDestination {
+    /// Calls `body` with each piece of the body.
+    static func pieces(_ body: @escaping @Sendable ([UInt8]) -> Void) -> Self {
+        .handler { event in if case .bytes(let bytes) = event { body(bytes) } }
+    }
+}
+
 extension Outcome {
-    var kind: HTTPError.Kind? {
-        if case .failure(let error) = self { return error.kind }
+    var error: HTTPError? {
+        if case .failure(let error) = self { return error }
         return nil
     }
+    var kind: HTTPError.Kind? { error?.kind }
+    var body: String? { (try? get()).map { String(decoding: $0.body, as: UTF8.self) } }
+}
 
-    var body: String? {
-        if case .success(let response) = self { return String(decoding: response.body, as: UTF8.self) }
-        return nil
+extension TestServer {
+    /// A server that sends `text` after the first head of each connection, and then ends its output.
+    static func sending(_ text: @escaping @Sendable (_ head: String, _ connection: Int) -> String) throws
+        -> TestServer
+    {
+        let requests = Trace()
+        return try TestServer(requests: requests) { peer, number in
+            guard let head = peer.readHead() else { return }
+            requests(head)
+            peer.send(text(head, number))
+            peer.shutDown()
+            peer.waitForEnd()
+        }
+    }
+
+    static func sending(_ text: String) throws -> TestServer { try sending { _, _ in text } }
+
+    /// A server that sends `first`, and `rest` once `gate` is open.
+    static func halting(
+        until gate: Answer<Bool>, _ first: String = "a", _ rest: String = "b", fields: String = ""
+    ) throws -> TestServer {
+        try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            let length = first.utf8.count + rest.utf8.count
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\(fields)\r\n\(first)")
+            _ = gate.wait()
+            peer.send(rest)
+            peer.waitForEnd()
+        }
+    }
+
+    /// A server of bodies without an end.
+    static func endless(closed: Answer<Bool> = Answer()) throws -> TestServer {
+        try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            peer.send("HTTP/1.1 200 OK\r\n\r\n")
+            while peer.send([UInt8](repeating: 97, count: 65_536)) {}
+            closed.give(true)
+        }
+    }
+
+    /// A server of bodies of `count` bytes.
+    static func sized(_ count: Int) throws -> TestServer {
+        try .responding { _, _ in response(body: String(repeating: "x", count: count)) }
+    }
+
+    /// A server that answers once, and opens `closed` when the client has closed the connection.
+    static func waiting(forEnd closed: Answer<Bool>) throws -> TestServer {
+        try TestServer { peer, _ in
+            guard peer.readHead() != nil else { return }
+            peer.send(response(body: "hello"))
+            peer.waitForEnd()
+            closed.give(true)
+        }
     }
 }

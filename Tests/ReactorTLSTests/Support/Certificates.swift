@@ -15,13 +15,13 @@ final class Certificate: @unchecked Sendable {
     ///   - issuer: Nil for a self-signed one.
     ///   - names: The subject alternative names, such as `DNS:localhost`.
     ///   - validity: When it is valid, in seconds from now.
-    ///   - isRSA: Whether the key is for RSA instead of elliptic curves.
+    ///   - isEdwards: Whether the key is for Ed25519 instead of ECDSA.
     init(
         _ commonName: String, names: [String] = [], isAuthority: Bool = false,
         issuedBy issuer: Certificate? = nil,
-        validity: ClosedRange<Int> = -3600...86_400, serial: Int = 1, isRSA: Bool = false
+        validity: ClosedRange<Int> = -3600...86_400, serial: Int = 1, isEdwards: Bool = false
     ) {
-        let (x509, key) = (X509_new()!, Self.makeKey(isRSA: isRSA))
+        let (x509, key) = (X509_new()!, Self.makeKey(isEdwards: isEdwards))
         (self.x509, self.key) = (x509, key)
         X509_set_version(x509, 2)
         ASN1_INTEGER_set(X509_get_serialNumber(x509), serial)
@@ -85,15 +85,11 @@ final class Certificate: @unchecked Sendable {
         return Self.text { i2d_PKCS12_bio($0, archive) }
     }
 
-    private static func makeKey(isRSA: Bool) -> OpaquePointer {
-        let context = EVP_PKEY_CTX_new_id(isRSA ? EVP_PKEY_RSA : EVP_PKEY_EC, nil)
+    private static func makeKey(isEdwards: Bool) -> OpaquePointer {
+        let context = EVP_PKEY_CTX_new_id(isEdwards ? EVP_PKEY_ED25519 : EVP_PKEY_EC, nil)
         defer { EVP_PKEY_CTX_free(context) }
         EVP_PKEY_keygen_init(context)
-        if isRSA {
-            EVP_PKEY_CTX_set_rsa_keygen_bits(context, 2048)
-        } else {
-            EVP_PKEY_CTX_set_ec_paramgen_curve_nid(context, NID_X9_62_prime256v1)
-        }
+        if !isEdwards { EVP_PKEY_CTX_set_ec_paramgen_curve_nid(context, NID_X9_62_prime256v1) }
         var key: OpaquePointer?
         EVP_PKEY_keygen(context, &key)
         return key!

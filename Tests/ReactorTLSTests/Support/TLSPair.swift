@@ -5,6 +5,10 @@ import ReactorTestSupport
 import SystemPackage
 import Testing
 
+/// The library has an internal one.
+typealias JoinableThread = ReactorTestSupport.JoinableThread
+typealias Version = TLSSettings.Version
+
 extension TLSSettings {
     /// A client that trusts the tests' authority, and expects `name`.
     static func testClient(_ name: String? = "localhost", _ change: (inout TLSSettings) -> Void = { _ in })
@@ -28,52 +32,91 @@ extension TLSSettings {
     }
 }
 
-/// The library has an internal one.
-typealias JoinableThread = ReactorTestSupport.JoinableThread
+/// Both streams of a socket.
+struct TLSEnd {
+    let input: InputStream
+    let output: OutputStream
+
+    init(_ streams: (InputStream, OutputStream)) { (input, output) = streams }
+
+    /// Streams that own the socket. Opens them if there are settings.
+    init(_ number: CInt, _ settings: TLSSettings? = nil) throws {
+        self.init(Stream.connection(descriptor: FileDescriptor(rawValue: number), closeWhenDone: true))
+        guard let settings else { return }
+        try input.startTLS(settings)
+        open()
+    }
+
+    init(_ connection: Listener.Connection) { self.init((connection.input, connection.output)) }
+
+    /// An end and a socket at the other end.
+    static func withPeer(_ settings: TLSSettings? = nil) throws -> (TLSEnd, SocketPeer) {
+        let (number, other) = try socketPair()
+        return (try TLSEnd(number, settings), SocketPeer(other))
+    }
+
+    var streams: [Stream] { [input, output] }
+    var error: TLSError? { input.streamError as? TLSError }
+
+    func open() { for stream in streams { stream.open() } }
+
+    func close() { for stream in streams { stream.close() } }
+
+    /// Waits until the handshake has ended.
+    @discardableResult
+    func settle() -> Self {
+        serve(streams) { streams.allSatisfy { $0.streamStatus != .opening } }
+        return self
+    }
+
+    /// Delivers the events of both streams to `recorder`, on the calling thread's loop.
+    func schedule(_ recorder: Recorder) {
+        for stream in streams {
+            stream.delegate = recorder
+            stream.schedule(in: .current, forMode: .default)
+        }
+    }
+}
+
+/// Serves `streams`, which are in no loop, on the calling thread's loop until `condition` is true.
+func serve(_ streams: [Stream], until condition: () -> Bool) {
+    let (recorder, mode) = (Recorder(), RunLoop.Mode("serving"))
+    for stream in streams {
+        stream.delegate = recorder
+        stream.schedule(in: .current, forMode: mode)
+    }
+    RunLoop.current.serve(in: mode, until: condition)
+    for stream in streams {
+        stream.remove(from: .current, forMode: mode)
+        stream.delegate = nil
+    }
+}
 
 /// A client and a server, both of the library, over a pair of sockets.
 final class TLSPair {
-    struct End {
-        let input: InputStream
-        let output: OutputStream
+    let client: TLSEnd
+    let server: TLSEnd
 
-        var streams: [Stream] { [input, output] }
-        var error: TLSError? { input.streamError as? TLSError }
-
-        func close() { for stream in streams { stream.close() } }
-    }
-
-    let client: End
-    let server: End
+    init(_ client: TLSEnd, _ server: TLSEnd) { (self.client, self.server) = (client, server) }
 
     /// Makes both, and opens them.
-    init(client clientSettings: TLSSettings, server serverSettings: TLSSettings, isTCP: Bool = false) throws {
+    convenience init(
+        client clientSettings: TLSSettings, server serverSettings: TLSSettings, isTCP: Bool = false
+    ) throws {
         let numbers = isTCP ? try connectedSockets() : try socketPair()
-        client = Self.end(numbers.0)
-        server = Self.end(numbers.1)
-        try client.input.startTLS(clientSettings)
+        let client = try TLSEnd(numbers.0, clientSettings)
+        let server = try TLSEnd(numbers.1)
         try server.output.startTLS(serverSettings)
-        for stream in client.streams + server.streams { stream.open() }
+        server.open()
+        self.init(client, server)
     }
 
     /// Makes a client that connects to `listening`, under whose address its sessions are kept, and opens both.
-    init(client clientSettings: TLSSettings, server serverSettings: TLSSettings, at listening: SocketPeer)
-        throws
-    {
-        let (input, output) = Stream.connection(to: try listening.localAddress)
-        client = End(input: input, output: output)
-        try input.startTLS(clientSettings)
-        for stream in client.streams { stream.open() }
-        server = Self.end(try listening.acceptNumber())
-        try server.input.startTLS(serverSettings)
-        for stream in server.streams { stream.open() }
-    }
-
-    /// Two streams of a socket.
-    static func end(_ number: CInt) -> End {
-        let (input, output) = Stream.connection(
-            descriptor: FileDescriptor(rawValue: number), closeWhenDone: true)
-        return End(input: input, output: output)
+    convenience init(client settings: TLSSettings, server: TLSSettings, at listening: SocketPeer) throws {
+        let client = TLSEnd(Stream.connection(to: try listening.localAddress))
+        try client.input.startTLS(settings)
+        client.open()
+        self.init(client, try TLSEnd(try listening.acceptNumber(), server))
     }
 
     var streams: [Stream] { client.streams + server.streams }
@@ -81,7 +124,7 @@ final class TLSPair {
     /// Waits until both handshakes have ended.
     @discardableResult
     func settle() -> TLSPair {
-        waitUntil { streams.allSatisfy { $0.streamStatus != .opening } }
+        serve(streams) { streams.allSatisfy { $0.streamStatus != .opening } }
         return self
     }
 
@@ -98,6 +141,13 @@ final class TLSPair {
         client.close()
         server.close()
     }
+}
+
+/// Why a client refuses a server; nil if it does not.
+func refusal(_ client: TLSSettings, _ server: TLSSettings) throws -> TLSError.Reason? {
+    let pair = try TLSPair(client: client, server: server)
+    defer { pair.close() }
+    return pair.client.settle().input.streamStatus == .open ? nil : try #require(pair.client.error).reason
 }
 
 /// Two ends of a TCP connection.
@@ -131,67 +181,14 @@ extension InputStream {
         }
         return bytes
     }
-
-    private func read(upTo size: Int) -> [UInt8] {
-        var buffer = [UInt8](repeating: 0, count: size)
-        let count = read(&buffer, maxLength: size)
-        return Array(buffer.prefix(max(0, count)))
-    }
 }
-
-extension OutputStream {
-    /// Writes all of `bytes`, unless the stream fails.
-    func writeAll(_ bytes: [UInt8]) {
-        var rest = bytes[...]
-        while !rest.isEmpty,
-            case let count = rest.withUnsafeBytes({
-                write($0.baseAddress!.assumingMemoryBound(to: UInt8.self), maxLength: $0.count)
-            }), count > 0
-        {
-            rest = rest.dropFirst(count)
-        }
-    }
-}
-
-extension OutputStream {
-    /// Writes `count` bytes of the pattern, and ends the output.
-    func write(pattern count: Int) {
-        var written = 0
-        while written < count {
-            let offset = written % patternPeriod
-            let size = min(100_000, count - written)
-            let result = longPattern.withUnsafeBufferPointer {
-                write($0.baseAddress! + offset, maxLength: size)
-            }
-            guard result > 0 else { return }
-            written += result
-        }
-        try? shutDown()
-    }
-}
-
-extension InputStream {
-    /// Reads to the end; whether that is `count` bytes of the pattern.
-    func read(pattern count: Int) -> Bool {
-        var (buffer, received) = ([UInt8](repeating: 0, count: 65_536), 0)
-        while case let more = read(&buffer, maxLength: buffer.count), more > 0 {
-            let offset = received % patternPeriod
-            guard longPattern.withUnsafeBufferPointer({ memcmp($0.baseAddress! + offset, buffer, more) }) == 0
-            else { return false }
-            received += more
-        }
-        return received == count && streamStatus == .atEnd
-    }
-}
-
-private let patternPeriod = 251
 
 /// Bytes that show when a piece of them is missing, repeated or misplaced.
 func pattern(_ count: Int) -> [UInt8] { Array(longPattern.prefix(count)) }
 
 private let longPattern: [UInt8] = {
     // A prime number of bytes, doubled: no record has a multiple of its period.
-    var bytes = Array(UInt8(0)..<UInt8(patternPeriod))
+    var bytes = Array(UInt8(0)..<251)
     while bytes.count < 4_000_000 { bytes += bytes }
     return bytes
 }()
@@ -201,6 +198,16 @@ final class Recorder: StreamDelegate {
     var events: [Stream.Event] = []
     var bytes: [UInt8] = []
     var onEvent: (Stream, Stream.Event) -> Void = { _, _ in }
+
+    init() {}
+
+    /// Reads up to `size` bytes at each event.
+    convenience init(readingUpTo size: Int) {
+        self.init()
+        onEvent = { [unowned self] stream, event in
+            if event == .hasBytesAvailable { bytes += (stream as! InputStream).read(upTo: size) }
+        }
+    }
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
         events.append(eventCode)
@@ -212,14 +219,16 @@ final class Recorder: StreamDelegate {
 
 extension RunLoop {
     /// Runs, one source at a time, until `condition` is true.
-    func serve(until condition: () -> Bool) {
+    func serve(in mode: Mode = .default, until condition: () -> Bool) {
         while !condition() {
-            let result = run(
-                in: .default, until: .now.advanced(by: .seconds(900)), returnAfterSourceHandled: true)
+            let result = run(in: mode, returnAfterSourceHandled: true)
             guard result == .handledSource || condition() else {
                 Issue.record("the loop ended (\(result)) before what the test waits for")
                 return
             }
         }
     }
+
+    /// Serves what has arrived already.
+    func servePending() { for _ in 0..<5 { run(in: .default, until: .distantPast) } }
 }
