@@ -1,5 +1,5 @@
 import Glibc
-package import Testing
+import Testing
 
 /// How much an exhaustive or random test tries: everything if the environment has `REACTOR_SOAK=1`.
 package enum Depth {
@@ -31,9 +31,13 @@ func becomesTrue(_ condition: () -> Bool) -> Bool {
 /// takes too long.
 ///
 /// For the kernel's state. For everything else there is an event to wait for: ``Shared/wait(for:)``.
-package func waitUntil(sourceLocation: SourceLocation = #_sourceLocation, _ condition: () -> Bool) {
+package func waitUntil(
+    fileID: String = #fileID, filePath: String = #filePath, line: Int = #line, column: Int = #column,
+    _ condition: () -> Bool
+) {
     if becomesTrue(condition) { return }
-    Issue.record("The condition is not met after \(Patience.seconds) s.", sourceLocation: sourceLocation)
+    let location = SourceLocation(fileID: fileID, filePath: filePath, line: line, column: column)
+    Issue.record("The condition is not met after \(Patience.seconds) s.", sourceLocation: location)
 }
 
 /// A thread in `/proc`.
