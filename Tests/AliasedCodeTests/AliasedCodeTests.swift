@@ -4,8 +4,8 @@ import Testing
 import struct Foundation.Data
 
 @Suite struct AliasedCodeTests {
-    @Test func `a client that imports only Foundation uses its module's aliases`() async throws {
-        let lines = try await onItsOwnThread { () -> [String] in
+    @Test func `a client that imports only Foundation uses its module's aliases`() throws {
+        let lines = try onAThread {
             let client = LineClient(data: Data("one\ntwo\nthree".utf8))
             client.run()
             return client.lines
@@ -13,12 +13,10 @@ import struct Foundation.Data
         #expect(lines == ["one", "two", "three"])
     }
 
-    @Test func `a public client can use Core Foundation's names through the aliases`() async throws {
-        let (echo, isAtEnd) = try await onItsOwnThread { () -> (Data, Bool) in
+    @Test func `a public client can use Core Foundation's names through the aliases`() throws {
+        try onAThread {
             let client = CoreClient()
-            let status = client.send("hello")
-            return (client.echo, status == .atEnd)
+            #expect(client.send("hello") == .atEnd && client.echo == Data("hello".utf8))
         }
-        #expect(echo == Data("hello".utf8) && isAtEnd)
     }
 }

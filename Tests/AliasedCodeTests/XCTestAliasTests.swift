@@ -12,7 +12,7 @@ final class XCTestAliasTests: XCTestCase {
             }
         }
         thread.start()
-        wait(for: [fired], timeout: 600)
+        wait(for: [fired], timeout: 10)
     }
 
     func testFileHandlesNotifyOnTheRequestingLoop() {
@@ -30,6 +30,6 @@ final class XCTestAliasTests: XCTestCase {
             notified.fulfill()
         }
         thread.start()
-        wait(for: [notified], timeout: 600)
+        wait(for: [notified], timeout: 10)
     }
 }

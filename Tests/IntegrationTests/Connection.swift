@@ -14,8 +14,8 @@ class Connection: NSObject, StreamDelegate {
     /// Called after the connection has ended.
     var connectionDidEnd: ((Connection) -> Void)?
 
-    init(port: Int) {
-        self.port = port
+    init(port: UInt16) {
+        self.port = Int(port)
         super.init()
     }
 

@@ -44,9 +44,10 @@ final class MQTTClient: Connection {
     func subscribe(to topic: String) { send(.subscribe, flags: 2, identifier() + Self.string(topic) + [1]) }
 
     /// Publishes a message, with quality of service 1 if `isAcknowledged` and 0 otherwise.
-    func publish(_ payload: Data, to topic: String, isAcknowledged: Bool = false) {
+    func publish(_ message: Message, isAcknowledged: Bool = false) {
         let identifier = isAcknowledged ? identifier() : Data()
-        send(.publish, flags: isAcknowledged ? 2 : 0, Self.string(topic) + identifier + payload)
+        let body = Self.string(message.topic) + identifier + message.payload
+        send(.publish, flags: isAcknowledged ? 2 : 0, body)
     }
 
     func ping() { send(.pingRequest) }

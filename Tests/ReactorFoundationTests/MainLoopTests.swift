@@ -1,42 +1,32 @@
+import Glibc
 import Reactor
 import ReactorFoundation
 import ReactorTestSupport
 import ReactorTesting
 import Testing
 
+/// Waits until a probe exits and returns its unread lines; if it fails, its ending is the last line.
+private func remainingLines(of probe: Child) -> [String] {
+    let (lines, ending) = (probe.readOutput().split(separator: "\n").map(String.init), probe.wait())
+    return ending == .exit(0) ? lines : lines + ["\(ending)"]
+}
+
 @Suite(.runLoop) struct MainLoopTests {
-    @Test func `the main loop runs the main queues and the main actor`() async throws {
-        let lines = try await runFoundationProbe("main queues")
-        #expect(lines == ["operation on main: true true", "4 blocks ran"])
-    }
-
-    @Test func `OperationQueue.main runs run loop operations and their dependents`()
-        async throws
+    @Test
+    func
+        `the main loop serves the main queues, the main actor, operations, notification queues and file handles`()
+        throws
     {
-        #expect(try await runFoundationProbe("operations in the main queue") == ["finished: true"])
-    }
-
-    @Test func `operations can work on the main loop`() async throws {
+        let lines = try remainingLines(of: Child("foundation-probe", ["main loop"]))
         #expect(
-            try await runFoundationProbe("operations on the main loop") == [
-                "a on main: true", "b on main: true",
+            lines == [
+                "operation on main: true true", "4 blocks ran", "finished: true",
+                "a on main: true", "b on main: true", "now", "soon", "idle", "first", "second",
             ])
     }
 
-    @Test func `the main thread's notification queue posts while the main loop runs`() async throws {
-        #expect(try await runFoundationProbe("notification queue") == ["now", "soon", "idle"])
-    }
-
-    @Test func `file handles post notifications on the main loop`() async throws {
-        #expect(try await runFoundationProbe("file handles") == ["first", "second"])
-    }
-
-    @Test func `requests that end with their thread leak no descriptors`() async throws {
-        #expect(try await runFoundationProbe("requests leak no descriptors") == ["0"])
-    }
-
-    @Test func `ports leak no descriptors`() async throws {
-        #expect(try await runFoundationProbe("ports leak no descriptors") == ["0"])
+    @Test func `ports, and requests that end with their thread, leak no descriptors`() throws {
+        #expect(try remainingLines(of: Child("foundation-probe", ["leaks"])) == ["0", "0"])
     }
 
     @Test func `ports of two processes exchange messages`() throws {
@@ -52,5 +42,18 @@ import Testing
         remote.sendTexts("end")
         #expect(remainingLines(of: probe) == ["ended"])
         port.invalidate()
+    }
+
+    @Test func `Foundation's processes and this library's children end independently`() throws {
+        let (process, input) = (Process(), Pipe())
+        process.executableURL = URL(filePath: "/bin/sh")
+        process.arguments = ["-c", "read line; exit 7"]
+        process.standardInput = input
+        try process.run()
+        let child = try ChildProcess.spawn(.init("/bin/sh", ["-c", "exit 8"])).process
+        #expect(child.wait()?.reason == .exited(status: 8))
+        try input.fileHandleForWriting.write(contentsOf: [10])
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 7)
     }
 }

@@ -1,9 +1,26 @@
+import Reactor
 import ReactorFoundation
 import ReactorTestSupport
 import ReactorTesting
 import Testing
 
 @Suite(.runLoop) struct RunLoopCocoaTests {
+    @Test func `the names denote Reactor's types, except operations`() {
+        #expect(RunLoop.self == Reactor.RunLoop.self && Timer.self == Reactor.Timer.self)
+        #expect(
+            InputStream.self == Reactor.InputStream.self && OutputStream.self == Reactor.OutputStream.self)
+        #expect((any StreamDelegate).self == (any Reactor.StreamDelegate).self)
+        #expect(ObjectIdentifier(SocketPort.self) != ObjectIdentifier(Foundation.SocketPort.self))
+        #expect(ObjectIdentifier(PortMessage.self) != ObjectIdentifier(Foundation.PortMessage.self))
+        #expect(
+            ObjectIdentifier(NotificationQueue.self) != ObjectIdentifier(Foundation.NotificationQueue.self))
+        #expect(ObjectIdentifier(Operation.self) == ObjectIdentifier(Foundation.Operation.self))
+        let modes: [RunLoopMode] = [.defaultRunLoopMode, .commonModes, .UITrackingRunLoopMode]
+        #expect(modes == [RunLoop.Mode.default, .common, .tracking])
+        #expect(RunLoopMode.eventTrackingRunLoopMode == .eventTracking)
+        #expect(RunLoopMode.modalPanelRunLoopMode == .modalPanel)
+    }
+
     @Test func `date literals are not ambiguous with deadlines`() {
         #expect(!RunLoop.current.run(mode: .default, before: .distantFuture))
         RunLoop.current.run(until: .distantFuture)
@@ -12,23 +29,16 @@ import Testing
         #expect(RunLoop.current.limitDate(forMode: .default) == nil)
     }
 
-    @Test func `a loop does not return before its limit date`() {
+    @Test func `a loop does not return before its limit, which is a date or a deadline`() {
         let timer = Timer.scheduledTimer(withTimeInterval: 3600, repeats: true) { _ in }
-        for limit in [Date(timeIntervalSinceNow: 0.01), Date().addingTimeInterval(0.01), Date() + 0.01] {
-            RunLoop.current.run(until: limit)
-            #expect(Date() >= limit)
-            let next = limit.addingTimeInterval(0.005)
-            #expect(RunLoop.current.run(mode: .default, before: next))
-            #expect(Date() >= next)
-        }
-        timer.invalidate()
-    }
-
-    @Test func `a loop runs until a deadline`() {
-        let timer = Timer.scheduledTimer(withTimeInterval: 3600, repeats: true) { _ in }
-        RunLoop.current.run(until: Deadline.now)
-        RunLoop.current.run(until: .now.advanced(by: .milliseconds(1)))
-        #expect(RunLoop.current.run(mode: .default, before: .now.advanced(by: .milliseconds(1))))
+        let limit = Date() + 0.003
+        RunLoop.current.run(until: limit)
+        #expect(Date() >= limit)
+        let next = limit.addingTimeInterval(0.003)
+        #expect(RunLoop.current.run(mode: .default, before: next) && Date() >= next)
+        let deadline = Deadline.now + .milliseconds(1)
+        RunLoop.current.run(until: deadline)
+        #expect(Deadline.now >= deadline)
         timer.invalidate()
     }
 
@@ -36,33 +46,133 @@ import Testing
         let date = Date(timeIntervalSinceNow: 3600)
         let timer = Timer(fire: date, interval: 0, repeats: false) { _ in }
         RunLoop.current.add(timer, forMode: .default)
-        RunLoop.current.add(
-            Timer(fire: date + 60, interval: 0, repeats: false) { _ in }, forMode: .default)
+        RunLoop.current.add(Timer(fire: date + 60, interval: 0, repeats: false) { _ in }, forMode: .default)
         let limit = RunLoop.current.limitDate(forMode: .default)
         #expect(limit == date)
-        #expect(RunLoop.current.limitDate(forMode: .default)!.timeIntervalSinceNow > 3000)
         timer.invalidate()
         #expect(RunLoop.current.limitDate(forMode: .default) == date + 60)
     }
 
     @Test func `a block is performed in its modes, with and without Cocoa's argument label`() {
-        let (loop, ran) = (RunLoop.current, Shared<[String]>([]))
-        loop.perform { ran.update { $0.append("default") } }
-        loop.perform(inModes: [.common], block: { ran.update { $0.append("common") } })
-        loop.perform(inModes: [.default]) { ran.update { $0.append("trailing") } }
-        loop.perform(inModes: [RunLoop.Mode("other")]) { ran.update { $0.append("other") } }
+        let (loop, ran) = (RunLoop.current, Trace())
+        loop.perform { ran("default") }
+        loop.perform(inModes: [.common], block: { ran("common") })
+        loop.perform(inModes: [.default]) { ran("trailing") }
+        loop.perform(inModes: [RunLoop.Mode("other")]) { ran("other") }
         loop.run(mode: .default, before: .distantPast)
-        #expect(ran.value == ["default", "common", "trailing"])
+        #expect(ran.all == ["default", "common", "trailing"])
+    }
+}
+
+@Suite(.runLoop) struct DeadlineDateTests {
+    @Test(arguments: [-86_400, -1, -0.25, 0, 1e-6, 0.1, 1, 3600, 1e9] as [TimeInterval])
+    func `a date survives conversion to a deadline and back`(distance: TimeInterval) {
+        let date = Date(timeIntervalSinceNow: distance)
+        #expect(Date(Deadline(date)) == date)
     }
 
-    @Test func `the Swift 3 names denote the same modes`() async throws {
-        let modes: [RunLoopMode] = [.defaultRunLoopMode, .commonModes, .UITrackingRunLoopMode]
-        #expect(modes == [RunLoop.Mode.default, .common, .tracking])
-        #expect(RunLoopMode.eventTrackingRunLoopMode == .eventTracking)
-        #expect(RunLoopMode.modalPanelRunLoopMode == .modalPanel)
-        #expect(RunLoop.Mode.default.rawValue == "kCFRunLoopDefaultMode")
-        try await onItsOwnThread {
-            #expect(!RunLoop.current.run(mode: RunLoopMode.defaultRunLoopMode, before: Date.distantFuture))
+    @Test func `distant dates and dates out of range convert to distant deadlines`() {
+        #expect(Date(Deadline.distantFuture) == .distantFuture && Date(Deadline.distantPast) == .distantPast)
+        for seconds in [2e10, 1e12, 1e300, .infinity, .greatestFiniteMagnitude] as [TimeInterval] {
+            #expect(Deadline(Date(timeIntervalSinceReferenceDate: seconds)) == .distantFuture)
+            #expect(Deadline(Date(timeIntervalSinceReferenceDate: -seconds)) == .distantPast)
+        }
+        #expect(Deadline(.distantFuture) == .distantFuture && Deadline(.distantPast) == .distantPast)
+    }
+
+    @Test func `a deadline never passes before its date`() {
+        for _ in 0..<Depth.of(full: 200, quick: 20) {
+            let date = Date(timeIntervalSinceNow: .random(in: 0...0.000_5))
+            let deadline = Deadline(date)
+            while Deadline.now < deadline {}
+            #expect(Date() >= date)
+        }
+    }
+
+    @Test func `deadlines have the order of their dates`() {
+        let deadlines = (0..<100).map { Deadline(Date(timeIntervalSinceNow: Double($0) * 1e-6)) }
+        #expect(deadlines == deadlines.sorted())
+    }
+
+    @Test(arguments: [true, false])
+    func `a date or an interval that is NaN traps`(isDate: Bool) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [isDate] in
+            if isDate { _ = Deadline(Date(timeIntervalSinceReferenceDate: .nan)) }
+            _ = Timer(timeInterval: .nan, repeats: true) { _ in }
+        }
+        #expect(result.message.contains("NaN"))
+        #expect(result.message.contains(isDate ? "date" : "interval"))
+    }
+}
+
+@Suite(.runLoop) struct TimerCocoaTests {
+    @Test func `a timer's properties return what was set`() {
+        let date = Date(timeIntervalSinceNow: 100)
+        let timer = Timer(fire: date, interval: 0.3, repeats: true) { _ in }
+        #expect(timer.fireDate == date && timer.timeInterval == 0.3 && timer.isValid)
+        #expect(timer.tolerance == 0 && timer.userInfo == nil)
+        for (tolerance, kept) in [(0.1, 0.1), (1, 0.15), (-1, 0)] as [(TimeInterval, TimeInterval)] {
+            timer.tolerance = tolerance
+            #expect(timer.tolerance == kept)
+        }
+        let later = date.addingTimeInterval(50)
+        timer.fireDate = later
+        #expect(timer.fireDate == later)
+        timer.fireDate += 10
+        #expect(timer.fireDate == later + 10)
+        // Foundation on Linux forgets the date of an invalid timer.
+        timer.invalidate()
+        timer.fireDate = date
+        #expect(timer.fireDate == later + 10 && !timer.isValid)
+    }
+
+    @Test func `a timer created without arguments is invalid`() {
+        let timer = Timer()
+        #expect(!timer.isValid)
+        timer.invalidate()
+        timer.fire()
+    }
+
+    @Test
+    func `an interval is returned exactly, within its range, and is zero for a timer that does not repeat`() {
+        for interval in [0.001, 0.05, 0.1, 0.25, 0.3, 0.57, 1, 1.1, 2.3, 60, 86_400.7] as [TimeInterval] {
+            #expect(Timer(timeInterval: interval, repeats: true) { _ in }.timeInterval == interval)
+        }
+        for interval in [.infinity, 1e300, .greatestFiniteMagnitude] as [TimeInterval] {
+            let timer = Timer(timeInterval: interval, repeats: true) { _ in }
+            #expect(timer.timeInterval > 9e9 && timer.fireDate == .distantFuture)
+        }
+        for interval in [-.infinity, -1e300, -1, 0] as [TimeInterval] {
+            #expect(Timer(timeInterval: interval, repeats: true) { _ in }.timeInterval == 0.000_1)
+        }
+        #expect(Timer(fire: Date(), interval: 5, repeats: false) { _ in }.timeInterval == 0)
+        #expect(Timer(timeInterval: 5, repeats: false) { _ in }.timeInterval == 0)
+    }
+
+    @Test func `a timer in the distant future fires only after its date is changed`() {
+        let fired = Shared(0)
+        let timer = Timer(fire: .distantFuture, interval: 0, repeats: false) { _ in fired.value += 1 }
+        #expect(timer.fireDate == .distantFuture)
+        RunLoop.current.add(timer, forMode: .default)
+        RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.002))
+        #expect(fired.value == 0)
+        timer.fireDate = Date()
+        RunLoop.current.run(mode: .default, before: .distantFuture)
+        #expect(fired.value == 1 && !timer.isValid)
+    }
+
+    @Test func `a scheduled timer repeats in the default mode, first after one interval`() {
+        let (fired, start) = (Shared<[Date]>([]), Date())
+        let timer = Timer.scheduledTimer(withTimeInterval: 0.002, repeats: true) { timer in
+            fired.update { $0.append(Date()) }
+            if fired.value.count == 3 { timer.invalidate() }
+        }
+        #expect(RunLoop.current.contains(timer, forMode: .default))
+        while timer.isValid, RunLoop.current.run(mode: .default, before: .distantFuture) {}
+        #expect(fired.value.count == 3)
+        for (index, date) in fired.value.enumerated() {
+            #expect(date.timeIntervalSince(start) >= 0.002 * Double(index + 1) - 1e-6)
         }
     }
 }

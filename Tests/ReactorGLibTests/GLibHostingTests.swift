@@ -11,243 +11,190 @@ private func destroySource(_ context: Context) {
     g_source_destroy(g_main_context_find_source_by_id(context.pointer, 1))
 }
 
-/// Calls `body` on a thread of its own with its loop and a GLib context.
-private func hosted(
-    _ body: @escaping @Sendable (RunLoop, Context, Trace) throws -> Void
-) async throws -> [String] {
-    try await traced { loop, trace in try body(loop, Context(), trace) }
-}
-
 @Suite(.runLoop) struct GLibHostingTests {
-    @Test func `a loop in GLib calls the same callbacks in the same order as one that runs itself`()
-        async throws
-    {
-        let owned = try await traced { loop, trace in
-            let kept = try startTracedProgram(on: loop, trace)
-            loop.run(in: .default)
-            withExtendedLifetime(kept) {}
+    private let context = Context()
+    private let trace = Trace()
+    private let loop = RunLoop.current
+
+    @Test func `a loop in GLib calls the same callbacks in the same order as one that runs itself`() throws {
+        let own = try onAThread {
+            let trace = Trace()
+            try startTracedProgram(on: .current, trace)
+            RunLoop.current.run(in: .default)
+            return trace.all
         }
-        let inGLib = try await hosted { loop, context, trace in
-            let kept = try startTracedProgram(on: loop, trace)
-            let main = MainLoop(context)
-            let hosting = try loop.attach(toGLib: main.pointer)
-            main.run()
-            hosting.end()
-            withExtendedLifetime(kept) {}
-        }
-        #expect(owned == inGLib)
+        try startTracedProgram(on: loop, trace)
+        let main = MainLoop(context)
+        let hosting = try loop.attach(toGLib: main.pointer)
+        main.run()
+        hosting.end()
+        #expect(trace.all == own)
     }
 
-    @Test func `stopping the loop quits the main loop, which may run again`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            let main = MainLoop(context)
-            let hosting = try loop.attach(toGLib: main.pointer)
-            for number in 1...3 {
-                Timer.scheduled(after: .milliseconds(1)) { _ in
-                    trace("timer \(number)")
-                    loop.stop()
-                }
-                main.run()
-            }
-            hosting.end()
-        }
-        #expect(trace == ["timer 1", "timer 2", "timer 3"])
-    }
-
-    @Test func `a stop handler replaces the quitting`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            try loop.attach(toGLibContext: context.pointer) { trace("stopped") }
-            loop.perform { loop.stop() }
-            while trace.all.isEmpty { g_main_context_iteration(context.pointer, 1) }
-        }
-        #expect(trace == ["stopped"])
-    }
-
-    @Test func `GLib's own sources are called between the loop's`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            let main = MainLoop(context)
-            try loop.attach(toGLib: main.pointer)
-            context.timeout(1) {
-                trace("timeout")
-                Timer.scheduled(after: .milliseconds(1)) { _ in
-                    trace("timer")
-                    context.idle {
-                        trace("idle")
-                        loop.perform {
-                            trace("block")
-                            loop.stop()
-                        }
-                        return false
-                    }
-                }
-                return false
-            }
-            main.run()
-        }
-        #expect(trace == ["timeout", "timer", "idle", "block"])
-    }
-
-    @Test func `posts of other threads are all run`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            let main = MainLoop(context)
-            try loop.attach(toGLib: main.pointer)
-            let count = Shared(0)
-            let poster = try JoinableThread {
-                onThreads(4) { _ in
-                    for _ in 0..<500 {
-                        loop.perform {
-                            if count.update({
-                                $0 += 1
-                                return $0
-                            }) == 2000 {
-                                loop.stop()
-                            }
-                        }
-                    }
-                }
-            }
-            main.run()
-            poster.join()
-            trace("\(count.value)")
-        }
-        #expect(trace == ["2000"])
-    }
-
-    @Test func `a GLib loop within a handler serves the loop's other items`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            let main = MainLoop(context)
-            try loop.attach(toGLib: main.pointer)
-            loop.perform {
-                trace("dialog opens")
-                let dialog = MainLoop(context)
-                loop.perform {
-                    trace("block")
-                    let inner = MainLoop(context)
-                    Timer.scheduled(after: .milliseconds(1)) { _ in
-                        trace("timer")
-                        inner.quit()
-                    }
-                    inner.run()
-                    dialog.quit()
-                }
-                dialog.run()
-                trace("dialog closes")
+    @Test func `stopping the loop quits the main loop, which may run again`() throws {
+        let main = MainLoop(context)
+        let hosting = try loop.attach(toGLib: main.pointer)
+        for number in 1...3 {
+            Timer.scheduled(after: .milliseconds(1)) { _ in
+                trace("timer \(number)")
                 loop.stop()
             }
             main.run()
         }
-        #expect(trace == ["dialog opens", "block", "timer", "dialog closes"])
+        hosting.end()
+        #expect(trace.all == ["timer 1", "timer 2", "timer 3"])
     }
 
-    @Test func `a run of the loop within a GLib callback leaves it hosted`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            let main = MainLoop(context)
-            try loop.attach(toGLib: main.pointer)
-            context.timeout(1) {
-                Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace("nested") }
-                loop.run(in: .custom)
-                Timer.scheduled(after: .milliseconds(1)) { _ in
-                    trace("hosted")
-                    loop.stop()
+    @Test func `a stop handler replaces the quitting`() throws {
+        try loop.attach(toGLibContext: context.pointer) { trace("stopped") }
+        loop.perform { loop.stop() }
+        while trace.all.isEmpty { g_main_context_iteration(context.pointer, 1) }
+        #expect(trace.all == ["stopped"])
+    }
+
+    @Test func `GLib's own sources are called between the loop's`() throws {
+        let main = MainLoop(context)
+        try loop.attach(toGLib: main.pointer)
+        context.after(1) {
+            trace("timeout")
+            Timer.scheduled(after: .milliseconds(1)) { _ in
+                trace("timer")
+                context.whenIdle {
+                    trace("idle")
+                    loop.perform {
+                        trace("block")
+                        loop.stop()
+                    }
                 }
-                return false
             }
-            main.run()
         }
-        #expect(trace == ["nested", "hosted"])
+        main.run()
+        #expect(trace.all == ["timeout", "timer", "idle", "block"])
     }
 
-    @Test func `what is in another mode waits for it`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            let main = MainLoop(context)
-            let hosting = try loop.attach(toGLib: main.pointer, mode: .custom)
-            Timer.scheduled(after: .zero) { _ in
-                trace("default")
-                loop.stop()
+    @Test func `posts of other threads are all run`() throws {
+        let main = MainLoop(context)
+        try loop.attach(toGLib: main.pointer)
+        let count = Shared(0)
+        let poster = try JoinableThread {
+            onThreads(4) { _ in
+                for _ in 0..<500 {
+                    loop.perform {
+                        count.value += 1
+                        if count.value == 2000 { loop.stop() }
+                    }
+                }
             }
-            context.timeout(5) {
-                trace("\(hosting.mode)")
-                try? hosting.setMode(.default)
-                return false
-            }
-            main.run()
         }
-        #expect(trace == ["custom", "default"])
+        main.run()
+        poster.join()
+        #expect(count.value == 2000)
     }
 
-    @Test func `the source of a lower priority waits for the others`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            let main = MainLoop(context)
-            try loop.attach(toGLib: main.pointer, priority: G_PRIORITY_LOW)
+    @Test func `a GLib loop within a handler serves the loop's other items`() throws {
+        let main = MainLoop(context)
+        try loop.attach(toGLib: main.pointer)
+        loop.perform {
+            trace("dialog opens")
+            let dialog = MainLoop(context)
             loop.perform {
                 trace("block")
+                let inner = MainLoop(context)
+                Timer.scheduled(after: .milliseconds(1)) { _ in
+                    trace("timer")
+                    inner.quit()
+                }
+                inner.run()
+                dialog.quit()
+            }
+            dialog.run()
+            trace("dialog closes")
+            loop.stop()
+        }
+        main.run()
+        #expect(trace.all == ["dialog opens", "block", "timer", "dialog closes"])
+    }
+
+    @Test func `a run of the loop within a GLib callback leaves it hosted`() throws {
+        let main = MainLoop(context)
+        try loop.attach(toGLib: main.pointer)
+        context.after(1) {
+            Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace("nested") }
+            loop.run(in: .custom)
+            Timer.scheduled(after: .milliseconds(1)) { _ in
+                trace("hosted")
                 loop.stop()
             }
-            var remaining = 3
-            context.idle {
-                trace("idle")
-                remaining -= 1
-                return remaining > 0
-            }
-            main.run()
         }
-        #expect(trace == ["idle", "idle", "idle", "block"])
+        main.run()
+        #expect(trace.all == ["nested", "hosted"])
     }
 
-    @Test func `a handler may end the hosting`() async throws {
-        let trace = try await hosted { loop, context, trace in
-            loop.observe([.entry, .exit]) { trace("\($0)") }
-            let main = MainLoop(context)
-            let hosting = try loop.attach(toGLib: main.pointer)
-            Timer.scheduled(after: .zero) { _ in
-                hosting.end()
-                hosting.end()
-                #expect(!hosting.isValid)
-                context.timeout(1) {
-                    main.quit()
-                    return false
-                }
-            }
-            main.run()
-            #expect(loop.currentMode == nil)
-            Timer.scheduled(after: .zero) { _ in trace("runs itself") }
-            loop.run(in: .default)
+    @Test func `what is in another mode waits for it`() throws {
+        let main = MainLoop(context)
+        let hosting = try loop.attach(toGLib: main.pointer, mode: .custom)
+        Timer.scheduled(after: .zero) { _ in
+            trace("default")
+            loop.stop()
         }
-        #expect(trace == ["entry", "exit", "entry", "runs itself", "exit"])
+        context.after(5) {
+            trace("\(hosting.mode)")
+            try? hosting.setMode(.default)
+        }
+        main.run()
+        #expect(trace.all == ["custom", "default"])
     }
 
-    @Test func `ending the hosting releases the main loop and the handler`() async throws {
-        let fates = try await onItsOwnThread {
-            let (context, witness) = (Context(), Witness())
-            let hosting = try RunLoop.current.attach(toGLibContext: context.pointer) {
-                withExtendedLifetime(witness) {}
-            }
+    @Test func `the source of a lower priority waits for the others`() throws {
+        let main = MainLoop(context)
+        try loop.attach(toGLib: main.pointer, priority: G_PRIORITY_LOW)
+        loop.perform {
+            trace("block")
+            loop.stop()
+        }
+        var remaining = 3
+        context.idle {
+            trace("idle")
+            remaining -= 1
+            return remaining > 0
+        }
+        main.run()
+        #expect(trace.all == ["idle", "idle", "idle", "block"])
+    }
+
+    @Test func `a handler may end the hosting`() throws {
+        loop.observe([.entry, .exit]) { trace("\($0)") }
+        let main = MainLoop(context)
+        let hosting = try loop.attach(toGLib: main.pointer)
+        Timer.scheduled(after: .zero) { _ in
             hosting.end()
-            return Fate(witness)
+            hosting.end()
+            #expect(!hosting.isValid)
+            context.after(1) { main.quit() }
         }
-        #expect(fates.isFreed)
+        main.run()
+        #expect(loop.currentMode == nil)
+        Timer.scheduled(after: .zero) { _ in trace("runs itself") }
+        loop.run(in: .default)
+        #expect(trace.all == ["entry", "exit", "entry", "runs itself", "exit"])
     }
 
-    @Test func `a hosting retains its context until it ends`() throws {
-        let loop = RunLoop.current
-        var witness: Witness? = Witness()
-        let fate = Fate(witness!)
-        var context: Context? = Context()
-        context?.timeout(60_000) { [witness] in
-            withExtendedLifetime(witness) { true }
+    @Test func `a hosting retains its context and its handler until it ends`() throws {
+        var (context, witness) = (Context() as Context?, Witness() as Witness?)
+        let fates = [context!.witness(), Fate(witness!)]
+        var hosting: GLibHosting? = try loop.attach(toGLibContext: context!.pointer) { [witness] in
+            withExtendedLifetime(witness) {}
         }
-        witness = nil
-        var hosting: GLibHosting? = try loop.attach(toGLibContext: context!.pointer) {}
-        context = nil
-        #expect(hosting?.isValid == true && !fate.isFreed && loop.currentMode == .default)
+        (context, witness) = (nil, nil)
+        #expect(hosting?.isValid == true && !fates.contains { $0.isFreed } && loop.currentMode == .default)
         hosting?.end()
         hosting = nil
-        #expect(fate.isFreed && loop.currentMode == nil)
+        #expect(fates.allSatisfy { $0.isFreed } && loop.currentMode == nil)
     }
 
     @Test func `what a hosting releases at its end may release the context`() async {
         await #expect(processExitsWith: .success) {
-            for round in 0..<200 {
+            for round in 0..<Depth.of(full: 200, quick: 20) {
                 try onAThread {
                     let context = Shared<Context?>(Context())
                     let last = AtEnd { context.value = nil }
@@ -260,17 +207,16 @@ private func hosted(
         }
     }
 
-    @Test func `another thread may destroy the source`() async throws {
-        let fate = try await onItsOwnThread {
-            let (loop, context, witness) = (RunLoop.current, Context(), Witness())
-            try loop.attach(toGLibContext: context.pointer) { withExtendedLifetime(witness) {} }
-            try JoinableThread { destroySource(context) }.join()
-            Timer.scheduled(after: .zero) { _ in }
-            loop.run(in: .default)
-            #expect(loop.currentMode == nil)
-            return Fate(witness)
-        }
-        #expect(fate.isFreed)
+    @Test func `another thread may destroy the source`() throws {
+        let context = context
+        var witness: Witness? = Witness()
+        let fate = Fate(witness!)
+        try loop.attach(toGLibContext: context.pointer) { [witness] in withExtendedLifetime(witness) {} }
+        witness = nil
+        try onAThread { destroySource(context) }
+        Timer.scheduled(after: .zero) { _ in }
+        loop.run(in: .default)
+        #expect(loop.currentMode == nil && fate.isFreed)
     }
 
     @Test(arguments: [false, true], [false, true])
@@ -286,7 +232,7 @@ private func hosted(
                 let runNested = {
                     Timer.scheduled(after: .zero, forMode: .custom) { _ in
                         if onAnotherThread {
-                            try! JoinableThread { destroySource(context) }.join()
+                            try! onAThread { destroySource(context) }
                         } else {
                             destroySource(context)
                         }
@@ -300,10 +246,7 @@ private func hosted(
                 if isHandler {
                     loop.perform(order: 0) { runNested() }
                 } else {
-                    context.idle {
-                        runNested()
-                        return false
-                    }
+                    context.whenIdle { runNested() }
                 }
                 main.run()
                 #expect(
@@ -313,9 +256,9 @@ private func hosted(
         }
     }
 
-    @Test func `the loop's thread may end before its context`() async throws {
-        let context = Context()
-        let fate = try await onItsOwnThread {
+    @Test func `the loop's thread may end before its context`() throws {
+        let context = context
+        let fate = try onAThread {
             let witness = Witness()
             for _ in 0..<2 {
                 try RunLoop.current.attach(toGLibContext: context.pointer) {
@@ -324,8 +267,7 @@ private func hosted(
             }
             return Fate(witness)
         }
-        waitUntil { fate.isFreed }
-        #expect(g_main_context_iteration(context.pointer, 0) == 0)
+        #expect(fate.isFreed && g_main_context_iteration(context.pointer, 0) == 0)
     }
 
     @Test func `iterating the context on another thread traps`() async {
@@ -339,23 +281,15 @@ private func hosted(
         #expect(result.message.contains("must be called on the loop's own thread"))
     }
 
-    @Test func `the main loop in GLib serves the main actor and the main queue`() async throws {
-        #expect(
-            try await probe("hosted") == [
-                "main actor", "after a sleep", "main queue", "stream", "timer", "stopped",
-            ])
-    }
-
-    @Test func `a GLib context in the main loop is served with the main actor`() async throws {
-        #expect(try await probe("guest") == ["timeout", "main actor", "main queue", "idle", "stopped"])
-    }
-
-    /// The lines that `glib-probe` prints for a scenario.
-    private func probe(_ scenario: String) async throws -> [String] {
-        try await onItsOwnThread {
-            let child = try Child("glib-probe", [scenario])
-            let lines = child.readOutput().split(separator: "\n").map(String.init)
-            return child.wait() == .exit(0) ? lines : lines + ["failed: \(child.readErrors())"]
-        }
+    @Test(arguments: [
+        ("hosted", ["main actor", "after a sleep", "main queue", "stream", "timer", "stopped"]),
+        ("guest", ["timeout", "main actor", "main queue", "idle", "stopped"]),
+    ])
+    func `the main actor and the main queue are served in either loop`(scenario: String, lines: [String])
+        throws
+    {
+        let probe = try Child("glib-probe", [scenario])
+        #expect(probe.readOutput().split(separator: "\n").map(String.init) == lines)
+        #expect(probe.wait() == .exit(0), "\(probe.readErrors())")
     }
 }

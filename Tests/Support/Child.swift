@@ -1,5 +1,7 @@
 package import Glibc
+import Synchronization
 import SystemPackage
+import Testing
 
 /// A child process.
 package final class Child {
@@ -37,6 +39,8 @@ package final class Child {
         identifier = try actions.spawn(
             program.hasPrefix("/") ? program : Self.folder + "/" + program, [program] + arguments)
         for end in [inputPipe.readEnd, outputPipe.writeEnd, errorPipe.writeEnd] { close(end) }
+        // A write must not wait forever for a child that does not read.
+        _ = fcntl(inputPipe.writeEnd, F_SETFL, O_NONBLOCK)
         if case .pipe = input { self.input = inputPipe.writeEnd } else { close(inputPipe.writeEnd) }
         (self.output, self.errors) = (outputPipe.readEnd, errorPipe.readEnd)
     }
@@ -50,8 +54,13 @@ package final class Child {
     package func write(_ text: String) { write(Array(text.utf8)) }
 
     package func write(_ bytes: [UInt8]) {
-        let written = bytes.withUnsafeBytes { try? FileDescriptor(rawValue: input).writeAll($0) }
-        precondition(written == bytes.count, "cannot write all bytes to the child's standard input")
+        var rest = bytes[...]
+        while !rest.isEmpty, Self.isReady(input, POLLOUT) {
+            let count = rest.withUnsafeBytes { Glibc.write(input, $0.baseAddress, $0.count) }
+            guard count > 0 || errno == EAGAIN else { break }
+            rest = rest.dropFirst(max(0, count))
+        }
+        if !rest.isEmpty { Issue.record("The child has not read \(rest.count) bytes of its standard input.") }
     }
 
     package func closeInput() {
@@ -65,32 +74,34 @@ package final class Child {
     }
 
     /// Reads standard output up to `lineCount` lines, or to its end.
-    package func readOutput(lines lineCount: Int = .max) -> String {
-        if lineCount == .max { return readAll() }
-        var bytes: [UInt8] = []
-        var byte: UInt8 = 0
+    package func readOutput(lines lineCount: Int) -> String {
         var lines = 0
-        while lines < lineCount, Glibc.read(output, &byte, 1) == 1 {
-            bytes.append(byte)
+        return Self.text(of: output) { byte in
             if byte == UInt8(ascii: "\n") { lines += 1 }
+            return lines == lineCount
         }
-        return String(decoding: bytes, as: UTF8.self)
-    }
-
-    private func readAll() -> String {
-        var bytes: [UInt8] = []
-        var block = [UInt8](repeating: 0, count: 65_536)
-        while case let count = Glibc.read(output, &block, block.count), count > 0 { bytes += block[..<count] }
-        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// Reads `count` bytes of standard output, or fewer if it ends first.
     package func readOutput(bytes count: Int) -> String {
-        var bytes: [UInt8] = []
-        var byte: UInt8 = 0
-        while bytes.count < count, Glibc.read(output, &byte, 1) == 1 { bytes.append(byte) }
-        return String(decoding: bytes, as: UTF8.self)
+        var rest = count
+        return Self.text(of: output) { _ in
+            rest -= 1
+            return rest == 0
+        }
     }
+
+    /// Reads standard output to its end.
+    package func readOutput() -> String { Self.text(of: output) }
+
+    /// Reads a line of standard output; nil at its end.
+    package func readLine() -> String? { Self.line(of: output) }
+
+    /// Reads a line of standard error; nil at its end.
+    package func readErrorLine() -> String? { Self.line(of: errors) }
+
+    /// Reads standard error to its end. The child must not write more than the pipe's capacity before that.
+    package func readErrors() -> String { Self.text(of: errors) }
 
     /// Waits until the pipe of the child's standard output is full.
     package func waitUntilOutputIsFull() {
@@ -98,41 +109,58 @@ package final class Child {
         precondition(writeEnd >= 0, "the child's standard output is not a pipe")
         defer { close(writeEnd) }
         var state = pollfd(fd: writeEnd, events: Int16(POLLOUT), revents: 0)
-        while poll(&state, 1, 0) > 0 { sched_yield() }
+        waitUntil { poll(&state, 1, 0) == 0 }
     }
 
-    /// Reads a line of standard output; nil at its end.
-    package func readLine() -> String? {
-        let line = readOutput(lines: 1)
+    private static func line(of descriptor: CInt) -> String? {
+        let line = text(of: descriptor) { $0 == UInt8(ascii: "\n") }
         return line.isEmpty ? nil : String(line.prefix { $0 != "\n" })
     }
 
-    /// Reads a line of standard error; nil at its end.
-    package func readErrorLine() -> String? {
+    /// Reads a pipe to the first byte for which `isLast` returns true, and no more.
+    private static func text(of pipe: CInt, until isLast: (UInt8) -> Bool) -> String {
         var bytes: [UInt8] = []
-        var byte: UInt8 = 0
-        while Glibc.read(errors, &byte, 1) == 1 {
-            if byte == UInt8(ascii: "\n") { return String(decoding: bytes, as: UTF8.self) }
+        while let byte = read(pipe, upTo: 1).first {
             bytes.append(byte)
+            if isLast(byte) { break }
         }
-        return nil
+        return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Reads standard error to its end. The child must not write more than the pipe's capacity before that.
-    package func readErrors() -> String {
+    /// Reads a pipe to its end.
+    private static func text(of pipe: CInt) -> String {
         var bytes: [UInt8] = []
-        var byte: UInt8 = 0
-        while Glibc.read(errors, &byte, 1) == 1 { bytes.append(byte) }
+        while case let piece = read(pipe, upTo: 65_536), !piece.isEmpty { bytes += piece }
         return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Waits for the next bytes of a pipe. None at the end, and, with an issue, if they do not come.
+    private static func read(_ pipe: CInt, upTo size: Int) -> [UInt8] {
+        guard isReady(pipe, POLLIN) else {
+            Issue.record("The child has neither written nor ended after \(Patience.seconds) s.")
+            return []
+        }
+        return [UInt8](unsafeUninitializedCapacity: size) { buffer, count in
+            count = max(0, Glibc.read(pipe, buffer.baseAddress, size))
+        }
+    }
+
+    private static func isReady(_ pipe: CInt, _ event: CInt) -> Bool {
+        var state = pollfd(fd: pipe, events: Int16(event), revents: 0)
+        return poll(&state, 1, CInt(Patience.seconds * 1000)) > 0
     }
 
     package func send(_ signal: CInt) { kill(identifier, signal) }
 
-    /// Waits until the process has ended.
+    /// Waits until the process has ended. Kills it if that takes too long.
     package func wait() -> Ending {
         var status: CInt = 0
-        while waitpid(identifier, &status, 0) == -1, errno == EINTR {}
-        return ending(status)
+        if !becomesTrue({ waitpid(identifier, &status, WNOHANG) != 0 }) {
+            Issue.record("The child \(identifier) has not ended after \(Patience.seconds) s.")
+            send(SIGKILL)
+            waitpid(identifier, &status, 0)
+        }
+        return status & 0x7F == 0 ? .exit(status >> 8 & 0xFF) : .signal(status & 0x7F)
     }
 
     /// Whether the process has ended. Does not reap it.
@@ -142,10 +170,6 @@ package final class Child {
         return waitid(P_PID, id_t(identifier), &information, options) == 0 && information.si_signo == SIGCHLD
     }
 
-    private func ending(_ status: CInt) -> Ending {
-        status & 0x7F == 0 ? .exit(status >> 8 & 0xFF) : .signal(status & 0x7F)
-    }
-
     /// The directory of this program, which has the other executables of the package too.
     package static let folder: String = {
         var buffer = [UInt8](repeating: 0, count: Int(PATH_MAX))
@@ -153,4 +177,72 @@ package final class Child {
         let program = FilePath(String(decoding: buffer.prefix(max(0, count)), as: UTF8.self))
         return program.removingLastComponent().string
     }()
+}
+
+/// A pipe whose ends are closed in child processes, unless they are connected explicitly. If another child inherited
+/// the write end, the reader would not reach the end when the writer closes it.
+struct Pipe {
+    let readEnd: CInt
+    let writeEnd: CInt
+
+    /// Locked from pipe(2) to fcntl(2), so that no child is spawned between them.
+    static let lock = Mutex(())
+
+    init() throws(Errno) {
+        let ends = try Self.lock.withLock { _ throws(Errno) in
+            var ends: [CInt] = [0, 0]
+            guard pipe(&ends) == 0 else { throw Errno(rawValue: errno) }
+            for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+            return ends
+        }
+        (readEnd, writeEnd) = (ends[0], ends[1])
+    }
+}
+
+/// The file actions of posix_spawn(3).
+struct SpawnActions: ~Copyable {
+    private var actions = posix_spawn_file_actions_t()
+    /// The child has no descriptors from here on: a server would keep the test's pipes open as long as it runs.
+    private var firstClosed: CInt = 3
+
+    init() { posix_spawn_file_actions_init(&actions) }
+
+    deinit {
+        var actions = actions
+        posix_spawn_file_actions_destroy(&actions)
+    }
+
+    mutating func connect(_ number: CInt, to end: Child.End, _ pipeEnd: CInt, _ flags: CInt) {
+        firstClosed = max(firstClosed, number + 1)
+        switch end {
+        case .pipe: posix_spawn_file_actions_adddup2(&actions, pipeEnd, number)
+        case .path(let path): posix_spawn_file_actions_addopen(&actions, number, path, flags, 0)
+        case .closed: posix_spawn_file_actions_addclose(&actions, number)
+        }
+    }
+
+    /// Starts a process with the default signal actions and no blocked signals.
+    mutating func spawn(_ path: String, _ arguments: [String]) throws(Errno) -> pid_t {
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var (all, none) = (sigset_t(), sigset_t())
+        sigfillset(&all)
+        sigemptyset(&none)
+        posix_spawnattr_setsigdefault(&attributes, &all)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
+
+        for number in firstClosed..<16_384 where fcntl(number, F_GETFD) == 0 {
+            posix_spawn_file_actions_addclose(&actions, number)
+        }
+        let words = arguments.map { strdup($0) } + [nil]
+        defer { for word in words { free(word) } }
+        var identifier = pid_t()
+        let code = Pipe.lock.withLock { _ in
+            posix_spawn(&identifier, path, &actions, &attributes, words, environ)
+        }
+        guard code == 0 else { throw Errno(rawValue: code) }
+        return identifier
+    }
 }

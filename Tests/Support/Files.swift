@@ -57,3 +57,22 @@ package func entries(of directory: String) -> [String] {
     }
     return names
 }
+
+/// The bytes of a file; nil if there is none.
+package func content(of path: String) -> [UInt8]? {
+    guard let file = try? FileDescriptor.open(FilePath(path), .readOnly) else { return nil }
+    defer { try? file.close() }
+    var (bytes, piece) = ([UInt8](), [UInt8](repeating: 0, count: 65_536))
+    while let count = try? piece.withUnsafeMutableBytes({ try file.read(into: $0) }), count > 0 {
+        bytes += piece[..<count]
+    }
+    return bytes
+}
+
+/// The most memory of the process that was resident, in bytes: VmHWM of proc_pid_status(5).
+package func peakResidentSize() throws -> Int {
+    let lines = String(decoding: content(of: "/proc/self/status") ?? [], as: UTF8.self).split(separator: "\n")
+    let size = lines.first { $0.hasPrefix("VmHWM:") }?.split(separator: " ")[1]
+    guard let size, let kibibytes = Int(size) else { throw Errno.notSupported }
+    return kibibytes << 10
+}

@@ -30,11 +30,12 @@ package final class Nginx: Sendable {
         _ = try temporary.file(Self.bytes, name: "bytes.bin")
         _ = try temporary.file([UInt8](repeating: 0, count: 50_000_000), name: "zeros")
         try Self.makeCertificate(in: folder)
-        let (path, answer) = (ServerProgram.path(of: "nginx") ?? "", Answer<Result<(Int, Int), any Error>>())
+        let answer = Answer<Result<(UInt16, UInt16), any Error>>()
         // The kernel kills the server when this thread ends: with the process.
-        _ = try JoinableThread(name: "nginx") { [folder] in
-            answer.give(Result { try Self.start(path, in: folder) })
-            withExtendedLifetime(temporary) { while true { pause() } }
+        _ = try JoinableThread(name: "nginx") {
+            let server = Result { try Self.start(in: temporary) }
+            answer.give(server.map { ($0.program.port, $0.securePort) })
+            withExtendedLifetime((temporary, server)) { while true { pause() } }
         }
         let ports = try answer.wait().get()
         (plain, secure) = ("http://127.0.0.1:\(ports.0)", "https://localhost:\(ports.1)")
@@ -53,34 +54,23 @@ package final class Nginx: Sendable {
         precondition(child.wait() == .exit(0), "openssl cannot make a certificate")
     }
 
-    /// Tries several ports, because another program may take a free port before the server binds it.
-    private static func start(_ path: String, in folder: FilePath) throws -> (Int, Int) {
-        for _ in 0..<10 {
-            let ports = (try freePort(), try freePort())
-            try configuration(ports, folder).write(to: folder.appending("nginx.conf"))
-            let arguments = [
-                "--pdeathsig", "KILL", path, "-p", folder.string, "-c", folder.appending("nginx.conf").string,
-                "-e", "stderr",
-            ]
-            let child = try Child("/usr/bin/setpriv", arguments)
-            while !child.hasEnded {
-                // Written when the server has bound its ports: another program may answer at them.
-                if access(folder.appending("nginx.pid").string, F_OK) == 0 {
-                    _ = Unmanaged.passRetained(child)
-                    return ports
-                }
-                sched_yield()
-            }
-            _ = child.wait()
+    private static func start(in folder: TemporaryFolder) throws -> (
+        program: ServerProgram, securePort: UInt16
+    ) {
+        var securePort: UInt16 = 0
+        // The file is written when the server has bound its ports: another program may answer at them.
+        let program = try ServerProgram("nginx") { _ in
+            access(folder.path("nginx.pid"), F_OK) == 0
+        } arguments: { port in
+            securePort = try ServerProgram.freePort()
+            let file = try folder.file(
+                configuration((port, securePort), folder.path).utf8, name: "nginx.conf")
+            return ["-p", folder.path.string, "-c", file.string, "-e", "stderr"]
         }
-        throw Errno.addressInUse
+        return (program, securePort)
     }
 
-    private static func freePort() throws -> Int {
-        Int(try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port ?? 0)
-    }
-
-    private static func configuration(_ ports: (Int, Int), _ folder: FilePath) -> String {
+    private static func configuration(_ ports: (UInt16, UInt16), _ folder: FilePath) -> String {
         """
         daemon off; master_process off; pid \(folder)/nginx.pid; error_log stderr crit;
         events { worker_connections 512; }
@@ -107,23 +97,4 @@ package final class Nginx: Sendable {
         }
         """
     }
-}
-
-extension String {
-    fileprivate func write(to path: FilePath) throws {
-        let file = try FileDescriptor.open(
-            path, .writeOnly, options: [.create, .truncate], permissions: .ownerReadWrite)
-        try file.closeAfter { _ = try file.writeAll(utf8) }
-    }
-}
-
-/// The bytes of a file; nil if there is none.
-package func content(of path: String) -> [UInt8]? {
-    guard let file = try? FileDescriptor.open(FilePath(path), .readOnly) else { return nil }
-    defer { try? file.close() }
-    var (bytes, piece) = ([UInt8](), [UInt8](repeating: 0, count: 65_536))
-    while let count = try? piece.withUnsafeMutableBytes({ try file.read(into: $0) }), count > 0 {
-        bytes += piece[..<count]
-    }
-    return bytes
 }

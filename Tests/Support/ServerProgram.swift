@@ -7,30 +7,47 @@ package final class ServerProgram {
     package let port: UInt16
     private let child: Child
 
-    /// Starts a server and waits until it accepts connections.
+    /// Starts a server and waits until it is ready: until it accepts connections, unless `isReady` is given.
     ///
     /// - Parameter arguments: Its arguments for a port. Called again if another program has taken the port.
-    package init(_ name: String, arguments: (UInt16) throws -> [String]) throws {
+    package init(
+        _ name: String, isReady: (UInt16) -> Bool = ServerProgram.accepts,
+        arguments: (UInt16) throws -> [String]
+    ) throws {
         for _ in 0..<10 {
-            let port = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port ?? 0
+            let port = try Self.freePort()
             // The kernel kills the server when the thread that started it ends.
             let command = ["--pdeathsig", "KILL", Self.path(of: name) ?? name] + (try arguments(port))
             let child = try Child("/usr/bin/setpriv", command)
-            while !child.hasEnded {
-                if (try? SocketPeer(connectedTo: .ipv4Loopback(port: port))) != nil {
-                    (self.port, self.child) = (port, child)
-                    return
-                }
-                sched_yield()
+            var isRunning = false
+            _ = becomesTrue {
+                isRunning = isReady(port)
+                return isRunning || child.hasEnded
             }
+            if isRunning {
+                (self.port, self.child) = (port, child)
+                return
+            }
+            child.send(SIGKILL)
             _ = child.wait()
         }
         throw Missing(name: name)
     }
 
-    deinit {
+    deinit { stop() }
+
+    /// Kills the server and waits for its end.
+    package func stop() {
         child.send(SIGKILL)
         _ = child.wait()
+    }
+
+    package static func accepts(_ port: UInt16) -> Bool {
+        (try? SocketPeer(connectedTo: .ipv4Loopback(port: port))) != nil
+    }
+
+    static func freePort() throws -> UInt16 {
+        try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress.port ?? 0
     }
 
     package struct Missing: Error { package let name: String }

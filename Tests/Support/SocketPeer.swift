@@ -9,10 +9,15 @@ package final class SocketPeer: Sendable {
 
     package init(_ number: CInt) {
         descriptor = FileDescriptor(rawValue: number)
-        // A missing byte fails the test instead of blocking it forever.
-        var patience = timeval(tv_sec: 300, tv_usec: 0)
-        setsockopt(number, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
-        setsockopt(number, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        setPatience(Patience.seconds)
+    }
+
+    /// Lets a call that blocks fail after a number of seconds, so that a missing byte fails the test; 0 for never.
+    func setPatience(_ seconds: Int) {
+        var patience = timeval(tv_sec: seconds, tv_usec: 0)
+        for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+            setsockopt(number, SOL_SOCKET, option, &patience, socklen_t(MemoryLayout<timeval>.size))
+        }
     }
 
     /// A socket that has no address yet.
@@ -51,12 +56,25 @@ package final class SocketPeer: Sendable {
         guard code == 0 else { throw Errno(rawValue: errno) }
     }
 
-    /// Waits for the next connection.
+    /// Waits for the next connection. Closes this socket if that fails, so that clients are refused and do not wait.
     package func accept() throws(Errno) -> SocketPeer {
-        let connection = try SystemCall.make { Glibc.accept(number, nil, nil) }
-        // A child process that inherited it would keep the connection open.
-        _ = fcntl(connection, F_SETFD, FD_CLOEXEC)
-        return SocketPeer(connection)
+        if isClosed.value { throw .badFileDescriptor }
+        do throws(Errno) {
+            let connection = try SystemCall.make { Glibc.accept(number, nil, nil) }
+            // A child process that inherited it would keep the connection open.
+            _ = fcntl(connection, F_SETFD, FD_CLOEXEC)
+            return SocketPeer(connection)
+        } catch {
+            close()
+            throw error
+        }
+    }
+
+    /// Makes ``accept()`` on another thread fail.
+    func stopAccepting() {
+        isClosed.update { [number] isClosed in
+            if !isClosed { Glibc.shutdown(number, CInt(SHUT_RDWR)) }
+        }
     }
 
     package var localAddress: SocketAddress {

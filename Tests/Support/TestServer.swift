@@ -1,4 +1,3 @@
-import Glibc
 import Reactor
 import SystemPackage
 
@@ -15,6 +14,8 @@ package final class TestServer: Sendable {
     ) throws {
         self.requests = requests
         let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        // Accepts until it is released.
+        listener.setPatience(0)
         self.listener = listener
         url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)"
         _ = try JoinableThread(name: "server") {
@@ -44,7 +45,7 @@ package final class TestServer: Sendable {
         }
     }
 
-    deinit { shutdown(listener.number, CInt(SHUT_RDWR)) }
+    deinit { listener.stopAccepting() }
 }
 
 extension SocketPeer {

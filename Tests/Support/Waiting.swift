@@ -1,17 +1,43 @@
 import Glibc
 import Testing
 
-/// Waits without a loop until `condition`, which another thread makes true, holds. Records an issue after 15 minutes.
-package func waitUntil(_ condition: () -> Bool) {
-    let end = ContinuousClock.now + .seconds(900)
+/// How much an exhaustive or random test tries: everything if the environment has `REACTOR_SOAK=1`.
+package enum Depth {
+    package static let isFull = getenv("REACTOR_SOAK").map { String(cString: $0) } == "1"
+
+    package static func of(full: Int, quick: Int) -> Int { isFull ? full : quick }
+}
+
+/// How long a helper waits before it gives up: shorter than the limit of a test, so that the helper reports what is missing.
+enum Patience {
+    static let seconds = isSanitized ? 24 : 8
+
+    /// Whether the process runs under a sanitizer, which makes it several times slower.
+    private static let isSanitized = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
+}
+
+/// Checks `condition` every millisecond until it is true; false if that takes too long.
+func becomesTrue(_ condition: () -> Bool) -> Bool {
+    let end = ContinuousClock.now + .seconds(Patience.seconds)
     // Not evaluated again once it is true: it may be false a moment later.
     while !condition() {
-        guard ContinuousClock.now < end else {
-            Issue.record("the condition was not met within 15 minutes")
-            return
-        }
-        sched_yield()
+        guard ContinuousClock.now < end else { return false }
+        usleep(1000)
     }
+    return true
+}
+
+/// Waits without a loop until `condition`, which another thread or the kernel makes true, holds. Records an issue if that
+/// takes too long.
+///
+/// For the kernel's state. For everything else there is an event to wait for: ``Shared/wait(for:)``.
+package func waitUntil(
+    fileID: String = #fileID, filePath: String = #filePath, line: Int = #line, column: Int = #column,
+    _ condition: () -> Bool
+) {
+    if becomesTrue(condition) { return }
+    let location = SourceLocation(fileID: fileID, filePath: filePath, line: line, column: column)
+    Issue.record("The condition is not met after \(Patience.seconds) s.", sourceLocation: location)
 }
 
 /// A thread in `/proc`.
@@ -29,11 +55,10 @@ package struct KernelThread: Sendable {
 
     /// Whether the thread sleeps in the kernel.
     package var isAsleep: Bool {
-        guard let file = fopen(path + "/stat", "r") else { return false }
-        defer { fclose(file) }
-        var line = [CChar](repeating: 0, count: 256)
         // The state follows the name, the only field in parentheses.
-        guard fgets(&line, 256, file) != nil, let name = line.lastIndex(of: 0x29) else { return false }
-        return line[name + 2] == 0x53
+        guard let line = content(of: path + "/stat"), let name = line.lastIndex(of: UInt8(ascii: ")")) else {
+            return false
+        }
+        return line[name + 2] == UInt8(ascii: "S")
     }
 }

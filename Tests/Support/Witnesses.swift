@@ -1,3 +1,5 @@
+import Testing
+
 /// The events of a test, in order, recorded on any threads.
 package final class Trace: Sendable {
     private let events = Shared<[String]>([])
@@ -52,5 +54,13 @@ package struct SeededGenerator: RandomNumberGenerator {
         word = (word ^ (word >> 30)) &* 0xBF58_476D_1CE4_E5B9
         word = (word ^ (word >> 27)) &* 0x94D0_49BB_1331_11EB
         return word ^ (word >> 31)
+    }
+}
+
+extension ExitTest.Result? {
+    /// The message of the trap that ended the process: the first line of its standard error.
+    package var message: String {
+        let errors = String(decoding: self?.standardErrorContent ?? [], as: UTF8.self)
+        return errors.split(separator: "\n").first.map(String.init) ?? ""
     }
 }

@@ -10,16 +10,16 @@ import Testing
     private var database: String { folder.path("stops.db") }
 
     private func runImporter(
-        _ text: String, _ options: [String] = [], output: Child.End = .pipe
-    ) async throws -> Outcome {
-        try await runImporter(Array(text.utf8), options, output: output)
+        _ bytes: some Sequence<UInt8>, _ options: [String] = [], output: Child.End = .pipe
+    ) throws -> Outcome {
+        let file = try folder.file(bytes, name: "stops.txt")
+        return try run("importer", [file.string, database] + options, output: output)
     }
 
-    private func runImporter(
-        _ bytes: [UInt8], _ options: [String] = [], output: Child.End = .pipe
-    ) async throws -> Outcome {
-        let file = try folder.file(bytes, name: "stops.txt")
-        return try await run("importer", [file.string, database] + options, output: output)
+    private func runImporter(_ text: String, _ options: [String] = [], output: Child.End = .pipe) throws
+        -> Outcome
+    {
+        try runImporter(text.utf8, options, output: output)
     }
 
     /// The table's rows, as SQLite's shell prints them.
@@ -35,32 +35,25 @@ import Testing
 
     // MARK: Rows
 
-    @Test func `all columns are saved, and empty fields are null`() async throws {
-        let outcome = try await runImporter(
+    @Test func `all columns are saved in any order, and empty or missing fields are null`() throws {
+        let outcome = try runImporter(
             "\u{FEFF}\(Self.header)\r\na,1,\"Main, \"\"North\"\"\nSquare\",59.5,-18.25,1,b\r\nb,,,,,,\r\n\r\n",
             ["--json"])
-        #expect(outcome.ending == .exit(0))
-        #expect(outcome.errors == "")
-        #expect(
-            outcome.keys == ["saved", "bad", "bytes", "seconds", "updates", "interrupted", "error"])
+        #expect(outcome.isClean)
+        #expect(outcome.keys == ["saved", "bad", "bytes", "seconds", "updates", "interrupted", "error"])
         #expect(outcome["saved"] == 2 && outcome["bad"] == 0 && outcome["interrupted"] == 0)
-        #expect(try rows() == ["a|1|Main, \"North\"\nSquare|59.5|-18.25|1|b", "b||||||"])
+        #expect(outcome["updates"] ?? 0 >= 1)
+        #expect(try runImporter("zone,stop_name,stop_id\n9,Main,c").output.hasPrefix("1 row saved, 0 bad"))
+        #expect(try rows() == ["a|1|Main, \"North\"\nSquare|59.5|-18.25|1|b", "b||||||", "c||Main||||"])
     }
 
-    @Test func `columns may come in any order, be missing or be unknown`() async throws {
-        let outcome = try await runImporter("zone,stop_name,stop_id\n9,Main,a\n9,\"\",b")
-        #expect(outcome.ending == .exit(0))
-        #expect(outcome.output.hasPrefix("2 rows saved, 0 bad rows skipped, "))
-        #expect(try rows() == ["a||Main||||", "b||||||"])
-    }
-
-    @Test func `a row replaces a stop with the same identifier, in the file or the database`() async throws {
-        _ = try await runImporter("stop_id,stop_name\na,1\nb,1\na,2\n")
-        _ = try await runImporter("stop_id,stop_name\nb,3\n")
+    @Test func `a row replaces a stop with the same identifier, in the file or the database`() throws {
+        _ = try runImporter("stop_id,stop_name\na,1\nb,1\na,2\n")
+        _ = try runImporter("stop_id,stop_name\nb,3\n")
         #expect(try rows("stop_id, stop_name") == ["a|2", "b|3"])
     }
 
-    @Test func `bad rows are named by their lines, counted and skipped`() async throws {
+    @Test func `bad rows are named by their lines, counted and skipped`() throws {
         let text = """
             \(Self.header)
             a,,,90,180,,
@@ -76,51 +69,43 @@ import Testing
             i,,,-90,-180,,
             """
         let file = folder.path("stops.txt")
-        let outcome = try await runImporter(Array(text.utf8) + [0x0A, 0xFF, 0x2C, 0x0A], ["--json"])
+        let outcome = try runImporter(Array(text.utf8) + [0x0A, 0xFF, 0x2C, 0x0A], ["--json"])
         #expect(outcome.ending == .exit(0))
+        // The numbers of the lines, and the columns at fault.
+        let faults = outcome.errors.split(separator: "\n").map {
+            $0.replacing("importer: \(file):", with: "").split(separator: " ").prefix(2).joined(
+                separator: " ")
+        }
         #expect(
-            outcome.errors.split(separator: "\n").map { $0.replacing("importer: \(file):", with: "") } == [
-                "3: 3 fields instead of 7", "4: stop_id is empty", "5: stop_lat is not in its range: 90.1",
-                "7: stop_lon is not in its range: x", "8: location_type is not in its range: 5",
-                "9: stop_lat is not in its range: nan",
-                "10: there is text between a closing quote and the next comma",
-                "11: a quoted field has no end", "13: the text is not UTF-8",
+            faults == [
+                "3: 3", "4: stop_id", "5: stop_lat", "7: stop_lon", "8: location_type", "9: stop_lat",
+                "10: there",
+                "11: a", "13: the",
             ])
         #expect(outcome["saved"] == 2 && outcome["bad"] == 9)
         #expect(try rows("stop_id, stop_lat, stop_lon") == ["a|90.0|180.0", "i|-90.0|-180.0"])
     }
 
-    @Test func `a null character, hexadecimal digits and a column that is missing make a row bad`()
-        async throws
-    {
+    @Test func `a null character, hexadecimal digits and a column that is missing make a row bad`() throws {
         let text =
             "stop_id,stop_lat\na\0b,1\nc,0x1p3\nd\ne,\u{1B}[2J\(String(repeating: "9", count: 50))\nf,+1e1\n"
-        let outcome = try await runImporter(text)
-        #expect(
-            outcome.errors.split(separator: "\n").map { $0.split(separator: "stops.txt:").last ?? "" } == [
-                "2: a field has a null character", "3: stop_lat is not in its range: 0x1p3",
-                "4: 1 field instead of 2",
-                "5: stop_lat is not in its range: \u{FFFD}[2J\(String(repeating: "9", count: 36))…",
-            ])
+        let outcome = try runImporter(text)
+        let faults = outcome.errors.split(separator: "\n").map {
+            $0.split(separator: "stops.txt:").last ?? ""
+        }
+        #expect(faults.map { $0.prefix(2) } == ["2:", "3:", "4:", "5:"])
+        // Without control characters, and cut.
+        #expect(faults.last?.hasSuffix("\u{FFFD}[2J\(String(repeating: "9", count: 36))…") == true)
         #expect(outcome.output.hasPrefix("1 row saved, 4 bad rows skipped, "))
         #expect(try rows("stop_id, stop_lat") == ["f|10.0"])
-    }
-
-    @Test func `progress is reported about a hundred times for a long file`() async throws {
-        let text = "stop_id\n" + (0..<20_000).map { "stop number \($0)\n" }.joined()
-        let outcome = try await runImporter(text, ["--json", "--batch", "10000"])
-        #expect(outcome["saved"] == 20_000)
-        #expect(try #require(outcome["updates"]) >= 1)
-        #expect(try #require(outcome["updates"]) <= 101)
-        #expect(try rows("count(*)") == ["20000"])
     }
 
     // MARK: Cancelling
 
     @Test(arguments: [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")])
-    func `a signal ends the import, and whole batches remain`(signal: CInt, name: String) async throws {
+    func `a signal ends the import, and whole batches remain`(signal: CInt, name: String) throws {
         let arguments = ["-", database, "--batch", "10"]
-        let outcome = try await run("importer", arguments, input: .pipe) { [self] child in
+        let outcome = try run("importer", arguments, input: .pipe) { child in
             child.write("stop_id\n" + (100..<125).map { "\($0)\n" }.joined())
             waitUntil { (try? rows("count(*)")) == ["20"] }
             child.send(signal)
@@ -132,14 +117,15 @@ import Testing
         #expect(try rows("stop_id") == (100..<120).map(String.init))
     }
 
-    @Test(arguments: 1...3) func `an import that is cancelled at any row has saved whole batches`(round: Int)
-        async throws
+    @Test(arguments: [1, 3]) func `an import that is cancelled at any row has saved whole batches`(round: Int)
+        throws
     {
         let text = "stop_id\n" + (10_000..<30_000).map { "\($0)\n" }.joined()
         let file = try folder.file(text.utf8, name: "stops.txt")
         let arguments = [file.string, database, "--batch", "7", "--json"]
-        let outcome = try await run("importer", arguments) { [self] child in
-            waitUntil { (try? rows("count(*)").first.flatMap { Int($0) } ?? 0) ?? 0 > round * 100 }
+        let outcome = try run("importer", arguments) { child in
+            // Reading the table would lock it.
+            waitUntil { content(of: database + "-wal")?.count ?? 0 > round * 50_000 }
             child.send(SIGINT)
             return child.readOutput()
         }
@@ -155,94 +141,63 @@ import Testing
     // MARK: Errors
 
     @Test(arguments: ["", "\n\n", "name,stop\na,b\n", "\"stop_id\na\n"])
-    func `a file without a header is an error, and makes no database`(text: String) async throws {
-        let outcome = try await runImporter(text)
-        #expect(outcome.ending == .exit(1))
-        let file = folder.path("stops.txt")
-        #expect(outcome.errors == "importer: \(file): The first line does not name a column stop_id\n")
-        #expect(folder.names == ["stops.txt"])
+    func `a file without a header is an error, and makes no database`(text: String) throws {
+        #expect(try runImporter(text).failed("stops.txt: The first line") && folder.names == ["stops.txt"])
     }
 
-    @Test func `a missing file is an error, which the JSON output has too`() async throws {
-        let outcome = try await run("importer", ["nofile", database, "--json"])
-        #expect(outcome.ending == .exit(1))
-        #expect(outcome.errors == "importer: nofile: No such file or directory\n")
+    @Test func `a file that is missing, or a folder, is an error, which the JSON output has too`() throws {
+        let outcome = try run("importer", ["nofile", database, "--json"])
+        #expect(outcome.failed("nofile: No such file or directory"))
         #expect(outcome.output.contains(#""error":"nofile: No such file or directory""#))
+        let file = try folder.file("stop_id\na\n".utf8, name: "stops.txt")
+        #expect(try run("importer", [file.string, "/nofolder/stops.db"]).failed("/nofolder/stops.db"))
     }
 
-    @Test func `a file that is not a database is left as it is`() async throws {
+    @Test func `a file that is not a database is left as it is`() throws {
         let text = String(repeating: "This is text. ", count: 100)
         _ = try folder.file(text.utf8, name: "stops.db")
-        let outcome = try await runImporter("stop_id\na\n")
-        #expect(outcome.ending == .exit(1))
-        #expect(outcome.errors == "importer: \(database): The file is not an SQLite database\n")
-        #expect(try String(contentsOfFile: database, encoding: .utf8) == text)
+        #expect(try runImporter("stop_id\na\n").failed("not an SQLite database"))
+        #expect(content(of: database) == Array(text.utf8))
     }
 
-    @Test func `a database that another program has locked is an error`() async throws {
+    @Test func `a database that another program has locked is an error`() throws {
         var configuration = Configuration()
         configuration.allowsUnsafeTransactions = true
         let other = try DatabaseQueue(path: database, configuration: configuration)
-        try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN EXCLUSIVE") }
-        let outcome = try await runImporter("stop_id\na\n")
-        #expect(outcome.ending == .exit(1))
-        #expect(
-            outcome.errors == """
-                importer: \(database): Another program has locked the database. Try again when it has ended
-
-                """)
-        try await other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+        try other.writeWithoutTransaction { try $0.execute(sql: "BEGIN EXCLUSIVE") }
+        #expect(try runImporter("stop_id\na\n").failed("locked"))
+        try other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
     }
 
-    @Test(.enabled("needs tmpfs in a user namespace") { try await canMount })
-    func `a full disk is an error`() async throws {
+    @Test(.enabled("needs tmpfs in a user namespace") { try canMount })
+    func `a full disk is an error`() throws {
         let text = "stop_id\n" + (0..<10_000).map { "stop number \($0)\n" }.joined()
         let file = try folder.file(text.utf8, name: "stops.txt")
         let command =
             "mount -t tmpfs -o size=128k none /mnt && exec \(Child.folder)/importer \(file) /mnt/stops.db"
-        let outcome = try await run("/usr/bin/unshare", ["-rm", "sh", "-c", command])
-        #expect(outcome.ending == .exit(1))
-        #expect(outcome.errors == "importer: /mnt/stops.db: The disk is full\n")
-        #expect(!outcome.output.hasPrefix("0 rows saved"))
+        let outcome = try run("/usr/bin/unshare", ["-rm", "sh", "-c", command])
+        #expect(
+            outcome.failed("/mnt/stops.db: The disk is full") && !outcome.output.hasPrefix("0 rows saved"))
     }
 
     private static var canMount: Bool {
-        get async throws {
-            try await run("/usr/bin/unshare", ["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).ending
-                == .exit(0)
-        }
+        get throws { try run("/usr/bin/unshare", ["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).isClean }
     }
 
-    @Test func `a folder that does not exist is an error`() async throws {
-        let file = try folder.file("stop_id\na\n".utf8, name: "stops.txt")
-        let outcome = try await run("importer", [file.string, "/nofolder/stops.db"])
-        #expect(outcome.ending == .exit(1))
-        #expect(
-            outcome.errors == """
-                importer: /nofolder/stops.db: The database cannot be opened. Check the folder and its permissions
-
-                """)
-    }
-
-    @Test func `a closed pipe is not an error, but any other failure of standard output is`() async throws {
-        let closed = try await runImporter("stop_id\na\n", output: .closed)
-        #expect(closed.ending == .exit(1))
-        #expect(closed.errors == "importer: standard output: Bad file descriptor\n")
-        let full = try await runImporter("stop_id\na\n", output: .path("/dev/full"))
-        #expect(full.ending == .exit(1))
-        #expect(full.errors == "importer: standard output: No space left on device\n")
+    @Test func `a closed pipe is not an error, but any other failure of standard output is`() throws {
+        #expect(try runImporter("stop_id\na\n", output: .closed).failed("Bad file descriptor"))
+        #expect(try runImporter("stop_id\na\n", output: .path("/dev/full")).failed("No space left on device"))
         #expect(try rows("stop_id") == ["a"])
-        let pipe = try await run("importer", ["-", database], input: .pipe) { child in
+        let pipe = try run("importer", ["-", database], input: .pipe) { child in
             child.closeOutput()
             child.write("stop_id\nb\n")
             return ""
         }
-        #expect(pipe.ending == .exit(0))
-        #expect(pipe.errors == "")
+        #expect(pipe.isClean)
     }
 
     @Test(arguments: [["a"], ["a", "b", "--batch", "0"]])
-    func `wrong arguments are refused`(arguments: [String]) async throws {
-        #expect(try await run("importer", arguments).ending == .exit(64))
+    func `wrong arguments are refused`(arguments: [String]) throws {
+        #expect(try run("importer", arguments).ending == .exit(64))
     }
 }

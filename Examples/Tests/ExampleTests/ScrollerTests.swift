@@ -9,18 +9,15 @@ import Testing
 
     /// Runs a test's body with a terminal in which a shell runs the program, and then prints its exit status.
     private func onTerminal(
-        _ arguments: String = "", _ body: @escaping @Sendable (Tmux) throws -> Void
-    ) async throws {
-        try await onDispatchQueue {
-            let terminal = try Tmux("\(Self.program) \(arguments); echo exit $?; exec cat")
-            try body(terminal)
-        }
+        _ arguments: String = "", _ body: (Tmux) throws -> Void
+    ) throws {
+        try body(try Tmux("\(Self.program) \(arguments); echo exit $?; exec cat"))
     }
 
     // MARK: The list
 
-    @Test func `rows appear when they have been computed, and keys scroll`() async throws {
-        try await onTerminal("--rows 1000") { terminal in
+    @Test func `rows appear when they have been computed, and keys scroll`() throws {
+        try onTerminal("--rows 1000") { terminal in
             let rows = ["1 = 1", "2 = 2", "3 = 3", "4 = 2 × 2", "5 = 5"]
             try terminal.wait { $0[1...5].map(\.row) == rows }
             try terminal.press("PageDown", "Down")
@@ -36,27 +33,11 @@ import Testing
         }
     }
 
-    @Test func `rows that scroll out of sight are dropped before they are computed`() async throws {
-        try await onTerminal("--delay 3600000") { terminal in
-            try terminal.wait { $0[0].contains(" 1-9 of 1000000 ") }
-            // Four workers may have begun rows.
-            try terminal.press("End")
-            let screen = try terminal.wait {
-                $0[0].contains(" 999992-1000000 of ") && !$0[0].contains(" 0 dropped")
-            }
-            let count = try #require(screen[0].split(separator: " ").dropLast().last.flatMap { Int($0) })
-            #expect((5...9).contains(count))
-            #expect(screen[9].row == "…")
-            try terminal.press("q")
-            try terminal.wait { $0.contains("exit 0") }
-        }
-    }
-
-    @Test func `the lines of a file are shown without control characters`() async throws {
+    @Test func `the lines of a file are shown without control characters`() throws {
         let long = String(repeating: "long line ", count: 200_000)
         let lines = (1...1_000).map { "line\t\($0)" } + [long, "\u{1B}[2Jé", "end"]
         let file = try TemporaryFile(lines.joined(separator: "\r\n"))
-        try await onTerminal("--delay 0 \(file.path)") { terminal in
+        try onTerminal("--delay 0 \(file.path)") { terminal in
             try terminal.wait { $0[0].contains(" of 1003 ") && $0[1].row == "line 1" }
             try terminal.press("End")
             try terminal.wait { $0[9].row == "end" && $0[8].row == " [2Jé" && $0[6].row == "line 1000" }
@@ -64,8 +45,8 @@ import Testing
         }
     }
 
-    @Test func `the list fills a terminal that is resized, and says that one is too small`() async throws {
-        try await onTerminal("--delay 0") { terminal in
+    @Test func `the list fills a terminal that is resized, and says that one is too small`() throws {
+        try onTerminal("--delay 0") { terminal in
             try terminal.wait { $0[0].contains(" 1-9 of ") }
             try terminal.resize(lines: 20, columns: 100)
             try terminal.wait { $0[0].contains(" 1-19 of ") && $0[19].row == "19 = 19" }
@@ -78,10 +59,8 @@ import Testing
 
     // MARK: Tracking
 
-    @Test func `while the mouse drags, the default clock stands still and the common one goes on`()
-        async throws
-    {
-        try await onTerminal("--delay 0") { terminal in
+    @Test func `while the mouse drags, the default clock stands still and the common one goes on`() throws {
+        try onTerminal("--delay 0") { terminal in
             try terminal.wait { $0[0].contains(" mode default ") }
             try terminal.send("\u{1B}[<0;9;8M")
             let start = try Header(terminal.wait { $0[0].contains(" mode tracking ") })
@@ -97,8 +76,8 @@ import Testing
     }
 
     @Test(arguments: ["\u{1B}[B", "\u{1B}[<65;9;3M"])
-    func `while a key is held or the wheel turns, the default clock stands still`(key: String) async throws {
-        try await onTerminal("--delay 0 --hold 3600000") { terminal in
+    func `while a key is held or the wheel turns, the default clock stands still`(key: String) throws {
+        try onTerminal("--delay 0 --hold 3600000") { terminal in
             try terminal.wait { $0[0].contains(" 1-9 of ") }
             try terminal.send(key)
             let start = try Header(terminal.wait { Header($0).mode == "tracking" })
@@ -110,33 +89,10 @@ import Testing
         }
     }
 
-    @Test func `when a key is not repeated, the default clock goes on`() async throws {
-        try await onTerminal("--delay 0 --hold 1") { terminal in
-            try terminal.wait { $0[0].contains(" 1-9 of ") }
-            try terminal.press("Down")
-            let start = try Header(terminal.wait { $0[0].contains(" 2-10 of ") })
-            try terminal.wait { Header($0).mode == "default" && Header($0).default > start.default }
-        }
-    }
-
-    @Test func `the scroll bar drags to any place of the list`() async throws {
-        try await onTerminal("--delay 0") { terminal in
-            try terminal.wait { $0[0].contains(" 1-9 of ") && $0[1].hasSuffix("█") }
-            try terminal.send("\u{1B}[<0;80;10M")
-            try terminal.wait { $0[0].contains(" 999992-1000000 of ") && $0[9].hasSuffix("█") }
-            try terminal.send("\u{1B}[<32;80;2M")
-            try terminal.wait { $0[0].contains(" 1-9 of ") }
-            try terminal.send("\u{1B}[<0;80;2m")
-            try terminal.wait { Header($0).mode == "default" }
-        }
-    }
-
     // MARK: Restoring the terminal
 
     private static let endings: [(name: String, code: Int32, end: @Sendable (Tmux, pid_t) throws -> Void)] = [
-        ("q", 0, { terminal, _ in try terminal.press("q") }),
         ("q while dragging", 0, { terminal, _ in try terminal.send("\u{1B}[<0;9;8Mq") }),
-        ("Ctrl-C", 130, { terminal, _ in try terminal.press("C-c") }),
         (
             "Ctrl-C while dragging", 130,
             { terminal, _ in
@@ -147,8 +103,6 @@ import Testing
         ),
         ("SIGTERM", 143, { _, program in kill(program, SIGTERM) }),
         ("SIGHUP", 129, { _, program in kill(program, SIGHUP) }),
-        ("SIGUSR1", 138, { _, program in kill(program, SIGUSR1) }),
-        ("a trap", 132, { _, program in kill(program, SIGILL) }),
         (
             "a trap while dragging", 132,
             { terminal, program in
@@ -160,109 +114,52 @@ import Testing
     ]
 
     @Test(arguments: 0..<endings.count)
-    func `the terminal is restored however the program ends`(index: Int) async throws {
+    func `the terminal is restored however the program ends`(index: Int) throws {
         let ending = Self.endings[index]
         let folder = TemporaryFolder()
         let (before, after) = (folder.path("before"), folder.path("after"))
-        try await onDispatchQueue {
-            let terminal = try Tmux(
-                "trap : INT; stty -g >\(before); \(Self.program); echo exit $?; stty -g >\(after); echo done; exec cat"
-            )
-            try terminal.wait { $0[0].contains(" 1-9 of ") }
-            #expect(try terminal.isChanged)
-            try ending.end(terminal, try terminal.program)
-            try terminal.wait { $0.contains("done") }
-            // The shell reports a trap in a line of its own.
-            #expect(try terminal.screen.contains("exit \(ending.code)"), "\(ending.name)")
-            #expect(try !terminal.isChanged, "\(ending.name)")
-        }
-        #expect(
-            try String(contentsOfFile: after, encoding: .utf8)
-                == String(contentsOfFile: before, encoding: .utf8))
+        let terminal = try Tmux(
+            "trap : INT; stty -g >\(before); \(Self.program); echo exit $?; stty -g >\(after); echo done; exec cat"
+        )
+        try terminal.wait { $0[0].contains(" 1-9 of ") }
+        #expect(try terminal.isChanged)
+        try ending.end(terminal, try terminal.program)
+        try terminal.wait { $0.contains("done") }
+        // The shell reports a trap in a line of its own.
+        #expect(try terminal.screen.contains("exit \(ending.code)"), "\(ending.name)")
+        #expect(try !terminal.isChanged, "\(ending.name)")
+        #expect(content(of: after) == content(of: before))
     }
 
-    @Test func `Ctrl-Z restores the terminal, and the program goes on in the foreground`() async throws {
-        try await onDispatchQueue {
-            let terminal = try Tmux(
-                "set -m; \(Self.program) --delay 0; echo stopped; read line; fg; echo exit $?; exec cat")
-            try terminal.wait { $0[0].contains(" 1-9 of ") }
-            try terminal.send("\u{1B}[<0;9;8M")
-            try terminal.wait { Header($0).mode == "tracking" }
-            try terminal.press("C-z")
-            try terminal.wait { $0.contains("stopped") }
-            #expect(try !terminal.isChanged)
-            try terminal.press("Enter")
-            try terminal.wait { $0[9].row == "9 = 3 × 3" && Header($0).mode == "default" }
-            #expect(try terminal.isChanged)
-            try terminal.press("q")
-            try terminal.wait { $0.contains("exit 0") }
-            #expect(try !terminal.isChanged)
-        }
-    }
-
-    @Test func `after SIGSTOP and SIGCONT the screen is drawn again`() async throws {
-        try await onTerminal { terminal in
-            try terminal.wait { $0[0].contains(" 1-9 of ") }
-            let program = try terminal.program
-            kill(program, SIGSTOP)
-            try terminal.clear()
-            kill(program, SIGCONT)
-            try terminal.wait { $0[0].contains(" 1-9 of ") && $0[1].row == "1 = 1" }
-        }
-    }
-
-    @Test func `the program ends when the terminal hangs up`() async throws {
-        try await onTerminal("--delay 0") { terminal in
-            try terminal.wait { $0[0].contains(" 1-9 of ") }
-            let program = try terminal.program
-            try terminal.hangUp()
-            waitUntil { kill(program, 0) == -1 }
-        }
-    }
-
-    @Test func `coordinates that no terminal has change nothing, and Esc takes no key`() async throws {
-        try await onTerminal("--delay 0") { terminal in
-            try terminal.wait { $0[0].contains(" 1-9 of ") }
-            let huge = Int.max
-            try terminal.send(
-                "\u{1B}[<0;80;\(huge)M\u{1B}[<0;9;\(huge)M\u{1B}[<0;9;65535M\u{1B}[<32;9;\(huge)M")
-            try terminal.wait { Header($0).mode == "tracking" }
-            try terminal.send("\u{1B}[<32;9;2M\u{1B}[<0;9;2m")
-            try terminal.wait { $0[0].contains(" 65534-65542 of ") && Header($0).mode == "default" }
-            try terminal.press("Escape")
-            try terminal.press("q")
-            try terminal.wait { $0.contains("exit 0") }
-        }
-    }
-
-    @Test func `a terminal of any size is drawn on`() async throws {
-        try await onTerminal("--delay 0") { terminal in
-            for (lines, columns) in [(1, 1), (1, 80), (2, 19), (3, 20), (2, 200), (24, 2)] {
-                try terminal.resize(lines: lines, columns: columns)
-                try terminal.press("Down")
-            }
-            try terminal.resize(lines: 5, columns: 90)
-            try terminal.wait { $0[0].contains(" 7-10 of ") && $0[4].row == "10 = 2 × 5" }
-        }
+    @Test func `Ctrl-Z restores the terminal, and the program goes on in the foreground`() throws {
+        let terminal = try Tmux(
+            "set -m; \(Self.program) --delay 0; echo stopped; read line; fg; echo exit $?; exec cat")
+        try terminal.wait { $0[0].contains(" 1-9 of ") }
+        try terminal.send("\u{1B}[<0;9;8M")
+        try terminal.wait { Header($0).mode == "tracking" }
+        try terminal.press("C-z")
+        try terminal.wait { $0.contains("stopped") }
+        #expect(try !terminal.isChanged)
+        try terminal.press("Enter")
+        try terminal.wait { $0[9].row == "9 = 3 × 3" && Header($0).mode == "default" }
+        #expect(try terminal.isChanged)
+        try terminal.press("q")
+        try terminal.wait { $0.contains("exit 0") }
+        #expect(try !terminal.isChanged)
     }
 
     // MARK: Errors
 
-    @Test func `without a terminal the program says so`() async throws {
-        let outcome = try await run("scroller", [])
-        #expect(outcome.ending == .exit(64))
-        #expect(outcome.errors == "scroller: Standard input and output must be a terminal.\n")
-    }
-
-    @Test(arguments: [
-        ("nofile", "No such file or directory"), ("/tmp", "Is a directory"),
-        ("/dev/null", "Not a regular file"),
-    ])
-    func `a file that cannot be read is named`(file: String, message: String) async throws {
-        try await onTerminal(file) { terminal in
-            let lines = try terminal.wait { $0.contains("exit 1") }
-            #expect(lines[0] == "scroller: \(file): \(message)")
-            #expect(try !terminal.isChanged)
+    @Test func `without a terminal, or a file that can be read, the program says so`() throws {
+        let outcome = try run("scroller")
+        #expect(outcome.ending == .exit(64) && outcome.errors.contains("terminal"))
+        for (file, reason) in [
+            ("nofile", "No such file"), ("/tmp", "Is a directory"), ("/dev/null", "Not a regular"),
+        ] {
+            try onTerminal(file) { terminal in
+                let lines = try terminal.wait { $0.contains("exit 1") }
+                #expect(try lines[0].contains(reason) && !terminal.isChanged)
+            }
         }
     }
 }

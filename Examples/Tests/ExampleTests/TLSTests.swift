@@ -25,56 +25,44 @@ import Testing
         }
     }
 
-    /// Runs `server`, and tls-client against it; what the client prints to both outputs, and how it ends.
+    /// Runs `server`, and tls-client against it, and returns the outcome of the client.
     private func talk(
         to server: String, trusting files: Files?, input: String, lines: Int
-    ) async throws -> (output: String, errors: String, ending: Child.Ending) {
+    ) throws -> Outcome {
         let own = try files ?? Files()
-        return try await onItsOwnThread {
-            let server = try Child(server, ["--port", "0"] + own.options)
-            let port = try #require(server.readOutput(lines: 1).split(separator: ":").last?.dropLast())
-            let trust = files.map { ["--ca", $0.certificate] } ?? []
-            let client = try Child("tls-client", ["localhost", String(port)] + trust, input: .pipe)
+        let server = try Child(server, ["--port", "0"] + own.options)
+        let port = try #require(server.readOutput(lines: 1).split(separator: ":").last?.dropLast())
+        let trust = files.map { ["--ca", $0.certificate] } ?? []
+        let outcome = try run("tls-client", ["localhost", String(port)] + trust, input: .pipe) { client in
             client.write(input)
-            let output = client.readOutput(lines: lines)
-            client.closeInput()
-            let result = (output, client.readErrors(), client.wait())
-            server.send(SIGTERM)
-            _ = server.wait()
-            return result
+            return client.readOutput(lines: lines)
         }
+        server.send(SIGTERM)
+        _ = server.wait()
+        return withExtendedLifetime(own) { outcome }
     }
 
-    @Test func `a client prints what it has agreed on, and receives its echo`() async throws {
-        let (output, errors, ending) = try await talk(
-            to: "echo-server", trusting: try Files(), input: "one\ntwo\n", lines: 2)
-        #expect(output == "one\ntwo\n")
-        #expect(errors.hasPrefix("TLSv1.3, TLS_") && errors.contains(" with localhost:"))
-        #expect(ending == .exit(0))
+    @Test func `a client prints what it has agreed on, and receives its echo`() throws {
+        let outcome = try talk(to: "echo-server", trusting: try Files(), input: "one\ntwo\n", lines: 2)
+        #expect(outcome.ending == .exit(0) && outcome.output == "one\ntwo\n")
+        #expect(outcome.errors.hasPrefix("TLSv1.3, TLS_") && outcome.errors.contains(" with localhost:"))
     }
 
-    @Test func `a chat is protected`() async throws {
-        let (output, _, _) = try await talk(to: "chat", trusting: try Files(), input: "/quit\n", lines: 1)
-        #expect(output.hasPrefix("* Welcome, guest1."))
+    @Test func `a chat is protected`() throws {
+        let outcome = try talk(to: "chat", trusting: try Files(), input: "/quit\n", lines: 1)
+        #expect(outcome.output.hasPrefix("* Welcome, guest1."))
     }
 
-    @Test func `a client fails with a reason if it does not trust the server`() async throws {
-        let (output, errors, ending) = try await talk(
-            to: "echo-server", trusting: nil, input: "x\n", lines: 1)
-        #expect(output.isEmpty)
-        #expect(
-            errors.hasPrefix("TLS with localhost:")
-                && errors.hasSuffix("the certificate is self-signed and not trusted\n"))
-        #expect(ending == .exit(1))
+    @Test func `a client fails if it does not trust the server`() throws {
+        let outcome = try talk(to: "echo-server", trusting: nil, input: "x\n", lines: 1)
+        #expect(outcome.output.isEmpty && outcome.failed("not trusted"))
     }
 
     @Test(arguments: [
         ["--tls"], ["--certificate", "x"], ["--tls", "--certificate", "/missing", "--key", "/missing"],
     ])
     func `a server without a certificate does not start`(options: [String]) throws {
-        let server = try Child("echo-server", ["--port", "0"] + options)
-        #expect(server.readOutput().isEmpty)
-        #expect(!server.readErrors().isEmpty)
-        #expect(server.wait() != .exit(0))
+        let outcome = try run("echo-server", ["--port", "0"] + options)
+        #expect(outcome.ending != .exit(0) && outcome.output.isEmpty && !outcome.errors.isEmpty)
     }
 }

@@ -38,28 +38,24 @@ import Testing
         #expect(try listener.accept().receive(41).count == 41)
     }
 
-    @Test func `sending to a receiver that does not read fails at the limit date`() throws {
+    @Test(arguments: [0.02, nil])
+    func `sending to a receiver that does not read fails at the limit date, at once if it is past`(
+        limit: TimeInterval?
+    ) throws {
         let listener = try SocketPeer.listening()
+        listener.narrow()
         let port = listener.remote
-        let timeout = 0.05
+        #expect(port.sendTexts("connects") && port.sendTexts("needs no waiting", before: .distantPast))
         var begin = Date()
         repeat {
             begin = Date()
-        } while port.send(byteCount: 4 << 20, before: Date(timeIntervalSinceNow: timeout))
-        #expect(Date().timeIntervalSince(begin) >= timeout * 0.9)
+        } while port.send(
+            byteCount: 1 << 18, before: limit.map { Date(timeIntervalSinceNow: $0) } ?? .distantPast)
+        #expect(Date().timeIntervalSince(begin) >= (limit ?? 0) * 0.9)
         // A message was partly sent, so the next message uses a new connection.
         #expect(port.sendTexts("next"))
-        let (first, second) = (try listener.accept(), try listener.accept())
-        #expect(second.receive(44).count == 44)
-        withExtendedLifetime(first) {}
-    }
-
-    @Test func `a limit in the past sends a message only if that needs no waiting`() throws {
-        let listener = try SocketPeer.listening()
-        let port = listener.remote
-        #expect(port.sendTexts("a"))
-        #expect(port.sendTexts("b", before: .distantPast))
-        while port.send(byteCount: 1 << 20, before: .distantPast) {}
+        let connections = try (0..<2).map { _ in try listener.accept() }
+        #expect(connections[1].receive(44).count == 44)
     }
 
     // MARK: Receiving
@@ -72,20 +68,18 @@ import Testing
             [0xD0, 0xCF, 0x50, 0xC0, 0, 0, 0, 16, 0, 0, 0, 0, 2, 1, 6, 200],  // oversized signature
             [0xD0, 0xCF, 0x50, 0xC0, 0, 0, 0, 17, 0, 0, 0, 0, 2, 1, 6, 1, 0],  // a one-byte address
         ] as [[UInt8]])
-    func `invalid bytes close their connection and no other`(bytes: [UInt8]) async throws {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            let remote = port.remote
-            #expect(remote.sendTexts("before"))
-            let client = try SocketPeer.connected(to: port.tcpPort)
-            client.send(bytes)
-            #expect(client.receive(1).isEmpty)
-            #expect(remote.sendTexts("after"))
-            mailbox.wait(2)
-            #expect(mailbox.texts == ["before", "after"])
-            port.invalidate()
-        }
+    func `invalid bytes close their connection and no other`(bytes: [UInt8]) throws {
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        let remote = port.remote
+        #expect(remote.sendTexts("before"))
+        let client = try SocketPeer.connected(to: port.tcpPort)
+        client.send(bytes)
+        #expect(client.receive(1).isEmpty)
+        #expect(remote.sendTexts("after"))
+        mailbox.wait(2)
+        #expect(mailbox.texts == ["before", "after"])
+        port.invalidate()
     }
 
     @Test func `a sender that closes within a message loses only that message`() throws {
@@ -102,44 +96,34 @@ import Testing
         port.invalidate()
     }
 
-    @Test func `senders block when the receive queue is full, and every sent message arrives`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try #require(SocketPort(tcpPort: 0))
-            port.setDelegate(mailbox)
-            let remote = port.remote
-            var sentCount = 0
-            while remote.send(byteCount: 600_000, before: Date(timeIntervalSinceNow: 0.02)) { sentCount += 1 }
-            #expect(sentCount > 0)
-            // The message that failed was partly sent, so its connection is closed.
-            RunLoop.current.add(port, forMode: .default)
-            mailbox.wait(sentCount)
-            #expect(remote.sendTexts("last"))
-            mailbox.wait(sentCount + 1)
-            #expect(mailbox.messages.last?.text == "last")
-            port.invalidate()
-        }
-    }
-
-    @Test func `invalidating a port closes its connections`() throws {
+    @Test func `senders block when the receive queue is full, and every sent message arrives`() throws {
+        let mailbox = Mailbox()
         let port = try #require(SocketPort(tcpPort: 0))
-        let connection = try SocketPeer.connected(to: port.tcpPort)
-        connection.send(PortBytes.message("unread"))
+        port.setDelegate(mailbox)
+        let remote = port.remote
+        var sentCount = 0
+        while remote.send(byteCount: 600_000, before: Date(timeIntervalSinceNow: 0.02)) { sentCount += 1 }
+        #expect(sentCount > 0)
+        // The message that failed was partly sent, so its connection is closed.
+        RunLoop.current.add(port, forMode: .default)
+        mailbox.wait(sentCount)
+        #expect(remote.sendTexts("last"))
+        mailbox.wait(sentCount + 1)
+        #expect(mailbox.messages.last?.text == "last")
         port.invalidate()
-        #expect(connection.receive(1).isEmpty)
     }
 
-    @Test func `releasing a port closes its sockets`() throws {
+    @Test(arguments: [true, false])
+    func `invalidating or releasing a port closes its connections`(isReleased: Bool) throws {
         var port: SocketPort? = SocketPort(tcpPort: 0)
         let connection = try SocketPeer.connected(to: try #require(port).tcpPort)
-        port = nil
+        connection.send(PortBytes.message("unread"))
+        if isReleased { port = nil } else { port?.invalidate() }
         #expect(connection.receive(1).isEmpty)
     }
 
     @Test func `a port may be released while messages arrive`() throws {
-        for _ in 0..<100 {
+        for _ in 0..<Depth.of(full: 100, quick: 10) {
             let port = try #require(SocketPort(tcpPort: 0))
             RunLoop.current.add(port, forMode: .default)
             let connection = try SocketPeer.connected(to: port.tcpPort)
@@ -163,54 +147,5 @@ import Testing
         mailbox.wait(1)
         #expect(mailbox.texts == ["from Foundation"] && mailbox.messages[0].msgid == 7)
         port.invalidate()
-    }
-
-    @Test func `a Reactor port can send to a Foundation socket port`() throws {
-        let mailbox = FoundationMailbox()
-        let created = Foundation.SocketPort(tcpPort: 0)
-        let foundationPort = try #require(created)
-        foundationPort.setDelegate(mailbox)
-        let loop = Foundation.RunLoop.current
-        loop.add(foundationPort, forMode: .default)
-        let remote = SocketPort(
-            remoteWithProtocolFamily: foundationPort.protocolFamily,
-            socketType: foundationPort.socketType,
-            protocol: foundationPort.protocol, address: foundationPort.address)
-        #expect(remote.sendTexts("to Foundation"))
-        while mailbox.texts.isEmpty, loop.run(mode: .default, before: Date.distantFuture) {}
-        #expect(mailbox.texts == ["to Foundation"])
-        // Foundation crashes if a port is released while it is in a loop.
-        loop.remove(foundationPort, forMode: .default)
-    }
-}
-
-/// The delegate of a Foundation port, which records the messages.
-private final class FoundationMailbox: NSObject, Foundation.PortDelegate {
-    private(set) var texts: [String] = []
-
-    func handle(_ message: Foundation.PortMessage) {
-        let bytes = (message.components ?? []).compactMap { ($0 as? NSData).map { $0 as Data } }
-        texts += bytes.map { String(decoding: $0, as: UTF8.self) }
-    }
-}
-
-/// Encoded messages, written without the library.
-enum PortBytes {
-    /// The signature of no port.
-    static let noPort: [UInt8] = [2, 1, 6, 16, 16, 2] + [UInt8](repeating: 0, count: 14)
-
-    /// A message with one component.
-    static func message(_ text: String, from signature: [UInt8] = noPort) -> [UInt8] {
-        message(components: [Array(text.utf8)], from: signature)
-    }
-
-    static func message(components: [[UInt8]], from signature: [UInt8] = noPort) -> [UInt8] {
-        let parts = components.flatMap { bigEndian(1) + bigEndian($0.count) + $0 }
-        let body = bigEndian(0) + signature + parts
-        return [0xD0, 0xCF, 0x50, 0xC0] + bigEndian(body.count + 8) + body
-    }
-
-    private static func bigEndian(_ number: Int) -> [UInt8] {
-        [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
     }
 }

@@ -51,7 +51,7 @@ import Testing
         #expect(signature.bytes == [2, 1, 6, 16, 16, 2, 1, 2, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
-    @Test func `changing any byte of a frame does not crash the decoder`() {
+    @Test func `changing or cutting a frame anywhere does not crash the decoder`() {
         let bytes = Self.frames[2].bytes ?? []
         for index in bytes.indices {
             for value in [0, 1, 0x7F, 0x80, 0xFF] as [UInt8] {
@@ -60,10 +60,6 @@ import Testing
                 _ = try? decode(changed)
             }
         }
-    }
-
-    @Test func `truncating a frame anywhere does not crash the decoder`() {
-        let bytes = Self.frames[2].bytes ?? []
         for count in 16..<bytes.count {
             var cut = Array(bytes.prefix(count))
             cut[4...7] = UInt32(count).bigEndianBytes[...]

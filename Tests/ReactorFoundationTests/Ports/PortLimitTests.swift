@@ -39,24 +39,22 @@ import ReactorFoundation
     // MARK: Components
 
     @Test func `a message of too many components is not sent, and closes the connection that it arrives on`()
-        async throws
+        throws
     {
-        try await onItsOwnThread {
-            let mailbox = Mailbox()
-            let port = try SocketPort.listening(mailbox)
-            let most = SocketPort.maximumComponentCount
-            let data = NSMutableArray(array: [NSData](repeating: NSData(), count: most))
-            let sentMost = port.send(before: .distantFuture, components: data, from: nil, reserved: 0)
-            data.add(NSData())
-            let sentMore = port.send(before: .distantFuture, components: data, from: nil, reserved: 0)
-            #expect(sentMost && !sentMore)
-            let peer = try SocketPeer.connected(to: port.tcpPort)
-            peer.send(PortBytes.message(components: [[UInt8]](repeating: [], count: most + 1)))
-            #expect(peer.receive(1).isEmpty)
-            mailbox.wait(1)
-            #expect(mailbox.messages.count == 1 && mailbox.messages[0].components?.count == most)
-            port.invalidate()
-        }
+        let mailbox = Mailbox()
+        let port = try SocketPort.listening(mailbox)
+        let most = SocketPort.maximumComponentCount
+        let data = NSMutableArray(array: [NSData](repeating: NSData(), count: most))
+        let sentMost = port.send(before: .distantFuture, components: data, from: nil, reserved: 0)
+        data.add(NSData())
+        let sentMore = port.send(before: .distantFuture, components: data, from: nil, reserved: 0)
+        #expect(sentMost && !sentMore)
+        let peer = try SocketPeer.connected(to: port.tcpPort)
+        peer.send(PortBytes.message(components: [[UInt8]](repeating: [], count: most + 1)))
+        #expect(peer.receive(1).isEmpty)
+        mailbox.wait(1)
+        #expect(mailbox.messages.count == 1 && mailbox.messages[0].components?.count == most)
+        port.invalidate()
     }
 
     // MARK: Replies
@@ -115,14 +113,14 @@ extension PortLimitTests {
         }
     }
 
-    private static let impatient = PortLimits(patience: .milliseconds(50))
+    private static let impatient = PortLimits(patience: .milliseconds(20))
 
     @Test(arguments: [[], Array(PortBytes.message("text").prefix(3)), PortBytes.message("text").dropLast()])
     func `a connection on which no message ends is closed`(bytes: [UInt8]) throws {
         let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: Self.impatient)
         let (peer, begin) = (try SocketPeer(connectedTo: receiver.address), Deadline.now)
         peer.send(bytes)
-        #expect(peer.receive(1).isEmpty && begin.duration(to: .now) >= .milliseconds(45))
+        #expect(peer.receive(1).isEmpty && begin.duration(to: .now) >= .milliseconds(19))
         receiver.close()
     }
 
@@ -135,29 +133,26 @@ extension PortLimitTests {
         receiver.close()
     }
 
-    @Test func `a port with as many connections as allowed closes the one that has been idle longest`()
-        async throws
+    @Test func `a port with as many connections as allowed closes the one that has been idle longest`() throws
     {
-        try await onItsOwnThread {
-            let limits = PortLimits(connectionCount: 3)
-            let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: limits)
-            let arrived = DispatchSemaphore(value: 0)
-            receiver.setMessageHandler { arrived.signal() }
-            let busy = try SocketPeer(connectedTo: receiver.address)
-            busy.send(PortBytes.message("first").dropLast())
-            let peers = try (0..<6).map { _ in
-                let peer = try SocketPeer(connectedTo: receiver.address)
-                peer.send(PortBytes.message("text"))
-                arrived.wait()
-                return peer
-            }
-            for peer in peers.prefix(4) { #expect(peer.receive(1).isEmpty) }
-            busy.send([UInt8(ascii: "t")])
-            peers[5].send(PortBytes.message("text"))
+        let limits = PortLimits(connectionCount: 3)
+        let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: limits)
+        let arrived = DispatchSemaphore(value: 0)
+        receiver.setMessageHandler { arrived.signal() }
+        let busy = try SocketPeer(connectedTo: receiver.address)
+        busy.send(PortBytes.message("first").dropLast())
+        let peers = try (0..<6).map { _ in
+            let peer = try SocketPeer(connectedTo: receiver.address)
+            peer.send(PortBytes.message("text"))
             arrived.wait()
-            arrived.wait()
-            receiver.close()
+            return peer
         }
+        for peer in peers.prefix(4) { #expect(peer.receive(1).isEmpty) }
+        busy.send([UInt8(ascii: "t")])
+        peers[5].send(PortBytes.message("text"))
+        arrived.wait()
+        arrived.wait()
+        receiver.close()
     }
 }
 

@@ -85,3 +85,24 @@ extension SocketPeer {
         SocketPort(remoteWithTCPPort: (try? localAddress)?.port ?? 0, host: "127.0.0.1")!
     }
 }
+
+/// Encoded messages, written without the library.
+enum PortBytes {
+    /// The signature of no port.
+    static let noPort: [UInt8] = [2, 1, 6, 16, 16, 2] + [UInt8](repeating: 0, count: 14)
+
+    /// A message with one component.
+    static func message(_ text: String, from signature: [UInt8] = noPort) -> [UInt8] {
+        message(components: [Array(text.utf8)], from: signature)
+    }
+
+    static func message(components: [[UInt8]], from signature: [UInt8] = noPort) -> [UInt8] {
+        let parts = components.flatMap { bigEndian(1) + bigEndian($0.count) + $0 }
+        let body = bigEndian(0) + signature + parts
+        return [0xD0, 0xCF, 0x50, 0xC0] + bigEndian(body.count + 8) + body
+    }
+
+    private static func bigEndian(_ number: Int) -> [UInt8] {
+        [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
+    }
+}

@@ -5,7 +5,7 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// A port that logs the modes that it is added to and removed from.
+/// A port that logs the modes that it is added to and removed from, and does not call `super`.
 private final class LoggingPort: Port, @unchecked Sendable {
     let log = Trace()
 
@@ -25,27 +25,53 @@ private final class DeinitPort: Port, @unchecked Sendable {
     init(_ onDeinit: AtEnd) { self.onDeinit = onDeinit }
 }
 
+/// A port that overrides `isValid` and `invalidate()` without calling `super`, as Cocoa code does.
+private final class IndependentPort: Port, @unchecked Sendable {
+    private let onDeinit: AtEnd
+    private var isUsable = true
+
+    init(_ onDeinit: AtEnd) { self.onDeinit = onDeinit }
+
+    override var isValid: Bool { isUsable }
+
+    override func invalidate() {
+        guard isUsable else { return }
+        isUsable = false
+        NotificationCenter.default.post(name: Port.didBecomeInvalidNotification, object: self)
+    }
+}
+
 /// The number of invalidation notifications that `body` posts on the calling thread.
 private func invalidations(_ body: () throws -> Void) rethrows -> Int {
     let loop = RunLoop.current
-    let count = PeakCounter()
+    let count = Shared(0)
     let token = NotificationCenter.default.addObserver(
         forName: Port.didBecomeInvalidNotification, object: nil, queue: nil
     ) { notification in
-        if RunLoop.current === loop, notification.object is Port { count.add(1) }
+        if RunLoop.current === loop, notification.object is Port { count.value += 1 }
     }
     defer { NotificationCenter.default.removeObserver(token) }
     try body()
-    return count.peak
+    return count.value
 }
 
 @Suite(.runLoop) struct PortTests {
-    @Test func `a port keeps a loop running until it is removed`() {
+    @Test(arguments: [true, false])
+    func `a port keeps a loop running until it is removed`(schedulesItself: Bool) {
         let (loop, port) = (RunLoop.current, Port())
-        loop.add(port, forMode: .default)
-        loop.add(port, forMode: .default)
+        for _ in 0..<2 {
+            if schedulesItself {
+                port.schedule(in: loop, forMode: .default)
+            } else {
+                loop.add(port, forMode: .default)
+            }
+        }
         #expect(loop.run(mode: .default, before: Deadline.distantPast))
-        loop.remove(port, forMode: .default)
+        if schedulesItself {
+            port.remove(from: loop, forMode: .default)
+        } else {
+            loop.remove(port, forMode: .default)
+        }
         #expect(!loop.run(mode: .default, before: Deadline.distantPast))
         loop.add(NSMachPort(), forMode: .common)
         #expect(loop.run(mode: .tracking, before: Deadline.distantPast))
@@ -61,9 +87,9 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
         #expect(!port.send(before: Date(), components: nil, from: nil, reserved: 0))
     }
 
-    @Test func `a loop retains its ports until its thread ends`() async throws {
-        let freed = DispatchSemaphore(value: 0)
-        try await onItsOwnThread {
+    @Test func `a loop retains its ports until its thread ends`() throws {
+        let log = Trace()
+        try onAThread {
             weak var port: Port?
             do {
                 let created = Port()
@@ -73,16 +99,18 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
             #expect(port != nil)
             RunLoop.current.remove(try #require(port), forMode: .default)
             #expect(port == nil)
-            RunLoop.current.add(DeinitPort(AtEnd { freed.signal() }), forMode: .default)
+            RunLoop.current.add(DeinitPort(AtEnd { log("freed") }), forMode: .default)
         }
-        try await onItsOwnThread { freed.wait() }
+        #expect(log.all == ["freed"])
     }
 
-    @Test func `scheduling methods are called once for each mode`() {
+    @Test func `the methods of a subclass that does not call super are called once for each mode`() {
         let (loop, port) = (RunLoop.current, LoggingPort())
         for mode in [.default, .default, RunLoop.Mode.common] { loop.add(port, forMode: mode) }
+        #expect(loop.run(mode: .default, before: Deadline.distantPast))
         for mode in [.default, .default, RunLoop.Mode("other")] { loop.remove(port, forMode: mode) }
         loop.remove(port, forMode: .common)
+        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
         #expect(
             port.log.all == [
                 "added to kCFRunLoopDefaultMode", "added to kCFRunLoopCommonModes",
@@ -104,10 +132,10 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
         #expect(Port.didBecomeInvalidNotification == Foundation.Port.didBecomeInvalidNotification)
     }
 
-    @Test func `other threads can add and remove ports`() async throws {
-        try await withRunLoop { loop in
+    @Test func `other threads can add and remove ports`() throws {
+        try withRunLoop { loop in
             let port = Port()
-            DispatchQueue.concurrentPerform(iterations: 8) { index in
+            onThreads(4) { index in
                 loop.add(port, forMode: RunLoop.Mode("\(index % 2)"))
                 loop.remove(port, forMode: RunLoop.Mode("\(index % 2)"))
             }
@@ -117,5 +145,35 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
             }
             #expect(!hasRun)
         }
+    }
+
+    // MARK: Subclasses and scheduling methods
+
+    @Test func `a loop releases a port that posts its invalidation itself, and keeps the others`() {
+        let (loop, other, log) = (RunLoop.current, Port(), Trace())
+        loop.add(other, forMode: .default)
+        do {
+            let port = IndependentPort(AtEnd { log("freed") })
+            loop.add(port, forMode: .default)
+            loop.add(port, forMode: .tracking)
+            port.invalidate()
+            loop.add(port, forMode: .default)
+        }
+        #expect(log.all == ["freed"] && !loop.run(mode: .tracking, before: Deadline.distantPast))
+        #expect(other.isValid && loop.run(mode: .default, before: Deadline.distantPast))
+        loop.remove(other, forMode: .default)
+        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
+    }
+
+    @Test func `schedule(in:forMode:) makes a socket port receive messages`() throws {
+        let (mailbox, port) = (Mailbox(), try #require(SocketPort(tcpPort: 0)))
+        port.setDelegate(mailbox)
+        port.remote.sendTexts("early")
+        port.schedule(in: .current, forMode: .default)
+        port.remote.schedule(in: .current, forMode: .default)
+        port.remote.sendTexts("late")
+        mailbox.wait(2)
+        #expect(mailbox.texts.sorted() == ["early", "late"])
+        port.invalidate()
     }
 }

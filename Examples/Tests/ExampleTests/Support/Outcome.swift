@@ -1,14 +1,17 @@
-import Dispatch
 import Foundation
-import Glibc
 import ReactorTestSupport
-import SystemPackage
 
 /// The exit status and the output of a program that has ended.
 struct Outcome {
     let ending: Child.Ending
     let output: String
     let errors: String
+
+    /// Whether the program has ended without an error.
+    var isClean: Bool { ending == .exit(0) && errors == "" }
+
+    /// Whether the program has failed with a message that has `text`.
+    func failed(_ text: String) -> Bool { ending == .exit(1) && errors.contains(text) }
 
     /// The number for `key` in the last line of the output, a JSON object.
     subscript(key: String) -> Double? { (object[key] as? NSNumber)?.doubleValue }
@@ -27,22 +30,17 @@ struct Outcome {
 
 /// Starts a program, calls `body`, which returns its output, and waits until the program has ended.
 func run(
-    _ program: String, _ arguments: [String], input: Child.End = .path("/dev/null"),
+    _ program: String, _ arguments: [String] = [], input: Child.End = .path("/dev/null"),
     output: Child.End = .pipe, errors: Child.End = .pipe,
-    _ body: @escaping @Sendable (Child) throws -> String = { $0.readOutput() }
-) async throws -> Outcome {
-    try await onDispatchQueue {
-        let child = try Child(program, arguments, input: input, output: output, errors: errors)
-        let output = try body(child)
-        child.closeInput()
-        return Outcome(ending: child.wait(), output: output, errors: child.readErrors())
-    }
+    _ body: (Child) throws -> String = { $0.readOutput() }
+) throws -> Outcome {
+    let child = try Child(program, arguments, input: input, output: output, errors: errors)
+    let output = try body(child)
+    child.closeInput()
+    return Outcome(ending: child.wait(), output: output, errors: child.readErrors())
 }
 
-/// Calls `body`, which may block, on a dispatch queue: Swift Testing's few threads must not block.
-func onDispatchQueue<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result
-{
-    try await withCheckedThrowingContinuation { continuation in
-        DispatchQueue(label: "child").async { continuation.resume(with: Swift.Result { try body() }) }
-    }
+/// Runs a program of the package in a shell that sets a limit first, with an option of its command `ulimit`.
+func run(limit: String, _ command: String) throws -> Outcome {
+    try run("/bin/sh", ["-c", "ulimit \(limit) && exec \(Child.folder)/\(command)"])
 }

@@ -31,11 +31,11 @@ final class PseudoTerminal: Sendable {
     /// Reads until the output has `text`, and returns the output up to its end; nil if the program ends first.
     func read(to text: String) -> String? {
         var bytes: [UInt8] = []
-        var byte: UInt8 = 0
-        // Fails with EIO when no process has the other end open.
-        while Glibc.read(descriptor, &byte, 1) == 1 {
+        while let byte = readByte() {
             bytes.append(byte)
-            if bytes.ends(with: Array(text.utf8)) { return String(decoding: bytes, as: UTF8.self) }
+            if bytes.suffix(text.utf8.count).elementsEqual(text.utf8) {
+                return String(decoding: bytes, as: UTF8.self)
+            }
         }
         return nil
     }
@@ -43,12 +43,13 @@ final class PseudoTerminal: Sendable {
     /// Reads the rest of the output.
     func readToEnd() -> String {
         var bytes: [UInt8] = []
-        var byte: UInt8 = 0
-        while Glibc.read(descriptor, &byte, 1) == 1 { bytes.append(byte) }
+        while let byte = readByte() { bytes.append(byte) }
         return String(decoding: bytes, as: UTF8.self)
     }
-}
 
-extension [UInt8] {
-    fileprivate func ends(with end: [UInt8]) -> Bool { suffix(end.count).elementsEqual(end) }
+    /// Nil after EIO: no process has the other end open any more.
+    private func readByte() -> UInt8? {
+        var byte: UInt8 = 0
+        return Glibc.read(descriptor, &byte, 1) == 1 ? byte : nil
+    }
 }

@@ -1,3 +1,4 @@
+import Glibc
 import Reactor
 import ReactorTestSupport
 import SystemPackage
@@ -13,6 +14,12 @@ final class TestClient: Sendable {
         let text = firstLine.dropFirst("Listening on ".count).dropLast()
         guard let address = SocketAddress(String(text)) else { throw Errno.invalidArgument }
         peer = try SocketPeer(connectedTo: address)
+    }
+
+    /// Whether the kernel takes more bytes now.
+    var isWritable: Bool {
+        var state = pollfd(fd: descriptor.rawValue, events: Int16(POLLOUT), revents: 0)
+        return poll(&state, 1, 0) == 1
     }
 
     func send(_ text: String) throws { try descriptor.writeAll(Array(text.utf8)) }

@@ -1,5 +1,6 @@
 import Glibc
 import ReactorTestSupport
+import Testing
 
 /// A terminal of a tmux server of its own, in which a shell runs. Its methods block.
 final class Tmux: Sendable {
@@ -41,12 +42,6 @@ final class Tmux: Sendable {
         _ = try tmux(["resize-window", "-x", "\(columns)", "-y", "\(lines)"])
     }
 
-    /// Clears the screen, as other programs' output does.
-    func clear() throws { _ = try tmux(["send-keys", "-R"]) }
-
-    /// Closes the terminal, which hangs up.
-    func hangUp() throws { _ = try tmux(["kill-session"]) }
-
     /// Whether a full-screen program has changed the terminal: its screen, mouse or cursor.
     var isChanged: Bool {
         get throws {
@@ -57,8 +52,11 @@ final class Tmux: Sendable {
     /// Waits until `condition` holds for the screen, and returns that screen.
     @discardableResult
     func wait(_ condition: ([String]) -> Bool) throws -> [String] {
-        var lines = try screen
-        while !condition(lines) { lines = try screen }
+        var lines: [String] = []
+        waitUntil {
+            lines = (try? screen) ?? []
+            return !lines.isEmpty && condition(lines)
+        }
         return lines
     }
 

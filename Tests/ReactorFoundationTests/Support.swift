@@ -3,6 +3,13 @@ import Reactor
 import ReactorFoundation
 import ReactorTestSupport
 
+/// Calls `body` with the loop of a new thread, which runs until `body` returns.
+func withRunLoop(_ body: (RunLoop) throws -> Void) throws {
+    let thread = try RunLoopThread(name: "loop")
+    defer { thread.stop() }
+    try body(thread.runLoop)
+}
+
 /// An operation that logs the calls of its methods, and calls a test's closure when it starts.
 class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
     let log = Trace()
@@ -12,7 +19,7 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
     private let onStart: @Sendable (ScriptedOperation) -> Void
 
     init(
-        runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common],
+        runLoop: RunLoop? = RunLoop.current, modes: [RunLoop.Mode] = [.common],
         onStart: @escaping @Sendable (ScriptedOperation) -> Void = { _ in }
     ) {
         self.onStart = onStart
@@ -42,13 +49,10 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
     }
 }
 
-/// Calls `body` with the loop of a new thread, which runs until `body` returns.
-func withRunLoop<Result: Sendable>(
-    _ body: @escaping @Sendable (RunLoop) throws -> Result
-) async throws -> Result {
-    try await onItsOwnThread {
-        let thread = try RunLoopThread(name: "loop")
-        defer { thread.stop() }
-        return try body(thread.runLoop)
-    }
+struct TestError: Error {}
+
+/// Starts an operation on the thread's loop, and runs the loop until the operation has finished.
+func run(_ operation: Operation) {
+    operation.start()
+    RunLoop.current.run()
 }

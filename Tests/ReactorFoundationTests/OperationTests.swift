@@ -1,0 +1,265 @@
+import Dispatch
+import Reactor
+import ReactorFoundation
+import ReactorTestSupport
+import ReactorTesting
+import Testing
+
+@Suite(.runLoop) struct OperationTests {
+    // MARK: Starting
+
+    @Test func `two operations execute at once on one thread`() throws {
+        try withRunLoop { loop in
+            let (first, second) = (ScriptedOperation(runLoop: loop), ScriptedOperation(runLoop: loop))
+            for operation in [first, second] { operation.start() }
+            for operation in [first, second] { operation.started.wait() }
+            #expect(first.isExecuting && second.isExecuting)
+            second.finish()
+            second.finished.wait()
+            #expect(first.isExecuting && !first.isFinished && !second.isExecuting && second.isFinished)
+            first.finish()
+            first.finished.wait()
+            #expect(first.succeeded && second.succeeded)
+        }
+    }
+
+    @Test func `the work begins on the loop's thread after start has returned`() throws {
+        try withRunLoop { loop in
+            let outside = ScriptedOperation(runLoop: loop) { operation in
+                operation.log("\(loop.isCurrent)")
+                operation.finish()
+            }
+            outside.start()
+            outside.finished.wait()
+            #expect(outside.log.all == ["start", "true", "finish"])
+        }
+        let inside = ScriptedOperation { $0.finish() }
+        RunLoop.current.perform {
+            inside.start()
+            inside.log("started")
+        }
+        RunLoop.current.run()
+        #expect(inside.log.all == ["started", "start", "finish"])
+    }
+
+    @Test func `operations without a loop share one thread`() {
+        let loops = Shared<Set<ObjectIdentifier>>([])
+        let operations = (0..<2).map { _ in
+            ScriptedOperation(runLoop: nil) { operation in
+                loops.update { _ = $0.insert(ObjectIdentifier(RunLoop.current)) }
+                operation.finish()
+            }
+        }
+        for operation in operations { operation.start() }
+        for operation in operations { operation.finished.wait() }
+        #expect(loops.value.count == 1 && loops.value != [ObjectIdentifier(RunLoop.current)])
+    }
+
+    @Test func `the work begins only in the operation's modes`() {
+        let mode = RunLoop.Mode("work")
+        let operation = ScriptedOperation(modes: [mode]) { $0.finish() }
+        operation.start()
+        RunLoop.current.run(mode: .default, before: Deadline.distantPast)
+        #expect(operation.log.all.isEmpty && operation.isExecuting)
+        while !operation.isFinished, RunLoop.current.run(mode: mode, before: Deadline.distantFuture) {}
+        #expect(operation.succeeded)
+    }
+
+    @Test func `an executing operation keeps its loop running`() {
+        let operation = ScriptedOperation { operation in
+            Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
+        }
+        run(operation)
+        #expect(operation.log.all == ["start", "finish"])
+    }
+
+    // MARK: Finishing
+
+    @Test
+    func `finish on the loop's thread returns after the operation has finished, and its first result counts`()
+    {
+        let operation = ScriptedOperation { operation in
+            operation.finish(with: .failure(TestError()))
+            operation.log("\(operation.isFinished)")
+            operation.finish()
+        }
+        run(operation)
+        operation.finish()
+        operation.start()
+        #expect(operation.log.all == ["start", "finish", "true"] && operation.error is TestError)
+    }
+
+    @Test func `an operation may finish while its operationDidStart runs the loop`() {
+        let operation = ScriptedOperation { operation in
+            let loop = RunLoop.current
+            operation.cancel()
+            loop.performAsSource { operation.finish() }
+            while !operation.isFinished, loop.run(mode: .default, before: .distantFuture) {}
+            operation.log("started")
+        }
+        run(operation)
+        #expect(operation.log.all == ["start", "finish", "started"])
+        #expect(operation.succeeded && operation.isCancelled)
+    }
+
+    @Test func `finish on another thread finishes the operation on the loop's thread`() throws {
+        final class Operation: ScriptedOperation, @unchecked Sendable {
+            var loop: RunLoop?
+
+            override func operationDidStart() {
+                loop = RunLoop.current
+                super.operationDidStart()
+            }
+
+            override func operationWillFinish() { log("\(loop?.isCurrent == true)") }
+        }
+        try withRunLoop { loop in
+            let operation = Operation(runLoop: loop)
+            operation.start()
+            operation.started.wait()
+            operation.finish()
+            operation.finished.wait()
+            #expect(operation.log.all == ["start", "true"])
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `starting an operation that is cancelled or has a result finishes it without beginning the work`(
+        isCancelled: Bool
+    ) {
+        let operation = ScriptedOperation()
+        if isCancelled { operation.cancel() } else { operation.finish(with: .failure(TestError())) }
+        #expect(!operation.isFinished && operation.result == nil)
+        operation.start()
+        #expect(operation.isFinished && operation.log.all.isEmpty)
+        #expect(isCancelled ? operation.error is CancellationError : operation.error is TestError)
+    }
+
+    // MARK: Cancelling
+
+    @Test func `cancelling before the loop runs prevents the work from beginning`() {
+        let operation = ScriptedOperation()
+        operation.start()
+        operation.cancel()
+        RunLoop.current.run()
+        #expect(operation.error is CancellationError && operation.log.all.isEmpty)
+    }
+
+    @Test func `cancelling on many threads calls operationDidCancel once`() throws {
+        try withRunLoop { loop in
+            let operation = ScriptedOperation(runLoop: loop)
+            operation.start()
+            operation.started.wait()
+            onThreads(4) { _ in operation.cancel() }
+            operation.finished.wait()
+            operation.cancel()
+            #expect(operation.log.all == ["start", "cancel", "finish"])
+            #expect(operation.isCancelled && operation.error is CancellationError)
+        }
+    }
+
+    @Test func `cancelling inside operationDidStart calls operationDidCancel after it returns`() {
+        let operation = ScriptedOperation { operation in
+            operation.cancel()
+            operation.log("started")
+        }
+        run(operation)
+        #expect(operation.log.all == ["start", "started", "cancel", "finish"])
+    }
+
+    @Test func `a cancelled operation may finish later, with its own result`() {
+        final class SlowToCancel: ScriptedOperation, @unchecked Sendable {
+            override func operationDidCancel() {
+                log("cancel")
+                Timer.scheduled(after: .milliseconds(1)) { _ in self.finish() }
+            }
+        }
+        let operation = SlowToCancel { $0.cancel() }
+        run(operation)
+        #expect(operation.log.all == ["start", "cancel", "finish"])
+        #expect(operation.succeeded && operation.isCancelled)
+    }
+
+    @Test func `an operation that is cancelled and finished concurrently finishes once`() throws {
+        try withRunLoop { loop in
+            for _ in 0..<Depth.of(full: 500, quick: 50) {
+                let operation = ScriptedOperation(runLoop: loop)
+                operation.start()
+                operation.started.wait()
+                DispatchQueue.concurrentPerform(iterations: 2) { index in
+                    if index == 0 { operation.cancel() } else { operation.finish() }
+                }
+                operation.finished.wait()
+                #expect(operation.log.all.count { $0 == "finish" } == 1 && operation.result != nil)
+            }
+        }
+    }
+
+    // MARK: In queues
+
+    @Test(arguments: [1, 4])
+    func `a queue executes its maximum number of operations at once, and no more`(maximum: Int) throws {
+        try withRunLoop { loop in
+            let queue = OperationQueue()
+            queue.maxConcurrentOperationCount = maximum
+            let operations = (0..<2 * maximum).map { _ in ScriptedOperation(runLoop: loop) }
+            queue.addOperations(operations, waitUntilFinished: false)
+            for operation in operations.prefix(maximum) { operation.started.wait() }
+            #expect(operations.map(\.isExecuting) == (0..<2 * maximum).map { $0 < maximum })
+            for operation in operations { operation.finish() }
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(operations.allSatisfy { $0.succeeded })
+        }
+    }
+
+    @Test func `cancelAllOperations ends executing and pending operations`() throws {
+        try withRunLoop { loop in
+            let queue = OperationQueue()
+            queue.maxConcurrentOperationCount = 1
+            let operations = (0..<3).map { _ in ScriptedOperation(runLoop: loop) }
+            queue.addOperations(operations, waitUntilFinished: false)
+            operations[0].started.wait()
+            // On the loop's thread, so that the first cannot finish before the others are cancelled.
+            loop.performAndWait { queue.cancelAllOperations() }
+            queue.waitUntilAllOperationsAreFinished()
+            #expect(operations.map(\.log.all) == [["start", "cancel", "finish"], [], []])
+            #expect(operations.allSatisfy { $0.error is CancellationError })
+        }
+    }
+
+    @Test func `an operation begins after its dependencies finish, also across queues`() throws {
+        try withRunLoop { loop in
+            let log = Trace()
+            let operations = ["1", "2"].map { name in
+                ScriptedOperation(runLoop: loop) { operation in
+                    log("begin \(name)")
+                    Timer.scheduled(after: .milliseconds(1)) { _ in
+                        log("end \(name)")
+                        operation.finish()
+                    }
+                }
+            }
+            let last = BlockOperation { log("block") }
+            operations[1].addDependency(operations[0])
+            last.addDependency(operations[1])
+            let (queue, other) = (OperationQueue(), OperationQueue())
+            other.addOperation(last)
+            queue.addOperations(operations.reversed(), waitUntilFinished: true)
+            other.waitUntilAllOperationsAreFinished()
+            #expect(log.all == ["begin 1", "end 1", "begin 2", "end 2", "block"])
+        }
+    }
+
+    // MARK: Misuse
+
+    @Test(arguments: [true, false])
+    func `starting an operation twice, or before its dependencies have finished, traps`(isTwice: Bool) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [isTwice] in
+            let operation = ScriptedOperation()
+            if isTwice { operation.start() } else { operation.addDependency(ScriptedOperation()) }
+            operation.start()
+        }
+        #expect(result.message.contains(isTwice ? "twice" : "dependencies"))
+    }
+}

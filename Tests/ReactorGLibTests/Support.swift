@@ -1,0 +1,189 @@
+import CReactorGLib
+import Reactor
+@_exported import ReactorTestSupport
+import SystemPackage
+
+/// A GLib main context with closures for callbacks.
+///
+/// `@unchecked Sendable`: any thread may attach sources to a context, reference and unreference it.
+final class Context: @unchecked Sendable {
+    let pointer = g_main_context_new()!
+
+    deinit { g_main_context_unref(pointer) }
+
+    /// Calls `body` after `milliseconds`, and again while it returns true.
+    func timeout(_ milliseconds: UInt32, _ body: @escaping () -> Bool) {
+        attach(g_timeout_source_new(milliseconds), body)
+    }
+
+    /// Calls `body` when nothing else is ready, and again while it returns true.
+    func idle(_ body: @escaping () -> Bool) { attach(g_idle_source_new(), body) }
+
+    /// Calls `body` once, after `milliseconds`.
+    func after(_ milliseconds: UInt32, _ body: @escaping () -> Void) { timeout(milliseconds, once(body)) }
+
+    /// Calls `body` once, when nothing else is ready.
+    func whenIdle(_ body: @escaping () -> Void) { idle(once(body)) }
+
+    private func once(_ body: @escaping () -> Void) -> () -> Bool {
+        {
+            body()
+            return false
+        }
+    }
+
+    /// Calls `body` while `descriptor` is readable, as long as it returns true.
+    @discardableResult
+    func watch(_ descriptor: CInt, _ body: @escaping () -> Bool) -> UnsafeMutablePointer<GSource> {
+        let call: @convention(c) (CInt, GIOCondition, gpointer?) -> gboolean = { _, _, body in
+            Callback.call(body)
+        }
+        let source = g_unix_fd_source_new(descriptor, G_IO_IN)!
+        attach(source, body, unsafeBitCast(call, to: GSourceFunc.self))
+        return source
+    }
+
+    /// Calls `body` when the child process has ended.
+    func child(_ process: pid_t, _ body: @escaping () -> Void) {
+        let call: @convention(c) (GPid, CInt, gpointer?) -> Void = { _, _, body in _ = Callback.call(body) }
+        attach(g_child_watch_source_new(process), once(body), unsafeBitCast(call, to: GSourceFunc.self))
+    }
+
+    /// Calls `body` on the thread that owns the context; from any thread.
+    func invoke(_ body: @escaping @Sendable () -> Void) {
+        let callback = Callback(once(body))
+        g_main_context_invoke_full(
+            pointer, G_PRIORITY_DEFAULT, { Callback.call($0) }, Unmanaged.passRetained(callback).toOpaque(),
+            { Callback.release($0) })
+    }
+
+    /// Attaches a source that never fires, and returns the fate of what it holds.
+    func witness() -> Fate {
+        let witness = Witness()
+        timeout(60_000) { withExtendedLifetime(witness) { true } }
+        return Fate(witness)
+    }
+
+    private func attach(
+        _ source: UnsafeMutablePointer<GSource>?, _ body: @escaping () -> Bool,
+        _ function: GSourceFunc = { Callback.call($0) }
+    ) {
+        g_source_set_callback(
+            source, function, Unmanaged.passRetained(Callback(body)).toOpaque(), { Callback.release($0) })
+        g_source_attach(source, pointer)
+        g_source_unref(source)
+    }
+}
+
+private final class Callback {
+    private let body: () -> Bool
+
+    init(_ body: @escaping () -> Bool) { self.body = body }
+
+    static func call(_ pointer: gpointer?) -> gboolean {
+        Unmanaged<Callback>.fromOpaque(pointer!).takeUnretainedValue().body() ? 1 : 0
+    }
+
+    static func release(_ pointer: gpointer?) { Unmanaged<Callback>.fromOpaque(pointer!).release() }
+}
+
+/// A GLib main loop.
+///
+/// `@unchecked Sendable`: any thread may quit, reference and unreference it.
+final class MainLoop: @unchecked Sendable {
+    let pointer: OpaquePointer
+
+    init(_ context: Context) { pointer = g_main_loop_new(context.pointer, 0) }
+
+    deinit { g_main_loop_unref(pointer) }
+
+    func run() { g_main_loop_run(pointer) }
+
+    func quit() { g_main_loop_quit(pointer) }
+}
+
+/// A pipe that lasts as long as its variable.
+final class TestPipe: Sendable {
+    let readEnd: FileDescriptor
+    let writeEnd: FileDescriptor
+
+    init() throws { (readEnd, writeEnd) = try FileDescriptor.pipe() }
+
+    deinit {
+        try? readEnd.close()
+        try? writeEnd.close()
+    }
+
+    func put() { _ = try? writeEnd.writeAll([0]) }
+
+    func get() {
+        var byte: UInt8 = 0
+        _ = withUnsafeMutableBytes(of: &byte) { try? readEnd.read(into: $0) }
+    }
+}
+
+extension Deadline {
+    static func after(milliseconds: Int) -> Deadline { .now.advanced(by: .milliseconds(milliseconds)) }
+}
+
+extension RunLoop.Mode {
+    static let custom = RunLoop.Mode("custom")
+}
+
+extension RunLoop {
+    /// Keeps `mode` from being empty, with something that never happens.
+    func hold(_ mode: Mode) { add(Source {}, forMode: mode) }
+
+    func observe(
+        _ activities: Activities = .all, in mode: Mode = .default,
+        _ handler: @escaping (Activities) -> Void
+    ) {
+        let observer = Observer(for: activities) { _, activity in handler(activity) }
+        add(observer, forMode: mode)
+    }
+
+    /// Polls the default mode once.
+    func poll() { run(in: .default, until: .distantPast) }
+}
+
+extension DescriptorSource {
+    /// Notes `name` whenever `pipe` has something to read, and reads one byte of it.
+    convenience init(_ pipe: TestPipe, _ trace: Trace, _ name: String) {
+        self.init(pipe.readEnd, for: .readable) { _, _ in
+            pipe.get()
+            trace(name)
+        }
+    }
+}
+
+/// Starts a program whose every step leads to the next, so that it has one order of callbacks only. The last step stops
+/// the loop.
+func startTracedProgram(on loop: RunLoop, _ trace: Trace) throws {
+    let pipe = try TestPipe()
+    loop.observe(in: .default) { trace("\($0)") }
+    loop.observe(in: .tracking) { trace("tracking \($0)") }
+    let signalled = RunLoop.Source {
+        trace("signalled source")
+        Timer.scheduled(after: .zero, forMode: .tracking) { _ in
+            trace("tracking timer")
+            loop.stop()
+        }
+        loop.run(in: .tracking)
+        loop.perform { pipe.put() }
+    }
+    loop.add(signalled, forMode: .default)
+    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+        trace("descriptor")
+        pipe.get()
+        source.cancel()
+        loop.stop()
+    }
+    try loop.add(source, forMode: .common)
+    Timer.scheduled(after: .milliseconds(1)) { _ in
+        trace("timer")
+        loop.perform(inModes: [.default]) {
+            trace("block")
+            signalled.signal()
+        }
+    }
+}

@@ -1,1 +1,0 @@
-../../ReactorTests/RunLoop/LoopSupport.swift
