@@ -163,7 +163,14 @@ import Reactor
             for mode in modes { loop.poll(mode) }
             #expect(trace.take() == ["marked"])
         }
-        source.end()
+        loop.hold(.inner)
+        loop.poll(.inner)
+        let unwatched = Raising(trace)
+        try loop.add(unwatched, forMode: .inner)
+        unwatched.markReady()
+        loop.poll(.inner)
+        #expect(trace.take() == ["marked"])
+        for each in [source, unwatched] { each.end() }
     }
 
     #endif

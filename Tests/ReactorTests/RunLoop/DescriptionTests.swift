@@ -48,13 +48,4 @@ import Testing
                 lines.contains { line in parts.allSatisfy { line.contains($0) } }, "\(parts) in:\n\(dump)")
         }
     }
-
-    @Test func `on another thread a dump shows the common modes only`() throws {
-        let thread = try RunLoopThread(name: "described")
-        thread.runLoop.performAndWait { _ = RunLoop.current.hold(.custom) }
-        let dump = thread.runLoop.debugDescription
-        thread.stop()
-        #expect(dump.contains("common modes: ") && !dump.contains("'custom'"))
-        #expect(thread.runLoop.description.contains("ended"))
-    }
 }
