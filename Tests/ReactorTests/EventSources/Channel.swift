@@ -1,47 +1,29 @@
 import Glibc
-import Reactor
 import SystemPackage
 
 /// Two ends of something that carries bytes: write to one, and the other is readable.
 enum Channel: CaseIterable {
-    case pipe
-    case socketPair
-    case datagrams
-    case fifo
-    case terminal
+    case pipe, socketPair, datagrams, fifo, terminal
 
     func open() throws -> (reader: FileDescriptor, writer: FileDescriptor) {
+        var (reader, writer): (CInt, CInt) = (-1, -1)
         switch self {
-        case .pipe: try openPipe()
-        case .socketPair: try pair(CInt(SOCK_STREAM.rawValue))
-        case .datagrams: try pair(CInt(SOCK_DGRAM.rawValue))
-        case .fifo: try openFIFO()
-        case .terminal: try openTerminal()
+        case .pipe:
+            let pipe = try FileDescriptor.pipe()
+            return (pipe.readEnd, pipe.writeEnd)
+        case .socketPair, .datagrams:
+            let type = CInt(self == .socketPair ? SOCK_STREAM.rawValue : SOCK_DGRAM.rawValue)
+            var numbers: [CInt] = [-1, -1]
+            try SystemCall.make { socketpair(AF_UNIX, type, 0, &numbers) }
+            (reader, writer) = (numbers[0], numbers[1])
+        case .fifo:
+            let folder = TemporaryFolder()
+            let path = folder.fifo()
+            let reader = try FileDescriptor.open(path, .readOnly, options: .nonBlocking)
+            return (reader, try FileDescriptor.open(path, .writeOnly))
+        case .terminal: try SystemCall.make { openpty(&reader, &writer, nil, nil, nil) }
         }
-    }
-
-    private func pair(_ type: CInt) throws -> (FileDescriptor, FileDescriptor) {
-        var numbers: [CInt] = [0, 0]
-        try SystemCall.make { socketpair(AF_UNIX, type, 0, &numbers) }
-        return (FileDescriptor(rawValue: numbers[0]), FileDescriptor(rawValue: numbers[1]))
-    }
-
-    private func openPipe() throws -> (FileDescriptor, FileDescriptor) {
-        let pipe = try FileDescriptor.pipe()
-        return (pipe.readEnd, pipe.writeEnd)
-    }
-
-    private func openFIFO() throws -> (FileDescriptor, FileDescriptor) {
-        let folder = TemporaryFolder()
-        let path = folder.fifo()
-        let reader = try FileDescriptor.open(path, .readOnly, options: .nonBlocking)
-        return (reader, try FileDescriptor.open(path, .writeOnly))
-    }
-
-    private func openTerminal() throws -> (FileDescriptor, FileDescriptor) {
-        var (master, slave): (CInt, CInt) = (-1, -1)
-        try SystemCall.make { openpty(&master, &slave, nil, nil, nil) }
-        return (FileDescriptor(rawValue: master), FileDescriptor(rawValue: slave))
+        return (FileDescriptor(rawValue: reader), FileDescriptor(rawValue: writer))
     }
 }
 

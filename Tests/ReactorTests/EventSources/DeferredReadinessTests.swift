@@ -1,4 +1,3 @@
-import Glibc
 import Reactor
 import ReactorTesting
 import SystemPackage
@@ -6,101 +5,90 @@ import Testing
 
 /// What an activation leaves over for the next: descriptors that were ready, and have not been served.
 @Suite(.runLoop) struct DeferredReadinessTests {
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    /// Runs until one source is handled; polls for it.
+    private func serveOne() -> RunLoop.RunResult {
+        loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
+    }
+
     /// Two pipes with a byte in each, of which the first activation serves one.
-    private static func afterOneOfTwo(
-        _ body: @escaping @Sendable (RunLoop, Trace, _ left: TestPipe, _ name: String) throws -> Void
-    ) async throws -> [String] {
-        try await traced { loop, trace in
-            let pipes = [try TestPipe(), try TestPipe()]
-            let sources = zip(pipes, ["a", "b"]).map { DescriptorSource($0, trace, $1) }
-            for source in sources { try loop.add(source, forMode: .default) }
-            for pipe in pipes {
-                _ = fcntl(pipe.readEnd.rawValue, F_SETFL, O_NONBLOCK)
-                pipe.put()
-            }
-            #expect(loop.run(in: .default, returnAfterSourceHandled: true) == .handledSource)
-            let isFirstServed = trace.take() == ["a"]
-            try body(loop, trace, pipes[isFirstServed ? 1 : 0], isFirstServed ? "b" : "a")
-            for source in sources { source.cancel() }
-        }
+    private func afterOneOfTwo(
+        _ body: (_ left: TestPipe, _ name: String, _ sources: [DescriptorSource]) throws -> Void
+    ) throws {
+        let pipes = [try TestPipe(), try TestPipe()]
+        let sources = zip(pipes, ["a", "b"]).map { DescriptorSource($0, trace, $1) }
+        for source in sources { try loop.add(source, forMode: .default) }
+        for pipe in pipes { pipe.put() }
+        #expect(loop.run(in: .default, returnAfterSourceHandled: true) == .handledSource)
+        let isFirstServed = trace.take() == ["a"]
+        try body(pipes[isFirstServed ? 1 : 0], isFirstServed ? "b" : "a", sources)
     }
 
-    @Test func `what was read between two activations is not delivered by the second`() async throws {
-        let trace = try await Self.afterOneOfTwo { loop, _, left, _ in
+    @Test func `what was read between two activations is not delivered by the second`() throws {
+        try afterOneOfTwo { left, _, _ in
             left.get()
-            let result = loop.run(
-                in: .default, until: .after(milliseconds: 2), returnAfterSourceHandled: true)
-            #expect(result == .timedOut)
-        }
-        #expect(trace == [])
-    }
-
-    @Test func `what is still ready is delivered by the next activation, even one that polls`() async throws {
-        _ = try await Self.afterOneOfTwo { loop, trace, _, name in
-            #expect(
-                loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true) == .handledSource)
-            #expect(trace.take() == [name])
+            let limit = Deadline.after(milliseconds: 2)
+            #expect(loop.run(in: .default, until: limit, returnAfterSourceHandled: true) == .timedOut)
+            #expect(trace.all.isEmpty)
         }
     }
 
-    @Test func `an activation that polls finds what is ready behind a leftover that is not`() async throws {
-        _ = try await Self.afterOneOfTwo { loop, trace, left, name in
-            left.get()
+    @Test func `what is still ready is delivered by the next activation, even one that polls`() throws {
+        try afterOneOfTwo { _, name, _ in
+            #expect(serveOne() == .handledSource)
+            #expect(trace.all == [name])
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `an activation that polls finds what is ready behind a leftover that is read or cancelled`(
+        isCancelled: Bool
+    ) throws {
+        try afterOneOfTwo { left, _, sources in
+            if isCancelled { for source in sources { source.cancel() } } else { left.get() }
             let other = try TestPipe()
             other.put()
-            let source = DescriptorSource(other, trace, "other")
-            try loop.add(source, forMode: .default)
-            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
-            #expect(trace.take() == ["other"])
-            source.cancel()
+            try loop.add(DescriptorSource(other, trace, "other"), forMode: .default)
+            #expect(serveOne() == .handledSource)
+            #expect(trace.all == ["other"])
         }
     }
 
     @Test func `of a leftover, the part that is still true is delivered`() throws {
-        let loop = RunLoop.current
         let (one, other) = try Channel.socketPair.open()
         let pipe = try TestPipe()
         var calls: [Readiness] = []
         let sources = [
             DescriptorSource(pipe.readEnd, for: .readable) { _, _ in },
-            DescriptorSource(one, for: [.readable, .writable]) { _, readiness in calls.append(readiness)
-            },
+            DescriptorSource(one, for: [.readable, .writable]) { _, readiness in calls.append(readiness) },
         ]
         for source in sources { try loop.add(source, forMode: .default) }
         pipe.put()
         try other.writeAll([1])
-        while calls.isEmpty {
-            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
-        }
-        while calls.count < 2 {
-            // Whichever of the two the next activation begins with, the other is left over.
-            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
-        }
+        // Whichever of the two the next activation begins with, the other is left over.
+        while calls.count < 2 { _ = serveOne() }
         _ = one.readOne()
         calls = []
-        while calls.isEmpty {
-            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
-        }
+        while calls.isEmpty { _ = serveOne() }
         #expect(calls == [.writable])
         for source in sources { source.cancel() }
-        try one.close()
-        try other.close()
+        for end in [one, other] { try end.close() }
     }
 
     @Test func `a hang-up is delivered by the next activation`() throws {
-        let loop = RunLoop.current
         let pairs = [try Channel.socketPair.open(), try Channel.socketPair.open()]
-        var served: Set<FileDescriptor> = []
-        let sources = pairs.map { pair in
-            DescriptorSource(pair.reader, for: .readable) { source, _ in
-                served.insert(source.descriptor)
+        for pair in pairs {
+            let source = DescriptorSource(pair.reader, for: .readable) { source, _ in
+                trace("hung up")
                 source.cancel()
             }
+            try loop.add(source, forMode: .default)
         }
-        for source in sources { try loop.add(source, forMode: .default) }
         for pair in pairs { try pair.writer.close() }
         // A process that another test is just starting may hold the other ends a moment longer.
-        loop.serve { served == Set(pairs.map(\.reader)) }
+        while trace.all.count < 2 { #expect(loop.run(mode: .default, before: .distantFuture)) }
         for pair in pairs { try pair.reader.close() }
     }
 }

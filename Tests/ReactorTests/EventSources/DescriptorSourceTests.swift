@@ -1,80 +1,122 @@
-import Glibc
-import Reactor
 import ReactorTesting
 import SystemPackage
 import Testing
 
+#if DEBUG
+@testable import Reactor
+#else
+import Reactor
+#endif
+
 @Suite(.runLoop) struct DescriptorSourceTests {
-    @Test func `an unread byte calls once in every pass`() async throws {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in trace("called") }
-            try loop.add(source, forMode: .default)
-            pipe.put()
-            for pass in 1...3 {
-                trace("pass \(pass)")
-                loop.poll()
-            }
-            source.cancel()
-            loop.poll()
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    /// A source that traces the running mode, and reads a byte.
+    private func source(of pipe: TestPipe, then body: @escaping () -> Void = {}) -> DescriptorSource {
+        DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+            pipe.get()
+            trace("\(loop.currentMode!)")
+            body()
         }
-        #expect(trace == ["pass 1", "called", "pass 2", "called", "pass 3", "called"])
     }
 
-    @Test func `interest in both reports both at once, and each alone`() async throws {
-        let calls = try await onItsOwnThread { () -> [Readiness] in
-            let (one, other) = try Channel.socketPair.open()
-            var calls: [Readiness] = []
-            let source = DescriptorSource(one, for: [.readable, .writable]) { _, readiness in
-                calls.append(readiness)
-            }
-            try RunLoop.current.add(source, forMode: .default)
-            RunLoop.current.poll()
-            try other.writeAll([1])
-            for interest: Readiness in [[.readable, .writable], .readable, [], .writable] {
-                try source.setInterest(interest)
-                RunLoop.current.poll()
-            }
-            source.cancel()
-            try one.close()
-            try other.close()
-            return calls
+    // MARK: Service
+
+    @Test
+    func `all that is ready is called in one pass, or one at a time in runs that return after a source`()
+        throws
+    {
+        let pipes = try (0..<10).map { _ in try TestPipe() }
+        for (index, pipe) in pipes.enumerated() {
+            try loop.add(DescriptorSource(pipe, trace, "\(index)"), forMode: .default)
+            pipe.put()
+        }
+        loop.poll()
+        #expect(trace.take().sorted() == (0..<10).map { "\($0)" })
+        for pipe in pipes { pipe.put() }
+        for count in 1...10 {
+            #expect(loop.run(mode: .default, before: .minutesAway))
+            #expect(trace.all.count == count)
+        }
+        #expect(trace.all.sorted() == (0..<10).map { "\($0)" })
+    }
+
+    @Test
+    func `a source in two modes is served in both, and a byte read in one is not delivered in the other`()
+        throws
+    {
+        let pipe = try TestPipe()
+        let source = source(of: pipe)
+        for mode in [RunLoop.Mode.outer, .inner] { try loop.add(source, forMode: mode) }
+        for mode in [RunLoop.Mode.outer, .inner, .default] {
+            pipe.put()
+            loop.poll(mode)
+        }
+        loop.poll(.inner)
+        loop.remove(source, forMode: .inner)
+        pipe.put()
+        loop.poll(.inner)
+        loop.poll(.outer)
+        #expect(trace.all == ["outer", "inner", "inner", "outer"])
+    }
+
+    @Test func `readiness collected in one mode is not served again after another mode served it`() throws {
+        for pipe in [try TestPipe(), try TestPipe()] {
+            // Serves the other, which the outer pass has collected too.
+            let source = source(of: pipe) { loop.poll(.inner) }
+            for mode in [RunLoop.Mode.outer, .inner] { try loop.add(source, forMode: mode) }
+            pipe.put()
+        }
+        loop.poll(.outer)
+        #expect(trace.take() == ["outer", "inner"])
+        loop.poll(.outer)
+        #expect(trace.all.isEmpty)
+    }
+
+    // MARK: Interest
+
+    @Test func `interest in both reports both at once, and each alone`() throws {
+        let (one, other) = try Channel.socketPair.open()
+        var calls: [Readiness] = []
+        let source = DescriptorSource(one, for: [.readable, .writable]) { _, readiness in
+            calls.append(readiness)
+        }
+        try loop.add(source, forMode: .default)
+        loop.poll()
+        try other.writeAll([1])
+        for interest: Readiness in [[.readable, .writable], .readable, [], .writable] {
+            try source.setInterest(interest)
+            loop.poll()
         }
         #expect(calls == [.writable, [.readable, .writable], .readable, .writable])
+        source.cancel()
+        for end in [one, other] { try end.close() }
     }
 
     @Test func `a source with no interest keeps its mode from being empty and is not called`() throws {
         let pipe = try TestPipe()
         pipe.put()
         let source = DescriptorSource(pipe.readEnd, for: []) { _, _ in Issue.record("called") }
-        try RunLoop.current.add(source, forMode: .default)
-        #expect(RunLoop.current.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)
+        try loop.add(source, forMode: .default)
+        #expect(loop.run(in: .default, until: .after(milliseconds: 3)) == .timedOut)
         source.cancel()
-        #expect(RunLoop.current.poll() == .finished)
+        #expect(loop.poll() == .finished)
     }
 
-    @Test func `interest that comes later counts in every mode of the source`() async throws {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            pipe.put()
-            let source = DescriptorSource(pipe.readEnd, for: []) { _, _ in trace("called") }
-            let held = [loop.hold(.default), loop.hold(.custom), loop.hold(.inner)]
-            for mode in [RunLoop.Mode.default, .custom] { loop.poll(mode) }
-            for mode in [RunLoop.Mode.default, .custom, .inner] { try loop.add(source, forMode: mode) }
-            try source.setInterest(.readable)
-            for mode in [RunLoop.Mode.default, .custom, .inner] {
-                trace(mode.rawValue)
-                loop.poll(mode)
-            }
-            source.cancel()
-            for source in held { source.invalidate() }
-        }
-        let modes = [RunLoop.Mode.default, .custom, .inner].map(\.rawValue)
-        #expect(trace == [modes[0], "called", modes[1], "called", modes[2], "called"])
+    @Test func `interest that comes later counts in every mode of the source, run before or not`() throws {
+        let pipe = try TestPipe()
+        pipe.put()
+        let source = DescriptorSource(pipe.readEnd, for: []) { _, _ in trace("\(loop.currentMode!)") }
+        for mode in [RunLoop.Mode.outer, .custom, .inner] { loop.hold(mode) }
+        for mode in [RunLoop.Mode.outer, .custom] { loop.poll(mode) }
+        for mode in [RunLoop.Mode.outer, .custom, .inner] { try loop.add(source, forMode: mode) }
+        try source.setInterest(.readable)
+        for mode in [RunLoop.Mode.outer, .custom, .inner] { loop.poll(mode) }
+        #expect(trace.all == ["outer", "custom", "inner"])
     }
 
     @Test func `interest that the kernel refuses leaves a source as it was`() throws {
-        let loop = RunLoop.current
         let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
         let source = DescriptorSource(file, for: []) { _, _ in Issue.record("called") }
         try loop.add(source, forMode: .default)
@@ -89,54 +131,63 @@ import Testing
     }
 
     @Test func `interest removed in a callback is gone in the same pass`() throws {
-        let loop = RunLoop.current
-        let pipes = [try TestPipe(), try TestPipe()]
         var sources: [DescriptorSource] = []
-        var calls = 0
-        for pipe in pipes {
+        for pipe in [try TestPipe(), try TestPipe()] {
             pipe.put()
             let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                calls += 1
+                trace("called")
                 for source in sources { try? source.setInterest([]) }
+                withExtendedLifetime(pipe) {}
             }
             sources.append(source)
             try loop.add(source, forMode: .default)
         }
         for _ in 0..<3 { loop.poll() }
-        #expect(calls == 1)
+        #expect(trace.all.count == 1)
         for source in sources { try source.setInterest(.readable) }
         loop.poll()
-        #expect(calls == 2)
-        for source in sources { source.cancel() }
+        #expect(trace.all.count == 2)
     }
 
-    @Test func `all that is ready is called in one pass, or one at a time for who wants to return`()
-        async throws
+    #if DEBUG
+
+    @Test func `a source marked ready without interest is served once, in a mode that has run or not`() throws
     {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            let pipes = try (0..<10).map { _ in try TestPipe() }
-            var calls: [Int] = []
-            var sources: [DescriptorSource] = []
-            for (index, pipe) in pipes.enumerated() {
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                    pipe.get()
-                    calls.append(index)
-                }
-                try loop.add(source, forMode: .default)
-                sources.append(source)
-                pipe.put()
-            }
-            loop.poll()
-            #expect(calls.sorted() == Array(0..<10))
-            calls = []
-            for pipe in pipes { pipe.put() }
-            for count in 1...10 {
-                #expect(loop.run(mode: .default, before: .minutesAway))
-                #expect(calls.count == count)
-            }
-            #expect(calls.sorted() == Array(0..<10))
-            for source in sources { source.cancel() }
+        let source = Raising(trace)
+        source.markReady()
+        for mode in [RunLoop.Mode.default, .custom] { try loop.add(source, forMode: mode) }
+        loop.poll()
+        #expect(trace.take() == ["marked"])
+        for modes in [[RunLoop.Mode.custom, .default], [.default, .custom]] {
+            source.markReady()
+            for mode in modes { loop.poll(mode) }
+            #expect(trace.take() == ["marked"])
         }
+        loop.hold(.inner)
+        loop.poll(.inner)
+        let unwatched = Raising(trace)
+        try loop.add(unwatched, forMode: .inner)
+        unwatched.markReady()
+        loop.poll(.inner)
+        #expect(trace.take() == ["marked"])
+        for each in [source, unwatched] { each.end() }
     }
+
+    #endif
 }
+
+#if DEBUG
+
+/// A source without a descriptor, which traces when it is served.
+private final class Raising: EventSource {
+    private let trace: Trace
+
+    init(_ trace: Trace) {
+        self.trace = trace
+        super.init(-1, for: [])
+    }
+
+    override func serve(_ readiness: Readiness) { if readiness == .marked { trace("marked") } }
+}
+
+#endif

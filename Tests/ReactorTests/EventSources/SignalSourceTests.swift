@@ -1,92 +1,94 @@
 import Glibc
 import Reactor
 import ReactorTesting
-import Synchronization
 import SystemPackage
 import Testing
 
-/// Signals belong to the process: tests that could meet run in processes of their own.
+/// A source whose handler is all that retains `canary`.
+func makeSource(_ signal: CInt, _ canary: AtEnd) throws -> SignalSource {
+    try SignalSource(signal) { _, _ in withExtendedLifetime(canary) {} }
+}
+
+/// Sends `signal` to this thread, and returns when it has been caught. Dispatch's threads, and those that they make, block
+/// signals.
+func deliver(_ signal: CInt) {
+    var set = sigset_t()
+    sigemptyset(&set)
+    sigaddset(&set, signal)
+    pthread_sigmask(SIG_UNBLOCK, &set, nil)
+    raise(signal)
+}
+
+/// Real-time signals are queued, so that every delivery counts.
+func realTimeSignal(_ offset: CInt) -> CInt { __libc_current_sigrtmin() + offset }
+
+func isIgnored(_ signal: CInt) -> Bool {
+    var action = sigaction()
+    sigaction(signal, nil, &action)
+    return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
+}
+
+/// Signals belong to the process: tests that could meet use different ones, or run one after the other.
 @Suite(.runLoop, .serialized) struct SignalSourceTests {
-    @Test func `the handler gets the number of deliveries, on the loop's thread`() async throws {
-        let counts = try await onItsOwnThread { () -> [Int] in
-            let loop = RunLoop.current
-            var counts: [Int] = []
-            let source = try SignalSource(SIGUSR1) { source, count in
-                #expect(loop.isCurrent)
-                counts.append(count)
-            }
-            try loop.add(source, forMode: .default)
-            deliver(SIGUSR1)
-            loop.poll()
-            for _ in 0..<3 { deliver(SIGUSR1) }
-            loop.poll()
-            loop.poll()
-            source.cancel()
-            return counts
+    private let loop = RunLoop.current
+
+    @Test func `the handler gets the number of deliveries, on the loop's thread, of its signal alone`() throws
+    {
+        var counts: [Int] = []
+        let source = try SignalSource(SIGUSR1) { source, count in
+            #expect(loop.isCurrent && source.signal == SIGUSR1)
+            counts.append(count)
+        }
+        let other = try SignalSource(SIGUSR2) { _, _ in Issue.record("called for another signal") }
+        for each in [source, other] { try loop.add(each, forMode: .default) }
+        for count in [1, 3] {
+            for _ in 0..<count { deliver(SIGUSR1) }
+            for _ in 0..<2 { loop.poll() }
         }
         #expect(counts == [1, 3])
+        for each in [source, other] { each.cancel() }
     }
 
-    @Test func `deliveries are kept until the source is in a mode that runs`() async throws {
-        let counts = try await onItsOwnThread { () -> [Int] in
-            let loop = RunLoop.current
-            var counts: [Int] = []
-            let source = try SignalSource(SIGUSR1) { _, count in counts.append(count) }
-            deliver(SIGUSR1)
-            try loop.add(source, forMode: .custom)
-            deliver(SIGUSR1)
-            #expect(loop.poll() == .finished)
-            loop.poll(.custom)
-            loop.remove(source, forMode: .custom)
-            deliver(SIGUSR1)
-            #expect(loop.poll(.custom) == .finished)
-            try loop.add(source, forMode: .common)
-            loop.poll(.tracking)
-            source.cancel()
-            return counts
-        }
+    @Test func `deliveries are kept until the source is in a mode that runs`() throws {
+        var counts: [Int] = []
+        let source = try SignalSource(SIGUSR1) { _, count in counts.append(count) }
+        deliver(SIGUSR1)
+        try loop.add(source, forMode: .custom)
+        deliver(SIGUSR1)
+        #expect(loop.poll() == .finished)
+        loop.poll(.custom)
+        loop.remove(source, forMode: .custom)
+        deliver(SIGUSR1)
+        #expect(loop.poll(.custom) == .finished)
+        try loop.add(source, forMode: .common)
+        loop.poll(.tracking)
+        source.cancel()
         #expect(counts == [2, 1])
     }
 
-    @Test func `a signal from another thread wakes every loop that wants it, and none is lost`() async throws
-    {
+    @Test func `a signal from another thread wakes every loop that wants it, and none is lost`() {
         let signal = realTimeSignal(3)
         let (sent, loops) = (200, 3)
         let counted = Shared(Array(repeating: 0, count: loops))
         let ready = Countdown(loops)
-        try await onItsOwnThread {
-            onThreads(loops + 1) { index in
-                guard index < loops else {
-                    ready.wait()
-                    for _ in 0..<sent { kill(getpid(), signal) }
-                    return
-                }
-                let source = try! SignalSource(signal) { source, count in
-                    let total = counted.update { counts in
-                        counts[index] += count
-                        return counts[index]
-                    }
-                    if total >= sent { source.cancel() }
-                }
-                try! RunLoop.current.add(source, forMode: .default)
-                ready.count()
-                #expect(RunLoop.current.run(in: .default) == .finished)
+        onThreads(loops + 1) { index in
+            guard index < loops else {
+                ready.wait()
+                for _ in 0..<sent { kill(getpid(), signal) }
+                return
             }
+            let source = try! SignalSource(signal) { source, count in
+                let total = counted.update { counts in
+                    counts[index] += count
+                    return counts[index]
+                }
+                if total >= sent { source.cancel() }
+            }
+            try! RunLoop.current.add(source, forMode: .default)
+            ready.count()
+            #expect(RunLoop.current.run(in: .default) == .finished)
         }
         #expect(counted.value == [sent, sent, sent])
-    }
-
-    @Test func `a source of one signal is not called for another`() throws {
-        let loop = RunLoop.current
-        var told: [CInt] = []
-        let sources = try [SIGUSR1, SIGUSR2].map { signal in
-            try SignalSource(signal) { source, _ in told.append(source.signal) }
-        }
-        for source in sources { try loop.add(source, forMode: .default) }
-        deliver(SIGUSR2)
-        loop.poll()
-        #expect(told == [SIGUSR2])
-        for source in sources { source.cancel() }
     }
 
     @Test(arguments: [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, 0, -1, 65, 1_000])
@@ -94,39 +96,35 @@ import Testing
         #expect(throws: Errno.invalidArgument) { try SignalSource(signal) { _, _ in } }
     }
 
-    @Test func `cancelling releases the handler, even if the source is retained`() throws {
-        let freed = Shared(false)
-        let source = try makeSource(realTimeSignal(6), AtEnd { freed.value = true })
-        try RunLoop.current.add(source, forMode: .common)
-        #expect(!freed.value)
-        source.cancel()
-        #expect(freed.value)
-        #expect(!source.isValid)
-    }
-
-    @Test func `a source that is dropped outside a loop frees its handler and the signal`() throws {
-        let signal = realTimeSignal(7)
+    @Test func `cancelling a source, or dropping it outside a loop, releases the handler and the signal`()
+        throws
+    {
+        let signal = realTimeSignal(6)
         Glibc.signal(signal, SIG_IGN)
-        let freed = Shared(false)
-        _ = try makeSource(signal, AtEnd { freed.value = true })
-        #expect(freed.value)
-        #expect(isIgnored(signal))
+        let freed = Shared(0)
+        let source = try makeSource(signal, AtEnd { freed.value += 1 })
+        try loop.add(source, forMode: .common)
+        #expect(freed.value == 0 && !isIgnored(signal))
+        source.cancel()
+        #expect(freed.value == 1 && !source.isValid && isIgnored(signal))
+        _ = try makeSource(signal, AtEnd { freed.value += 1 })
+        #expect(freed.value == 2 && isIgnored(signal))
     }
 
-    @Test func `a source that only its loop retains keeps working`() async throws {
-        let count = try await onItsOwnThread { () -> Int in
-            var calls = 0
-            try RunLoop.current.add(
-                SignalSource(SIGUSR1) { source, _ in
-                    calls += 1
-                    if calls == 2 { source.cancel() }
-                }, forMode: .default)
-            for _ in 0..<2 {
-                deliver(SIGUSR1)
-                RunLoop.current.poll()
+    @Test func `a source that only its loop retains keeps working`() throws {
+        let calls = Shared(0)
+        func add() throws {
+            let source = try SignalSource(SIGUSR1) { source, _ in
+                calls.value += 1
+                if calls.value == 2 { source.cancel() }
             }
-            return calls
+            try loop.add(source, forMode: .default)
         }
-        #expect(count == 2)
+        try add()
+        for _ in 0..<2 {
+            deliver(SIGUSR1)
+            loop.poll()
+        }
+        #expect(calls.value == 2)
     }
 }

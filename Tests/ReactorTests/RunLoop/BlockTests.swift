@@ -3,124 +3,83 @@ import ReactorTesting
 import Testing
 
 @Suite(.runLoop) struct BlockTests {
-    @Test func `blocks run in the order of posting, and only once`() async throws {
-        let trace = try await traced { loop, trace in
-            for name in ["a", "b", "c"] { loop.perform { trace(name) } }
-            loop.poll()
-            loop.poll()
-        }
-        #expect(trace == ["a", "b", "c"])
-    }
+    private let loop = RunLoop.current
+    private let trace = Trace()
 
-    @Test func `perform without modes runs the block in the default mode`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.perform { trace("block") }
-            for mode in [RunLoop.Mode.custom, .tracking] {
-                loop.hold(mode)
-                loop.poll(mode)
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func `a block runs once, in the order of posting, in the first of its modes that runs`(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        let modes: [RunLoop.Mode] = [.default, .tracking, .custom, .inner, .outer]
+        var common: Set<RunLoop.Mode> = [.default, .tracking]
+        var waiting: [(name: Int, modes: [RunLoop.Mode])] = []
+        for name in 0..<150 {
+            let places = ([.common] + modes).filter { _ in Int.random(in: 0..<4, using: &generator) == 0 }
+            loop.perform(inModes: places) { trace("\(name)") }
+            waiting.append((name, places))
+            if name == 100 {
+                loop.addCommonMode(.custom)
+                common.insert(.custom)
             }
-            trace("not yet")
-            loop.poll()
-        }
-        #expect(trace == ["not yet", "block"])
-    }
-
-    @Test func `blocks of other modes wait and keep their places`() async throws {
-        let trace = try await traced { loop, trace in
-            let modes: [RunLoop.Mode] = [.default, .custom, .default, .common, .custom, .default]
-            for (index, mode) in modes.enumerated() { loop.perform(inModes: [mode]) { trace("\(index)") } }
-            loop.poll(.custom)
-            trace("default")
-            loop.poll()
-        }
-        #expect(trace == ["1", "4", "default", "0", "2", "3", "5"])
-    }
-
-    @Test func `a block for the common modes runs in the modes that are common when it runs`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.custom)
-            loop.perform(inModes: [.common]) { trace("block") }
-            loop.poll(.custom)
-            trace("becomes common")
-            loop.addCommonMode(.custom)
-            loop.poll(.custom)
-        }
-        #expect(trace == ["becomes common", "block"])
-    }
-
-    @Test func `a block of several modes runs in the first of them, and then no more`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.perform(inModes: [.custom, .default, .common]) { trace("block") }
-            loop.poll(.custom)
-            trace("\(loop.run(mode: .custom, before: .distantPast))")
-            trace("\(loop.run(mode: .default, before: .distantPast))")
-        }
-        #expect(trace == ["block", "false", "false"])
-    }
-
-    @Test func `a block without any mode is dropped`() async throws {
-        let trace = try await traced { loop, trace in
-            let fate: Fate
-            do {
-                let witness = Witness()
-                fate = Fate(witness)
-                loop.perform(inModes: []) { withExtendedLifetime(witness) { trace("block") } }
+            guard name % 3 == 0 else { continue }
+            let running = modes.randomElement(using: &generator)!
+            let runs = { (modes: [RunLoop.Mode]) in
+                modes.contains(running) || modes.contains(.common) && common.contains(running)
             }
-            trace("\(fate.isFreed)")
-            trace("\(loop.run(mode: .default, before: .distantPast))")
+            let expected = waiting.filter { runs($0.modes) }.map { "\($0.name)" }
+            waiting.removeAll { runs($0.modes) }
+            #expect(loop.poll(running) == (expected.isEmpty ? .finished : .timedOut))
+            #expect(trace.take() == expected)
         }
-        #expect(trace == ["true", "false"])
     }
 
-    @Test func `a block that a block posts waits for the next sweep`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
+    @Test func `perform without modes runs the block in the default mode`() {
+        loop.perform { trace("block") }
+        for mode in [RunLoop.Mode.custom, .tracking] { #expect(loop.poll(mode) == .finished) }
+        loop.poll()
+        #expect(trace.all == ["block"])
+    }
+
+    @Test func `a block that a block posts waits for the next sweep`() {
+        loop.hold(.default)
+        loop.perform {
             loop.perform {
-                loop.perform {
-                    trace("posted by a")
-                    loop.perform { trace("posted by that") }
-                }
-                trace("a")
+                trace("posted by a")
+                loop.perform { trace("posted by that") }
             }
-            loop.perform { trace("b") }
-            for _ in 0..<2 {
-                loop.poll()
-                trace("pass")
-            }
+            trace("a")
         }
-        #expect(trace == ["a", "b", "posted by a", "pass", "posted by that", "pass"])
+        loop.perform { trace("b") }
+        for _ in 0..<2 {
+            loop.poll()
+            trace("pass")
+        }
+        #expect(trace.all == ["a", "b", "posted by a", "pass", "posted by that", "pass"])
     }
 
-    @Test func `a nested activation runs blocks posted meanwhile, and not the rest of the batch`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            loop.perform {
-                trace("a begins")
-                loop.perform { trace("c") }
-                loop.poll()
-                trace("a ends")
-            }
-            loop.perform { trace("b") }
+    @Test func `a nested activation runs blocks posted meanwhile, and not the rest of the batch`() {
+        loop.perform {
+            trace("a begins")
+            loop.perform { trace("c") }
             loop.poll()
+            trace("a ends")
         }
-        #expect(trace == ["a begins", "c", "a ends", "b"])
+        loop.perform { trace("b") }
+        loop.poll()
+        #expect(trace.all == ["a begins", "c", "a ends", "b"])
     }
 
     @Test(arguments: modeSets, modeSets)
     func `blocks that a block posts before and after a nested activation keep their order`(
         first: [RunLoop.Mode], second: [RunLoop.Mode]
-    ) async throws {
-        let trace = try await traced { loop, trace in
-            for mode in [RunLoop.Mode.default, .inner] { loop.hold(mode) }
-            loop.perform {
-                loop.perform(inModes: first) { trace("first") }
-                loop.poll(.inner)
-                loop.perform(inModes: second) { trace("second") }
-            }
-            for _ in 0..<2 { loop.poll() }
+    ) {
+        for mode in [RunLoop.Mode.default, .inner] { loop.hold(mode) }
+        loop.perform {
+            loop.perform(inModes: first) { trace("first") }
+            loop.poll(.inner)
+            loop.perform(inModes: second) { trace("second") }
         }
-        #expect(trace == ["first", "second"])
+        for _ in 0..<2 { loop.poll() }
+        #expect(trace.all == ["first", "second"])
     }
 
     /// Modes of a block that the default mode runs.
@@ -128,40 +87,50 @@ import Testing
         [.default], [.common], [.custom, .default], [.outer, .default],
     ]
 
-    @Test func `a block is released as soon as it has run`() async throws {
-        let trace = try await traced { loop, trace in
-            let fate: Fate
-            do {
-                let witness = Witness()
-                fate = Fate(witness)
-                loop.perform { withExtendedLifetime(witness) {} }
-            }
-            trace("\(fate.isFreed)")
-            loop.perform { trace("\(fate.isFreed)") }
-            loop.poll()
-        }
-        #expect(trace == ["false", "true"])
+    /// Posts a block, and returns what becomes of what it captures.
+    private func post(_ modes: [RunLoop.Mode], _ loop: RunLoop) -> Fate {
+        let witness = Witness()
+        loop.perform(inModes: modes) { withExtendedLifetime(witness) {} }
+        return Fate(witness)
     }
 
-    @Test func `a burst from many threads arrives whole, each thread's in order`() async throws {
-        let perThread = 2000
-        let runs = try await onItsOwnThread { () -> [[Int]] in
-            let loop = RunLoop.current
-            let runs = Shared([[Int]](repeating: [], count: 4))
-            let threads = try (0..<4).map { thread in
-                try JoinableThread(name: "poster") {
-                    for index in 0..<perThread {
-                        loop.perform { runs.update { $0[thread].append(index) } }
+    @Test(arguments: [[RunLoop.Mode.default], [.default, .custom]])
+    func `a block is released as soon as it has run`(modes: [RunLoop.Mode]) {
+        let fate = post(modes, loop)
+        #expect(!fate.isFreed)
+        loop.perform { #expect(fate.isFreed) }
+        loop.poll()
+    }
+
+    @Test func `a block without any mode is dropped at once, others when their thread ends`() throws {
+        #expect(post([], loop).isFreed)
+        #expect(loop.poll() == .finished)
+        let fates = Shared<[Fate]>([])
+        try onAThread {
+            fates.value = [[.custom], [.custom, .inner]].map { post($0, .current) }
+            #expect(fates.value.allSatisfy { !$0.isFreed })
+        }
+        #expect(fates.value.map(\.isFreed) == [true, true])
+    }
+
+    @Test func `a burst from many threads arrives whole, each thread's in order`() throws {
+        let (threads, perThread) = (4, 2000)
+        let runs = Shared([[Int]](repeating: [], count: threads))
+        let left = Shared(threads * perThread)
+        let crowd = try JoinableThread(name: "crowd") {
+            onThreads(threads) { thread in
+                for index in 0..<perThread {
+                    loop.perform {
+                        runs.update { $0[thread].append(index) }
+                        left.value -= 1
+                        if left.value == 0 { loop.stop() }
                     }
                 }
             }
-            loop.hold(.default)
-            while runs.value.contains(where: { $0.count < perThread }) {
-                loop.run(in: .default, until: .after(milliseconds: 1))
-            }
-            for thread in threads { thread.join() }
-            return runs.value
         }
-        for run in runs { #expect(run == Array(0..<perThread)) }
+        loop.hold(.default)
+        #expect(loop.run(in: .default) == .stopped)
+        crowd.join()
+        #expect(runs.value == Array(repeating: Array(0..<perThread), count: threads))
     }
 }

@@ -1,12 +1,12 @@
 import Dispatch
 import Glibc
-import Reactor
 import ReactorTesting
-import SystemPackage
 import Testing
 
 #if DEBUG
-@testable import struct Reactor.ProcessPauses
+@testable import Reactor
+#else
+import Reactor
 #endif
 
 /// What the debug mode reports of a callback that keeps its loop busy, before that returns. Each in a process of its own.
@@ -15,10 +15,9 @@ import Testing
         async
     {
         await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            LoopDiagnostics.slowCallback = .milliseconds(20)
-            try await onItsOwnThread {
-                let (loop, pipe) = (RunLoop.current, try TestPipe())
+            LoopDiagnostics.slowCallback = .milliseconds(10)
+            let reports = try debugged { loop, reports in
+                let pipe = try TestPipe()
                 loop.hold(.default)
                 pipe.put()
                 Timer.scheduled(after: .zero, label: "poll") { _ in reports.waitForTwoMore() }
@@ -30,144 +29,95 @@ import Testing
                 loop.perform { reports.waitForTwoMore() }
                 Task(executorPreference: loop.executor()) { reports.waitForTwoMore() }
                 while reports.value.count < 12 { loop.run(in: .default, until: .after(milliseconds: 1)) }
-                for name in [
-                    "timer 'poll' (ReactorTests/BlockedLoopTests.swift:", " 'bell' (ReactorTests/",
-                    "block posted by thread ", "job of the executor of the run loop ",
-                ] {
-                    let kinds = reports.value.filter { $0.text.contains(name) }.map(\.kind)
-                    #expect(kinds == [.blockedLoop, .blockedLoop, .slowCallback], "\(reports.value)")
-                }
+            }
+            for name in ["timer 'poll' (ReactorTests/", "'bell' (ReactorTests/", "block", "job"] {
+                let kinds = reports.filter { $0.text.contains(name) }.map(\.kind)
+                #expect(kinds == [.blockedLoop, .blockedLoop, .slowCallback], "\(name) in \(reports)")
             }
         }
     }
 
-    @Test func `a main-actor task that blocks the main loop forever is reported`() async {
+    @Test func `a report and an explanation name the call in which a callback waits`() async {
         await #expect(processExitsWith: .success) {
-            setenv("REACTOR_DEBUG", "1", 1)
-            let lines = try await probeMainLoop("a main actor that hangs")
-            #expect(lines.count == 1)
+            LoopDiagnostics.slowCallback = .milliseconds(10)
+            let server = try RunLoopThread(name: "server")
+            let explanation = Shared("")
+            let reports = try debugged { loop, reports in
+                let (full, empty) = (try TestPipe(), try TestPipe())
+                let isAnswered = Answer<Bool>()
+                let input = InputStream(descriptor: empty.readEnd)
+                let output = OutputStream(descriptor: full.writeEnd)
+                for stream in [input, output] { stream.open() }
+                let size = 65_537
+                let release = try JoinableThread {
+                    reports.waitForWait(in: "OutputStream.write")
+                    explanation.value = loop.explain()
+                    let drain = InputStream(descriptor: full.readEnd)
+                    drain.open()
+                    var rest = size
+                    while rest > 0 { rest -= drain.read(upTo: rest).count }
+                    reports.waitForWait(in: "InputStream.read")
+                    empty.put()
+                    reports.waitForWait(in: "RunLoop.performAndWait")
+                    isAnswered.give(true)
+                }
+                let bytes = [UInt8](repeating: 0, count: size)
+                let calls = [
+                    ("writer", { _ = output.write(bytes) }), ("reader", { _ = input.read(upTo: 1) }),
+                    ("client", { server.runLoop.performAndWait {} }),
+                ]
+                for (label, call) in calls {
+                    if label == "client" { server.runLoop.perform { _ = isAnswered.wait() } }
+                    Timer.scheduled(after: .zero, label: label) { _ in call() }
+                    loop.poll()
+                }
+                release.join()
+            }
+            server.stop()
+            for (label, call) in [
+                ("writer", "OutputStream.write"), ("reader", "InputStream.read"),
+                ("client", "RunLoop.performAndWait"), ("client", "'server'"),
+            ] {
+                #expect(reports.naming(label).contains { $0.text.contains(call) }, "\(reports)")
+            }
             #expect(
-                lines.first?.contains("job of the main actor has kept the main run loop busy for ") == true,
-                "\(lines)")
+                explanation.value.contains("'writer'") && explanation.value.contains("OutputStream.write"))
         }
     }
 
-    @Test func `a report and an explanation say what a callback waits for`() async {
+    @Test func `a callback that runs the loop, or its host, keeps it from nothing, however long that sleeps`()
+        async
+    {
         await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            LoopDiagnostics.slowCallback = .milliseconds(20)
-            try await withRunLoopThread(name: "server") { server in
-                try await onItsOwnThread {
-                    let (loop, full, empty) = (RunLoop.current, try TestPipe(), try TestPipe())
-                    let isAnswered = Answer<Bool>()
-                    let explanations = Shared<[String]>([])
-                    let input = InputStream(descriptor: empty.readEnd)
-                    let output = OutputStream(descriptor: full.writeEnd)
-                    for stream in [input, output] { stream.open() }
-                    (input.label, output.label) = ("orders", "answers")
-                    let release = try JoinableThread {
-                        reports.waitForWait(in: "OutputStream.write")
-                        explanations.update { $0.append(loop.explain()) }
-                        let drain = InputStream(descriptor: full.readEnd)
-                        drain.open()
-                        var rest = 65_537
-                        while rest > 0 { rest -= drain.read(upTo: rest).count }
-                        reports.waitForWait(in: "InputStream.read")
-                        empty.put()
-                        reports.waitForWait(in: "RunLoop.performAndWait")
-                        isAnswered.give(true)
+            let other = try RunLoopThread(name: "other")
+            let reports = try debugged { loop, reports in
+                loop.hold(.inner)
+                // As long as it takes to report another loop.
+                let blockOther = { @Sendable in
+                    let count = reports.value.count
+                    other.runLoop.perform {
+                        reports.wait { $0.count > count ? () : nil }
+                        loop.stop()
                     }
-                    Timer.scheduled(after: .zero, label: "writer") { _ in
-                        _ = output.write([UInt8](repeating: 0, count: 65_537))
-                    }
-                    loop.poll()
-                    Timer.scheduled(after: .zero, label: "reader") { _ in _ = input.read(upTo: 1) }
-                    loop.poll()
-                    server.runLoop.perform { _ = isAnswered.wait() }
-                    Timer.scheduled(after: .zero, label: "client") { _ in server.runLoop.performAndWait {} }
-                    loop.poll()
-                    release.join()
-                    for (timer, wait) in [
-                        ("'writer'", "OutputStream.write, waiting for the output stream of descriptor "),
-                        ("'reader'", "InputStream.read, waiting for the input stream of descriptor "),
-                        ("'client'", "RunLoop.performAndWait, waiting for the run loop of thread 'server'"),
-                    ] {
-                        #expect(
-                            reports.value.contains { $0.text.contains(timer) && $0.text.contains(wait) },
-                            "\(reports.value)")
-                    }
-                    #expect(explanations.value[0].contains(", and is in OutputStream.write, waiting for "))
                 }
-            }
-        }
-    }
-
-    @Test func `a callback that runs the loop keeps it from nothing, however long the loop sleeps`() async {
-        await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await withRunLoopThread(name: "other") { other in
-                try await onItsOwnThread {
-                    let loop = RunLoop.current
-                    loop.hold(.inner)
-                    Timer.scheduled(after: .zero, label: "dialog") { _ in
-                        // As long as it takes to report another loop twice.
-                        other.runLoop.perform {
-                            reports.waitForTwoMore()
-                            loop.stop()
-                        }
-                        loop.run(in: .inner)
-                    }
-                    loop.poll()
-                }
-            }
-            #expect(reports.value.allSatisfy { $0.text.contains("block posted by ") }, "\(reports.value)")
-        }
-    }
-
-    @Test func `a handler that runs the host's loop is not slow`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                LoopDiagnostics.slowCallback = .milliseconds(200)
-                let hosting = try RunLoop.Hosting(.current)
-                let end = Deadline.after(milliseconds: 400)
-                Timer.scheduled(every: .milliseconds(20), label: "ticker") { _ in }
                 Timer.scheduled(after: .zero, label: "dialog") { _ in
-                    var request = pollfd(
-                        fd: hosting.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+                    blockOther()
+                    loop.run(in: .inner)
+                }
+                loop.poll()
+                let hosting = try RunLoop.Hosting(loop)
+                Timer.scheduled(after: .zero, label: "hosted dialog") { _ in
                     hosting.prepare()
-                    while Deadline.now < end {
-                        poll(&request, 1, -1)
-                        hosting.dispatch()
-                    }
-                    poll(&request, 1, 100)
+                    blockOther()
+                    var request = pollfd(fd: hosting.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+                    repeat { while poll(&request, 1, -1) < 0 {} } while hosting.dispatch()
                 }
-                hosting.dispatch()
-                hosting.dispatch()
-                let ledger = RunLoop.current.statistics.ledger
-                let dialog = ledger.first { $0.name.contains("'dialog'") }
-                #expect(dialog!.longest < .milliseconds(200), "\(ledger)")
+                for _ in 0..<2 { hosting.dispatch() }
                 hosting.end()
+                other.runLoop.performAndWait {}
             }
-        }
-        #expect(result.message.isEmpty, "\(result.message)")
-    }
-
-    @Test func `a slow completion of a hand-off is named by the hand-off`() async {
-        await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                let queue = DispatchQueue(label: "lines")
-                let reader = LineReader(InputStream(path: "/etc/passwd"), into: 0, on: queue) { _, _, _ in }
-                reader.label = "users"
-                reader.start { _ in
-                    reports.wait { $0.isEmpty ? nil : () }
-                    RunLoop.current.stop()
-                }
-                RunLoop.current.run(in: .default)
-                let report = reports.value.last
-                #expect(report?.text.hasPrefix("The hand-off 'users' kept the run loop ") == true)
-            }
+            other.stop()
+            for label in ["dialog", "hosted dialog"] { #expect(reports.naming(label).isEmpty, "\(reports)") }
         }
     }
 
@@ -204,7 +154,7 @@ extension Shared where Value == [LoopDiagnostics.Report] {
     /// Waits for a report of a loop that is blocked in `call`.
     fileprivate func waitForWait(in call: String) {
         wait { reports in
-            reports.contains { $0.kind == .blockedLoop && $0.text.contains(" It is in \(call), ") } ? () : nil
+            reports.contains { $0.kind == .blockedLoop && $0.text.contains(call) } ? () : nil
         }
     }
 }

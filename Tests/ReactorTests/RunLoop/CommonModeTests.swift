@@ -2,205 +2,155 @@ import Reactor
 import ReactorTesting
 import Testing
 
-/// One kind of item, added and removed in the same way as every other.
-enum Kind: CaseIterable, Sendable {
-    case source, descriptor, timer, observer
-}
-
-/// An item of some kind that notes its name when it is served, for as long as it is asked to.
-struct TestItem {
-    let kind: Kind
-    let pipe: TestPipe
-    let source: RunLoop.Source
-    let descriptor: DescriptorSource
-    let timer: Timer
-    let observer: RunLoop.Observer
-
-    init(_ kind: Kind, _ trace: Trace, _ name: String = "served") throws {
-        let pipe = try TestPipe()
-        pipe.put()
-        self.kind = kind
-        self.pipe = pipe
-        source = RunLoop.Source { trace(name) }
-        descriptor = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in trace(name) }
-        timer = Timer(fireDate: .distantPast) { _ in trace(name) }
-        observer = RunLoop.Observer(for: .beforeSources) { _, _ in trace(name) }
-    }
-
-    func add(to loop: RunLoop, _ mode: RunLoop.Mode) throws {
-        switch kind {
-        case .source: loop.add(source, forMode: mode)
-        case .descriptor: try loop.add(descriptor, forMode: mode)
-        case .timer: loop.add(timer, forMode: mode)
-        case .observer: loop.add(observer, forMode: mode)
-        }
-    }
-
-    func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
-        switch kind {
-        case .source: loop.remove(source, forMode: mode)
-        case .descriptor: loop.remove(descriptor, forMode: mode)
-        case .timer: loop.remove(timer, forMode: mode)
-        case .observer: loop.remove(observer, forMode: mode)
-        }
-    }
-
-    func isIn(_ loop: RunLoop, _ mode: RunLoop.Mode) -> Bool {
-        switch kind {
-        case .source: loop.contains(source, forMode: mode)
-        case .descriptor: loop.contains(descriptor, forMode: mode)
-        case .timer: loop.contains(timer, forMode: mode)
-        case .observer: loop.contains(observer, forMode: mode)
-        }
-    }
-
-    /// The modes, of those that the tests use, in which the item says that it is.
-    func modes(_ loop: RunLoop) -> [String] {
-        let named: [(RunLoop.Mode, String)] = [
-            (.common, "common"), (.default, "default"), (.tracking, "tracking"), (.custom, "custom"),
-        ]
-        return named.filter { isIn(loop, $0.0) }.map(\.1)
-    }
-
-    /// Whether a poll of `mode` serves the item. A timer that has fired is over.
-    func isServed(_ loop: RunLoop, _ mode: RunLoop.Mode, _ trace: Trace) -> Bool {
-        source.signal()
-        loop.hold(mode)
-        let before = trace.all.count
-        loop.poll(mode)
-        return trace.all.count > before
-    }
-}
-
 @Suite(.runLoop) struct CommonModeTests {
     @Test(arguments: Kind.allCases)
-    func `an item of the common modes is a common item and is in every common mode`(kind: Kind) async throws {
-        let trace = try await traced { loop, trace in
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            trace(item.modes(loop).joined(separator: " "))
-            #expect(!item.isServed(loop, .custom, trace))
-            #expect(item.isServed(loop, .tracking, trace))
+    func `an item is in the modes that it was added to, in whatever order modes become common`(kind: Kind)
+        throws
+    {
+        for seed in 0..<UInt64(80) {
+            // A mode of a loop stays common: each walk needs another loop.
+            try onAThread {
+                let walk = try MembershipWalk(kind, seed: seed)
+                for _ in 0..<12 { walk.step() }
+            }
         }
-        #expect(trace == ["common default tracking", "served"])
-    }
-
-    @Test(arguments: Kind.allCases)
-    func `a mode that becomes common gets the existing common items`(kind: Kind) async throws {
-        let trace = try await traced { loop, trace in
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            loop.poll(.custom)
-            loop.addCommonMode(.custom)
-            trace(item.modes(loop).joined(separator: " "))
-            #expect(item.isServed(loop, .custom, trace))
-        }
-        #expect(trace == ["common default tracking custom", "served"])
     }
 
     @Test(arguments: [true, false])
     func `a source that joins the common modes while a mode becomes common is scheduled in that mode`(
         isOnLoopThread: Bool
-    ) async throws {
+    ) throws {
         let trace = Trace()
-        try await withRunLoopThread(name: "becoming common") { thread in
-            let source = RunLoop.Source(
-                scheduled: { loop, mode in
-                    if mode == .default { loop.addCommonMode(.custom) }
-                    trace(mode.rawValue)
-                }, perform: {})
-            let add = { @Sendable in thread.runLoop.add(source, forMode: .common) }
-            try await onItsOwnThread {
-                if isOnLoopThread { thread.runLoop.performAndWait(add) } else { add() }
-                thread.runLoop.performAndWait {}
-            }
-        }
+        let thread = try RunLoopThread(name: "becoming common")
+        let source = RunLoop.Source(
+            scheduled: { loop, mode in
+                if mode == .default { loop.addCommonMode(.custom) }
+                trace(mode.rawValue)
+            }, perform: {})
+        let add = { @Sendable in thread.runLoop.add(source, forMode: .common) }
+        if isOnLoopThread { thread.runLoop.performAndWait(add) } else { add() }
+        thread.runLoop.performAndWait {}
+        thread.stop()
         let modes: [RunLoop.Mode] = [.custom, .default, .tracking]
         #expect(trace.all.sorted() == modes.map(\.rawValue).sorted())
     }
 
-    @Test(arguments: Kind.allCases)
-    func `a mode that has become common gets later common items too`(kind: Kind) async throws {
-        let trace = try await traced { loop, trace in
+    @Test func `a stream removed from a mode that another thread has made common stays out of it`() {
+        let (loop, trace) = (RunLoop.current, Trace())
+        for mode in [RunLoop.Mode.custom, .default] { loop.hold(mode) }
+        let delegate = HandlerDelegate { _, event in trace("\(event)") }
+        let input = InputStream(data: [1, 2, 3])
+        input.delegate = delegate
+        input.schedule(in: loop, forMode: .common)
+        input.open()
+        onThreads(1) { _ in loop.addCommonMode(.custom) }
+        input.remove(from: loop, forMode: .custom)
+        loop.poll(.custom)
+        #expect(trace.all.isEmpty)
+        for _ in 0..<3 { loop.poll() }
+        #expect(trace.all == ["openCompleted", "hasBytesAvailable"])
+        withExtendedLifetime(delegate) {}
+    }
+}
+
+/// Adds an item to modes and removes it from them, at random, and compares with a model where it is and where it is served.
+private final class MembershipWalk {
+    private let loop = RunLoop.current
+    private let trace = Trace()
+    private let kind: Kind
+    private let item: TestItem
+    private var generator: SeededGenerator
+    private var steps: [String] = []
+
+    // The model.
+    private var common: Set<RunLoop.Mode> = [.default, .tracking]
+    private var named: Set<RunLoop.Mode> = []
+    /// The common modes that the item has left.
+    private var excluded: Set<RunLoop.Mode> = []
+    private var isCommon = false
+
+    private var modes: Set<RunLoop.Mode> {
+        named.union(isCommon ? common.subtracting(excluded).union([.common]) : [])
+    }
+
+    init(_ kind: Kind, seed: UInt64) throws {
+        self.kind = kind
+        generator = SeededGenerator(seed: seed)
+        let trace = trace
+        item =
+            kind == .timer
+            ? .timer(Timer(interval: .seconds(900), repeats: true) { _ in trace("served") })
+            : try kind.makeItem { trace("served") }
+        for mode in [RunLoop.Mode.default, .tracking, .custom] { loop.hold(mode) }
+    }
+
+    func step() {
+        let mode = [RunLoop.Mode.default, .tracking, .custom, .common].randomElement(using: &generator)!
+        let isElsewhere = Bool.random(using: &generator)
+        switch Int.random(in: 0..<9, using: &generator) {
+        case 0...3:
+            steps.append("add \(mode)")
+            add(mode, isElsewhere)
+        case 4...7:
+            steps.append("remove \(mode)")
+            remove(mode, isElsewhere)
+        default:
+            steps.append("custom becomes common")
+            becomeCommon(isElsewhere)
+        }
+        // Not always: the loop may still have to look at what other threads have changed.
+        if Bool.random(using: &generator) { check() }
+    }
+
+    private func add(_ mode: RunLoop.Mode, _ isElsewhere: Bool) {
+        if mode == .common {
+            (isCommon, excluded) = (true, [])
+            named.subtract(common)
+        } else if isCommon, common.contains(mode) {
+            excluded.remove(mode)
+        } else {
+            named.insert(mode)
+        }
+        apply(isElsewhere) { try? $0.add(to: $1, mode) }
+    }
+
+    private func remove(_ mode: RunLoop.Mode, _ isElsewhere: Bool) {
+        if mode == .common {
+            if isCommon { named.subtract(common) }
+            (isCommon, excluded) = (false, [])
+        } else {
+            named.remove(mode)
+            if isCommon, common.contains(mode) { excluded.insert(mode) }
+        }
+        apply(isElsewhere) { $0.remove(from: $1, mode) }
+    }
+
+    /// Changes the item here, or on another thread if it may be used there.
+    private func apply(_ isElsewhere: Bool, _ change: @escaping @Sendable (TestItem, RunLoop) -> Void) {
+        guard isElsewhere, [.source, .timer].contains(kind) else { return change(item, loop) }
+        let (carrier, loop) = (Carrier(item), loop)
+        onThreads(1) { _ in change(carrier.value, loop) }
+    }
+
+    private func becomeCommon(_ isElsewhere: Bool) {
+        common.insert(.custom)
+        let loop = loop
+        if isElsewhere {
+            onThreads(1) { _ in loop.addCommonMode(.custom) }
+        } else {
             loop.addCommonMode(.custom)
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            #expect(item.isServed(loop, .custom, trace))
         }
-        #expect(trace == ["served"])
     }
 
-    @Test(arguments: Kind.allCases)
-    func
-        `removal from the common modes removes an item from each of them, even from one that was named by itself`(
-            kind: Kind
-        )
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .default)
-            try item.add(to: loop, .common)
-            try item.add(to: loop, .custom)
-            item.remove(from: loop, .common)
-            trace(item.modes(loop).joined(separator: " "))
-            #expect(!item.isServed(loop, .default, trace))
+    private func check() {
+        for mode in [RunLoop.Mode.common, .default, .tracking, .custom] {
+            #expect(item.isIn(loop, mode) == modes.contains(mode), "\(mode) after \(steps)")
         }
-        #expect(trace == ["custom"])
-    }
-
-    @Test(arguments: Kind.allCases)
-    func `leaving the common modes does nothing for an item that is not a common one`(kind: Kind) async throws
-    {
-        let trace = try await traced { loop, trace in
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .default)
-            item.remove(from: loop, .common)
-            trace(item.modes(loop).joined(separator: " "))
-            #expect(item.isServed(loop, .default, trace))
-        }
-        #expect(trace == ["default", "served"])
-    }
-
-    @Test(arguments: Kind.allCases)
-    func `removal from one common mode keeps the item common and in the others`(kind: Kind) async throws {
-        let trace = try await traced { loop, trace in
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            item.remove(from: loop, .tracking)
-            trace(item.modes(loop).joined(separator: " "))
-            #expect(!item.isServed(loop, .tracking, trace))
-            #expect(item.isServed(loop, .default, trace))
-        }
-        #expect(trace == ["common default", "served"])
-    }
-
-    @Test(arguments: Kind.allCases)
-    func `a common item that left each common mode still gets a mode that becomes common`(kind: Kind)
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let item = try TestItem(kind, trace)
-            try item.add(to: loop, .common)
-            item.remove(from: loop, .tracking)
-            item.remove(from: loop, .default)
-            trace(item.modes(loop).joined(separator: " "))
-            loop.addCommonMode(.custom)
-            trace(item.modes(loop).joined(separator: " "))
-            #expect(item.isServed(loop, .custom, trace))
-        }
-        #expect(trace == ["common", "common custom", "served"])
-    }
-
-    @Test(arguments: Kind.allCases)
-    func `adding an item twice is adding it once`(kind: Kind) async throws {
-        let trace = try await traced { loop, trace in
-            let item = try TestItem(kind, trace)
-            for mode: RunLoop.Mode in [.default, .default, .common, .common, .default] {
-                try item.add(to: loop, mode)
-            }
-            #expect(item.isServed(loop, .default, trace))
-        }
-        #expect(trace == ["served"])
+        let running = [RunLoop.Mode.default, .tracking, .custom].randomElement(using: &generator)!
+        if case .source(let source) = item { source.signal() }
+        if case .timer(let timer) = item { timer.fireDate = .distantPast }
+        _ = trace.take()
+        loop.poll(running)
+        #expect(trace.take().count == (modes.contains(running) ? 1 : 0), "\(running) after \(steps)")
     }
 }

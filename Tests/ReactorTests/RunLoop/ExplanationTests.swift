@@ -5,532 +5,328 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
+/// The explanations of one item: its name is in each of them, and each state has another one.
+final class Explanations: Sendable {
+    private let name: String
+    private let texts = Shared<[String]>([])
+
+    init(of name: String) { self.name = name }
+
+    /// Expects that `text` names the item and contains `parts`, which are names of modes and numbers.
+    func expectNew(_ text: String, _ parts: String..., sourceLocation: SourceLocation = #_sourceLocation) {
+        for part in [name] + parts {
+            #expect(text.contains(part), "\(part) in: \(text)", sourceLocation: sourceLocation)
+        }
+        let known = texts.update { texts in
+            defer { texts.append(text.filter { !$0.isNumber }) }
+            return texts
+        }
+        #expect(!known.contains(text.filter { !$0.isNumber }), "\(text)", sourceLocation: sourceLocation)
+    }
+}
+
+/// The numbers that are words of `text`.
+func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap { Int($0) } }
+
 @Suite(.runLoop) struct ExplanationTests {
+    private let loop = RunLoop.current
+
     // MARK: Loops
 
-    @Test func `a loop says what it is doing, and what waits`() async throws {
-        let (idle, running, waiting, ended) = try await onItsOwnThread {
-            () -> (String, [String], String, String) in
-            let loop = RunLoop.current
-            loop.perform {}
-            loop.perform {}
-            let idle = loop.explain()
-            let texts = Shared<[String]>([])
-            loop.poll()
-            loop.perform(inModes: [.custom]) {}
-            loop.perform { texts.update { $0.append(loop.explain()) } }
-            loop.hold(.default)
-            loop.poll()
-            let asker = try JoinableThread {
-                waitUntil { loop.isWaiting }
-                texts.update { $0.append(loop.explain()) }
-                loop.stop()
-            }
-            loop.run(in: .default)
-            asker.join()
-            let thread = try RunLoopThread(name: "explained")
-            thread.stop()
-            waitUntil { thread.runLoop.explain().contains("has ended") }
-            return (idle, [texts.value[0]], texts.value[1], thread.runLoop.explain())
-        }
-        #expect(idle.hasSuffix(" is not running. 2 blocks or executors wait for default."))
-        #expect(running[0].hasSuffix(" is busy in default. 1 block or executor waits for 'custom'."))
-        #expect(waiting.hasSuffix(" is waiting in default. 1 block or executor waits for 'custom'."))
-        #expect(ended.hasSuffix("has ended with its thread."))
-    }
-
-    @Test func `another thread learns of blocks for other modes, until they have run`() async throws {
-        let texts = try await onItsOwnThread {
-            let (loop, texts) = (RunLoop.current, Shared<[String]>([]))
-            func explainElsewhere() throws { try onAThread { texts.update { $0.append(loop.explain()) } } }
-            for mode in [RunLoop.Mode.custom, .custom, .common] { loop.perform(inModes: [mode]) {} }
-            loop.hold(.outer)
-            loop.poll(.outer)
-            try explainElsewhere()
-            loop.poll(.custom)
-            try explainElsewhere()
-            loop.poll()
-            try explainElsewhere()
-            return texts.value
-        }
-        #expect(
-            texts[0].hasSuffix(
-                " 1 block or executor waits for the common modes. 2 blocks or executors wait for 'custom'."
-            ))
-        #expect(texts[1].hasSuffix(" is not running. 1 block or executor waits for the common modes."))
-        #expect(texts[2].hasSuffix(" is not running."))
-    }
-
-    @Test func `a hosted loop says that it waits for its host`() async throws {
-        let trace = try await traced { loop, trace in
-            let hosting = try RunLoop.Hosting(loop)
-            trace(loop.explain())
-            let timer = Timer.scheduled(after: .zero) { _ in }
-            waitUntil { timer.fireDate < .now }
-            trace(timer.explain())
-            try onAThread {
-                loop.perform {}
-                trace(loop.explain())
-            }
-            hosting.dispatch()
-            loop.perform(inModes: [.custom]) { trace(loop.explain()) }
-            loop.poll(.custom)
-            hosting.end()
-        }
-        #expect(trace[0].hasSuffix(" is waiting in default, hosted by another event loop."))
-        #expect(trace[1].hasSuffix(" serves it when its host calls dispatch()."))
-        #expect(
-            trace[2].hasSuffix(
-                "hosted by another event loop. 1 block or executor waits for its host to call dispatch()."))
-        #expect(trace[3].hasSuffix(" is busy in 'custom'."))
-    }
-
-    @Test func `an executor says why its jobs wait`() async throws {
-        try await withRunLoopThread(name: "explained") { thread in
-            let loop = thread.runLoop
-            let executor = loop.executor(inModes: [.custom])
-            waitUntil { loop.currentMode == .default }
-            #expect(executor.explain().hasSuffix(" in 'custom' has no jobs queued."))
-            let task = Task(executorPreference: executor) {}
-            waitUntil { executor.explain().contains("queued: ") }
-            #expect(executor.explain().hasSuffix(" runs in default, and it is only in 'custom'."))
-            loop.perform { RunLoop.current.run(in: .custom, until: .distantPast) }
-            await task.value
-        }
-    }
-
-    // MARK: Timers
-
-    @Test func `a timer says that it is invalid, in no loop, not due, or being called`() async throws {
-        let trace = try await traced { loop, trace in
-            let timer = Timer(interval: .seconds(100)) { _ in }
-            trace(timer.explain())
-            loop.add(timer, forMode: .default)
-            trace(timer.explain())
-            timer.invalidate()
-            trace(timer.explain())
-            Timer.scheduled(after: .zero) { trace($0.explain()) }
-            loop.run(in: .default)
-        }
-        #expect(trace[0].contains("is in no run loop"))
-        #expect(trace[1].hasPrefix("The timer is due in ") && trace[1].hasSuffix(" is not running."))
-        #expect(trace[2].contains("is invalid"))
-        #expect(trace[3] == "The closure of the timer is being called.")
-    }
-
-    @Test func `a timer of the distant future says no number`() async throws {
-        let trace = try await traced { loop, trace in
-            let timer = Timer(fireDate: .distantFuture, interval: .zero, repeats: false) { _ in }
-            loop.add(timer, forMode: .default)
-            trace(timer.explain())
-            trace(timer.description)
-        }
-        #expect(trace[0].hasPrefix("The timer is due in more than 30 years, but "))
-        #expect(trace[1] == "timer: in more than 30 years")
-    }
-
-    @Test func `an item that was removed from one common mode names the others`() async throws {
-        let trace = try await traced { loop, trace in
-            let timer = Timer.scheduled(after: .zero, forMode: .common) { _ in }
-            loop.remove(timer, forMode: .default)
-            waitUntil { timer.fireDate < .now }
-            loop.perform { trace(timer.explain()) }
-            loop.poll()
-            loop.remove(timer, forMode: .tracking)
-            loop.perform { trace(timer.explain()) }
-            loop.poll()
-        }
-        #expect(trace[0].hasSuffix(" runs in default, and the timer is only in tracking."))
-        #expect(trace[1].hasSuffix(" runs in default, and the timer is in no mode."))
-    }
-
-    @Test func `an overdue timer names the mode that runs and the timer's own`() async throws {
-        let trace = try await traced { loop, trace in
-            let timer = Timer.scheduled(after: .zero) { _ in }
-            waitUntil { timer.fireDate < .now }
-            trace(timer.explain())
-            loop.perform(inModes: [.tracking]) { trace(timer.explain()) }
-            loop.run(in: .tracking, until: .distantPast)
-            loop.add(timer, forMode: .tracking)
-            loop.perform(inModes: [.tracking]) { trace(timer.explain()) }
-            loop.run(in: .tracking, until: .distantPast)
-        }
-        #expect(trace[0].hasPrefix("The timer has been due for ") && trace[0].hasSuffix(" is not running."))
-        #expect(trace[1].hasSuffix(" runs in tracking, and the timer is only in default."))
-        #expect(trace[2].hasSuffix(" serves it in its next pass."))
-    }
-
-    @Test func `another thread learns that the loop is busy`() throws {
-        let loop = RunLoop.current
-        let text = Answer<String>()
-        let timer = Timer.scheduled(after: .zero) { _ in }
-        let started = Answer<Bool>()
-        let asker = try JoinableThread {
-            _ = started.wait()
-            text.give(timer.explain())
-        }
-        loop.perform {
-            waitUntil { timer.fireDate < .now }
-            started.give(true)
-            #expect(text.wait().hasSuffix(" is busy."))
-        }
+    @Test func `a loop explains whether it runs, in which mode, and how many blocks wait for which`() throws {
+        let texts = Explanations(of: "run loop")
+        for _ in 0..<2 { loop.perform {} }
+        texts.expectNew(loop.explain(), "default", "2 blocks")
         loop.poll()
+        loop.perform(inModes: [.custom]) {}
+        loop.perform { texts.expectNew(loop.explain(), "default", "1 block", "'custom'") }
+        loop.hold(.default)
+        loop.poll()
+        let asker = try JoinableThread {
+            loop.untilAsleep()
+            texts.expectNew(loop.explain(), "default", "1 block", "'custom'")
+            loop.stop()
+        }
+        loop.run(in: .default)
         asker.join()
+        let thread = try RunLoopThread(name: "explained")
+        thread.stop()
+        texts.expectNew(thread.runLoop.explain(), "explained")
     }
 
-    // MARK: Sources
+    // MARK: Items
 
-    @Test func `a signalled source says that its loop has to be woken`() throws {
-        let loop = RunLoop.current
-        let source = RunLoop.Source {}
-        #expect(source.explain().contains("is in no run loop"))
-        loop.add(source, forMode: .default)
-        #expect(source.explain().contains("has not been signalled"))
-        source.signal()
-        #expect(source.explain().hasSuffix(" is not running."))
+    @Test func `a timer explains whether it is in a loop, due, or being called`() {
+        let texts = Explanations(of: "'alarm'")
+        let timer = Timer(interval: .seconds(100), label: "none") { _ in }
+        timer.label = "alarm"
+        texts.expectNew(timer.explain())
+        loop.add(timer, forMode: .default)
+        texts.expectNew(timer.explain(), "not running")
+        timer.invalidate()
+        texts.expectNew(timer.explain())
+        Timer.scheduled(after: .zero, label: "alarm") { texts.expectNew($0.explain()) }
+        loop.run(in: .default)
+        let never = Timer(fireDate: .distantFuture, interval: .zero, repeats: false, label: "alarm") { _ in }
+        loop.add(never, forMode: .default)
+        texts.expectNew(never.explain(), "30 years")
+        #expect(never.description.contains("30 years"))
+    }
+
+    @Test func `an overdue timer explains which mode runs, and in which modes it is`() {
+        let texts = Explanations(of: "timer")
+        let timer = Timer.scheduled(after: .zero, forMode: .common) { _ in }
+        timer.fireDate.busyWait()
+        texts.expectNew(timer.explain(), "not running")
+        loop.remove(timer, forMode: .default)
+        loop.perform { texts.expectNew(timer.explain(), "default", "tracking") }
         loop.poll()
+        loop.remove(timer, forMode: .tracking)
+        loop.perform { texts.expectNew(timer.explain(), "default", "no mode") }
+        loop.poll()
+        loop.add(timer, forMode: .default)
+        loop.perform(inModes: [.default]) {
+            texts.expectNew(timer.explain(), "next pass")
+            onThreads(1) { _ in texts.expectNew(timer.explain(), "busy") }
+        }
+        loop.poll()
+    }
+
+    @Test func `a source explains whether it is signalled, and that a signal does not wake its loop`() throws
+    {
+        let texts = Explanations(of: "'inbox'")
+        let itself = Shared<RunLoop.Source?>(nil)
+        let source = RunLoop.Source(label: "inbox") { texts.expectNew(itself.value?.explain() ?? "") }
+        texts.expectNew(source.explain())
+        loop.add(source, forMode: .default)
+        texts.expectNew(source.explain())
+        source.signal()
+        texts.expectNew(source.explain(), "not running")
+        itself.value = source
+        loop.poll()
+        itself.value = nil
         let asker = try JoinableThread {
-            waitUntil { loop.isWaiting }
+            loop.untilAsleep()
             source.signal()
-            #expect(source.explain().hasSuffix(", so call wakeUp() after it."))
+            texts.expectNew(source.explain(), "wakeUp()")
             loop.stop()
         }
         loop.run(in: .default)
         asker.join()
         source.invalidate()
-        #expect(source.explain() == "The source has been invalidated.")
+        texts.expectNew(source.explain())
     }
 
-    @Test func `an observer says what it is called for, and what keeps it from that`() async throws {
-        let trace = try await traced { loop, trace in
-            let observer = RunLoop.Observer(for: [.entry, .exit], repeats: false, label: "idle") {
-                observer, _ in
-                trace(observer.explain())
-            }
-            trace(observer.explain())
-            loop.add(observer, forMode: .custom)
-            trace(observer.explain())
-            Timer.scheduled(after: .zero) { _ in trace(observer.explain()) }
-            loop.run(in: .default)
-            Timer.scheduled(after: .zero, forMode: .outer) { _ in
-                loop.add(observer, forMode: .outer)
-                trace(observer.explain())
-            }
-            loop.run(in: .outer)
-            trace(observer.explain())
+    @Test func `an observer explains what it is called for, and what keeps it from that`() {
+        let texts = Explanations(of: "'idle'")
+        let observer = RunLoop.Observer(for: [.entry, .exit], repeats: false, label: "idle") { observer, _ in
+            texts.expectNew(observer.explain())
         }
-        #expect(trace[0].hasPrefix("The observer 'idle' is in no run loop: "))
-        #expect(trace[1].hasPrefix("The observer 'idle' is called for entry and exit: "))
-        #expect(trace[1].hasSuffix(" is not running."))
-        #expect(trace[2].hasSuffix(" runs in default, and the observer is only in 'custom'."))
-        #expect(trace[3].hasSuffix(" is running in 'outer'."))
-        #expect(trace[4] == "The closure of the observer 'idle' is being called.")
-        #expect(trace[5].contains(" is invalid: "))
-    }
-
-    @Test func `a mailbox says how many messages wait, and for what`() async throws {
-        let texts = try await onItsOwnThread {
-            let (loop, texts) = (RunLoop.current, Shared<[String]>([]))
-            let mailbox = Mailbox<Int>(label: "answers") { mailbox, number in
-                if number == 1 { mailbox.post(3) }
-                texts.update { $0.append(mailbox.explain()) }
-            }
-            func explainElsewhere() throws { try onAThread { texts.update { $0.append(mailbox.explain()) } } }
-            try explainElsewhere()
-            mailbox.post(1)
-            mailbox.post(2)
-            try explainElsewhere()
-            loop.perform(inModes: [.custom]) { texts.update { $0.append(mailbox.explain()) } }
-            loop.poll(.custom)
-            loop.poll()
-            mailbox.close()
-            try explainElsewhere()
-            return texts.value
+        texts.expectNew(observer.explain())
+        loop.add(observer, forMode: .custom)
+        texts.expectNew(observer.explain(), "entry", "exit", "not running")
+        loop.perform(order: 0) { texts.expectNew(observer.explain(), "default", "'custom'") }
+        loop.poll()
+        loop.perform(order: 0, inModes: [.outer]) {
+            loop.add(observer, forMode: .outer)
+            texts.expectNew(observer.explain(), "'outer'")
         }
-        try #require(texts.count >= 6)
-        #expect(texts[0] == "The mailbox 'answers' has no messages.")
-        #expect(
-            texts[1].hasPrefix("The mailbox 'answers' has 2 messages: ")
-                && texts[1].hasSuffix(" is not running."))
-        #expect(texts[2].hasSuffix(" runs in 'custom', and it is only in default."))
-        #expect(
-            texts[3]
-                == "The handler of the mailbox 'answers' is being called, and 1 message waits for the next pass."
-        )
-        #expect(texts.last == "The mailbox 'answers' is closed, or its loop has ended.")
+        loop.poll(.outer)
+        texts.expectNew(observer.explain())
     }
 
-    @Test func `a lookup says that it waits for the answer, or for the loop`() async throws {
-        let texts = try await onItsOwnThread {
-            let (loop, texts) = (RunLoop.current, Shared<[String]>([]))
-            let lookup = Resolver.resolve(host: "127.0.0.1", port: 1, inModes: [.custom]) { _ in }
-            texts.update { $0.append(lookup.explain()) }
-            loop.hold(.default)
-            loop.perform { texts.update { $0.append(lookup.explain()) } }
-            loop.poll()
-            loop.poll(.custom)
-            texts.update { $0.append(lookup.explain()) }
-            let cancelled = Resolver.resolve(host: "localhost", port: 1) { _ in }
-            texts.update { $0.append(cancelled.explain()) }
-            cancelled.cancel()
-            texts.update { $0.append(cancelled.explain()) }
-            return texts.value
+    @Test func `a mailbox explains how many messages wait, and for what`() {
+        let texts = Explanations(of: "'answers'")
+        let mailbox = Mailbox<Int>(label: "answers") { mailbox, number in
+            guard number == 1 else { return }
+            mailbox.post(3)
+            texts.expectNew(mailbox.explain(), "1 message")
         }
-        #expect(texts[0].hasPrefix("The lookup of 127.0.0.1 has its answer: "))
-        #expect(texts[0].hasSuffix(" is not running."))
-        #expect(texts[1].hasSuffix(" runs in default, and it is only in 'custom'."))
-        #expect(texts[2].hasPrefix("The lookup of 127.0.0.1 is over: "))
-        #expect(texts[3].hasPrefix("The lookup of localhost "))
-        #expect(texts[4].hasPrefix("The lookup of localhost is over: "))
+        let explain = { @Sendable (parts: String) in
+            onThreads(1) { _ in texts.expectNew(mailbox.explain(), parts) }
+        }
+        explain("")
+        for number in 1...2 { mailbox.post(number) }
+        explain("2 messages")
+        loop.perform(inModes: [.custom]) {
+            texts.expectNew(mailbox.explain(), "2 messages", "'custom'", "default")
+        }
+        loop.poll(.custom)
+        loop.poll()
+        mailbox.close()
+        explain("closed")
     }
 
-    @Test func `a descriptor source says whether its descriptor is ready`() throws {
-        let loop = RunLoop.current
+    @Test func `a descriptor source explains whether its descriptor is ready`() throws {
         let pipe = try TestPipe()
-        let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-            #expect(source.explain().hasPrefix("The handler of the source of descriptor "))
+        let texts = Explanations(of: "descriptor \(pipe.readEnd.rawValue) 'bell'")
+        let source = DescriptorSource(pipe.readEnd, for: .readable, label: "bell") { source, _ in
+            texts.expectNew(source.explain())
+            let asked = Carrier(source)
+            onThreads(1) { _ in #expect(asked.value.explain().contains("being called")) }
             source.cancel()
         }
-        #expect(source.explain().contains("is in no run loop"))
+        texts.expectNew(source.explain())
         try loop.add(source, forMode: .default)
-        #expect(
-            source.explain().contains("has nothing to report: the descriptor is not readable, and the "))
+        texts.expectNew(source.explain(), "not running")
         pipe.put()
-        #expect(source.explain().contains("has something to report: the "))
+        texts.expectNew(source.explain(), "not running")
+        let asked = Carrier(source)
+        loop.perform(inModes: [.tracking]) {
+            onThreads(1) { _ in texts.expectNew(asked.value.explain(), "tracking", "default") }
+        }
+        loop.poll(.tracking)
         try source.setInterest([])
-        #expect(source.explain().contains("watches for nothing"))
+        texts.expectNew(source.explain())
         try source.setInterest(.readable)
         loop.poll()
-        #expect(source.explain().contains("has been cancelled"))
+        texts.expectNew(source.explain())
     }
 
     @Test func `listeners, signal sources and datagram sockets name themselves`() throws {
-        let loop = RunLoop.current
-        let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
-        } faults: { _, _ in
-        }
-        try loop.add(listener, forMode: .default)
-        #expect(
-            listener.explain().hasPrefix("The listener at \(listener.localAddress) has nothing to report")
-        )
+        let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in }
+        listener.label = "front"
         let signal = try SignalSource(SIGWINCH) { _, _ in }
-        try loop.add(signal, forMode: .default)
-        #expect(signal.explain().hasPrefix("The source of signal \(SIGWINCH) has nothing to report"))
-        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in
-        } events: { _, _ in
+        let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
+        let names = [
+            "\(listener.localAddress)", "signal \(SIGWINCH)", "descriptor \(try socket.descriptor.rawValue)",
+        ]
+        for (source, name) in zip([listener, signal, socket] as [EventSource], names) {
+            let texts = Explanations(of: name)
+            texts.expectNew(source.explain())
+            try loop.add(source, forMode: .default)
+            let asked = Carrier(source)
+            onThreads(1) { _ in texts.expectNew(asked.value.explain()) }
         }
-        try loop.add(socket, forMode: .default)
-        let descriptor = try socket.descriptor.rawValue
-        #expect(socket.explain().hasPrefix("The datagram socket of descriptor \(descriptor) has nothing"))
-        #expect(socket.explain().contains("no datagram has arrived"))
+        #expect(listener.explain().contains("'front'"))
     }
 
-    @Test func `a file watcher, a clock timer and a process's source say what they wait for`() throws {
-        let loop = RunLoop.current
+    @Test func `a file watcher, a clock timer and a process's source explain what they wait for`() throws {
         let watcher = try FileWatcher { _, _ in }
         let timer = try ClockTimer(.wallClock, at: nil) { _, _ in }
         let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
         let process = ProcessSource(child) { _, _ in }
-        for source in [watcher, timer, process] as [EventSource] {
-            #expect(source.explain().contains("is in no run loop"))
-        }
-        try loop.add(watcher, forMode: .default)
-        try loop.add(timer, forMode: .default)
-        try loop.add(process, forMode: .default)
-        let nothing = " has nothing to report: "
-        #expect(watcher.explain().hasPrefix("The file watcher\(nothing)it watches no path, and "))
+        let sources = [watcher, timer, process] as [EventSource]
+        let texts = [
+            Explanations(of: "file watcher"), Explanations(of: "wall clock"),
+            Explanations(of: "process \(child.processIdentifier)"),
+        ]
+        let explain = { for (source, texts) in zip(sources, texts) { texts.expectNew(source.explain()) } }
+        explain()
+        for source in sources { try loop.add(source, forMode: .default) }
+        explain()
         let folder = TemporaryFolder()
         try watcher.watch(folder.path)
-        #expect(watcher.explain().hasPrefix("The file watcher\(nothing)nothing has changed"))
+        texts[0].expectNew(watcher.explain())
         _ = try folder.file("text".utf8)
-        #expect(watcher.explain().hasPrefix("The file watcher has something to report: "))
-        #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)it has no fire date"))
         timer.fireDate = ClockTimer.Clock.wallClock.now + .seconds(1000)
-        #expect(timer.explain().hasPrefix("The timer on the wall clock\(nothing)its date has not come"))
-        let subject = "The source of process \(child.processIdentifier)"
-        #expect(process.explain().hasPrefix("\(subject)\(nothing)the process is running"))
         try child.send(SIGKILL)
         _ = child.wait()
-        #expect(process.explain().hasPrefix("\(subject) has something to report: "))
+        explain()
         watcher.close()
         timer.close()
         process.cancel()
-        for source in [watcher, timer, process] as [EventSource] {
-            #expect(source.explain().contains("has been cancelled or closed"))
-        }
-    }
-
-    @Test(.enabled(if: access("/proc/pressure/memory", R_OK | W_OK) == 0))
-    func `a pressure source says that nothing is short`() throws {
-        let source = try PressureSource(
-            .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
-        ) { _, _ in }
-        try RunLoop.current.add(source, forMode: .default)
-        #expect(source.explain().contains("tasks have not stalled for that long"))
-        source.close()
+        explain()
     }
 
     // MARK: Hand-offs
 
-    @Test func `a hand-off says what it waits for`() throws {
+    @Test func `a hand-off explains what it waits for`() throws {
         let queue = DispatchQueue(label: "suspended")
         queue.suspend()
         let pipe = try TestPipe()
         let reader = LineReader(InputStream(descriptor: pipe.readEnd), into: 0, on: queue) { _, _, _ in }
-        #expect(reader.explain() == "The hand-off has not been started: call start().")
-        reader.start { _ in RunLoop.current.stop() }
-        #expect(reader.explain().hasPrefix("The hand-off waits for bytes of its stream. The run loop "))
-        pipe.put()
-        RunLoop.current.run(in: .default, returnAfterSourceHandled: true)
-        #expect(reader.explain().hasPrefix("The hand-off waits for its queue"))
-        reader.suspend()
-        #expect(reader.explain().hasPrefix("The hand-off is suspended"))
-        reader.cancel()
-        RunLoop.current.run(in: .default)
-        #expect(reader.explain().hasPrefix("The hand-off has ended"))
-        queue.resume()
-    }
-
-    @Test func `a hand-off says that it is calling a closure, also while that runs the loop`() async throws {
-        try await onItsOwnThread {
-            let (loop, ends) = (RunLoop.current, try FileDescriptor.pipe())
-            let input = InputStream(descriptor: ends.readEnd)
-            let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
-            let texts = Shared<[String]>([])
-            reader.start { progress in
-                guard texts.value.isEmpty else { return }
-                try? ends.writeEnd.close()
-                Timer.scheduled(every: .milliseconds(1)) { timer in
-                    guard input.streamStatus == .atEnd else { return }
-                    timer.invalidate()
-                    loop.stop()
-                }
-                loop.run(in: .default)
-                texts.update { $0.append(reader.explain()) }
-            } completion: { _ in
-                texts.update { $0.append(reader.explain()) }
-                loop.stop()
-            }
-            try ends.writeEnd.writeAll([10])
-            loop.run(in: .default)
-            try ends.readEnd.close()
-            #expect(
-                texts.value
-                    == Array(
-                        repeating: "The hand-off is calling its progress closure or its completion.", count: 2
-                    ))
-            #expect(reader.explain() == "The hand-off has ended.")
+        reader.label = "orders"
+        let texts = Explanations(of: "'orders'")
+        texts.expectNew(reader.explain())
+        reader.start { _ in loop.stop() }
+        texts.expectNew(reader.explain(), "not running")
+        loop.perform(order: 0, inModes: [.tracking]) {
+            texts.expectNew(reader.explain(), "tracking", "default")
+            pipe.put(5)
+            texts.expectNew(reader.explain(), "tracking", "default")
         }
+        loop.poll(.tracking)
+        loop.run(in: .default, returnAfterSourceHandled: true)
+        #expect(reader.waitingByteCount == 5)
+        texts.expectNew(reader.explain())
+        reader.suspend()
+        texts.expectNew(reader.explain())
+        reader.cancel()
+        loop.run(in: .default)
+        #expect(reader.waitingByteCount == 0)
+        texts.expectNew(reader.explain())
+        queue.resume()
     }
 
     // MARK: Streams
 
-    @Test func `a stream says what is missing, in the order in which a client adds it`() async throws {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            let delegate = Reader { stream in
-                trace(stream.explain())
-                _ = (stream as? InputStream)?.read(upTo: 16)
-            }
-            let input = InputStream(descriptor: pipe.readEnd)
-            let subject = "The input stream of descriptor \(pipe.readEnd.rawValue) "
-            func note() {
-                let text = input.explain()
-                #expect(text.hasPrefix(subject))
-                trace(String(text.dropFirst(subject.count)))
-            }
-            note()
-            input.open()
-            note()
-            input.delegate = delegate
-            note()
-            input.schedule(in: loop, forMode: .tracking)
-            note()
-            loop.perform(order: 0) { note() }
-            loop.poll()
-            loop.poll(.tracking)
-            note()
-            pipe.put()
-            loop.perform(order: 0) { note() }
-            loop.poll()
-            loop.poll(.tracking)
-            input.delegate = nil
-            note()
-            input.close()
-            note()
+    @Test func `a stream explains what is missing, in the order in which a client adds it`() throws {
+        let pipe = try TestPipe()
+        let texts = Explanations(of: "descriptor \(pipe.readEnd.rawValue) 'users'")
+        let delegate = HandlerDelegate { stream, event in
+            guard event == .hasBytesAvailable else { return }
+            texts.expectNew(stream.explain())
+            _ = (stream as? InputStream)?.read(upTo: 16)
         }
-        #expect(trace[0] == "is not open: call open().")
-        #expect(trace[1] == "has no delegate: set one, and keep a reference to it, as the stream's is weak.")
-        #expect(trace[2] == "is scheduled on no run loop: call schedule(in:forMode:).")
-        #expect(
-            trace[3].hasPrefix("has openCompleted to deliver: the ") && trace[3].hasSuffix(" is not running.")
-        )
-        #expect(trace[4].hasSuffix(" runs in default, and the stream is only in tracking."))
-        #expect(
-            trace[5].hasPrefix("has no bytes to read, and the ") && trace[5].hasSuffix(" is not running."))
-        #expect(trace[6].hasPrefix("has bytes to read: the "))
-        #expect(trace[6].hasSuffix(" runs in default, and the stream is only in tracking."))
-        #expect(trace[7].contains("is calling its delegate"))
-        #expect(trace[8] == "has no delegate: set one, and keep a reference to it, as the stream's is weak.")
-        #expect(trace[9] == "is closed.")
+        let input = InputStream(descriptor: pipe.readEnd)
+        input.label = "users"
+        texts.expectNew(input.explain(), "open()")
+        input.open()
+        texts.expectNew(input.explain(), "delegate")
+        input.delegate = delegate
+        texts.expectNew(input.explain(), "schedule(in:forMode:)")
+        input.schedule(in: loop, forMode: .tracking)
+        texts.expectNew(input.explain(), "openCompleted", "not running")
+        let explainInDefaultMode = {
+            loop.perform(order: 0) { texts.expectNew(input.explain(), "default", "tracking") }
+            loop.poll()
+            loop.poll(.tracking)
+        }
+        explainInDefaultMode()
+        texts.expectNew(input.explain(), "not running")
+        pipe.put()
+        explainInDefaultMode()
+        input.close()
+        texts.expectNew(input.explain(), "closed")
     }
 
-    @Test func `a stream says that its delegate has no method for events, until it is read`() async throws {
-        let trace = try await traced { loop, trace in
-            let (pipe, delegate) = (try TestPipe(), Misnamed())
-            let input = InputStream(descriptor: pipe.readEnd)
+    @Test func `a stream explains that it waits for a read, has failed, or belongs to a hand-off`() throws {
+        let pipe = try TestPipe()
+        let texts = Explanations(of: "input stream")
+        let delegate = HandlerDelegate { _, _ in }
+        let start = { (input: InputStream, delegate: any StreamDelegate) in
             input.delegate = delegate
             input.schedule(in: loop, forMode: .default)
             input.open()
-            pipe.put()
-            for _ in 0..<3 { loop.poll() }
-            trace(input.explain())
-            _ = input.read(upTo: 16)
-            trace(input.explain())
         }
-        #expect(trace[0].contains(" to a delegate that does not implement stream(_:handle:): "))
-        #expect(trace[1].contains(" has no bytes to read"))
-    }
-
-    @Test func `a stream says that it waits for a read, has failed, or belongs to a hand-off`() throws {
-        let loop = RunLoop.current
-        let pipe = try TestPipe()
-        let delegate = Reader { _ in }
         let input = InputStream(descriptor: pipe.readEnd)
-        input.delegate = delegate
-        input.schedule(in: loop, forMode: .default)
-        input.open()
+        start(input, delegate)
         pipe.put()
         for _ in 0..<3 { loop.poll() }
-        #expect(input.explain().contains("has delivered hasBytesAvailable and waits for a read"))
+        texts.expectNew(input.explain(), "hasBytesAvailable")
         let missing = InputStream(path: "/nowhere/at/all")
-        missing.delegate = delegate
-        missing.schedule(in: loop, forMode: .default)
-        missing.open()
-        #expect(missing.explain().contains("has errorOccurred to deliver"))
+        start(missing, delegate)
+        texts.expectNew(missing.explain(), "/nowhere/at/all", "errorOccurred")
         loop.poll()
-        #expect(
-            missing.explain().hasSuffix("has failed: open /nowhere/at/all: No such file or directory."))
+        texts.expectNew(missing.explain(), "/nowhere/at/all")
+        let misnamed = Misnamed()
+        let ignored = InputStream(descriptor: pipe.readEnd)
+        start(ignored, misnamed)
+        for _ in 0..<3 { loop.poll() }
+        texts.expectNew(ignored.explain(), "stream(_:handle:)")
+        _ = ignored.read(upTo: 16)
+        texts.expectNew(ignored.explain())
         let source = InputStream(descriptor: pipe.readEnd)
         let reader = LineReader(source, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
         reader.start { _ in }
-        #expect(source.explain().contains("is owned by a hand-off"))
+        texts.expectNew(source.explain(), "hand-off")
         reader.cancel()
+        withExtendedLifetime((delegate, misnamed)) {}
     }
 }
 
 /// Has only a method of another name.
 private final class Misnamed: StreamDelegate {
     func stream(_ stream: Stream, handleEvent event: Stream.Event) {}
-}
-
-/// Calls a closure when there are bytes to read.
-private final class Reader: StreamDelegate {
-    private let handler: (Stream) -> Void
-
-    init(_ handler: @escaping (Stream) -> Void) { self.handler = handler }
-
-    func stream(_ stream: Stream, handle event: Stream.Event) {
-        if event == .hasBytesAvailable { handler(stream) }
-    }
 }

@@ -1,43 +1,57 @@
 import Reactor
 import ReactorTesting
-import SystemPackage
 import Testing
 
-/// Which item the ledger credits with a wake-up. Each in a process of its own: the switches are the process's.
+/// What the ledger counts for which item. Each in a process of its own: the switch is the process's.
 @Suite(.runLoop) struct LedgerTests {
-    @Test func `a wake-up without a handler is the thread's, and the next one the timer's`() async {
+    @Test func `a wake-up is the item's whose callback follows, or else the thread's that asked for it`()
+        async
+    {
         await #expect(processExitsWith: .success) {
-            LoopDiagnostics.measuresCallbacks = true
-            try await onItsOwnThread {
-                let (loop, kernelThread) = (RunLoop.current, KernelThread.current)
-                loop.hold(.default)
-                let asleep = Answer<Bool>()
-                let waker = try JoinableThread(name: "poker") {
-                    waitUntil { loop.isWaiting && kernelThread.isAsleep }
+            try measured { loop in
+                let pipe = try TestPipe()
+                let bell = DescriptorSource(pipe.readEnd, for: .readable, label: "bell") { _, _ in
+                    spin()
+                    pipe.get()
+                    loop.stop()
+                }
+                try loop.add(bell, forMode: .default)
+                loop.observe(.afterWaiting) { _ in }
+                let thread = KernelThread.current
+                for wake in [{ @Sendable in pipe.put() }, { @Sendable in loop.perform { loop.stop() } }] {
+                    let waker = try loop.whenAsleep(wake)
+                    loop.run(in: .default)
+                    waker.join()
+                }
+                // One without a handler, and the next one a timer's.
+                let waker = try loop.whenAsleep {
                     let before = loop.statistics.wakeUps.byThread
                     loop.wakeUp()
                     waitUntil { loop.statistics.wakeUps.byThread > before }
-                    waitUntil { loop.isWaiting && kernelThread.isAsleep }
+                    waitUntil { loop.isWaiting && thread.isAsleep }
                     loop.add(
-                        Timer(interval: .milliseconds(300), label: "alarm") { _ in loop.stop() },
+                        Timer(interval: .milliseconds(50), label: "alarm") { _ in loop.stop() },
                         forMode: .default)
-                    asleep.give(true)
                 }
                 loop.run(in: .default)
-                _ = asleep.wait()
                 waker.join()
                 let ledger = loop.statistics.ledger
-                #expect(ledger.first { $0.name == "thread 'poker'" }?.wakeUps == 2, "\(ledger)")
-                #expect(ledger.first { $0.name.contains("'alarm'") }?.wakeUps == 1, "\(ledger)")
+                func entry(_ name: String) -> RunLoop.Statistics.LedgerEntry? {
+                    ledger.first { $0.name.contains(name) }
+                }
+                #expect(entry("'bell'")?.wakeUps == 1 && entry("'bell'")?.callbacks == 1, "\(ledger)")
+                #expect(entry("'alarm'")?.wakeUps == 1 && entry("'waker'")?.wakeUps == 3, "\(ledger)")
+                #expect(entry("observer")?.wakeUps == 0, "\(ledger)")
+                let time = entry("'bell'")!.time
+                #expect(time >= .milliseconds(2) && entry("'bell'")!.longest == time)
+                #expect(loop.statistics.callbackTime >= time)
             }
         }
     }
 
     @Test func `a sleep that a run's deadline has ended is no item's`() async {
         await #expect(processExitsWith: .success) {
-            LoopDiagnostics.measuresCallbacks = true
-            try await onItsOwnThread {
-                let loop = RunLoop.current
+            try measured { loop in
                 loop.hold(.default)
                 while loop.statistics.wakeUps.byTime == 0 {
                     loop.run(in: .default, until: .after(milliseconds: 5))
@@ -52,51 +66,23 @@ import Testing
         }
     }
 
-    @Test func `an observer does not take the wake-up of the timer that follows`() async {
+    @Test func `unlabelled items of a kind share an entry, and labelled ones have their own`() async {
         await #expect(processExitsWith: .success) {
-            LoopDiagnostics.measuresCallbacks = true
-            try await onItsOwnThread {
-                let loop = RunLoop.current
-                loop.observe(.afterWaiting) { _ in }
-                while loop.statistics.wakeUps.byTime == 0 {
-                    Timer.scheduled(after: .milliseconds(5)) { _ in loop.stop() }
-                    loop.run(in: .default)
-                }
-                let ledger = loop.statistics.ledger
-                #expect(ledger.first { $0.name == "observer" }?.wakeUps == 0, "\(ledger)")
-                #expect(ledger.first { $0.name == "timer" }?.wakeUps == 1, "\(ledger)")
-            }
-        }
-    }
-
-    @Test func `lookups share an entry, whatever their hosts`() async {
-        await #expect(processExitsWith: .success) {
-            LoopDiagnostics.measuresCallbacks = true
-            try await onItsOwnThread {
-                for host in ["127.0.0.1", "::1"] { Resolver.resolve(host: host, port: 1) { _ in } }
-                RunLoop.current.poll()
-                let ledger = RunLoop.current.statistics.ledger
-                #expect(ledger.first { $0.name == "lookup" }?.callbacks == 2, "\(ledger)")
-            }
-        }
-    }
-
-    @Test func `unlabelled descriptors share an entry, and labelled ones have their own`() async {
-        await #expect(processExitsWith: .success) {
-            LoopDiagnostics.measuresCallbacks = true
-            try await onItsOwnThread {
-                let loop = RunLoop.current
-                let pipes = try (0..<3).map { _ in try TestPipe() }
-                for (index, pipe) in pipes.enumerated() {
+            try measured { loop in
+                for label in [nil, nil, "bell"] {
+                    let pipe = try TestPipe()
                     pipe.put()
-                    let source = DescriptorSource(
-                        pipe.readEnd, for: .readable, label: index == 2 ? "bell" : nil
-                    ) { source, _ in source.cancel() }
+                    let source = DescriptorSource(pipe.readEnd, for: .readable, label: label) { source, _ in
+                        withExtendedLifetime(pipe) { source.cancel() }
+                    }
                     try loop.add(source, forMode: .default)
                 }
+                for host in ["127.0.0.1", "::1"] { Resolver.resolve(host: host, port: 1) { _ in } }
                 loop.poll()
                 let ledger = loop.statistics.ledger
-                #expect(ledger.first { $0.name == "descriptor source" }?.callbacks == 2, "\(ledger)")
+                for (name, count) in [("descriptor source", 2), ("lookup", 2)] {
+                    #expect(ledger.first { $0.name == name }?.callbacks == count, "\(ledger)")
+                }
                 #expect(ledger.first { $0.name.hasSuffix("'bell'") }?.callbacks == 1, "\(ledger)")
             }
         }

@@ -4,143 +4,137 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
+/// How long items and their closures live, whatever kind they are of.
 @Suite(.runLoop) struct LifetimeTests {
-    @Test func `every kind of item may end itself in its own callback, which continues`() async throws {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            pipe.put()
-            let own = Shared<RunLoop.Source?>(nil)
-            let source = RunLoop.Source { [witness = Witness()] in
-                own.value?.invalidate()
-                own.value = nil
-                withExtendedLifetime(witness) { trace("source") }
-            }
-            own.value = source
-            loop.add(source, forMode: .default)
-            source.signal()
-            let descriptor = DescriptorSource(pipe.readEnd, for: .readable) {
-                [witness = Witness()] source, _ in
-                source.cancel()
-                withExtendedLifetime(witness) { trace("descriptor") }
-            }
-            try loop.add(descriptor, forMode: .default)
-            loop.observe(.entry) { _ in trace("entry") }
-            trace("\(loop.run(in: .default))")
-            trace("\(loop.run(in: .default))")
-        }
-        #expect(trace == ["entry", "source", "descriptor", "finished", "finished"])
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    /// An item whose closure is all that retains a witness.
+    private static func makeItem(
+        _ kind: Kind, _ served: @escaping @Sendable () -> Void = {}
+    ) throws -> (item: TestItem, fate: Fate) {
+        let witness = Witness()
+        return (try kind.makeItem { withExtendedLifetime(witness, served) }, Fate(witness))
     }
 
-    @Test func `a descriptor that another cancels in the same pass is not called`() async throws {
-        let trace = try await traced { loop, trace in
-            let pipes = [try TestPipe(), try TestPipe()]
-            var sources: [DescriptorSource] = []
-            for pipe in pipes {
-                pipe.put()
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                    trace("called")
-                    for each in sources { each.cancel() }
-                }
-                sources.append(source)
-                try loop.add(source, forMode: .default)
-            }
-            loop.poll()
-            loop.poll()
+    @Test(arguments: Kind.allCases)
+    func `the loop retains an item that was added to it, and none that was removed`(kind: Kind) throws {
+        weak var object: AnyObject?
+        func add() throws -> Fate {
+            let (item, fate) = try Self.makeItem(kind)
+            object = item.object
+            try item.add(to: loop, .custom)
+            return fate
         }
-        #expect(trace == ["called"])
+        func remove() throws -> Fate {
+            let (item, fate) = try Self.makeItem(kind)
+            object = item.object
+            for mode in [RunLoop.Mode.common, .custom] { try item.add(to: loop, mode) }
+            for mode in [RunLoop.Mode.common, .custom] { item.remove(from: loop, mode) }
+            #expect(item.isValid && !fate.isFreed)
+            return fate
+        }
+        #expect(try remove().isFreed)
+        #expect(object == nil)
+        let fate = try add()
+        #expect(object != nil && !fate.isFreed)
     }
 
-    @Test func `a descriptor's number that is closed and used again in a pass gets no stale event`()
-        async throws
+    @Test(arguments: Kind.allCases)
+    func `invalidating an item releases its closure at once, and the item from its loop`(kind: Kind) throws {
+        weak var object: AnyObject?
+        func end() throws {
+            let (item, fate) = try Self.makeItem(kind)
+            object = item.object
+            for mode in [RunLoop.Mode.common, .custom] { try item.add(to: loop, mode) }
+            item.invalidate()
+            #expect(fate.isFreed)
+            #expect(!item.isValid && !item.isIn(loop, .custom) && !item.isIn(loop, .common))
+            try item.add(to: loop, .custom)
+            #expect(!item.isIn(loop, .custom))
+        }
+        try end()
+        #expect(object == nil)
+        for mode in [RunLoop.Mode.default, .custom] { #expect(loop.poll(mode) == .finished) }
+    }
+
+    @Test(arguments: Kind.allCases, ["is invalidated", "is removed", "is removed, added and removed"])
+    func
+        `an item that leaves in its own callback is not called again, and its closure lives until that returns`(
+            kind: Kind, how: String
+        ) throws
     {
-        let trace = try await traced { loop, trace in
-            let pipes = [try FileDescriptor.pipe(), try FileDescriptor.pipe()]
-            let quiet = try TestPipe()
-            var sources: [DescriptorSource] = []
-            for (index, pipe) in pipes.enumerated() {
-                _ = try pipe.writeEnd.writeAll([1])
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { own, _ in
-                    trace("called")
-                    let victim = sources[1 - index]
-                    victim.cancel()
-                    own.cancel()
-                    // The other's number now is that of a pipe with nothing in it.
-                    dup2(quiet.readEnd.rawValue, victim.descriptor.rawValue)
-                    let heir = DescriptorSource(victim.descriptor, for: .readable) { _, _ in trace("stale") }
-                    try? loop.add(heir, forMode: .default)
-                }
-                sources.append(source)
-                try loop.add(source, forMode: .default)
-            }
-            for _ in 0..<3 { loop.poll() }
-            for pipe in pipes { for end in [pipe.readEnd, pipe.writeEnd] { try end.close() } }
+        let (own, fate) = (Shared<Carrier<TestItem>?>(nil), Shared<Fate?>(nil))
+        @Sendable func leave(_ item: TestItem) {
+            if how == "is invalidated" { return item.invalidate() }
+            item.remove(from: loop, .common)
+            guard how.contains("added") else { return }
+            try? item.add(to: loop, .default)
+            item.remove(from: loop, .default)
         }
-        #expect(trace == ["called"])
+        func add() throws {
+            let (item, itsFate) = try Self.makeItem(kind) {
+                trace("called")
+                if let item = own.value.take()?.value { leave(item) }
+                #expect(fate.value?.isFreed == false)
+            }
+            (own.value, fate.value) = (Carrier(item), itsFate)
+            try item.add(to: loop, .common)
+        }
+        try add()
+        let held = loop.hold(.default)
+        for _ in 0..<2 { loop.poll() }
+        #expect(trace.all == ["called"])
+        #expect(fate.value?.isFreed == true)
+        held.invalidate()
+        #expect(loop.poll() == .finished)
     }
 
-    @Test func `items that a callback adds are served, and those it removes are not`() async throws {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            pipe.put()
-            let removed = RunLoop.Source { trace("removed") }
-            loop.add(removed, forMode: .default)
-            loop.perform {
-                removed.signal()
-                RunLoop.current.remove(removed, forMode: .default)
-                let added = RunLoop.Source { trace("added") }
-                RunLoop.current.add(added, forMode: .default)
-                added.signal()
+    @Test(arguments: Kind.allCases)
+    func `a loop releases its items when its thread ends`(kind: Kind) throws {
+        let fates = Shared<[Fate]>([])
+        try onAThread {
+            for mode in [RunLoop.Mode.default, .common, .custom] {
+                let (item, fate) = try Self.makeItem(kind)
+                try item.add(to: .current, mode)
+                fates.update { $0.append(fate) }
             }
-            Timer.scheduled(after: .zero) { _ in
-                try? loop.add(DescriptorSource(pipe, trace, "descriptor"), forMode: .default)
-            }
-            for _ in 0..<2 { loop.poll() }
+            RunLoop.current.poll(.inner)
+            #expect(fates.value.allSatisfy { !$0.isFreed })
         }
-        #expect(trace == ["added", "descriptor"])
+        #expect(fates.value.allSatisfy { $0.isFreed })
     }
 
-    @Test func `items that end in a nested activation are not called outside`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.inner)
-            let source = RunLoop.Source(order: 2) { trace("source") }
-            let observer = RunLoop.Observer(for: .beforeSources) { _, _ in trace("observer") }
-            loop.add(source, forMode: .default)
-            loop.add(observer, forMode: .default)
-            source.signal()
-            let first = RunLoop.Observer(for: .beforeTimers, repeats: false) { _, _ in
-                Timer.scheduled(after: .zero, forMode: .inner) { _ in
-                    source.invalidate()
-                    observer.invalidate()
-                    trace("ended")
-                }
-                loop.poll(.inner)
-            }
-            loop.add(first, forMode: .default)
-            loop.hold(.default)
-            loop.poll()
+    @Test(arguments: Kind.allCases)
+    func `an item that ends in a nested activation is not called outside`(kind: Kind) throws {
+        let item = Carrier(try kind.makeItem { trace("called") })
+        try item.value.add(to: loop, .default)
+        loop.observeOnce(.beforeTimers) {
+            loop.perform(after: .zero, inModes: [.inner]) { item.value.invalidate() }
+            loop.poll(.inner)
         }
-        #expect(trace == ["ended"])
+        loop.hold(.default)
+        loop.poll()
+        #expect(!item.value.isValid)
+        #expect(trace.all.isEmpty)
     }
 
-    @Test func `a source that another thread invalidates is never served after that`() async throws {
-        for _ in 0..<50 {
-            let isOver = Shared(false)
-            let isLate = Shared(false)
+    @Test func `a source that another thread invalidates is never served after that`() throws {
+        for _ in 0..<20 {
+            let (isOver, isLate) = (Shared(false), Shared(false))
             let thread = try RunLoopThread(name: "serving")
             let source = RunLoop.Source { if isOver.value { isLate.value = true } }
             thread.runLoop.add(source, forMode: .default)
-            try await onItsOwnThread {
-                for _ in 0..<20 {
-                    source.signal()
-                    thread.runLoop.wakeUp()
-                }
-                source.invalidate()
-                // A callback that had begun may still be running: it ends before this.
-                thread.runLoop.performAndWait(inModes: [.default]) { isOver.value = true }
+            for _ in 0..<20 {
                 source.signal()
                 thread.runLoop.wakeUp()
-                thread.stop()
             }
+            source.invalidate()
+            // A callback that had begun may still be running: it ends before this.
+            thread.runLoop.performAndWait(inModes: [.default]) { isOver.value = true }
+            source.signal()
+            thread.runLoop.wakeUp()
+            thread.stop()
             #expect(!isLate.value)
         }
     }

@@ -1,9 +1,8 @@
 import Glibc
 import Reactor
-import Synchronization
 import SystemPackage
 
-/// Runs `body` on a thread of its own, with its loop, and answers what it noted.
+/// Runs `body` on a thread of its own, with its loop, and returns what it traced.
 func traced(_ body: @escaping @Sendable (RunLoop, Trace) throws -> Void) async throws -> [String] {
     try await onItsOwnThread {
         let trace = Trace()
@@ -62,17 +61,44 @@ extension RunLoop {
         add(observer, forMode: mode)
     }
 
+    /// Calls `handler` at the next of `activities` only.
+    func observeOnce(
+        _ activities: Activities, in mode: Mode = .default, _ handler: @escaping () -> Void
+    ) {
+        add(Observer(for: activities, repeats: false) { _, _ in handler() }, forMode: mode)
+    }
+
     /// Polls the default mode, or another, once.
     @discardableResult
     func poll(_ mode: Mode = .default) -> RunResult { run(in: mode, until: .distantPast) }
+
+    /// A source in `mode` that is signalled.
+    @discardableResult
+    func addSignalled(
+        _ mode: Mode = .default, order: Int = 0, _ perform: @escaping @Sendable () -> Void
+    ) -> Source {
+        let source = Source(order: order, perform: perform)
+        add(source, forMode: mode)
+        source.signal()
+        return source
+    }
 }
 
 extension DescriptorSource {
-    /// Notes `name` whenever `pipe` has something to read, and reads one byte of it.
+    /// Traces `name` whenever `pipe` has something to read, and reads one byte of it.
     convenience init(_ pipe: TestPipe, _ trace: Trace, _ name: String) {
         self.init(pipe.readEnd, for: .readable) { _, _ in
             pipe.get()
             trace(name)
         }
     }
+}
+
+/// A stream delegate that calls a closure.
+final class HandlerDelegate: StreamDelegate {
+    private let handler: (Stream, Stream.Event) -> Void
+
+    init(_ handler: @escaping (Stream, Stream.Event) -> Void) { self.handler = handler }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) { handler(stream, event) }
 }

@@ -1,20 +1,21 @@
-import Dispatch
-import Glibc
-import Reactor
 import ReactorTesting
 import Testing
 
+#if DEBUG
+@testable import Reactor
+#else
+import Reactor
+#endif
+
 @Suite(.runLoop) struct MailboxTests {
+    private let loop = RunLoop.current
+
     @Test func `messages come in the order of posting, on the loop's thread`() throws {
-        let home = RunLoop.current
-        let posters = 4
-        let messages = 5000
+        let (posters, messages) = (4, 5000)
         var next = Array(repeating: 0, count: posters)
-        var isHome = true
         var left = posters * messages
         let mailbox = Mailbox<(poster: Int, number: Int)> { mailbox, message in
-            isHome = isHome && home.isCurrent
-            if message.number == next[message.poster] { next[message.poster] += 1 }
+            if loop.isCurrent, message.number == next[message.poster] { next[message.poster] += 1 }
             left -= 1
             if left == 0 { mailbox.close() }
         }
@@ -23,15 +24,12 @@ import Testing
                 for number in 0..<messages { mailbox.post((poster, number)) }
             }
         }
-        #expect(runToTheEnd())
+        #expect(loop.run(in: .default) == .finished)
         crowd.join()
-        #expect(left == 0)
         #expect(next == Array(repeating: messages, count: posters))
-        #expect(isHome)
     }
 
     @Test func `a burst is handled in one pass`() {
-        let loop = RunLoop.current
         var pass = 0
         loop.observe(.beforeTimers) { _ in pass += 1 }
         var passes: [Int] = []
@@ -42,17 +40,13 @@ import Testing
         loop.perform {
             onThreads(1) { _ in for number in 0..<1000 { mailbox.post(number) } }
         }
-        #expect(runToTheEnd())
+        #expect(loop.run(in: .default) == .finished)
         #expect(passes == Array(repeating: passes.first ?? 0, count: 1000))
     }
 
-    @Test func `a message wakes a loop that sleeps`() async throws {
+    @Test func `a message wakes a loop that sleeps`() throws {
         let thread = try RunLoopThread(name: "sleeper")
-        let answers = Answer<Mailbox<Answer<Void>>>()
-        thread.runLoop.perform {
-            answers.give(Mailbox { _, came in came.give(()) })
-        }
-        let mailbox = answers.wait()
+        let mailbox = thread.runLoop.performAndWait { Mailbox<Answer<Void>> { _, came in came.give(()) } }
         for _ in 0..<100 {
             thread.untilAsleep()
             let came = Answer<Void>()
@@ -63,49 +57,27 @@ import Testing
     }
 
     @Test func `what the handler posts comes in the next pass`() {
-        let loop = RunLoop.current
         var pass = 0
         loop.observe(.beforeTimers) { _ in pass += 1 }
         var seen: [[Int]] = []
-        var isInside = false
         let mailbox = Mailbox<Int> { mailbox, message in
-            #expect(!isInside)
-            isInside = true
-            seen.append([message, pass])
             if message < 3 { mailbox.post(message + 1) } else { mailbox.close() }
-            isInside = false
+            seen.append([message, pass])
         }
         mailbox.post(1)
-        #expect(runToTheEnd())
+        #expect(loop.run(in: .default) == .finished)
         #expect(seen == [[1, 1], [2, 2], [3, 3]])
     }
 
-    @Test func `messages come in the mailbox's modes, and in no other`() {
-        let loop = RunLoop.current
-        loop.hold(.default)
-        var modes: [RunLoop.Mode?] = []
-        let mailbox = Mailbox<Int>(inModes: [.inner, .outer]) { _, _ in modes.append(loop.currentMode) }
-        mailbox.post(1)
-        for _ in 0..<3 { loop.poll() }
-        #expect(modes.isEmpty)
-        loop.poll(.outer)
-        mailbox.post(2)
-        loop.poll(.inner)
-        #expect(modes == [.outer, .inner])
-    }
-
     @Test func `a message is a handled source, and none is no reason to return`() {
-        let loop = RunLoop.current
         let mailbox = Mailbox<Int> { _, _ in }
         mailbox.post(1)
         #expect(loop.run(in: .default, returnAfterSourceHandled: true) == .handledSource)
-        #expect(
-            loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true) == .timedOut)
+        #expect(loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true) == .timedOut)
         mailbox.close()
     }
 
     @Test func `no message is delivered inside another's callback, and none is lost`() {
-        let loop = RunLoop.current
         let trace = Trace()
         let mailbox = Mailbox<Int> { mailbox, message in
             trace("begin \(message)")
@@ -117,10 +89,24 @@ import Testing
             trace("end \(message)")
             if message == 3 { mailbox.close() }
         }
-        mailbox.post(1)
-        mailbox.post(2)
-        #expect(runToTheEnd())
-        #expect(
-            trace.all == ["begin 1", "block", "end 1", "begin 2", "end 2", "begin 3", "end 3"])
+        for number in 1...2 { mailbox.post(number) }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(trace.all == ["begin 1", "block", "end 1", "begin 2", "end 2", "begin 3", "end 3"])
     }
+
+    #if DEBUG
+
+    @Test func `storage is used again, and given back after a burst`() {
+        var count = 0
+        let mailbox = Mailbox<Int> { _, _ in count += 1 }
+        for size in [10, 100_000, 10] {
+            for number in 0..<size { mailbox.post(number) }
+            loop.poll()
+        }
+        #expect(count == 100_020)
+        #expect(mailbox.keptCapacity <= 2 * BlockQueue.keptCapacity)
+        mailbox.close()
+    }
+
+    #endif
 }

@@ -4,7 +4,7 @@ import Testing
 
 /// One way in which an item can meet a change of modes.
 struct ModeSwitch: Sendable, CustomTestStringConvertible {
-    enum Item: CaseIterable, Sendable { case source, descriptor, timer, block }
+    enum Item: CaseIterable, Sendable { case source, descriptor, timer, block, message }
     enum Place: CaseIterable, Sendable { case callback, observer, postedBlock }
 
     let item: Item
@@ -25,90 +25,78 @@ struct ModeSwitch: Sendable, CustomTestStringConvertible {
         "\(item) of \(modes) in \(running), \(isNested ? "nested in" : "after") a \(place)"
     }
 
-    static let all: [ModeSwitch] = Item.allCases.flatMap { item in
-        memberships.flatMap { modes in
-            [.default, .custom, .tracking, .inner].flatMap { running in
-                ways.map { way in
-                    ModeSwitch(
-                        item: item, modes: modes, running: running, isNested: way.isNested, place: way.place)
-                }
-            }
-        }
-    }
-
     private static let memberships: [[RunLoop.Mode]] = [
         [.default], [.common], [.custom], [.tracking], [.default, .custom],
     ]
 
-    private static let ways = Place.allCases.flatMap {
-        [(place: $0, isNested: false), (place: $0, isNested: true)]
+    static let all: [ModeSwitch] = Item.allCases.flatMap { item in
+        memberships.flatMap { modes in
+            [.default, .custom, .tracking, .inner].flatMap { running in
+                Place.allCases.flatMap { place in
+                    [false, true].map { isNested in
+                        ModeSwitch(
+                            item: item, modes: modes, running: running, isNested: isNested, place: place)
+                    }
+                }
+            }
+        }
     }
 }
 
 @Suite(.runLoop) struct ModeMatrixTests {
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
     @Test(arguments: ModeSwitch.all)
     func `an item is served in its modes and in no other, in whatever order the loop runs them`(
         change: ModeSwitch
-    )
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            for mode in [.outer, change.running] { loop.hold(mode) }
-            let keptAlive = try change.makeItem(loop, trace)
-            try change.arrange(loop) {
-                trace("switched")
-                if change.isNested { loop.poll(change.running) } else { loop.stop() }
-            }
-            loop.run(in: .outer, until: .minutesAway)
-            if !change.isNested { loop.poll(change.running) }
-            trace("later")
-            for mode in change.modes { loop.poll(mode == .common ? .tracking : mode) }
-            withExtendedLifetime(keptAlive) {}
+    ) throws {
+        for mode in [.outer, change.running] { loop.hold(mode) }
+        let kept = try addItem(change)
+        arrange(change.place) {
+            trace("switched")
+            if change.isNested { loop.poll(change.running) }
+            loop.stop()
         }
-        #expect(
-            trace == (change.mustServe ? ["switched", "served", "later"] : ["switched", "later", "served"]))
+        loop.run(in: .outer, until: .minutesAway)
+        if !change.isNested { loop.poll(change.running) }
+        trace("later")
+        for mode in change.modes { loop.poll(mode == .common ? .tracking : mode) }
+        withExtendedLifetime(kept) {}
+        let expected = change.mustServe ? ["switched", "served", "later"] : ["switched", "later", "served"]
+        #expect(trace.all == expected)
     }
-}
 
-extension ModeSwitch {
     /// Makes the item, ready to be served once, and adds it to its modes.
-    fileprivate func makeItem(_ loop: RunLoop, _ trace: Trace) throws -> Any? {
-        switch item {
-        case .source:
-            let source = RunLoop.Source { trace("served") }
-            for mode in modes { loop.add(source, forMode: mode) }
-            source.signal()
-            return source
+    private func addItem(_ change: ModeSwitch) throws -> Any? {
+        switch change.item {
+        case .source, .timer:
+            let kind: Kind = change.item == .source ? .source : .timer
+            let item = try kind.makeItem { trace("served") }
+            for mode in change.modes { try item.add(to: loop, mode) }
+            return item
         case .descriptor:
             let pipe = try TestPipe()
             pipe.put()
             let source = DescriptorSource(pipe, trace, "served")
-            for mode in modes { try loop.add(source, forMode: mode) }
+            for mode in change.modes { try loop.add(source, forMode: mode) }
             return pipe
-        case .timer:
-            let timer = Timer(fireDate: .distantPast) { _ in trace("served") }
-            for mode in modes { loop.add(timer, forMode: mode) }
-            return timer
         case .block:
-            loop.perform(inModes: modes) { trace("served") }
+            loop.perform(inModes: change.modes) { trace("served") }
             return nil
+        case .message:
+            let mailbox = Mailbox<Int>(inModes: change.modes) { _, _ in trace("served") }
+            mailbox.post(1)
+            return mailbox
         }
     }
 
-    /// Has `turn` called once, in the outer mode, and that activation end afterwards.
-    fileprivate func arrange(_ loop: RunLoop, _ turn: @escaping () -> Void) throws {
-        let once = {
-            turn()
-            loop.stop()
-        }
+    /// Calls `turn` once, in the outer mode.
+    private func arrange(_ place: ModeSwitch.Place, _ turn: @escaping @Sendable () -> Void) {
         switch place {
-        case .callback: Timer.scheduled(after: .zero, forMode: .outer) { _ in once() }
-        case .observer:
-            let observer = RunLoop.Observer(for: .beforeSources, repeats: false) { _, _ in once() }
-            loop.add(observer, forMode: .outer)
-        case .postedBlock:
-            let carrier = Carrier(once)  // it runs here, on the loop's thread
-            try JoinableThread(name: "poster") { loop.perform(inModes: [.outer]) { carrier.value() } }.join()
+        case .callback: Timer.scheduled(after: .zero, forMode: .outer) { _ in turn() }
+        case .observer: loop.observeOnce(.beforeSources, in: .outer, turn)
+        case .postedBlock: onThreads(1) { _ in loop.perform(inModes: [.outer], turn) }
         }
     }
 }

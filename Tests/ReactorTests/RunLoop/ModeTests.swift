@@ -3,11 +3,8 @@ import ReactorTesting
 import Testing
 
 @Suite(.runLoop) struct ModeTests {
-    @Test func `two modes with the same name are the same mode`() {
-        #expect(RunLoop.Mode("same name") == RunLoop.Mode(rawValue: "same name"))
-        #expect(RunLoop.Mode("same name") != RunLoop.Mode("other name"))
-        #expect(RunLoop.Mode("kCFRunLoopCommonModes") == .common)
-    }
+    private let loop = RunLoop.current
+    private let trace = Trace()
 
     @Test func `the raw values are those of Cocoa`() {
         let names: [(RunLoop.Mode, String)] = [
@@ -19,104 +16,80 @@ import Testing
     }
 
     @Test(arguments: ["(no mode)", "(nowhere)"])
-    func `a common item removed from each common mode is in no mode, whatever its name`(name: String)
-        async throws
-    {
-        let (result, fired) = try await onItsOwnThread {
-            let (loop, fired) = (RunLoop.current, Shared(false))
-            let timer = Timer(fireDate: .now) { _ in fired.value = true }
-            loop.add(timer, forMode: .common)
-            for mode in [RunLoop.Mode.default, .tracking] { loop.remove(timer, forMode: mode) }
-            return (loop.run(in: RunLoop.Mode(name), until: .now), fired.value)
-        }
-        #expect(result == .finished)
-        #expect(!fired)
+    func `a common item removed from each common mode is in no mode, whatever its name`(name: String) {
+        let timer = Timer(fireDate: .now) { _ in Issue.record("fired") }
+        loop.add(timer, forMode: .common)
+        for mode in [RunLoop.Mode.default, .tracking] { loop.remove(timer, forMode: mode) }
+        #expect(loop.poll(RunLoop.Mode(name)) == .finished)
     }
 
-    @Test func `a new loop's common modes are the default and the tracking mode`() async throws {
-        let modes = try await onItsOwnThread { RunLoop.current.modesThatAreCommon }
-        #expect(modes == [.default, .tracking])
-    }
-
-    @Test func `each loop has common modes of its own`() async throws {
-        let other = try RunLoopThread(name: "other")
-        let modes = other.runLoop.performAndWait {
+    @Test func `a new loop's common modes are the default and the tracking mode, and its own`() throws {
+        try onAThread {
             RunLoop.current.addCommonMode(.custom)
-            return RunLoop.current.modesThatAreCommon
+            #expect(RunLoop.current.modesThatAreCommon == [.default, .tracking, .custom])
         }
-        #expect(modes == [.default, .tracking, .custom])
-        #expect(try await onItsOwnThread { RunLoop.current.modesThatAreCommon } == [.default, .tracking])
-        try await onItsOwnThread { other.stop() }
+        #expect(loop.modesThatAreCommon == [.default, .tracking])
     }
 
-    @Test func `running the common pseudo-mode runs nothing and calls no observer`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.common)
-            loop.observe(in: .common) { trace("\($0)") }
-            trace("\(loop.run(mode: .common, before: .distantFuture))")
-            trace("\(loop.run(in: .common))")
-        }
-        #expect(trace == ["false", "finished"])
+    @Test func `running the common pseudo-mode runs nothing and calls no observer`() {
+        loop.hold(.common)
+        loop.observe(in: .common) { trace("\($0)") }
+        #expect(!loop.run(mode: .common, before: .distantFuture))
+        #expect(loop.run(in: .common) == .finished)
+        #expect(trace.all.isEmpty)
     }
 
-    @Test func `the current mode is nil outside, the running mode inside, and restored after nesting`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            func note() { trace(loop.currentMode?.rawValue ?? "none") }
-            loop.hold(.outer)
-            loop.hold(.inner)
-            loop.observe(.beforeTimers, in: .inner) { _ in note() }
-            loop.observe(.beforeTimers, in: .outer) { _ in
-                note()
-                loop.poll(.inner)
-                note()
-            }
+    @Test func `the current mode is nil outside, the running mode inside, and restored after nesting`() {
+        func note() { trace(loop.currentMode?.rawValue ?? "none") }
+        for mode in [RunLoop.Mode.outer, .inner] { loop.hold(mode) }
+        loop.observe(.beforeTimers, in: .inner) { _ in note() }
+        loop.observe(.beforeTimers, in: .outer) { _ in
             note()
-            loop.poll(.outer)
+            loop.poll(.inner)
             note()
         }
-        #expect(trace == ["none", "outer", "inner", "outer", "none"])
+        note()
+        loop.poll(.outer)
+        note()
+        #expect(trace.all == ["none", "outer", "inner", "outer", "none"])
     }
 
-    @Test func `items of the common modes see the mode that really runs`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.common)
-            loop.observe(.beforeTimers, in: .common) { _ in trace(loop.currentMode?.rawValue ?? "none") }
-            loop.poll(.tracking)
-            loop.poll(.default)
+    @Test func `items of the common modes, and other threads, see the mode that really runs`() throws {
+        loop.hold(.common)
+        loop.observe(.beforeTimers, in: .common) { _ in
+            trace(loop.currentMode?.rawValue ?? "none")
+            onThreads(1) { _ in trace(loop.currentMode?.rawValue ?? "none") }
         }
-        #expect(trace == [RunLoop.Mode.tracking.rawValue, RunLoop.Mode.default.rawValue])
-    }
-
-    @Test func `the current mode can be read from another thread`() async throws {
-        let loop = Answer<RunLoop>()
-        let seen = Answer<RunLoop.Mode?>()
-        async let running: Void = onItsOwnThread {
-            let own = RunLoop.current
-            own.hold(.custom)
-            own.observe(.beforeTimers, in: .custom) { _ in
-                loop.give(own)
-                _ = seen.wait()
-                own.stop()
-            }
-            own.run(in: .custom)
+        for mode in [RunLoop.Mode.tracking, .default] {
+            loop.poll(mode)
+            #expect(trace.take() == [mode.rawValue, mode.rawValue])
         }
-        let mode = try await onItsOwnThread { loop.wait().currentMode }
-        seen.give(mode)
-        try await running
-        #expect(mode == .custom)
     }
 
-    @Test func `more than thirty-two modes are as good as a few`() async throws {
+    @Test func `more than thirty-two modes are as good as a few`() {
         let modes = (0..<200).map { RunLoop.Mode("one of many \($0)") }
-        let trace = try await traced { loop, trace in
-            for mode in modes { loop.perform(inModes: [mode]) { trace(mode.rawValue) } }
-            loop.perform(inModes: modes) { trace("shared") }
-            for mode in modes.reversed() { loop.poll(mode) }
-        }
-        #expect(trace == [modes[199].rawValue, "shared"] + modes.dropLast().reversed().map(\.rawValue))
+        for mode in modes { loop.perform(inModes: [mode]) { trace(mode.rawValue) } }
+        loop.perform(inModes: modes) { trace("shared") }
+        for mode in modes.reversed() { loop.poll(mode) }
+        #expect(
+            trace.all == [modes[199].rawValue, "shared"] + modes.dropLast().reversed().map(\.rawValue))
     }
+
+    @Test(
+        .runLoop(limit: .seconds(60)),
+        arguments: [
+            Probe(
+                "work of two modes that is served or cancelled in one leaves nothing in the other",
+                "left in modes",
+                [
+                    "blocks", "signals", "messages", "timers", "ordered blocks", "cancelled ordered blocks",
+                    "signals and removals",
+                ].map { "\($0): nothing" }),
+            Probe(
+                "signals that one loop serves leave nothing in another", "left in loops", ["signals: nothing"]
+            ),
+        ])
+    func `what has been served leaves nothing behind`(probe: Probe) async throws { try await probe.run() }
 }
 
 extension RunLoop {

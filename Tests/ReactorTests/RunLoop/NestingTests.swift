@@ -2,186 +2,227 @@ import Reactor
 import ReactorTesting
 import Testing
 
+/// Runs of the loop within callbacks.
 @Suite(.runLoop) struct NestingTests {
-    @Test func `a nested activation in a callback calls the other observers, and not that observer`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            loop.observe(.beforeTimers) { _ in
-                trace("nests")
-                loop.poll()
-                trace("has nested")
-            }
-            loop.observe(.beforeSources) { _ in trace("other") }
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    @Test func `a nested activation in a callback calls the other observers, and not that observer`() {
+        loop.hold(.default)
+        loop.observe(.beforeTimers) { _ in
+            trace("nests")
             loop.poll()
+            trace("has nested")
         }
-        #expect(trace == ["nests", "other", "has nested", "other"])
+        loop.observe(.beforeSources) { _ in trace("other") }
+        loop.poll()
+        #expect(trace.all == ["nests", "other", "has nested", "other"])
     }
 
-    @Test func `a nested activation in a callback fires the other timers once, and not that timer`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            Timer.scheduled(every: .microseconds(100)) { timer in
-                trace("nests")
-                let other = Timer.scheduled(after: .zero) { _ in trace("other") }
-                // Both are due by then, this one for the second time.
-                max(timer.fireDate + .microseconds(200), other.fireDate).busyWait()
-                for _ in 0..<2 { loop.poll() }
-                trace("has nested")
-                timer.invalidate()
-            }
-            #expect(loop.run(in: .default) == .finished)
-        }
-        #expect(trace == ["nests", "other", "has nested"])
-    }
-
-    @Test func `timers that are due together fire once though the first of them nests`() async throws {
-        let trace = try await traced { loop, trace in
-            Timer.scheduled(after: .zero) { _ in
-                trace("first begins")
-                loop.poll()
-                trace("first ends")
-            }
-            Timer.scheduled(after: .zero) { _ in trace("second") }
-            loop.poll()
-        }
-        #expect(trace == ["first begins", "second", "first ends"])
-    }
-
-    @Test func `a source signalled in its own callback waits until that has returned`() async throws {
-        let trace = try await traced { loop, trace in
-            let nested = Shared<RunLoop.Source?>(nil)
-            let depth = Shared(0)
-            let source = RunLoop.Source {
-                depth.value += 1
-                trace("depth \(depth.value)")
-                if trace.all.count == 1 {
-                    nested.value?.signal()
-                    trace("\(RunLoop.current.run(in: .default, until: .after(milliseconds: 2)))")
-                }
-                depth.value -= 1
-            }
-            nested.value = source
-            loop.add(source, forMode: .default)
-            source.signal()
-            loop.poll()
-            loop.poll()
-            nested.value = nil
-        }
-        #expect(trace == ["depth 1", "timedOut", "depth 1"])
-    }
-
-    @Test func `other sources are served in a nested activation, and not again outside`() async throws {
-        let trace = try await traced { loop, trace in
-            let first = RunLoop.Source(order: 1) {
-                trace("first begins")
-                RunLoop.current.poll()
-                trace("first ends")
-            }
-            let second = RunLoop.Source(order: 2) { trace("second") }
-            for source in [second, first] {
-                loop.add(source, forMode: .default)
-                source.signal()
-            }
-            loop.poll()
-        }
-        #expect(trace == ["first begins", "second", "first ends"])
-    }
-
-    @Test func `a descriptor that is ready in its own callback does not keep a nested loop awake`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            pipe.put()
-            var passes = 0
-            loop.observe(.beforeTimers, in: .common) { _ in passes += 1 }
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-                passes = 0
-                trace("\(loop.run(in: .default, until: .after(milliseconds: 20)))")
-                trace(passes < 5 ? "slept" : "spun")
-                pipe.get()
-            }
-            try loop.add(source, forMode: .common)
-            loop.poll()
-            pipe.put()
-            loop.poll()
-        }
-        #expect(trace == ["timedOut", "slept", "timedOut", "slept"])
-    }
-
-    @Test func `a descriptor that nesting had to silence is heard again afterwards, in every mode`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            pipe.put()
-            var calls = 0
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                calls += 1
-                if calls == 1 { for mode in [RunLoop.Mode.default, .tracking] { loop.poll(mode) } }
-            }
-            try loop.add(source, forMode: .common)
-            for mode in [RunLoop.Mode.default, .tracking, .default, .tracking] {
-                loop.poll(mode)
-                trace("\(calls)")
-            }
-        }
-        #expect(trace == ["1", "2", "3", "4"])
-    }
-
-    @Test func `a source cancelled in a nested activation of its own callback is not called again`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            pipe.put()
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-                trace("called")
-                loop.poll()
-                Timer.scheduled(after: .zero) { _ in source.cancel() }
-                loop.poll()
-                trace("\(source.isValid)")
-            }
-            try loop.add(source, forMode: .default)
-            loop.poll()
-            loop.hold(.default)
-            loop.poll()
-        }
-        #expect(trace == ["called", "false"])
-    }
-
-    @Test func `interest that changes while a descriptor is silenced takes effect afterwards`() async throws {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            pipe.put()
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-                trace("called")
-                loop.poll()
-                try? source.setInterest([])
-            }
-            try loop.add(source, forMode: .default)
+    @Test func `a nested activation in a callback fires the other timers once, and not that timer`() {
+        Timer.scheduled(every: .microseconds(100)) { timer in
+            trace("nests")
+            let other = Timer.scheduled(after: .zero) { _ in trace("other") }
+            // Both are due by then, this one for the second time.
+            max(timer.fireDate + .microseconds(200), other.fireDate).busyWait()
             for _ in 0..<2 { loop.poll() }
-            try source.setInterest(.readable)
-            loop.poll()
+            trace("has nested")
+            timer.invalidate()
         }
-        #expect(trace == ["called", "called"])
+        #expect(loop.run(in: .default) == .finished)
+        #expect(trace.all == ["nests", "other", "has nested"])
     }
 
-    @Test func `activations nest a hundred deep and unwind in order`() async throws {
-        let depth = 100
-        let trace = try await traced { loop, trace in
-            @Sendable func descend(_ level: Int) {
-                guard level < depth else { return }
-                loop.perform { descend(level + 1) }
-                loop.poll()
-                trace("\(level)")
+    @Test(arguments: [Kind.source, .timer, .observer])
+    func `items that are ready together are called once though the first of them nests`(kind: Kind) throws {
+        let add = { @Sendable (name: String, nests: Bool) in
+            let item = try kind.makeItem {
+                trace("\(name) begins")
+                if nests { loop.poll() }
+                trace("\(name) ends")
             }
-            loop.perform { descend(1) }
-            loop.poll()
+            if case .observer = item { loop.hold(.default) }
+            try item.add(to: loop, .default)
         }
-        #expect(trace == (1..<depth).reversed().map { "\($0)" })
+        try add("first", true)
+        try add("second", false)
+        loop.poll()
+        let nested = ["first begins", "second begins", "second ends", "first ends"]
+        // An observer is called in each activation.
+        #expect(trace.all == nested + (kind == .observer ? ["second begins", "second ends"] : []))
+    }
+
+    @Test func `a source signalled in its own callback waits until that has returned`() {
+        let own = Shared<RunLoop.Source?>(nil)
+        own.value = loop.addSignalled {
+            trace("begins")
+            if trace.all.count == 1 {
+                own.value?.signal()
+                trace("\(loop.run(in: .default, until: .after(milliseconds: 2)))")
+            }
+            trace("ends")
+        }
+        for _ in 0..<2 { loop.poll() }
+        own.value = nil
+        #expect(trace.all == ["begins", "timedOut", "ends", "begins", "ends"])
+    }
+
+    // MARK: Descriptors
+
+    @Test(arguments: [RunLoop.Mode.default, .common])
+    func `a descriptor that is ready in its own callback does not keep a nested loop awake`(
+        mode: RunLoop.Mode
+    ) throws {
+        let pipe = try TestPipe()
+        var (depth, calls, passes) = (0, 0, 0)
+        loop.observe(.beforeTimers, in: .common) { _ in passes += depth }
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+            #expect(depth == 0)
+            (depth, calls, passes) = (1, calls + 1, 0)
+            #expect(loop.run(in: .default, until: .after(milliseconds: 10)) == .timedOut)
+            #expect(passes <= 3)
+            depth = 0
+        }
+        try loop.add(source, forMode: mode)
+        pipe.put()
+        for count in 1...2 {
+            loop.poll()
+            #expect(calls == count)
+        }
+    }
+
+    @Test func `a descriptor that nesting had to silence is heard again afterwards, in every mode`() throws {
+        let pipe = try TestPipe()
+        pipe.put()
+        var calls = 0
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
+            calls += 1
+            if calls == 1 { for mode in [RunLoop.Mode.default, .tracking] { loop.poll(mode) } }
+        }
+        try loop.add(source, forMode: .common)
+        for (index, mode) in [RunLoop.Mode.default, .tracking, .default, .tracking].enumerated() {
+            loop.poll(mode)
+            #expect(calls == index + 1)
+        }
+    }
+
+    @Test func `a source cancelled in a nested activation of its own callback is not called again`() throws {
+        let pipe = try TestPipe()
+        pipe.put()
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+            trace("called")
+            loop.poll()
+            Timer.scheduled(after: .zero) { _ in source.cancel() }
+            loop.poll()
+            #expect(!source.isValid)
+        }
+        try loop.add(source, forMode: .default)
+        loop.poll()
+        #expect(loop.poll() == .finished)
+        #expect(trace.all == ["called"])
+    }
+
+    @Test func `interest that changes while a descriptor is silenced takes effect afterwards`() throws {
+        let pipe = try TestPipe()
+        pipe.put()
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+            trace("called")
+            loop.poll()
+            try? source.setInterest([])
+        }
+        try loop.add(source, forMode: .default)
+        for _ in 0..<2 { loop.poll() }
+        #expect(trace.take() == ["called"])
+        try source.setInterest(.readable)
+        loop.poll()
+        #expect(trace.take() == ["called"])
+    }
+
+    // MARK: Depth, and wake-ups
+
+    @Test func `activations nest a hundred deep and unwind in order`() {
+        let depth = 100
+        @Sendable func descend(_ level: Int) {
+            guard level < depth else { return }
+            loop.perform { descend(level + 1) }
+            loop.poll()
+            trace("\(level)")
+        }
+        loop.perform { descend(1) }
+        loop.poll()
+        #expect(trace.all == (1..<depth).reversed().map { "\($0)" })
+    }
+
+    @Test func `callbacks of a chain of timers nest, each is called once`() {
+        for index in 0..<20 {
+            Timer.scheduled(after: .zero) { _ in
+                trace("\(index)")
+                loop.poll()
+                trace("-\(index)")
+            }
+        }
+        Deadline.now.busyWait()
+        loop.poll()
+        #expect(trace.all == (0..<20).map { "\($0)" } + (0..<20).reversed().map { "-\($0)" })
+    }
+
+    // MARK: Leaving and returning
+
+    @Test(arguments: SourceReturn.allCases)
+    func `a source removed and added again in its callback is called when the callback has returned`(
+        way: SourceReturn
+    ) {
+        for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
+        let own = Shared<RunLoop.Source?>(nil)
+        own.value = loop.addSignalled {
+            trace("begins")
+            if let source = own.value.take() {
+                way.leaveAndReturn(source, loop)
+                for mode in [RunLoop.Mode.default, .custom] { loop.poll(mode) }
+            }
+            trace("ends")
+        }
+        loop.poll()
+        #expect(trace.take() == ["begins", "ends"])
+        for mode in [RunLoop.Mode.default, .custom] { loop.poll(mode) }
+        #expect(trace.take() == ["begins", "ends"])
+    }
+
+    @Test(arguments: Kind.allCases)
+    func `no item that is removed and added again in its callback is called within it`(kind: Kind) throws {
+        let own = Shared<Carrier<TestItem>?>(nil)
+        let item = try kind.makeItem {
+            trace("begins")
+            if let item = own.value.take()?.value {
+                item.remove(from: loop, .default)
+                try? item.add(to: loop, .default)
+                if case .source(let source) = item { source.signal() }
+                for _ in 0..<3 { loop.poll() }
+            }
+            trace("ends")
+        }
+        own.value = Carrier(item)
+        try item.add(to: loop, .default)
+        loop.hold(.default)
+        loop.poll()
+        #expect(trace.take() == ["begins", "ends"])
+        loop.poll()
+        // A timer fires once.
+        #expect(trace.take() == (kind == .timer ? [] : ["begins", "ends"]))
+    }
+}
+
+/// How a source leaves its loop, and returns, in its own callback.
+enum SourceReturn: CaseIterable, Sendable {
+    case sameMode, otherMode, fromOtherThread, signalFirst
+
+    func leaveAndReturn(_ source: RunLoop.Source, _ loop: RunLoop) {
+        let leaveAndReturn = { @Sendable in
+            if self == .signalFirst { source.signal() }
+            loop.remove(source, forMode: .default)
+            loop.add(source, forMode: self == .otherMode ? .custom : .default)
+            if self != .signalFirst { source.signal() }
+        }
+        if self == .fromOtherThread { onThreads(1) { _ in leaveAndReturn() } } else { leaveAndReturn() }
     }
 }

@@ -2,84 +2,74 @@ import Reactor
 import ReactorTesting
 import Testing
 
-/// Work that an observer makes ready on its own loop, and that stops the loop when it is served.
+/// Work that an observer makes ready on its own loop.
 enum ObserverWork: CaseIterable, Sendable {
     case openedStream, scheduledStream, readStream, readPair, descriptor, timer, block, orderedBlock, message
-}
 
-/// Everything that one piece of work needs to stay alive, and what makes it ready.
-private struct Preparation {
-    var kept: [AnyObject]
-    let makeReady: () throws -> Void
-}
-
-extension ObserverWork {
-    fileprivate func prepare(_ loop: RunLoop, _ trace: Trace) throws -> Preparation {
-        let serve: @Sendable () -> Void = {
-            trace("served")
-            loop.stop()
-        }
+    /// Returns what makes the work ready; it then calls `serve`.
+    fileprivate func prepare(
+        _ loop: RunLoop, _ serve: @escaping @Sendable () -> Void
+    ) throws -> () throws -> Void {
         switch self {
         case .openedStream, .scheduledStream, .readStream, .readPair: return prepareStream(loop, serve)
         case .descriptor:
-            let pipe = try TestPipe()
-            pipe.put()
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in serve() }
-            return Preparation(kept: [pipe, source]) { try loop.add(source, forMode: .default) }
-        case .timer: return Preparation(kept: []) { Timer.scheduled(after: .zero) { _ in serve() } }
-        case .block: return Preparation(kept: []) { loop.perform(serve) }
-        case .orderedBlock: return Preparation(kept: []) { loop.perform(order: 0, serve) }
+            let item = try Kind.descriptor.makeItem(serve)
+            return { try item.add(to: loop, .default) }
+        case .timer: return { Timer.scheduled(after: .zero) { _ in serve() } }
+        case .block: return { loop.perform(serve) }
+        case .orderedBlock: return { loop.perform(order: 0, serve) }
         case .message:
             let mailbox = Mailbox<Int> { _, _ in serve() }
-            return Preparation(kept: [mailbox]) { mailbox.post(1) }
+            return { mailbox.post(1) }
         }
     }
 
-    private func prepareStream(_ loop: RunLoop, _ serve: @escaping () -> Void) -> Preparation {
-        let recorder = Recorder()
+    private func prepareStream(_ loop: RunLoop, _ serve: @escaping () -> Void) -> () -> Void {
+        var isPrepared = false
+        let delegate = HandlerDelegate { _, event in
+            if isPrepared, event == .hasBytesAvailable || event == .hasSpaceAvailable { serve() }
+        }
         let isPair = self == .readPair
         let pair = Stream.boundPair(bufferSize: 1)
         let input = isPair ? pair.input : InputStream(data: [1, 2, 3])
-        let told: Stream = isPair ? pair.output : input
-        told.delegate = recorder
+        let observed: Stream = isPair ? pair.output : input
+        observed.delegate = delegate
         if isPair { input.open() }
-        if self != .openedStream { told.open() }
-        if self != .scheduledStream { told.schedule(in: loop, forMode: .default) }
-        if isPair { _ = [7].withUnsafeBufferPointer { pair.output.write($0.baseAddress!, maxLength: 1) } }
-        // What is to be told already is told before the observer is there.
+        if self != .openedStream { observed.open() }
+        if self != .scheduledStream { observed.schedule(in: loop, forMode: .default) }
+        if isPair { pair.output.write([7]) }
+        // The events so far are delivered before the observer is there.
         for _ in 0..<5 { loop.poll() }
-        recorder.onEvent = { _, event in
-            if event == .hasBytesAvailable || event == .hasSpaceAvailable { serve() }
-        }
-        return Preparation(kept: [recorder, input, told]) {
-            switch self {
-            case .openedStream: input.open()
-            case .scheduledStream: input.schedule(in: loop, forMode: .default)
-            default: _ = input.read(upTo: 1)
+        isPrepared = true
+        return {
+            withExtendedLifetime((delegate, observed)) {
+                switch self {
+                case .openedStream: input.open()
+                case .scheduledStream: input.schedule(in: loop, forMode: .default)
+                default: _ = input.read(upTo: 1)
+                }
             }
         }
     }
 }
 
 @Suite(.runLoop) struct ObserverWorkTests {
+    private let loop = RunLoop.current
+
     @Test(
         arguments: ObserverWork.allCases,
         [RunLoop.Activities.entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting])
     func `events that an observer makes ready are served without a sleep`(
         work: ObserverWork, activity: RunLoop.Activities
-    ) async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            let preparation = try work.prepare(loop, trace)
-            if activity == .afterWaiting { loop.perform(after: .milliseconds(1)) {} }
-            let observer = RunLoop.Observer(for: activity, repeats: false) { _, _ in
-                do { try preparation.makeReady() } catch { trace("\(error)") }
-            }
-            loop.add(observer, forMode: .default)
-            trace("\(loop.run(in: .default, until: .minutesAway))")
-            withExtendedLifetime(preparation) {}
+    ) throws {
+        loop.hold(.default)
+        let makeReady = try work.prepare(loop) { [loop] in loop.stop() }
+        if activity == .afterWaiting { loop.perform(after: .milliseconds(1)) {} }
+        loop.observeOnce(activity) {
+            do { try makeReady() } catch { Issue.record(error) }
         }
-        #expect(trace == ["served", "stopped"])
+        #expect(loop.run(in: .default, until: .minutesAway) == .stopped)
+        withExtendedLifetime(makeReady) {}
     }
 
     @Test(
@@ -87,25 +77,16 @@ extension ObserverWork {
         [Kind.source, .descriptor, .timer])
     func `an activation whose last item an observer removes does not sleep`(
         activity: RunLoop.Activities, kind: Kind
-    ) async throws {
-        let trace = try await traced { loop, trace in
-            let pipe = try TestPipe()
-            let source = RunLoop.Source {}
-            let descriptor = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
-            let timer = Timer(interval: .seconds(1000)) { _ in }
+    ) throws {
+        let pipe = try TestPipe()
+        let item: TestItem =
             switch kind {
-            case .source: loop.add(source, forMode: .default)
-            case .descriptor: try loop.add(descriptor, forMode: .default)
-            default: loop.add(timer, forMode: .default)
+            case .descriptor: .descriptor(DescriptorSource(pipe, Trace(), ""))
+            case .timer: .timer(Timer(interval: .seconds(1000)) { _ in })
+            default: .source(RunLoop.Source {})
             }
-            let observer = RunLoop.Observer(for: activity, repeats: false) { _, _ in
-                source.invalidate()
-                descriptor.cancel()
-                timer.invalidate()
-            }
-            loop.add(observer, forMode: .default)
-            trace("\(loop.run(in: .default, until: .minutesAway))")
-        }
-        #expect(trace == ["finished"])
+        try item.add(to: loop, .default)
+        loop.observeOnce(activity) { item.invalidate() }
+        #expect(loop.run(in: .default, until: .minutesAway) == .finished)
     }
 }

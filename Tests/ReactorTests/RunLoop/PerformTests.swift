@@ -3,189 +3,172 @@ import ReactorTesting
 import Testing
 
 @Suite(.runLoop) struct PerformTests {
-    @Test func `a delayed block never runs at once, also without delay`() async throws {
-        let trace = try await traced { loop, trace in
-            for delay in [Duration.zero, .seconds(-1)] { loop.perform(after: delay) { trace("block") } }
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    // MARK: After a delay
+
+    @Test func `a delayed block runs once, in the default mode, not before its delay`() {
+        let asked = Deadline.now
+        var runs: [Deadline] = []
+        let token = loop.perform(after: .milliseconds(5)) { runs.append(.now) }
+        #expect(loop.contains(token, forMode: .default))
+        #expect(!loop.contains(token, forMode: .tracking))
+        #expect(loop.run(in: .default) == .finished)
+        #expect(runs.count == 1)
+        #expect(runs[0] >= asked + .milliseconds(5))
+        #expect(!token.isValid)
+    }
+
+    @Test(arguments: [Duration.zero, .seconds(-3)])
+    func `no delay means a later pass, never at once`(delay: Duration) {
+        loop.perform(after: delay) {
+            trace("first")
+            loop.perform(after: delay) { trace("second") }
             trace("asked")
-            loop.run(in: .default)
         }
-        #expect(trace == ["asked", "block", "block"])
+        trace("before")
+        loop.poll()
+        trace("next pass")
+        loop.poll()
+        #expect(trace.all == ["before", "first", "asked", "next pass", "second"])
     }
 
-    @Test func `a delayed block is not early`() async throws {
-        let time = try await onItsOwnThread { () -> Duration in
-            let start = Deadline.now
-            var time = Duration.zero
-            RunLoop.current.perform(after: .milliseconds(5)) { time = start.duration(to: .now) }
-            RunLoop.current.run(in: .default)
-            return time
-        }
-        #expect(time >= .milliseconds(5))
+    @Test(arguments: [[RunLoop.Mode.custom, .modalPanel], [.common], [.tracking, .common]])
+    func `a delayed block runs once, in the first of its modes to run`(modes: [RunLoop.Mode]) {
+        loop.perform(after: .zero, inModes: modes) { trace(loop.currentMode!.rawValue) }
+        let first: RunLoop.Mode = modes.contains(.common) ? .tracking : .modalPanel
+        for mode in [.inner, .outer, first, .default, .custom] { loop.poll(mode) }
+        #expect(trace.all == [first.rawValue])
     }
 
-    @Test func `a delayed block runs in its modes only, and keeps them from being empty`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.perform(after: .zero, inModes: [.custom]) { trace("block") }
-            trace("\(loop.run(mode: .default, before: .distantPast))")
-            trace("\(loop.run(mode: .custom, before: .distantPast))")
-        }
-        #expect(trace == ["false", "block", "true"])
+    @Test func `a delayed block keeps the mode from being empty, and does not make a run return`() {
+        var runs = 0
+        loop.hold(.default)
+        for _ in 0..<3 { loop.perform(after: .milliseconds(1)) { runs += 1 } }
+        loop.perform(after: .milliseconds(2)) { loop.stop() }
+        #expect(loop.run(mode: .default, before: .distantFuture))
+        #expect(runs == 3)
+        let token = loop.perform(after: .seconds(900), inModes: [.custom]) {}
+        #expect(loop.poll(.custom) == .timedOut)
+        token.invalidate()
+        #expect(loop.poll(.custom) == .finished)
     }
 
-    @Test func `a delayed block does not end run before a date`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            loop.perform(after: .zero) { trace("block") }
-            loop.perform(after: .milliseconds(1)) {
-                trace("later")
-                loop.stop()
-            }
-            loop.run(mode: .default, before: .distantFuture)
-        }
-        #expect(trace == ["block", "later"])
-    }
-
-    @Test func `blocks with the same delay run in the order of the calls`() async throws {
-        let trace = try await traced { loop, trace in
-            for index in 0..<20 { loop.perform(after: .zero) { trace("\(index)") } }
-            loop.run(in: .default)
-        }
-        #expect(trace == (0..<20).map { "\($0)" })
-    }
-
-    @Test func `a delayed block can be cancelled, also by another of the same pass`() async throws {
-        let trace = try await traced { loop, trace in
-            var second: Timer?
+    @Test func `delayed blocks that are due together run in the order of the calls, cancelled ones never`() {
+        let tokens = Shared<[Timer]>([])
+        tokens.value = (0..<50).map { index in
             loop.perform(after: .zero) {
-                trace("first")
-                second?.invalidate()
+                trace("\(index)")
+                if index == 7 { tokens.value[8].invalidate() }
             }
-            second = loop.perform(after: .zero) { trace("second") }
-            loop.perform(after: .zero) { trace("third") }
-            loop.run(in: .default)
         }
-        #expect(trace == ["first", "third"])
+        Deadline.now.busyWait()
+        loop.poll()
+        #expect(trace.all == (0..<50).filter { $0 != 8 }.map { "\($0)" })
     }
 
-    @Test func `a delayed block is released when it has run or is cancelled`() async throws {
-        let trace = try await traced { loop, trace in
-            var fates: [Fate] = []
-            var tokens: [Timer] = []
-            for _ in 0..<2 {
-                let witness = Witness()
-                fates.append(Fate(witness))
-                tokens.append(loop.perform(after: .zero) { withExtendedLifetime(witness) {} })
-            }
-            trace("\(fates.map(\.isFreed))")
-            tokens[0].invalidate()
-            trace("\(fates.map(\.isFreed))")
-            loop.run(in: .default)
-            trace("\(fates.map(\.isFreed))")
+    @Test func `a delayed block is released when it has run, is cancelled, or has no mode`() {
+        func request(_ delay: Duration, _ modes: [RunLoop.Mode] = [.default]) -> (token: Timer, fate: Fate) {
+            let witness = Witness()
+            let token = loop.perform(after: delay, inModes: modes) { withExtendedLifetime(witness) {} }
+            return (token, Fate(witness))
         }
-        #expect(trace == ["[false, false]", "[true, false]", "[true, true]"])
+        #expect(request(.zero, []).fate.isFreed)
+        let (ran, cancelled) = (request(.zero), request(.seconds(60)))
+        #expect(!ran.fate.isFreed && !cancelled.fate.isFreed)
+        loop.poll()
+        #expect(ran.fate.isFreed && !ran.token.isValid)
+        #expect(!cancelled.fate.isFreed)
+        cancelled.token.invalidate()
+        #expect(cancelled.fate.isFreed)
     }
 
-    @Test func `blocks posted as sources all run in one pass, in order, and end the activation`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            for index in 0..<3 { loop.performAsSource { trace("\(index)") } }
-            trace("\(loop.run(mode: .default, before: .distantFuture))")
+    @Test func `a delayed block for another thread's loop traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let thread = try RunLoopThread(name: "other")
+            thread.runLoop.perform(after: .zero) {}
         }
-        #expect(trace == ["0", "1", "2", "true"])
+        #expect(result.message.contains("RunLoop.perform(after:"))
     }
 
-    @Test func `a block posted as a source is for the common modes, and never runs at once`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.custom)
-            loop.performAsSource { trace("block") }
-            loop.poll(.custom)
-            trace("not yet")
-            loop.poll(.tracking)
-        }
-        #expect(trace == ["not yet", "block"])
+    // MARK: As a source
+
+    @Test func `blocks posted as sources all run in one pass, in order, and end the activation`() {
+        for index in 0..<3 { loop.performAsSource { trace("\(index)") } }
+        #expect(loop.run(mode: .default, before: .distantFuture))
+        #expect(trace.all == ["0", "1", "2"])
     }
 
-    @Test func `a block posted as a source from another thread ends run before a date`() async throws {
-        let loop = Answer<RunLoop>()
-        async let hasReturned = onItsOwnThread {
-            RunLoop.current.hold(.default)
-            loop.give(.current)
-            return RunLoop.current.run(mode: .default, before: .distantFuture)
-        }
-        try await onItsOwnThread { loop.wait().performAsSource {} }
-        #expect(try await hasReturned)
+    @Test func `a block posted as a source is for the common modes, and never runs at once`() {
+        loop.hold(.custom)
+        loop.performAsSource { trace("block") }
+        loop.poll(.custom)
+        #expect(trace.all.isEmpty)
+        loop.poll(.tracking)
+        #expect(trace.all == ["block"])
     }
 
-    @Test func `performing and waiting runs at once on the loop's own thread, whatever the mode`()
-        async throws
-    {
-        let answer = try await onItsOwnThread { RunLoop.current.performAndWait(inModes: [.custom]) { 42 } }
-        #expect(answer == 42)
+    @Test func `a block posted as a source from another thread ends run before a date`() throws {
+        loop.hold(.default)
+        let poster = try JoinableThread { loop.performAsSource {} }
+        #expect(loop.run(mode: .default, before: .distantFuture))
+        poster.join()
     }
 
-    @Test func `performing and waiting on another thread's loop returns the result, or throws`() async throws
-    {
+    // MARK: And waiting
+
+    @Test func `performing and waiting runs at once on the loop's own thread, whatever the mode`() {
+        #expect(loop.performAndWait(inModes: [.custom]) { 42 } == 42)
+    }
+
+    @Test func `performing and waiting on another thread's loop returns the result, or throws`() throws {
         struct Failure: Error {}
         let thread = try RunLoopThread(name: "worker")
-        let isHome = try await onItsOwnThread {
-            thread.runLoop.performAndWait { thread.runLoop.isCurrent }
-        }
-        #expect(isHome)
-        await #expect(throws: Failure.self) {
-            try await onItsOwnThread { try thread.runLoop.performAndWait { throw Failure() } }
-        }
+        #expect(thread.runLoop.performAndWait { thread.runLoop.isCurrent })
+        #expect(throws: Failure.self) { try thread.runLoop.performAndWait { throw Failure() } }
         thread.stop()
     }
 
-    @Test func `ordered blocks run at the start of the next pass in their order, each once`() async throws {
-        let trace = try await traced { loop, trace in
-            for (index, order) in [3, 1, 2, 1].enumerated() {
-                loop.perform(order: order) { trace("\(order) asked at \(index)") }
-            }
-            loop.perform { trace("block") }
-            loop.poll()
-            loop.poll()
+    // MARK: In an order
+
+    @Test func `ordered blocks run at the start of the next pass in their order, each once`() {
+        for (index, order) in [3, 1, 2, 1].enumerated() {
+            loop.perform(order: order) { trace("\(order) asked at \(index)") }
         }
-        #expect(trace == ["1 asked at 1", "1 asked at 3", "2 asked at 2", "3 asked at 0", "block"])
+        loop.perform { trace("block") }
+        for _ in 0..<2 { loop.poll() }
+        #expect(trace.all == ["1 asked at 1", "1 asked at 3", "2 asked at 2", "3 asked at 0", "block"])
     }
 
-    @Test func `a run that an ordered block begins returns at once if there is nothing else`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.perform(order: 0) {
-                trace("\(loop.run(mode: .default, before: .now.advanced(by: .milliseconds(20))))")
-            }
-            loop.poll()
-        }
-        #expect(trace == ["false"])
+    @Test func `a run that an ordered block begins returns at once if there is nothing else`() {
+        loop.perform(order: 0) { #expect(!loop.run(mode: .default, before: .distantFuture)) }
+        loop.poll()
     }
 
-    @Test func `an ordered block can be cancelled, also by one before it`() async throws {
-        let trace = try await traced { loop, trace in
-            let second = loop.perform(order: 2) { trace("second") }
-            loop.perform(order: 1) {
-                trace("first")
-                second.invalidate()
-            }
-            loop.perform(order: 3) { trace("third") }.invalidate()
-            loop.poll()
+    @Test func `an ordered block can be cancelled, also by one before it`() {
+        let second = loop.perform(order: 2) { trace("second") }
+        loop.perform(order: 1) {
+            trace("first")
+            second.invalidate()
         }
-        #expect(trace == ["first"])
+        loop.perform(order: 3) { trace("third") }.invalidate()
+        loop.poll()
+        #expect(trace.all == ["first"])
     }
 
-    @Test func `an ordered block requested in a pass runs in the next, without a sleep between`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            loop.observe(.beforeWaiting) { _ in
-                loop.perform(order: 0) {
-                    trace("block")
-                    loop.stop()
-                }
-            }
-            trace("\(loop.run(in: .default))")
-        }
-        #expect(trace.first == "block")
+    @Test func `an ordered block gets each of its modes started, once, until it is cancelled`() {
+        loop.perform(order: 0, inModes: [.custom, .inner]) { trace("cancelled") }.invalidate()
+        #expect(loop.poll(.custom) == .finished)
+        loop.perform(order: 0, inModes: [.custom, .inner]) { trace("block") }
+        #expect(loop.poll(.inner) == .timedOut)
+        #expect(loop.poll(.custom) == .finished)
+        #expect(trace.all == ["block"])
+    }
+
+    @Test func `an ordered block requested in a pass runs in the next, without a sleep between`() {
+        loop.hold(.default)
+        loop.observe(.beforeWaiting) { _ in loop.perform(order: 0) { loop.stop() } }
+        #expect(loop.run(in: .default) == .stopped)
     }
 }

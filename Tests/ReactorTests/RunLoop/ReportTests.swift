@@ -1,181 +1,180 @@
-import Dispatch
 import Glibc
 import Reactor
 import ReactorTesting
 import SystemPackage
 import Testing
 
+extension [LoopDiagnostics.Report] {
+    /// The reports that name the item with this label.
+    func naming(_ label: String) -> [LoopDiagnostics.Report] { filter { $0.text.contains("'\(label)'") } }
+}
+
+/// Debugs `body`, which runs on a thread of its own, until that has ended, and returns the reports.
+func debugged(
+    _ body: @escaping @Sendable (RunLoop, Shared<[LoopDiagnostics.Report]>) throws -> Void
+) throws -> [LoopDiagnostics.Report] {
+    let reports = debuggedReports()
+    try onAThread { try body(.current, reports) }
+    return reports.value
+}
+
 /// Which programs the debug mode reports, and which correct ones it does not. Each in a process of its own.
 @Suite(.runLoop) struct ReportTests {
     // MARK: What is left at the end
 
-    @Test func `an item is served if one of its modes has run`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try onAThread {
-                let (loop, pipe) = (RunLoop.current, try TestPipe())
-                let timer = Timer(interval: .seconds(100), repeats: true) { _ in }
-                let source = RunLoop.Source {}
-                let event = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
+    @Test func `a loop that ends without having run reports all that was in it, with its place`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = try debugged { loop, _ in
+                Timer.scheduled(every: .seconds(1), label: "heartbeat") { _ in }
+                loop.perform {}
+            }
+            #expect(reports.map(\.kind) == [.unservedItems])
+            #expect(
+                reports.naming("heartbeat").first?.text.contains("ReactorTests/ReportTests.swift:") == true)
+            #expect(numbers(in: reports[0].text) == [1])
+        }
+    }
+
+    @Test func `a loop that ends reports what is due or misplaced, and nothing that it has served`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = try debugged { loop, _ in
                 for mode in [RunLoop.Mode.default, .tracking] {
-                    loop.add(timer, forMode: mode)
-                    loop.add(source, forMode: mode)
-                    try loop.add(event, forMode: mode)
+                    for kind in Kind.allCases { try kind.makeItem {}.add(to: loop, mode) }
                 }
-                loop.poll()
+                Timer.scheduled(every: .seconds(100), label: "periodic") { _ in }
+                Timer.scheduled(after: .seconds(100), label: "idle") { _ in }
+                Timer.scheduled(every: .seconds(100), forMode: .custom, label: "misplaced") { _ in }
+                for mode in [RunLoop.Mode.default, .tracking] { loop.poll(mode) }
+                Timer.scheduled(after: .zero, label: "late") { _ in }.fireDate.busyWait()
             }
+            for label in ["periodic", "idle"] { #expect(reports.naming(label).isEmpty, "\(reports)") }
+            for label in ["misplaced", "late"] { #expect(reports.naming(label).count == 1, "\(reports)") }
+            #expect(reports.naming("custom").count == 1, "\(reports)")
         }
-        #expect(result.message.isEmpty, "\(result.message)")
     }
 
-    @Test func `a source that another loop serves is not reported, and equal items are counted`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            let source = RunLoop.Source(label: "shared") {}
-            try await withRunLoopThread(name: "server") { server in
-                server.runLoop.performAndWait { RunLoop.current.add(source, forMode: .default) }
-                try onAThread {
-                    RunLoop.current.add(source, forMode: .custom)
-                    for _ in 0..<1000 {
-                        Timer.scheduled(after: .seconds(100), forMode: .custom, label: "idle") { _ in }
+    @Test func `an item in several modes is reported once, and not if one of them, or another loop, has run`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            #expect(
+                try debugged { loop, _ in
+                    let timer = Timer(interval: .seconds(100), repeats: true) { _ in }
+                    let (source, pipe) = (RunLoop.Source {}, try TestPipe())
+                    let event = DescriptorSource(pipe, Trace(), "")
+                    for item in [TestItem.timer(timer), .source(source), .descriptor(event)] {
+                        for mode in [RunLoop.Mode.default, .tracking] { try item.add(to: loop, mode) }
                     }
+                    loop.poll()
+                } == [])
+            let source = RunLoop.Source(label: "shared") {}
+            let server = try RunLoopThread(name: "server")
+            server.runLoop.performAndWait { RunLoop.current.add(source, forMode: .default) }
+            let reports = try debugged { loop, _ in
+                loop.add(source, forMode: .custom)
+                for _ in 0..<1000 {
+                    let timer = Timer.scheduled(after: .seconds(100), forMode: .custom, label: "idle") { _ in
+                    }
+                    loop.add(timer, forMode: .inner)
                 }
-                source.invalidate()
             }
+            source.invalidate()
+            server.stop()
+            #expect(reports.naming("shared").isEmpty, "\(reports)")
+            #expect(reports.naming("idle").count == 1 && numbers(in: reports[0].text) == [1000], "\(reports)")
         }
-        #expect(!result.message.contains("'shared'"), "\(result.message)")
-        #expect(result.message.contains("1000 × timer 'idle' "), "\(result.message)")
     }
 
-    @Test func `a timer is reported when it is due, and not before`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try onAThread {
-                RunLoop.current.hold(.default)
-                RunLoop.current.poll()
-                Timer.scheduled(after: .seconds(100), label: "idle time-out") { _ in }
-                let late = Timer.scheduled(after: .zero, label: "late") { _ in }
-                waitUntil { late.fireDate < .now }
+    @Test func `a block for several modes is reported once, also an ordered one`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = try debugged { loop, _ in
+                for _ in 0..<2 { loop.perform(inModes: [.tracking, .custom]) {} }
+                loop.perform(inModes: [.custom]) {}
             }
-        }
-        #expect(!result.message.contains("idle time-out"), "\(result.message)")
-        #expect(result.message.contains("timer 'late' "), "\(result.message)")
-    }
-
-    @Test func `what the pass that exits would have served is not reported`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            setenv("REACTOR_DEBUG", "1", 1)
-            _ = try await probeMainLoop("exit in a timer")
-        }
-        #expect(result.message.isEmpty, "\(result.message)")
-    }
-
-    @Test func `the main loop reports at exit if debugging began after its first use`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            _ = try await probeMainLoop("debugging that begins late")
-        }
-        #expect(result.message.contains("timer 'forgotten'"), "\(result.message)")
-    }
-
-    @Test func `a block for several modes is reported once`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try onAThread {
-                for _ in 0..<2 { RunLoop.current.perform(inModes: [.tracking, .custom]) {} }
-                RunLoop.current.perform(inModes: [.custom]) {}
-            }
-        }
-        let text = result.message
-        #expect(
-            text.contains("2 blocks or executors in tracking and 'custom', which have never run;"), "\(text)")
-        #expect(text.contains("1 block or executor in 'custom', which has never run."), "\(text)")
-    }
-
-    @Test func `an ordered block for several modes is reported once, and not if one has run`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try onAThread {
-                let loop = RunLoop.current
+            #expect(numbers(in: reports[0].text).sorted() == [1, 2], "\(reports)")
+            let ordered = try debugged { loop, _ in
                 loop.perform(order: 0, inModes: [.tracking, .custom]) {}
-                #expect(loop.explain().hasSuffix(" 1 block or executor waits for tracking or 'custom'."))
+                #expect(numbers(in: loop.explain()) == [1])
                 loop.hold(.default)
                 loop.poll()
                 loop.perform(order: 0, inModes: [.default, .outer]) {}
             }
+            #expect(ordered.flatMap { numbers(in: $0.text) } == [1, 1], "\(ordered)")
+            for mode in ["custom", "outer"] { #expect(ordered.naming(mode).count == 1, "\(ordered)") }
         }
-        let text = result.message
-        #expect(
-            text.contains("1 block or executor in tracking and 'custom', which have never run"), "\(text)")
-        #expect(text.contains("1 block or executor in default and 'outer'"), "\(text)")
-        #expect(!text.contains("'outer', which"), "\(text)")
     }
 
-    @Test func `modes that have never run are named together`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                let loop = RunLoop.current
-                loop.hold(.default)
-                loop.poll()
-                let timer = Timer.scheduled(after: .zero, forMode: .custom) { _ in }
-                loop.add(timer, forMode: .modalPanel)
-                let report = reports.wait { $0.first }
-                #expect(
-                    report.text.hasSuffix(": it is only in modalPanel and 'custom', which have never run."),
-                    "\(report)")
-                timer.invalidate()
-            }
-        }
-        #expect(result != nil)
+    /// The lines that a scenario of `main-loop-probe` prints, and its reports.
+    private func debuggedProbe(_ scenario: String) throws -> (output: [Substring], reports: [Substring]) {
+        let program = "\(Child.folder)/main-loop-probe"
+        let child = try Child("/usr/bin/env", ["REACTOR_DEBUG=1", program, scenario])
+        let (output, errors) = (child.readOutput(), child.readErrors())
+        #expect(child.wait() == .exit(0))
+        return (output.split(separator: "\n"), errors.split(separator: "\n"))
+    }
+
+    @Test(arguments: ["left at exit", "debugging that begins late"])
+    func `the main loop reports at exit what it has not served`(scenario: String) throws {
+        let reports = try debuggedProbe(scenario).reports
+        #expect(reports.count == 1)
+        #expect(
+            reports.first?.contains("timer 'forgotten' (main_loop_probe/main.swift:") == true, "\(reports)")
+    }
+
+    @Test func `what the pass that exits would have served is not reported`() throws {
+        #expect(try debuggedProbe("exit in a timer").reports == [])
     }
 
     // MARK: While the program hangs
 
     @Test func `what is due where nothing runs is reported while the program hangs`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+        await #expect(processExitsWith: .success) {
             let reports = debuggedReports()
-            try await onItsOwnThread {
+            let stuck = try RunLoopThread(name: "stuck")
+            let (begun, over) = (Answer<Void>(), Answer<Void>())
+            let idle = try JoinableThread(name: "idle") {
+                RunLoop.current.perform {}
+                let mailbox = Mailbox<Int>(label: "answers") { _, _ in }
+                mailbox.post(1)
+                begun.give(())
+                over.wait()
+                mailbox.close()
+            }
+            begun.wait()
+            let (ready, quiet) = (try TestPipe(), try TestPipe())
+            ready.put()
+            stuck.runLoop.performAndWait {
                 let loop = RunLoop.current
-                let periodic = Timer.scheduled(every: .seconds(1_000), label: "not due") { _ in }
-                Timer.scheduled(after: .zero, forMode: .custom, label: "misplaced") { _ in }
+                Timer.scheduled(every: .seconds(1_000), label: "not due") { _ in }
+                let misplaced = Timer.scheduled(after: .zero, forMode: .custom, label: "misplaced") { _ in }
+                loop.add(misplaced, forMode: .modalPanel)
                 let source = RunLoop.Source(label: "signalled") {}
                 loop.add(source, forMode: .custom)
                 source.signal()
-                let waiter = try JoinableThread {
-                    reports.wait { $0.count >= 2 ? () : nil }
-                    loop.stop()
+                for (pipe, label) in [(ready, "ready"), (quiet, "quiet"), (ready, "removed")] {
+                    let source = DescriptorSource(pipe.readEnd, for: .readable, label: label) { _, _ in }
+                    try? loop.add(source, forMode: .custom)
+                    if label == "removed" { loop.remove(source, forMode: .custom) }
                 }
-                loop.run(in: .default)
-                waiter.join()
-                periodic.invalidate()
             }
-            // The end of the loop reports the same once more.
-            let texts = reports.value.prefix(2).map(\.text)
+            let unwoken = RunLoop.Source(label: "unwoken") {}
+            stuck.runLoop.add(unwoken, forMode: .default)
+            stuck.runLoop.performAndWait {}
+            stuck.untilAsleep()
+            unwoken.signal()
+            let labels = ["misplaced", "signalled", "ready", "answers", "unwoken"]
+            reports.wait { reports in
+                labels.allSatisfy { !reports.naming($0).isEmpty }
+                    && reports.contains { $0.text.contains("1 block") }
+                    ? () : nil
+            }
             #expect(reports.value.allSatisfy { $0.kind == .unservedItems })
-            #expect(
-                texts.contains {
-                    $0.hasPrefix("The timer 'misplaced' (") && $0.contains(" has been due for ")
-                })
-            #expect(
-                texts.contains { $0.hasPrefix("The source 'signalled' (") && $0.contains("is signalled") })
-            #expect(texts.allSatisfy { $0.contains("only in 'custom', which has never run") }, "\(texts)")
+            #expect(reports.value.count == labels.count + 1, "\(reports.value)")
+            #expect(reports.value.naming("misplaced")[0].text.contains("modalPanel and 'custom'"))
+            #expect(reports.value.naming("unwoken")[0].text.contains("does not wake"))
+            over.give(())
+            idle.join()
         }
-        #expect(result != nil)
-    }
-
-    @Test func `a block on a loop that nothing runs is reported while the program hangs`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                RunLoop.current.perform {}
-                let report = reports.wait { $0.first }
-                #expect(
-                    report.text.contains(" has 1 block or executor in default, and has never run"),
-                    "\(report)")
-                RunLoop.current.poll()
-            }
-        }
-        #expect(result != nil)
     }
 
     @Test func `what tasks wait for in modes that never run is reported`() async {
@@ -185,7 +184,7 @@ import Testing
                 let (loop, pipe) = (thread.runLoop, try TestPipe())
                 pipe.put()
                 let tasks = [
-                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(200)) },
+                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(1)) },
                     Task { for await _ in loop.ticks(every: .milliseconds(1), inModes: [.custom]) {} },
                     Task {
                         for try await _ in loop.readiness(
@@ -196,102 +195,29 @@ import Testing
                 try await onItsOwnThread { reports.wait { $0.count >= 3 ? () : nil } }
                 for task in tasks { task.cancel() }
                 for task in tasks { _ = await task.result }
-                let texts = reports.value.map(\.text)
                 #expect(reports.value.allSatisfy { $0.kind == .unservedItems })
-                #expect(
-                    texts.count { $0.hasPrefix("The timer (ReactorTests/ReportTests.swift:") } == 2,
-                    "\(texts)")
-                let source = "The source of descriptor \(pipe.readEnd.rawValue) has something to report: "
-                #expect(texts.contains { $0.hasPrefix(source) }, "\(texts)")
-            }
-        }
-    }
-
-    @Test func `a mailbox that nothing serves has something to deliver`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                let mailbox = Mailbox<Int>(label: "answers") { _, _ in }
-                mailbox.post(1)
-                let report = reports.wait { $0.first }
-                #expect(
-                    report.text.hasPrefix("The mailbox 'answers' (")
-                        && report.text.contains(") has something to deliver: "), "\(report)")
-                mailbox.close()
-            }
-        }
-        #expect(result != nil)
-    }
-
-    // MARK: Descriptors, the main queue and signals
-
-    @Test func `a descriptor that is ready in modes that never run is reported, a quiet one is not`() async {
-        await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                let (loop, ready, quiet) = (RunLoop.current, try TestPipe(), try TestPipe())
-                loop.hold(.default)
-                loop.poll()
-                ready.put()
-                let sources = [(ready, "ready"), (quiet, "quiet"), (ready, "removed")].map { pipe, label in
-                    DescriptorSource(pipe.readEnd, for: .readable, label: label) { _, _ in }
+                let places = reports.value.filter {
+                    $0.text.contains("timer (ReactorTests/ReportTests.swift:")
                 }
-                for source in sources { try loop.add(source, forMode: .custom) }
-                loop.remove(sources[2], forMode: .custom)
-                let report = reports.wait { $0.first }
-                #expect(report.text.contains(" 'ready' ("), "\(report)")
+                #expect(places.count == 2, "\(reports.value)")
+                let number = pipe.readEnd.rawValue
                 #expect(
-                    report.text.hasSuffix(
-                        " has something to report: it is only in 'custom', which has never run."))
-                #expect(reports.value.count == 1, "\(reports.value)")
-                for source in sources { source.cancel() }
+                    reports.value.contains { $0.text.contains("descriptor \(number) ") }, "\(reports.value)")
             }
         }
     }
 
-    @Test func `a main queue that the running mode does not serve is explained and reported`() async {
-        await #expect(processExitsWith: .success) {
-            setenv("REACTOR_DEBUG", "1", 1)
-            let lines = try await probeMainLoop("a main queue that waits")
-            try #require(lines.count == 2, "\(lines)")
-            #expect(lines[0].hasPrefix("The main run loop is busy in 'custom'"), "\(lines)")
-            #expect(
-                lines[0].hasSuffix(" The main queue and the main actor wait for the common modes."),
-                "\(lines)")
-            #expect(
-                lines[1]
-                    == "The main queue has something to report: it is only in the common modes, which have never run.",
-                "\(lines)")
-        }
+    @Test func `a main queue that the running mode does not serve is explained and reported`() throws {
+        let lines = try debuggedProbe("a main queue that waits").output
+        try #require(lines.count == 2, "\(lines)")
+        #expect(lines[0].contains("'custom'") && lines[0].contains("main actor"), "\(lines)")
+        #expect(lines[1].contains("main queue"), "\(lines)")
     }
 
-    @Test func `a signal without a wake-up is reported while the loop sleeps`() async {
-        await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await withRunLoopThread(name: "sleeper") { thread in
-                let (loop, source) = (thread.runLoop, RunLoop.Source(label: "redraw") {})
-                loop.performAndWait { RunLoop.current.add(source, forMode: .default) }
-                // The loop may make one more pass before it sleeps.
-                waitUntil {
-                    if !source.isSignalled { source.signal() }
-                    return !reports.value.isEmpty
-                }
-                let report = reports.value[0]
-                #expect(report.text.contains("'redraw' ("), "\(report)")
-                #expect(report.text.contains("is signalled: a signal does not wake the run loop "))
-                source.invalidate()
-            }
-        }
-    }
-
-    @Test func `the debug mode's thread receives none of the program's signals`() async {
-        await #expect(processExitsWith: .success) {
-            LoopDiagnostics.isDebugging = true
-            try onAThread { Timer.scheduled(after: .seconds(100)) { _ in } }
-            let threads = try ProcessThreads.all()
-            let thread = try #require(threads.first { $0.name == "reactor.debug" })
-            #expect(thread.blockedSignals & (1 << UInt64(SIGUSR2 - 1)) != 0)
-        }
+    @Test func `a main-actor task that blocks the main loop forever is reported`() throws {
+        let lines = try debuggedProbe("a main actor that hangs").output
+        #expect(lines.count == 1)
+        #expect(lines.first?.contains("job of the main actor") == true, "\(lines)")
     }
 
     // MARK: The switches
@@ -312,7 +238,8 @@ import Testing
         }
     }
 
-    @Test func `a report to a closed pipe raises no signal`() async {
+    @Test func `a report to a closed pipe raises no signal, and the debug mode's thread receives none`() async
+    {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             let pipe = try FileDescriptor.pipe()
@@ -320,42 +247,23 @@ import Testing
             _ = try pipe.writeEnd.duplicate(as: .standardError)
             LoopDiagnostics.isDebugging = true
             try onAThread { RunLoop.current.perform {} }
+            waitUntil { ownThreads(named: "reactor.debug") == 1 }
+            precondition(blockedSignals(ofThread: "reactor.debug") & (1 << UInt64(SIGUSR2 - 1)) != 0)
             // The end of an exit test writes to standard error, too.
             _exit(0)
         }
     }
-
-    @Test func `a program's thread is no pool's, whatever its name`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            let thread = try JoinableThread(name: "qos-probe") {
-                RunLoop.current.perform {}
-                RunLoop.current.poll()
-            }
-            thread.join()
-        }
-        #expect(result.message.isEmpty, "\(result.message)")
-    }
 }
 
-/// The threads of the process, from /proc.
-private enum ProcessThreads {
-    struct Thread {
-        let name: String
-        let blockedSignals: UInt64
+/// The signals that a thread of this process blocks, as a mask.
+private func blockedSignals(ofThread name: String) -> UInt64 {
+    for task in entries(of: "/proc/self/task") {
+        let bytes = content(of: "/proc/self/task/\(task)/status") ?? []
+        let fields = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isWhitespace)
+        guard fields.count > 1, fields[1] == name, let index = fields.firstIndex(of: "SigBlk:") else {
+            continue
+        }
+        return UInt64(fields[index + 1], radix: 16) ?? 0
     }
-
-    static func all() throws -> [Thread] {
-        try ChildProcess.output(of: "cat /proc/$PPID/task/*/status 2>/dev/null || true").split(
-            separator: "\n"
-        )
-        .reduce(into: [(String, UInt64)]()) { threads, line in
-            let fields = line.split(separator: "\t")
-            guard fields.count == 2 else { return }
-            if fields[0] == "Name:" { threads.append((String(fields[1]), 0)) }
-            if fields[0] == "SigBlk:" {
-                threads[threads.count - 1].1 = UInt64(fields[1], radix: 16) ?? 0
-            }
-        }.map { Thread(name: $0.0, blockedSignals: $0.1) }
-    }
+    return 0
 }

@@ -7,21 +7,18 @@ enum ChangePlace: CaseIterable, Sendable {
     case entry, beforeTimers, beforeSources, beforeWaiting, afterWaiting, block, source, timer, descriptor
     case otherThread
 
-    /// Has `change` carried out here, once, in the activation that comes.
+    /// Calls `change` here, once, in the next activation.
     func arrange(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: @escaping @Sendable () -> Void) throws {
         switch self {
-        case .entry: observe(.entry, loop, mode, change)
-        case .beforeTimers: observe(.beforeTimers, loop, mode, change)
-        case .beforeSources: observe(.beforeSources, loop, mode, change)
-        case .beforeWaiting: observe(.beforeWaiting, loop, mode, change)
+        case .entry: loop.observeOnce(.entry, in: mode, change)
+        case .beforeTimers: loop.observeOnce(.beforeTimers, in: mode, change)
+        case .beforeSources: loop.observeOnce(.beforeSources, in: mode, change)
+        case .beforeWaiting: loop.observeOnce(.beforeWaiting, in: mode, change)
         case .afterWaiting:
             loop.perform(after: .milliseconds(1), inModes: [mode]) {}
-            observe(.afterWaiting, loop, mode, change)
+            loop.observeOnce(.afterWaiting, in: mode, change)
         case .block: loop.perform(inModes: [mode], change)
-        case .source:
-            let source = RunLoop.Source(perform: change)
-            loop.add(source, forMode: mode)
-            source.signal()
+        case .source: loop.addSignalled(mode, change)
         case .timer: loop.perform(after: .zero, inModes: [mode], change)
         case .descriptor:
             let pipe = try TestPipe()
@@ -32,96 +29,58 @@ enum ChangePlace: CaseIterable, Sendable {
             }
             try loop.add(source, forMode: mode)
         case .otherThread:
-            observe(.beforeWaiting, loop, mode) {
-                let thread = try? JoinableThread(name: "changing") { change() }
-                thread?.join()
-            }
+            loop.observeOnce(.beforeWaiting, in: mode) { onThreads(1) { _ in change() } }
         }
-    }
-
-    private func observe(
-        _ activity: RunLoop.Activities, _ loop: RunLoop, _ mode: RunLoop.Mode,
-        _ change: @escaping @Sendable () -> Void
-    ) {
-        let observer = RunLoop.Observer(for: activity, repeats: false) { _, _ in change() }
-        loop.add(observer, forMode: mode)
     }
 }
 
 @Suite(.runLoop) struct RunningModeTests {
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    /// What the last step of a program does.
+    @Sendable private func stop(_ name: String) {
+        trace(name)
+        loop.stop()
+    }
+
     @Test(arguments: ChangePlace.allCases, [Kind.source, .descriptor, .timer])
     func `a mode that becomes common while it runs serves the common items without a sleep`(
         place: ChangePlace, kind: Kind
-    ) async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.custom)
-            let pipe = try TestPipe()
-            pipe.put()
-            let serve: @Sendable () -> Void = {
-                trace("served")
-                loop.stop()
-            }
-            let source = RunLoop.Source(perform: serve)
-            let descriptor = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in serve() }
-            switch kind {
-            case .source: loop.add(source, forMode: .common)
-            case .descriptor: try loop.add(descriptor, forMode: .common)
-            default: loop.perform(after: .zero, inModes: [.common], serve)
-            }
-            try place.arrange(loop, .custom) {
-                loop.addCommonMode(.custom)
-                guard kind == .source else { return }
-                source.signal()
-                loop.wakeUp()
-            }
-            trace("\(loop.run(in: .custom, until: .minutesAway))")
+    ) throws {
+        loop.hold(.custom)
+        let item = try kind.makeItem { stop("served") }
+        try item.add(to: loop, .common)
+        let source: RunLoop.Source? = if case .source(let source) = item { source } else { nil }
+        try place.arrange(loop, .custom) {
+            loop.addCommonMode(.custom)
+            source?.signal()
+            if source != nil { loop.wakeUp() }
         }
-        #expect(trace == ["served", "stopped"])
+        #expect(loop.run(in: .custom, until: .minutesAway) == .stopped)
+        #expect(trace.all == ["served"])
     }
 
     @Test func `a mode that becomes common in its last timer's callback keeps running for the common items`()
-        async throws
     {
-        let trace = try await traced { loop, trace in
-            loop.perform(after: .milliseconds(2), inModes: [.common]) {
-                trace("common timer")
-            }
-            loop.perform(after: .zero, inModes: [.custom]) {
-                trace("last own timer")
-                loop.addCommonMode(.custom)
-            }
-            trace("\(loop.run(in: .custom, until: .minutesAway))")
+        loop.perform(after: .milliseconds(2), inModes: [.common]) { trace("common timer") }
+        loop.perform(after: .zero, inModes: [.custom]) {
+            trace("last own timer")
+            loop.addCommonMode(.custom)
         }
-        #expect(trace == ["last own timer", "common timer", "finished"])
+        #expect(loop.run(in: .custom, until: .minutesAway) == .finished)
+        #expect(trace.all == ["last own timer", "common timer"])
     }
 
-    @Test func `a mode that becomes common runs the common modes' blocks in the same pass`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.custom)
-            loop.perform(inModes: [.common]) {
-                trace("common block")
-                loop.stop()
-            }
-            loop.observe(.beforeSources, in: .common) { _ in trace("common observer") }
-            loop.observe(.beforeTimers, in: .custom) { _ in loop.addCommonMode(.custom) }
-            trace("\(loop.run(in: .custom, until: .minutesAway))")
-        }
-        #expect(trace == ["common observer", "common block", "stopped"])
-    }
-
-    @Test
-    func `a block that waits for a mode which becomes common before the loop sleeps runs without a sleep`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            loop.hold(.custom)
-            loop.perform(inModes: [.common]) {
-                trace("common block")
-                loop.stop()
-            }
-            loop.observe(.beforeWaiting, in: .custom) { _ in loop.addCommonMode(.custom) }
-            trace("\(loop.run(in: .custom, until: .minutesAway))")
-        }
-        #expect(trace == ["common block", "stopped"])
+    @Test(arguments: [RunLoop.Activities.beforeTimers, .beforeWaiting])
+    func `a mode that becomes common runs the common modes' blocks without a sleep`(
+        activity: RunLoop.Activities
+    ) {
+        loop.hold(.custom)
+        loop.perform(inModes: [.common]) { stop("common block") }
+        if activity == .beforeTimers { loop.observe(.beforeSources, in: .common) { trace("\($0)") } }
+        loop.observe(activity, in: .custom) { _ in loop.addCommonMode(.custom) }
+        #expect(loop.run(in: .custom, until: .minutesAway) == .stopped)
+        #expect(trace.all == (activity == .beforeTimers ? ["beforeSources"] : []) + ["common block"])
     }
 }

@@ -2,174 +2,142 @@ import Reactor
 import ReactorTesting
 import Testing
 
-/// A source that notes what it is told.
-private func tellingSource(_ trace: Trace) -> RunLoop.Source {
-    RunLoop.Source(
-        scheduled: { _, mode in trace("in \(mode)") }, cancelled: { _, mode in trace("out of \(mode)") },
-        perform: { trace("perform") })
-}
-
 @Suite(.runLoop) struct SourceTests {
-    @Test func `scheduled and cancelled are called once for each mode`() async throws {
-        let trace = try await traced { loop, trace in
-            let source = tellingSource(trace)
-            for _ in 0..<2 { loop.add(source, forMode: .custom) }
-            for _ in 0..<2 { loop.add(source, forMode: .common) }
-            trace("removing")
-            for _ in 0..<2 { loop.remove(source, forMode: .custom) }
-            for _ in 0..<2 { loop.remove(source, forMode: .common) }
-        }
-        let common = ["\(RunLoop.Mode.default)", "\(RunLoop.Mode.tracking)"]
-        #expect(
-            trace == ["in custom"] + common.map { "in \($0)" } + ["removing", "out of custom"]
-                + common.map { "out of \($0)" })
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    /// A source that traces its callbacks.
+    private var tracedSource: RunLoop.Source {
+        RunLoop.Source(
+            scheduled: { loop, mode in trace("in \(mode)\(loop.isCurrent ? "" : " of another loop")") },
+            cancelled: { loop, mode in trace("out of \(mode)\(loop.isCurrent ? "" : " of another loop")") },
+            perform: { trace("perform") })
     }
 
-    @Test func `scheduled of a common source is called once for a mode that becomes common`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.add(tellingSource(trace), forMode: .common)
-            trace("becomes common")
-            for _ in 0..<2 { loop.addCommonMode(.custom) }
-        }
-        #expect(trace.suffix(2) == ["becomes common", "in custom"])
+    // MARK: Modes
+
+    @Test func `scheduled and cancelled are called once for each mode`() {
+        let source = tracedSource
+        for mode in [RunLoop.Mode.custom, .custom, .common, .common] { loop.add(source, forMode: mode) }
+        for _ in 0..<2 { loop.addCommonMode(.inner) }
+        let common = ["\(RunLoop.Mode.default)", "\(RunLoop.Mode.tracking)", "inner"]
+        #expect(trace.take() == ["in custom"] + common.map { "in \($0)" })
+        for mode in [RunLoop.Mode.custom, .custom, .common, .common] { loop.remove(source, forMode: mode) }
+        #expect(trace.all.sorted() == (["custom"] + common).map { "out of \($0)" }.sorted())
     }
 
-    @Test func `scheduled and cancelled are called on the thread that adds or removes the source`()
-        async throws
-    {
-        let home = try RunLoopThread(name: "home")
-        let trace = try await traced { _, trace in
-            let source = RunLoop.Source(
-                scheduled: { loop, _ in trace("\(loop == home.runLoop) \(loop.isCurrent)") },
-                cancelled: { loop, _ in trace("\(loop == home.runLoop) \(loop.isCurrent)") }, perform: {})
-            home.runLoop.add(source, forMode: .custom)
-            home.runLoop.remove(source, forMode: .custom)
-        }
-        home.stop()
-        #expect(trace == ["true false", "true false"])
+    @Test func `scheduled and cancelled are called on the thread that adds or removes the source`() throws {
+        let other = try RunLoopThread(name: "other")
+        let source = tracedSource
+        other.runLoop.add(source, forMode: .custom)
+        other.runLoop.remove(source, forMode: .custom)
+        other.stop()
+        #expect(trace.all == ["in custom of another loop", "out of custom of another loop"])
     }
 
-    @Test func `signals before the service coalesce`() async throws {
-        let trace = try await traced { loop, trace in
-            let source = RunLoop.Source { trace("perform") }
-            loop.add(source, forMode: .default)
-            for _ in 0..<5 { source.signal() }
-            for _ in 0..<2 { loop.poll() }
-        }
-        #expect(trace == ["perform"])
+    @Test func `invalidating removes a source from all modes of all loops, and calls cancelled`() throws {
+        let other = try RunLoopThread(name: "other")
+        let source = tracedSource
+        for mode in [RunLoop.Mode.custom, .inner] { loop.add(source, forMode: mode) }
+        other.runLoop.add(source, forMode: .outer)
+        source.signal()
+        _ = trace.take()
+        for _ in 0..<2 { source.invalidate() }
+        #expect(trace.take().sorted() == ["out of custom", "out of inner", "out of outer of another loop"])
+        #expect(!source.isSignalled && !source.isValid && !loop.contains(source, forMode: .custom))
+        #expect(loop.poll(.custom) == .finished)
+        loop.add(source, forMode: .default)
+        source.signal()
+        #expect(!source.isSignalled && loop.poll() == .finished)
+        #expect(trace.all.isEmpty)
+        other.stop()
     }
 
-    @Test func `a signal from within asks for one more`() async throws {
-        let trace = try await traced { loop, trace in
-            let own = Shared<RunLoop.Source?>(nil)
-            let source = RunLoop.Source {
-                trace("signalled: \(own.value?.isSignalled == true)")
-                if trace.all.count < 3 { own.value?.signal() } else { RunLoop.current.stop() }
-            }
-            own.value = source
-            loop.add(source, forMode: .default)
-            source.signal()
-            loop.run(in: .default)
-            own.value = nil
-        }
-        #expect(trace == Array(repeating: "signalled: false", count: 3))
+    // MARK: Signals
+
+    @Test func `signals before the service coalesce, also before the source is added`() {
+        let source = RunLoop.Source { trace("perform") }
+        for _ in 0..<3 { source.signal() }
+        loop.add(source, forMode: .default)
+        for _ in 0..<3 { source.signal() }
+        for _ in 0..<2 { loop.poll() }
+        #expect(trace.all == ["perform"])
     }
 
-    @Test func `a signalled source waits for a pass in one of its modes`() async throws {
-        let trace = try await traced { loop, trace in
-            let source = RunLoop.Source { trace("perform") }
-            loop.add(source, forMode: .custom)
-            loop.hold(.default)
-            source.signal()
-            loop.poll()
-            trace("\(source.isSignalled)")
+    @Test func `a signal from within asks for one more`() {
+        let own = Shared<RunLoop.Source?>(nil)
+        own.value = loop.addSignalled {
+            trace("signalled: \(own.value?.isSignalled == true)")
+            if trace.all.count < 3 { own.value?.signal() } else { loop.stop() }
+        }
+        loop.run(in: .default)
+        own.value = nil
+        #expect(trace.all == Array(repeating: "signalled: false", count: 3))
+    }
+
+    @Test func `a source that another one invalidates or removes in the same pass is not served`() {
+        let victims = (2...3).map { order in loop.addSignalled(order: order) { trace("victim") } }
+        loop.addSignalled(order: 1) {
+            trace("first")
+            victims[0].invalidate()
+            loop.remove(victims[1], forMode: .default)
+        }
+        for _ in 0..<2 { loop.poll() }
+        #expect(trace.all == ["first"])
+        #expect(victims[1].isSignalled)
+    }
+
+    // MARK: The order of service
+
+    @Test func `a source served in one mode, or by one loop, takes its place anew in the others`() throws {
+        let other = try RunLoopThread(name: "other")
+        let first = RunLoop.Source { trace("first \(loop.isCurrent)") }
+        let second = RunLoop.Source { trace("second \(loop.isCurrent)") }
+        for mode in [RunLoop.Mode.default, .custom] { loop.add(first, forMode: mode) }
+        loop.add(second, forMode: .default)
+        first.signal()
+        loop.poll(.custom)
+        for source in [second, first] { source.signal() }
+        loop.poll()
+        #expect(trace.take() == ["first true", "second true", "first true"])
+        other.runLoop.add(first, forMode: .default)
+        first.signal()
+        // The first may run after the sources of its pass, the second before those of the next.
+        for _ in 0..<3 { other.runLoop.performAndWait(inModes: [.default]) {} }
+        #expect(trace.take() == ["first false"])
+        loop.poll()
+        #expect(trace.take() == [] && !first.isSignalled)
+        other.runLoop.remove(first, forMode: .default)
+        for source in [second, first] { source.signal() }
+        loop.poll()
+        #expect(trace.all == ["second true", "first true"])
+        other.stop()
+    }
+
+    @Test func `a signalled source keeps its place when it moves to another mode`() {
+        let first = loop.addSignalled(.custom) { trace("first") }
+        loop.addSignalled { trace("second") }
+        loop.poll(.inner)
+        loop.remove(first, forMode: .custom)
+        loop.add(first, forMode: .default)
+        loop.poll()
+        #expect(trace.all == ["first", "second"])
+    }
+
+    @Test func `sources that signal each other take turns, a pass each`() {
+        let second = RunLoop.Source(order: 1) { trace("second") }
+        loop.add(second, forMode: .default)
+        loop.addSignalled(order: 2) {
+            trace("first")
+            second.signal()
             loop.poll(.custom)
         }
-        #expect(trace == ["true", "perform"])
-    }
-
-    @Test func `a source that was signalled before it is added is served`() async throws {
-        let trace = try await traced { loop, trace in
-            let source = RunLoop.Source { trace("perform") }
-            source.signal()
-            loop.add(source, forMode: .default)
+        loop.hold(.custom)
+        second.signal()
+        for _ in 0..<2 {
             loop.poll()
+            trace("pass")
         }
-        #expect(trace == ["perform"])
-    }
-
-    @Test func `of two loops, the one that serves a source first consumes the signal`() async throws {
-        let served = Trace()
-        let source = RunLoop.Source { served("perform") }
-        let other = try RunLoopThread(name: "other")
-        other.runLoop.add(source, forMode: .default)
-        let trace = try await traced { loop, trace in
-            loop.add(source, forMode: .default)
-            source.signal()
-            // The first may run after the sources of its pass, the second before those of the next.
-            for _ in 0..<3 { other.runLoop.performAndWait(inModes: [.default]) {} }
-            trace("\(served.all)")
-            loop.poll()
-            trace("\(served.all)")
-            source.signal()
-            loop.poll()
-            trace("\(source.isSignalled)")
-        }
-        other.stop()
-        #expect(trace == ["[\"perform\"]", "[\"perform\"]", "false"])
-    }
-
-    @Test func `invalidating removes a source from all modes of all loops, and calls cancelled`() async throws
-    {
-        let other = try RunLoopThread(name: "other")
-        let trace = try await traced { loop, trace in
-            let source = tellingSource(trace)
-            loop.add(source, forMode: .custom)
-            loop.add(source, forMode: .inner)
-            other.runLoop.add(source, forMode: .outer)
-            source.signal()
-            _ = trace.take()
-            for _ in 0..<2 { source.invalidate() }
-            trace("\(source.isSignalled) \(source.isValid) \(loop.contains(source, forMode: .custom))")
-            loop.hold(.custom)
-            loop.poll(.custom)
-        }
-        other.stop()
-        let told = ["out of custom", "out of inner", "out of outer"]
-        #expect(trace.dropLast().sorted() == told)
-        #expect(trace.last == "false false false")
-    }
-
-    @Test func `an invalid source is neither added nor signalled`() async throws {
-        let trace = try await traced { loop, trace in
-            let source = tellingSource(trace)
-            source.invalidate()
-            loop.add(source, forMode: .default)
-            source.signal()
-            trace("\(source.isSignalled) \(loop.run(mode: .default, before: .distantPast))")
-        }
-        #expect(trace == ["false false"])
-    }
-
-    @Test func `a source that another one invalidates or removes in the same pass is not served`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let victims = [RunLoop.Source(order: 2) { trace("a") }, RunLoop.Source(order: 3) { trace("b") }]
-            let first = RunLoop.Source(order: 1) {
-                trace("first")
-                victims[0].invalidate()
-                RunLoop.current.remove(victims[1], forMode: .default)
-            }
-            for source in victims + [first] {
-                loop.add(source, forMode: .default)
-                source.signal()
-            }
-            loop.poll()
-            loop.hold(.default)
-            loop.poll()
-            trace("\(victims[1].isSignalled)")
-        }
-        #expect(trace == ["first", "true"])
+        #expect(trace.all == ["second", "first", "pass", "second", "pass"])
     }
 }

@@ -10,154 +10,113 @@ import Testing
         async
     {
         await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                let (loop, pipe, delegate) = (RunLoop.current, try TestPipe(), Mute())
+            let labels = ["unopened", "dropped", "mute", "failed", "ended"]
+            let reports = try debugged { loop, reports in
+                let (pipe, delegate) = (try TestPipe(), Mute())
                 pipe.put()
-                let streams = ["unopened", "dropped", "mute"].map { label in
-                    let stream = InputStream(descriptor: pipe.readEnd)
+                let streams = [
+                    InputStream(descriptor: pipe.readEnd), InputStream(descriptor: pipe.readEnd),
+                    InputStream(descriptor: pipe.readEnd), InputStream(path: "/nowhere/at/all"),
+                    InputStream(data: []),
+                ]
+                for (stream, label) in zip(streams, labels) {
                     stream.label = label
+                    if label != "dropped" { stream.delegate = delegate }
                     stream.schedule(in: loop, forMode: .default)
-                    return stream
+                    if label != "unopened" { stream.open() }
                 }
-                (streams[0].delegate, streams[2].delegate) = (delegate, delegate)
-                for stream in streams.dropFirst() { stream.open() }
-                let waiter = try JoinableThread {
-                    reports.wait { $0.count >= 3 ? () : nil }
-                    loop.stop()
-                }
-                loop.run(in: .default)
-                waiter.join()
-                let texts = reports.value.map(\.text)
-                #expect(reports.value.allSatisfy { $0.kind == .silentStream }, "\(texts)")
-                for (label, reason) in [
-                    ("unopened", "is scheduled, but not open: call open()"),
-                    ("dropped", "has no delegate: set one"),
-                    ("mute", "to a delegate that does not implement stream(_:handle:)"),
-                ] {
-                    #expect(
-                        texts.contains { $0.contains(" '\(label)' ") && $0.contains(reason) }, "\(texts)")
-                }
+                try reports.run(loop, untilCount: labels.count)
+                streams[0].remove(from: loop, forMode: .default)
                 for stream in streams { stream.close() }
+                withExtendedLifetime(delegate) {}
+            }
+            #expect(reports.allSatisfy { $0.kind == .silentStream }, "\(reports)")
+            for (label, part) in zip(
+                labels, ["open()", "delegate", "stream(_:handle:)", "errorOccurred", "endEncountered"])
+            {
+                #expect(reports.naming(label).map { $0.text.contains(part) } == [true], "\(reports)")
             }
         }
     }
 
-    @Test func `streams that are read, written or used without a delegate are not silent`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                let (loop, delegate) = (RunLoop.current, Ignorant())
-                // Nothing to read, a delegate that waits before it reads, and an output that is only written.
-                let (quiet, unread, sink) = (try TestPipe(), try TestPipe(), try TestPipe())
-                let inputs = [quiet, unread].map { InputStream(descriptor: $0.readEnd) }
+    @Test func `streams that are read, written or used, with or without a delegate, are not silent`() async {
+        await #expect(processExitsWith: .success) {
+            let reports = try debugged { loop, reports in
+                let delegate = HandlerDelegate { _, _ in }
+                let pipes = try (0..<5).map { _ in try TestPipe() }
+                // Nothing to read, a delegate that waits before it reads, one that comes and goes, and a stream that is
+                // read without a delegate.
+                let inputs = pipes.dropLast().map { InputStream(descriptor: $0.readEnd) }
                 inputs[1].delegate = delegate
-                let output = OutputStream(descriptor: sink.writeEnd)
+                // One that is only written.
+                let output = OutputStream(descriptor: pipes[4].writeEnd)
                 for stream in inputs + [output] {
                     stream.schedule(in: loop, forMode: .default)
                     stream.open()
                 }
-                unread.put()
+                for pipe in pipes[1...2] { pipe.put() }
                 // A mistake, whose report comes after two looks at the others.
-                let reports = debuggedReports()
-                let unopened = InputStream(descriptor: quiet.readEnd)
+                let unopened = InputStream(descriptor: pipes[0].readEnd)
+                unopened.label = "unopened"
                 unopened.schedule(in: loop, forMode: .default)
-                let waiter = try JoinableThread {
-                    _ = reports.wait { $0.first }
-                    loop.stop()
-                }
-                loop.run(in: .default)
-                waiter.join()
-                #expect(reports.value.count == 1, "\(reports.value)")
-                for stream in inputs + [output, unopened] { stream.close() }
-            }
-        }
-        #expect(result.message.isEmpty, "\(result.message)")
-    }
-
-    @Test func `a stream that is read without a delegate, or whose delegate comes and goes, is not silent`()
-        async
-    {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                let (loop, polled, shared, idle) =
-                    (RunLoop.current, try TestPipe(), try TestPipe(), try TestPipe())
-                let inputs = [polled, shared].map { InputStream(descriptor: $0.readEnd) }
-                for input in inputs {
-                    input.schedule(in: loop, forMode: .default)
-                    input.open()
-                }
-                // Another mistake, whose report comes after two looks at the others.
-                let unopened = InputStream(descriptor: idle.readEnd)
-                unopened.schedule(in: loop, forMode: .default)
-                let reports = debuggedReports()
-                let delegate = Ignorant()
-                shared.put()
                 while reports.value.isEmpty {
-                    polled.put()
+                    pipes[3].put()
                     loop.run(in: .default, until: .after(milliseconds: 1))
-                    if inputs[0].hasBytesAvailable { _ = inputs[0].read(upTo: 16) }
-                    inputs[1].delegate = inputs[1].delegate == nil ? delegate : nil
+                    if inputs[3].hasBytesAvailable { _ = inputs[3].read(upTo: 16) }
+                    inputs[2].delegate = inputs[2].delegate == nil ? delegate : nil
                 }
-                #expect(reports.value.count == 1, "\(reports.value)")
-                #expect(reports.value.first?.text.contains("not open") == true, "\(reports.value)")
-                for stream in inputs + [unopened] { stream.close() }
+                unopened.remove(from: loop, forMode: .default)
+                for stream in inputs + [output] { stream.close() }
             }
+            #expect(reports.count == 1 && reports.naming("unopened").count == 1, "\(reports)")
         }
-        #expect(result.message.isEmpty, "\(result.message)")
     }
 
-    @Test func `an open stream with a delegate is reported if it was never scheduled, read or written`()
-        async
+    @Test func `an open stream with a delegate is reported if it was never scheduled, read or written`() async
     {
         await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                let (loop, delegate) = (RunLoop.current, Ignorant())
-                func open(_ label: String, _ delegate: Ignorant?) -> InputStream {
+            let reports = try debugged { loop, reports in
+                let delegate = HandlerDelegate { _, _ in }
+                func open(_ label: String, _ delegate: HandlerDelegate?) -> InputStream {
                     let stream = InputStream(data: [1, 2, 3])
                     (stream.label, stream.delegate) = (label, delegate)
                     stream.open()
                     return stream
                 }
-                let forgotten = open("forgotten", delegate)
-                let (read, alone) = (open("read", delegate), open("alone", nil))
+                var streams = [open("forgotten", delegate), open("read", delegate), open("alone", nil)]
                 let paused = open("paused", delegate)
-                _ = read.read(upTo: 1)
+                _ = streams[1].read(upTo: 1)
                 paused.schedule(in: loop, forMode: .default)
                 loop.poll()
                 paused.remove(from: loop, forMode: .default)
                 reports.wait { $0.isEmpty ? nil : () }
                 // By its report there have been two more looks at the others.
-                let later = open("later", delegate)
+                streams += [paused, open("later", delegate)]
                 reports.wait { $0.count > 1 ? () : nil }
-                #expect(reports.value.allSatisfy { $0.kind == .silentStream })
-                #expect(reports.value[0].text.contains(" 'forgotten' is open and has a delegate"))
-                #expect(reports.value[1].text.contains(" 'later' is open and has a delegate"))
-                for stream in [forgotten, read, alone, paused, later] { stream.close() }
+                for stream in streams { stream.close() }
             }
+            #expect(reports.map(\.kind) == [.silentStream, .silentStream])
+            for label in ["forgotten", "later"] { #expect(reports.naming(label).count == 1, "\(reports)") }
         }
     }
 
     @Test func `a child that waits because no code reads its output is reported`() async {
         await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
+            _ = try debugged { _, reports in
                 // One that has written a little may be read when it has ended.
-                let quiet = try ChildProcess.shell("echo done; exec cat", standardInput: .stream)
-                let unopened = try ChildProcess.shell("exec cat /dev/zero")
-                let opened = try ChildProcess.shell("exec cat /dev/zero")
-                opened.standardOutput!.open()
-                reports.wait { $0.count > 1 ? () : nil }
-                #expect(reports.value.allSatisfy { $0.kind == .silentStream })
-                for child in [unopened, opened] {
-                    let name =
-                        "The input stream of process \(child.process.processIdentifier) (sh) is not being read"
-                    #expect(reports.value.contains { $0.text.hasPrefix(name) }, "\(reports.value)")
+                let scripts = ["echo done; exec cat", "exec cat /dev/zero", "exec cat /dev/zero"]
+                let children = try scripts.map { script in
+                    try ChildProcess.spawn(
+                        .init("/bin/sh", ["-c", script], standardInput: .stream, standardOutput: .stream))
                 }
-                #expect(reports.value.count == 2)
-                for child in [quiet, unopened, opened] {
+                children[2].standardOutput!.open()
+                reports.wait { $0.count > 1 ? () : nil }
+                #expect(reports.value.map(\.kind) == [.silentStream, .silentStream])
+                for child in children.dropFirst() {
+                    let name = "process \(child.process.processIdentifier) "
+                    #expect(reports.value.contains { $0.text.contains(name) }, "\(reports.value)")
+                }
+                for child in children {
                     try child.process.send(SIGKILL)
                     _ = child.process.wait()
                 }
@@ -165,61 +124,41 @@ import Testing
         }
     }
 
-    @Test func `an end and an error for a delegate without a method are reported`() async {
+    @Test func `a stream that is released before it has delivered anything is reported, and no other`() async
+    {
         await #expect(processExitsWith: .success) {
-            let reports = debuggedReports()
-            try await onItsOwnThread {
-                let (loop, delegate) = (RunLoop.current, Mute())
-                let streams = [InputStream(path: "/nowhere/at/all"), InputStream(data: [])]
-                for stream in streams {
+            let reports = try debugged { loop, _ in
+                let (pipe, delegate) = (try TestPipe(), HandlerDelegate { _, _ in })
+                func start(_ stream: InputStream, _ label: String) {
+                    stream.label = label
                     stream.delegate = delegate
                     stream.schedule(in: loop, forMode: .default)
                     stream.open()
+                    if label == "closed" { stream.close() }
+                    if label == "served" || label == "failed" { loop.poll() }
                 }
-                let waiter = try JoinableThread {
-                    reports.wait { $0.count >= 2 ? () : nil }
-                    loop.stop()
-                }
-                loop.hold(.default)
-                loop.run(in: .default)
-                waiter.join()
-                let texts = reports.value.map(\.text)
-                #expect(
-                    texts.contains { $0.contains("has delivered errorOccurred to a delegate") }, "\(texts)")
-                #expect(texts.contains { $0.contains("has delivered endEncountered to a del") }, "\(texts)")
-                for stream in streams { stream.close() }
+                start(InputStream(descriptor: pipe.readEnd), "orders")
+                start(InputStream(descriptor: pipe.readEnd), "closed")
+                start(InputStream(descriptor: pipe.readEnd), "served")
+                start(InputStream(path: "/nowhere/at/all"), "failed")
             }
+            #expect(reports.map(\.kind) == [.releasedStream], "\(reports)")
+            #expect(reports.naming("orders").count == 1)
         }
     }
+}
 
-    @Test func `a stream that has failed, or has delivered something, may be released`() async {
-        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
-            LoopDiagnostics.isDebugging = true
-            try await onItsOwnThread {
-                let (loop, pipe) = (RunLoop.current, try TestPipe())
-                do {
-                    let failed = InputStream(path: "/nowhere/at/all")
-                    failed.schedule(in: loop, forMode: .default)
-                    failed.open()
-                    let delegate = Ignorant()
-                    let served = InputStream(descriptor: pipe.readEnd)
-                    served.delegate = delegate
-                    served.schedule(in: loop, forMode: .default)
-                    served.open()
-                    loop.poll()
-                    pipe.put()
-                    loop.perform(order: 0) { withExtendedLifetime(delegate) {} }
-                    served.delegate = nil
-                    loop.poll()
-                }
-            }
+extension Shared where Value == [LoopDiagnostics.Report] {
+    /// Runs the loop until there are `count` reports.
+    fileprivate func run(_ loop: RunLoop, untilCount count: Int) throws {
+        let waiter = try JoinableThread {
+            self.wait { $0.count >= count ? () : nil }
+            loop.stop()
         }
-        #expect(!result.message.contains("was released"), "\(result.message)")
+        loop.hold(.default)
+        loop.run(in: .default)
+        waiter.join()
     }
 }
 
 private final class Mute: StreamDelegate {}
-
-private final class Ignorant: StreamDelegate {
-    func stream(_ stream: Stream, handle event: Stream.Event) {}
-}

@@ -48,12 +48,3 @@ func startTracedProgram(on loop: RunLoop, _ trace: Trace) throws -> [AnyObject] 
     try loop.add(source, forMode: .common)
     return [delegate, input, output]
 }
-
-/// A stream delegate that calls a closure.
-final class HandlerDelegate: StreamDelegate {
-    private let handler: (Stream, Stream.Event) -> Void
-
-    init(_ handler: @escaping (Stream, Stream.Event) -> Void) { self.handler = handler }
-
-    func stream(_ stream: Stream, handle event: Stream.Event) { handler(stream, event) }
-}

@@ -2,200 +2,149 @@ import Reactor
 import ReactorTesting
 import Testing
 
-/// Runs a loop on a thread of its own; `whenWaiting` is called on yet another once the loop is about to sleep
-/// for the first time.
-private func tracedWhileWaiting(
-    _ prepare: @escaping @Sendable (RunLoop, Trace) throws -> RunLoop.RunResult,
-    whenWaiting: @escaping @Sendable (RunLoop) -> Void
-) async throws -> [String] {
-    let waiting = Answer<RunLoop>()
-    async let trace = traced { loop, trace in
-        let observer = RunLoop.Observer(for: .beforeWaiting, repeats: false) { _, _ in waiting.give(loop) }
-        loop.add(observer, forMode: .default)
-        loop.hold(.default)
-        trace("\(try prepare(loop, trace))")
-    }
-    try await onItsOwnThread { whenWaiting(waiting.wait()) }
-    return try await trace
-}
-
 @Suite(.runLoop) struct WakeUpTests {
-    @Test func `waking makes one more pass and ends nothing`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            var passes = 0
-            loop.observe { activity in
-                trace("\(activity)")
-                guard activity == .beforeWaiting else { return }
-                passes += 1
-                if passes == 1 { loop.wakeUp() } else { loop.stop() }
-            }
-            loop.run(in: .default)
-        }
-        let pass = ["beforeTimers", "beforeSources", "beforeWaiting", "afterWaiting"]
-        #expect(trace == ["entry"] + pass + pass + ["exit"])
-    }
+    private let loop = RunLoop.current
+    private let trace = Trace()
 
-    @Test func `wakeUp() from another thread makes a sleeping loop run another pass`() async throws {
-        let trace = try await tracedWhileWaiting { loop, trace in
-            loop.observe(.afterWaiting) { _ in
-                trace("woken")
-                loop.stop()
-            }
-            return loop.run(in: .default)
-        } whenWaiting: {
-            $0.wakeUp()
+    // MARK: On the loop's thread
+
+    @Test func `waking makes one more pass and ends nothing`() {
+        loop.hold(.default)
+        var passes = 0
+        loop.observe { activity in
+            trace("\(activity)\(loop.isWaiting ? "!" : "")")
+            guard activity == .beforeWaiting else { return }
+            passes += 1
+            if passes == 1 { loop.wakeUp() } else { loop.stop() }
         }
-        #expect(trace == ["woken", "stopped"])
+        loop.run(in: .default)
+        let pass = ["beforeTimers", "beforeSources", "beforeWaiting", "afterWaiting"]
+        #expect(trace.all == ["entry"] + pass + pass + ["exit"])
     }
 
     @Test(arguments: [RunLoop.Activities.beforeTimers, .beforeSources, .beforeWaiting])
     func `a wake-up before a wait skips the wait, however often it is requested`(activity: RunLoop.Activities)
-        async throws
     {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            var passes = 0
-            loop.observe(.beforeTimers, order: -1) { _ in
-                passes += 1
-                trace("\(passes)")
-                if passes == 2 { loop.stop() }
-            }
-            loop.observe(activity) { _ in
-                guard passes == 1 else { return }
-                for _ in 0..<3 { loop.wakeUp() }
-            }
-            loop.run(in: .default)
+        loop.hold(.default)
+        var passes = 0
+        loop.observe(.beforeTimers, order: -1) { _ in
+            passes += 1
+            if passes == 2 { loop.stop() }
         }
-        #expect(trace == ["1", "2"])
+        loop.observe(activity) { _ in
+            if passes == 1 { for _ in 0..<3 { loop.wakeUp() } }
+        }
+        #expect(loop.run(in: .default) == .stopped)
+        #expect(passes == 2)
     }
 
-    @Test func `waking a loop that does not run is not remembered`() async throws {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            loop.observe(.beforeTimers) { trace("\($0)") }
+    @Test func `waking a loop that does not run is not remembered`() {
+        loop.hold(.default)
+        loop.observe(.beforeTimers) { trace("\($0)") }
+        loop.wakeUp()
+        #expect(loop.run(in: .default, until: .after(milliseconds: 2)) == .timedOut)
+        #expect(trace.all == ["beforeTimers"])
+    }
+
+    @Test func `a wake-up after a wait is not remembered, because the loop makes another pass anyway`() {
+        loop.hold(.default)
+        Timer.scheduled(after: .milliseconds(1)) { _ in
             loop.wakeUp()
-            trace("\(loop.run(in: .default, until: .after(milliseconds: 2)))")
+            Timer.scheduled(after: .milliseconds(1)) { _ in loop.stop() }
         }
-        #expect(trace == ["beforeTimers", "timedOut"])
+        loop.observe(.beforeWaiting) { trace("\($0)") }
+        loop.run(in: .default)
+        #expect(trace.all == ["beforeWaiting", "beforeWaiting"])
     }
 
-    @Test func `a wake-up after a wait is not remembered, because the loop makes another pass anyway`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            loop.hold(.default)
-            Timer.scheduled(after: .milliseconds(1)) { _ in
-                loop.wakeUp()
-                Timer.scheduled(after: .milliseconds(1)) { _ in loop.stop() }
-            }
-            loop.observe(.beforeWaiting) { trace("\($0)") }
-            loop.run(in: .default)
-        }
-        #expect(trace == ["beforeWaiting", "beforeWaiting"])
-    }
-
-    @Test func `a signal with a wake-up is served promptly`() async throws {
-        let source = Answer<RunLoop.Source>()
-        let trace = try await tracedWhileWaiting { loop, trace in
-            let own = RunLoop.Source { trace("source") }
-            loop.add(own, forMode: .default)
-            source.give(own)
-            return loop.run(in: .default, returnAfterSourceHandled: true)
-        } whenWaiting: { loop in
-            source.wait().signal()
-            loop.wakeUp()
-        }
-        #expect(trace == ["source", "handledSource"])
-    }
-
-    @Test func `a signal alone ends no wait, and is served by the next activation`() async throws {
-        let trace = try await traced { loop, trace in
-            let source = RunLoop.Source { trace("source") }
-            loop.add(source, forMode: .default)
-            loop.observe(.beforeWaiting) { _ in
-                source.signal()
-                Timer.scheduled(after: .milliseconds(1)) { _ in loop.stop() }
-            }
-            trace("\(loop.run(in: .default))")
-            trace("\(loop.run(mode: .default, before: .distantFuture))")
-        }
-        #expect(trace == ["stopped", "source", "true"])
-    }
-
-    @Test func `a block from another thread wakes the loop and does not end the activation`() async throws {
-        let trace = try await tracedWhileWaiting { loop, _ in
-            loop.run(in: .default, until: .minutesAway, returnAfterSourceHandled: true)
-        } whenWaiting: { loop in
-            let hasRun = Answer<Bool>()
-            loop.perform { hasRun.give(true) }
-            _ = hasRun.wait()
-            loop.stop()
-        }
-        #expect(trace == ["stopped"])
-    }
-
-    @Test(arguments: [Kind.source, .timer])
-    func `an item that another thread adds takes effect in a sleeping loop`(kind: Kind) async throws {
-        let served = Trace()
-        let trace = try await tracedWhileWaiting { loop, _ in
-            loop.run(in: .default, until: .minutesAway)
-        } whenWaiting: { loop in
-            let isServed = Answer<Bool>()
-            let source = RunLoop.Source { isServed.give(true) }
+    @Test func `a signal alone ends no wait, and is served by the next activation`() {
+        let source = RunLoop.Source { trace("source") }
+        loop.add(source, forMode: .default)
+        loop.observe(.beforeWaiting) { _ in
             source.signal()
-            let timer = Timer(interval: .zero) { _ in isServed.give(true) }
-            if kind == .source { loop.add(source, forMode: .default) }
-            if kind == .timer { loop.add(timer, forMode: .default) }
-            served("\(isServed.wait())")
-            loop.stop()
+            Timer.scheduled(after: .milliseconds(1)) { _ in loop.stop() }
         }
-        #expect(trace == ["stopped"])
-        #expect(served.all == ["true"])
-    }
-
-    @Test func `a loop is waiting between the two observers of the wait and not elsewhere`() async throws {
-        let trace = try await tracedWhileWaiting { loop, trace in
-            loop.observe { _ in if loop.isWaiting { trace("waiting while awake") } }
-            return loop.run(in: .default)
-        } whenWaiting: { loop in
-            while !loop.isWaiting {}
-            loop.stop()
-        }
-        #expect(trace == ["stopped"])
+        #expect(loop.run(in: .default) == .stopped)
+        #expect(trace.all.isEmpty)
+        #expect(loop.run(mode: .default, before: .distantFuture))
+        #expect(trace.all == ["source"])
     }
 
     @Test(arguments: [true, false])
-    func `an event that has woken the loop in one mode does not wake it in another`(byAlarm: Bool)
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            for mode in [RunLoop.Mode.inner, .outer] {
-                loop.hold(mode)
-                loop.run(in: mode, until: .after(milliseconds: 1))
-            }
-            for _ in 0..<2 {
-                let waker = try JoinableThread(name: "waker") {
-                    if byAlarm { return }
-                    loop.untilAsleep()
-                    loop.stop()
-                }
-                if byAlarm { Timer.scheduled(after: .milliseconds(1), forMode: .inner) { _ in loop.stop() } }
-                #expect(loop.run(in: .inner) == .stopped)
-                waker.join()
-            }
-            loop.observe(.beforeWaiting, in: .outer) { _ in trace("sleeps") }
-            let thread = KernelThread.current
-            for _ in 0..<2 {
-                // Not before the kernel has put it to sleep: one that was woken would go round once more.
-                let stopper = try JoinableThread(name: "stopper") {
-                    waitUntil { loop.isWaiting && thread.isAsleep }
-                    loop.stop()
-                }
-                #expect(loop.run(in: .outer) == .stopped)
-                stopper.join()
+    func `what is requested for the outer mode during a nested activation is served without a sleep`(
+        isSignal: Bool
+    ) {
+        for mode in [RunLoop.Mode.outer, .inner] { loop.hold(mode) }
+        let source = RunLoop.Source { loop.stop() }
+        loop.add(source, forMode: .outer)
+        loop.observeOnce(isSignal ? .beforeWaiting : .beforeTimers, in: .outer) {
+            if isSignal { source.signal() } else { loop.perform(inModes: [.outer]) { loop.stop() } }
+            loop.wakeUp()
+            for _ in 0..<2 { loop.poll(.inner) }
+        }
+        #expect(loop.run(in: .outer) == .stopped)
+    }
+
+    // MARK: From another thread
+
+    @Test(arguments: ["wakeUp()", "a signal and wakeUp()", "a block", "a source", "a timer"])
+    func `a request of another thread wakes a loop that sleeps`(request: String) throws {
+        let source = RunLoop.Source { loop.stop() }
+        loop.hold(.default)
+        if request.hasPrefix("a signal") { loop.add(source, forMode: .default) }
+        if request == "wakeUp()" { loop.observe(.afterWaiting) { _ in loop.stop() } }
+        let waker = try loop.whenAsleep {
+            switch request {
+            case "wakeUp()": loop.wakeUp()
+            case "a block": loop.perform { loop.stop() }
+            case "a source":
+                source.signal()
+                loop.add(source, forMode: .default)
+            case "a timer": loop.add(Timer(interval: .zero) { _ in loop.stop() }, forMode: .default)
+            default:
+                source.signal()
+                loop.wakeUp()
             }
         }
-        #expect(trace == ["sleeps", "sleeps"])
+        #expect(loop.run(in: .default) == .stopped)
+        waker.join()
+    }
+
+    @Test(arguments: [true, false])
+    func `an event that has woken the loop in one mode does not wake it in another`(byAlarm: Bool) throws {
+        for mode in [RunLoop.Mode.inner, .outer] {
+            loop.hold(mode)
+            loop.run(in: mode, until: .after(milliseconds: 1))
+        }
+        for _ in 0..<2 {
+            let waker = byAlarm ? nil : try loop.whenAsleep { loop.stop() }
+            if byAlarm { Timer.scheduled(after: .milliseconds(1), forMode: .inner) { _ in loop.stop() } }
+            #expect(loop.run(in: .inner) == .stopped)
+            waker?.join()
+        }
+        loop.observe(.beforeWaiting, in: .outer) { _ in trace("sleeps") }
+        for _ in 0..<2 {
+            // Not before the kernel has put it to sleep: one that was woken would make another pass.
+            let stopper = try loop.whenAsleep { loop.stop() }
+            #expect(loop.run(in: .outer) == .stopped)
+            stopper.join()
+        }
+        #expect(trace.all == ["sleeps", "sleeps"])
+    }
+
+    @Test func `no wake-up is lost when two threads take turns`() throws {
+        let rounds = 2000
+        let other = try RunLoopThread(name: "other side")
+        loop.hold(.default)
+        let count = Shared(0)
+        @Sendable func turn() {
+            count.value += 1
+            guard count.value < rounds else { return loop.stop() }
+            other.runLoop.perform { loop.perform(turn) }
+        }
+        turn()
+        #expect(loop.run(in: .default) == .stopped)
+        #expect(count.value == rounds)
+        other.stop()
     }
 }

@@ -11,6 +11,15 @@ extension RunLoop {
     func untilAsleep() {
         while !isWaiting { sched_yield() }
     }
+
+    /// Calls `action` on another thread once this loop, which is the calling thread's, sleeps in the kernel.
+    func whenAsleep(_ action: @escaping @Sendable () -> Void) throws -> JoinableThread {
+        let thread = KernelThread.current
+        return try JoinableThread(name: "waker") {
+            waitUntil { self.isWaiting && thread.isAsleep }
+            action()
+        }
+    }
 }
 
 extension RunLoopThread {

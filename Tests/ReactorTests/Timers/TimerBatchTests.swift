@@ -4,179 +4,194 @@ import Testing
 
 /// Several timers that are due in one pass.
 @Suite(.runLoop) struct TimerBatchTests {
-    /// One-shots of dates that have passed when this returns, `offsets` in microseconds after the same origin.
-    private static func scheduleDue(_ offsets: [Int], _ trace: Trace) -> [Timer] {
+    private let loop = RunLoop.current
+    private let trace = Trace()
+
+    /// One-shots of dates that have passed when this returns, `offsets` in microseconds after the same origin. Every other
+    /// one is in the common modes.
+    private func scheduleDue(_ offsets: [Int], then change: ([Timer]) -> Void = { _ in }) {
         while true {
-            let origin = Deadline.after(milliseconds: 5)
+            let origin = Deadline.after(milliseconds: 2)
             let timers = offsets.enumerated().map { index, offset in
                 let timer = Timer(fireDate: origin + .microseconds(offset)) { _ in trace("\(index)") }
-                RunLoop.current.add(timer, forMode: index % 2 == 0 ? .default : .common)
+                loop.add(timer, forMode: index % 2 == 0 ? .default : .common)
                 return timer
             }
+            change(timers)
             // One made with a past date would be due since it was made.
-            if Deadline.now < origin {
-                (origin + .microseconds(offsets.max() ?? 0)).busyWait()
-                return timers
-            }
+            if Deadline.now < origin { return (origin + .microseconds(offsets.max() ?? 0)).busyWait() }
             for timer in timers { timer.invalidate() }
         }
     }
 
-    @Test func `timers fire by date, equal dates in the order of adding`() async throws {
-        let trace = try await traced { loop, trace in
-            _ = Self.scheduleDue([30, 10, 20, 10, 0, 20, 10, 0, 30], trace)
-            loop.poll()
-        }
-        #expect(trace == ["4", "7", "1", "3", "6", "2", "5", "0", "8"])
+    @Test func `timers fire by date, equal dates in the order of adding`() {
+        scheduleDue([30, 10, 20, 10, 0, 20, 10, 0, 30])
+        loop.poll()
+        #expect(trace.all == ["4", "7", "1", "3", "6", "2", "5", "0", "8"])
     }
 
-    @Test func `adding a timer once more leaves its place among equal dates`() async throws {
-        let trace = try await traced { loop, trace in
-            let timers = Self.scheduleDue([0, 0, 0], trace)
+    @Test func `adding a timer once more leaves its place among equal dates`() {
+        scheduleDue([0, 0, 0]) { timers in
             loop.add(timers[0], forMode: .default)
-            timers[0].tolerance = .milliseconds(1)
-            timers[0].tolerance = .zero
-            loop.poll()
+            for tolerance in [Duration.milliseconds(1), .zero] { timers[0].tolerance = tolerance }
         }
-        #expect(trace == ["0", "1", "2"])
+        loop.poll()
+        #expect(trace.all == ["0", "1", "2"])
     }
 
-    @Test func `a timer that an earlier one of the batch changes still fires in it if it is due`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let other = Timer(fireDate: .distantFuture) { _ in trace("other") }
-            let first = Timer(fireDate: .now) { _ in
-                other.tolerance = .milliseconds(3)
-                loop.add(other, forMode: .default)
-                trace("first")
-            }
-            other.fireDate = .now
+    @Test(arguments: 0..<10 as Range<UInt64>)
+    func `timers fire by date in the modes that they are in, wherever threads have put them`(seed: UInt64) {
+        var walk = TimerWalk(seed: seed)
+        while !walk.isInTime {
+            walk = TimerWalk(seed: seed)
+            for _ in 0..<60 { walk.step() }
+        }
+        walk.check()
+    }
+
+    @Test func `a timer that an earlier one of the batch changes still fires in it if it is due`() {
+        let other = Timer(fireDate: .distantFuture) { _ in trace("other") }
+        let first = Timer(fireDate: .now) { _ in
+            other.tolerance = .milliseconds(3)
             loop.add(other, forMode: .default)
-            loop.add(first, forMode: .default)
-            loop.poll()
+            trace("first")
         }
-        #expect(trace == ["first", "other"])
+        other.fireDate = .now
+        for timer in [other, first] { loop.add(timer, forMode: .default) }
+        loop.poll()
+        #expect(trace.all == ["first", "other"])
     }
 
-    @Test func `a timer that an earlier one invalidates, removes or moves does not fire`() async throws {
-        let trace = try await traced { loop, trace in
-            let names = ["invalidated", "removed", "moved", "left alone"]
-            let victims = names.map { name in
-                Timer(fireDate: .distantFuture) { _ in trace(name) }
+    @Test(arguments: [false, true])
+    func `a timer that an earlier one, or another thread, changes in the batch does not fire in it`(
+        isElsewhere: Bool
+    ) {
+        let names = ["invalidated", "removed", "moved", "returned", "left alone"]
+        let victims = names.map { name in Timer(fireDate: .distantFuture) { _ in trace(name) } }
+        let change = { @Sendable in
+            victims[0].invalidate()
+            victims[2].fireDate = .distantFuture
+            for victim in victims[1...3] where victim !== victims[2] {
+                loop.remove(victim, forMode: .default)
             }
-            let first = Timer(fireDate: .now) { _ in
-                victims[0].invalidate()
-                loop.remove(victims[1], forMode: .default)
-                victims[2].fireDate = .distantFuture
-            }
-            for victim in victims { victim.fireDate = .now }
-            for timer in victims + [first] { loop.add(timer, forMode: .default) }
-            loop.poll()
-            #expect(victims.map(\.isValid) == [false, true, true, false])
-            victims[2].invalidate()
+            loop.add(victims[3], forMode: .default)
         }
-        #expect(trace == ["left alone"])
+        let first = Timer(fireDate: .now) { _ in
+            if isElsewhere { onThreads(1) { _ in change() } } else { change() }
+        }
+        for victim in victims { victim.fireDate = .now }
+        for timer in victims + [first] { loop.add(timer, forMode: .default) }
+        loop.poll()
+        #expect(trace.take() == ["left alone"])
+        #expect(victims.map(\.isValid) == [false, true, true, true, false])
+        loop.poll()
+        #expect(trace.all == ["returned"])
     }
 
-    @Test func `a timer added by a timer waits for the next pass, however old its date`() async throws {
-        let trace = try await traced { loop, trace in
-            let added = Timer(fireDate: .now - .seconds(1)) { _ in trace("added") }
-            Timer.scheduled(after: .zero) { _ in
-                trace("first")
-                loop.add(added, forMode: .default)
-            }
-            loop.poll()
-            trace("next pass")
-            loop.poll()
-        }
-        #expect(trace == ["first", "next pass", "added"])
+    @Test func `a timer added by a timer waits for the next pass, however old its date`() {
+        let added = Timer(fireDate: .now - .seconds(1)) { _ in trace("added") }
+        Timer.scheduled(after: .zero) { _ in loop.add(added, forMode: .default) }
+        loop.poll()
+        #expect(trace.all.isEmpty)
+        loop.poll()
+        #expect(trace.all == ["added"])
     }
 
-    @Test func `a repeating timer fires once in a pass, however short its interval`() async throws {
-        let trace = try await traced { loop, trace in
-            let timer = Timer.scheduled(every: .zero) { timer in
-                trace("fired")
-                (timer.fireDate + .milliseconds(1)).busyWait()
-            }
-            timer.fireDate.busyWait()
-            loop.poll()
-            timer.invalidate()
+    @Test func `a repeating timer fires once in a pass, however short its interval`() {
+        let timer = Timer.scheduled(every: .zero) { timer in
+            trace("fired")
+            (timer.fireDate + .milliseconds(1)).busyWait()
         }
-        #expect(trace == ["fired"])
+        timer.fireDate.busyWait()
+        loop.poll()
+        #expect(trace.all == ["fired"])
     }
 
-    @Test func `a nested activation fires the other timers, and the outer pass does not repeat them`()
-        async throws
-    {
-        let trace = try await traced { loop, trace in
-            let dates = Deadline.now
-            let outer = Timer(fireDate: dates) { _ in
-                trace("outer begins")
-                loop.poll()
-                loop.poll()
-                trace("outer ends")
-            }
-            loop.add(outer, forMode: .default)
-            for name in ["second", "third"] {
-                loop.add(Timer(fireDate: .now) { _ in trace(name) }, forMode: .default)
-            }
-            Deadline.now.busyWait()
-            loop.poll()
+    @Test
+    func `a timer does not fire within its own callback, nor wake a nested wait, and keeps its mode busy`() {
+        var (depth, passes) = (0, 0)
+        loop.observe(.beforeTimers) { _ in passes += depth }
+        let interval = Duration.milliseconds(1)
+        let timer = Timer.scheduled(every: interval) { _ in
+            trace("called")
+            depth += 1
+            #expect(loop.run(in: .default, until: .after(milliseconds: 5)) == .timedOut)
+            depth -= 1
+            loop.stop()
         }
-        #expect(trace == ["outer begins", "second", "third", "outer ends"])
+        let first = timer.fireDate
+        #expect(loop.run(in: .default) == .stopped)
+        #expect(trace.all == ["called"])
+        #expect(passes <= 3)
+        #expect((timer.fireDate - first).isMultiple(of: interval))
+        #expect(timer.fireDate >= first + .milliseconds(5))
     }
+}
 
-    @Test func `a timer does not fire within its own callback, and does not wake a nested wait`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var (depth, calls, passes) = (0, 0, 0)
-            loop.observe(.beforeTimers) { _ in if depth > 0 { passes += 1 } }
-            let interval = Duration.milliseconds(1)
-            let timer = Timer.scheduled(every: interval) { _ in
-                #expect(depth == 0)
-                (depth, calls) = (depth + 1, calls + 1)
-                #expect(loop.run(in: .default, until: .after(milliseconds: 15)) == .timedOut)
-                depth -= 1
-                loop.stop()
-            }
-            let first = timer.fireDate
-            #expect(loop.run(in: .default) == .stopped)
-            #expect(calls == 1)
-            #expect(passes <= 3)
-            #expect((timer.fireDate - first).isMultiple(of: interval))
-            #expect(timer.fireDate >= first + .milliseconds(15))
-            timer.invalidate()
+/// Adds timers to modes, moves and removes them at random, here or on another thread, and compares with a model which of them
+/// fire where.
+private struct TimerWalk {
+    private let loop = RunLoop.current
+    private let trace = Trace()
+    private let origin = Deadline.after(milliseconds: 5)
+    private var generator: SeededGenerator
+    private var timers: [Timer] = []
+    private var offsets: [Int]
+    private var modes: [Set<RunLoop.Mode>]
+    private var hasBegun = false
+
+    init(seed: UInt64) {
+        generator = SeededGenerator(seed: seed)
+        (offsets, modes) = (Array(0..<8), Array(repeating: [], count: 8))
+        for offset in offsets {
+            timers.append(Timer(fireDate: origin + .microseconds(offset)) { [trace] _ in trace("\(offset)") })
         }
     }
 
-    @Test func `a timer in its callback keeps the mode of a nested activation from being empty`() async throws
-    {
-        try await onItsOwnThread {
-            var result: RunLoop.RunResult?
-            Timer.scheduled(after: .zero) { _ in
-                result = RunLoop.current.run(in: .default, until: .after(milliseconds: 2))
-            }
-            RunLoop.current.run(in: .default)
-            #expect(result == .timedOut)
-        }
-    }
+    /// Whether all steps were over before the first timer was due.
+    var isInTime: Bool { hasBegun && Deadline.now < origin }
 
-    @Test func `callbacks of a chain of timers nest, each is called once`() async throws {
-        let trace = try await traced { loop, trace in
-            let depth = 20
-            for index in 0..<depth {
-                Timer.scheduled(after: .zero) { _ in
-                    trace("\(index)")
-                    loop.poll()
-                    trace("-\(index)")
+    mutating func step() {
+        hasBegun = true
+        let index = Int.random(in: 0..<timers.count, using: &generator)
+        let mode = [RunLoop.Mode.default, .tracking, .custom, .common].randomElement(using: &generator)!
+        let (timer, loop) = (timers[index], loop)
+        var change: @Sendable () -> Void
+        switch Int.random(in: 0..<6, using: &generator) {
+        case 0...2:
+            if mode == .common {
+                modes[index].formUnion([.default, .tracking])
+            } else {
+                modes[index].insert(mode)
+            }
+            change = { loop.add(timer, forMode: mode) }
+        case 3:
+            // From every mode: what is left of a common membership is `CommonModeTests`' subject.
+            modes[index] = []
+            change = {
+                for mode in [RunLoop.Mode.common, .default, .tracking, .custom] {
+                    loop.remove(timer, forMode: mode)
                 }
             }
-            Deadline.now.busyWait()
-            loop.poll()
+        default:
+            offsets[index] = (offsets.max() ?? 0) + 1
+            let date = origin + .microseconds(offsets[index])
+            change = { timer.fireDate = date }
         }
-        #expect(trace == (0..<20).map { "\($0)" } + (0..<20).reversed().map { "-\($0)" })
+        if Int.random(in: 0..<8, using: &generator) == 0 {
+            onThreads(1) { [change] _ in change() }
+        } else {
+            change()
+        }
+    }
+
+    mutating func check() {
+        (origin + .microseconds(offsets.max() ?? 0)).busyWait()
+        for mode in [RunLoop.Mode.custom, .inner, .tracking, .default].shuffled(using: &generator) {
+            let due = timers.indices.filter { modes[$0].contains(mode) }.sorted { offsets[$0] < offsets[$1] }
+            loop.poll(mode)
+            #expect(trace.take() == due.map { "\($0)" }, "\(mode)")
+            for index in due { modes[index] = [] }
+        }
     }
 }

@@ -1,102 +1,102 @@
 import Glibc
 import Reactor
 import ReactorTesting
-import Synchronization
 import Testing
 
-/// Closures that belong to a thread, of timers that leave its loop.
+/// Timers that leave their loop, and where their closures are destroyed.
 @Suite(.runLoop) struct TimerOwnerTests {
-    /// A timer in no loop, whose closure belongs to `owner`; reports where the closure was destroyed.
-    private static func removedTimer(of owner: RunLoop, _ destroyed: Answer<Bool>) -> Timer {
+    private let loop = RunLoop.current
+
+    /// A timer whose closure belongs to `owner`, in its loop or in none; reports where the closure was destroyed.
+    private static func makeTimer(
+        of owner: RunLoop, isRemoved: Bool, _ destroyed: Answer<Bool>
+    ) -> Timer {
         owner.performAndWait {
             let canary = AtEnd { destroyed.give(owner.isCurrent) }
             let timer = Timer.scheduled(after: .seconds(3600)) { _ in _ = canary }
-            owner.remove(timer, forMode: .default)
+            if isRemoved { owner.remove(timer, forMode: .default) }
             return timer
         }
     }
 
-    @Test(arguments: [true, false])
-    func `a closure is destroyed on its owner's thread when its timer is invalidated outside any loop`(
-        onThatThread: Bool
-    ) throws {
+    // MARK: Closures of a thread
+
+    @Test(arguments: [true, false], ["invalidated", "invalidated on a loop's thread", "released"])
+    func `a closure is destroyed on its owner's thread, wherever its timer ends`(isRemoved: Bool, how: String)
+        throws
+    {
         let (owner, other) = (try RunLoopThread(name: "owner"), try RunLoopThread(name: "other"))
         let destroyed = Answer<Bool>()
-        let timer = Self.removedTimer(of: owner.runLoop, destroyed)
-        other.runLoop.performAndWait { if onThatThread { timer.invalidate() } }
-        timer.invalidate()
+        let timer = Shared<Timer?>(Self.makeTimer(of: owner.runLoop, isRemoved: isRemoved, destroyed))
+        switch how {
+        case "invalidated": timer.value?.invalidate()
+        case "released" where isRemoved: break
+        default: other.runLoop.performAndWait { timer.value?.invalidate() }
+        }
+        timer.value = nil
         #expect(destroyed.wait())
-        other.stop()
-        owner.stop()
+        for thread in [other, owner] { thread.stop() }
     }
 
-    @Test
-    func `a closure is destroyed on its owner's thread when the last reference to its timer is released`()
+    @Test func `closures released while their owner's loop is busy with them are destroyed on its thread`()
         throws
     {
         let owner = try RunLoopThread(name: "owner")
-        let destroyed = Answer<Bool>()
-        _ = Self.removedTimer(of: owner.runLoop, destroyed)
-        #expect(destroyed.wait())
+        let away = Shared(0)
+        let left = Countdown(1_000)
+        let timers = owner.runLoop.performAndWait { [loop = owner.runLoop] in
+            (0..<1_000).map { _ in
+                let canary = AtEnd {
+                    if !loop.isCurrent { away.update { $0 += 1 } }
+                    left.count()
+                }
+                return Timer.scheduled(after: .seconds(3600)) { _ in _ = canary }
+            }
+        }
+        for timer in timers { timer.invalidate() }
+        left.wait()
+        #expect(away.value == 0)
         owner.stop()
     }
 
     @Test func `a closure that is released while its owner's loop ends is destroyed on that thread`() throws {
         let destroyed = Answer<Bool>()
-        try JoinableThread(name: "owner") {
+        try onAThread {
             let owner = pthread_self()
-            let loop = RunLoop.current
             let canary = AtEnd { destroyed.give(pthread_self() == owner) }
             let removed = Timer.scheduled(after: .seconds(3600)) { _ in _ = canary }
-            loop.remove(removed, forMode: .default)
-            let last = Mutex<Timer?>(removed)
+            RunLoop.current.remove(removed, forMode: .default)
+            let last = Shared<Timer?>(removed)
             // The loop's end destroys this closure, and meanwhile another thread releases the timer.
-            let ending = AtEnd {
-                _ = try? JoinableThread(name: "other") { last.withLock { $0 = nil } }.join()
-            }
+            let ending = AtEnd { onThreads(1) { _ in last.value = nil } }
             Timer.scheduled(after: .seconds(3600)) { _ in _ = ending }
-        }.join()
+        }
         #expect(destroyed.wait())
     }
 
-    @Test func `a timer removed from all modes of its owner's loop can be added again and fires`()
-        async throws
+    @Test func `a closure of a loop that has ended is destroyed on the thread that invalidates its timer`()
+        throws
     {
-        try await onItsOwnThread {
-            let loop = RunLoop.current
-            var calls = 0
-            let timer = Timer.scheduled(after: .seconds(3600)) { _ in calls += 1 }
-            loop.remove(timer, forMode: .default)
-            #expect(!loop.contains(timer, forMode: .default))
-            loop.add(timer, forMode: .default)
-            timer.fireDate = .now
-            loop.poll()
-            #expect(calls == 1)
-            #expect(!timer.isValid)
-        }
+        let owner = try RunLoopThread(name: "owner")
+        let destroyed = Answer<Bool>()
+        let timer = Self.makeTimer(of: owner.runLoop, isRemoved: false, destroyed)
+        owner.stop()
+        timer.invalidate()
+        _ = destroyed.wait()
     }
 
-    @Test func `a timer whose closure may go anywhere joins another loop after it has left all modes of one`()
-        async throws
-    {
-        let other = try RunLoopThread(name: "other")
-        let fired = Answer<Bool>()
-        try await onItsOwnThread {
-            let timer = Timer(interval: .seconds(3600), repeats: true) { timer in
-                timer.invalidate()
-                fired.give(other.runLoop.isCurrent)
-            }
-            RunLoop.current.add(timer, forMode: .common)
-            RunLoop.current.remove(timer, forMode: .common)
-            timer.fireDate = .now
-            other.runLoop.add(timer, forMode: .default)
-        }
-        #expect(fired.wait())
-        other.stop()
+    @Test func `a timer removed from all modes of its owner's loop can be added again and fires`() {
+        var calls = 0
+        let timer = Timer.scheduled(after: .seconds(3600)) { _ in calls += 1 }
+        loop.remove(timer, forMode: .default)
+        loop.add(timer, forMode: .default)
+        timer.fireDate = .now
+        loop.poll()
+        #expect(calls == 1)
     }
 
     @Test(arguments: [true, false])
-    func `adding a timer to another loop than its closure's owner traps with a message`(isAway: Bool) async {
+    func `adding a timer to another loop than its closure's owner traps`(isAway: Bool) async {
         let result = await #expect(
             processExitsWith: .failure, observing: [\.standardErrorContent]
         ) { [isAway] in
@@ -110,7 +110,7 @@ import Testing
             other.runLoop.add(timer, forMode: .default)
             exit(0)
         }
-        #expect(result.message.contains("cannot be added to the run loop"))
+        #expect(result.message.contains("'other'"), "\(result.message)")
     }
 
     @Test func `firing a closure that belongs to another thread traps`() async {
@@ -119,6 +119,76 @@ import Testing
             let timer = Timer.scheduled(after: .seconds(3600)) { _ in exit(0) }
             other.runLoop.performAndWait { timer.fire() }
         }
-        #expect(result.message.contains("use it on the loop's own thread"))
+        #expect(result.message.contains("the loop's own thread"), "\(result.message)")
+    }
+
+    // MARK: To another loop
+
+    @Test func `a timer belongs to one loop until it has left all its modes there`() throws {
+        let trace = Trace()
+        let timer = Timer(fireDate: .distantPast) { timer in trace("fired \(loop.isCurrent)") }
+        let first = try RunLoopThread(name: "first")
+        for mode in [RunLoop.Mode.custom, .common] { first.runLoop.add(timer, forMode: mode) }
+        timer.fireDate = .distantFuture
+        loop.add(timer, forMode: .custom)
+        #expect(!loop.contains(timer, forMode: .custom))
+        #expect(first.runLoop.contains(timer, forMode: .custom))
+        for mode in [RunLoop.Mode.custom, .common] { first.runLoop.remove(timer, forMode: mode) }
+        let isValid = timer.isValid
+        loop.add(timer, forMode: .default)
+        timer.fireDate = .now
+        loop.poll()
+        if isValid { #expect(trace.all == ["fired true"]) }
+        first.stop()
+    }
+
+    @Test func `a timer whose loop ended with its thread may join another`() throws {
+        let trace = Trace()
+        let timer = Timer(interval: .milliseconds(1)) { _ in trace("fired") }
+        try onAThread { RunLoop.current.add(timer, forMode: .default) }
+        loop.add(timer, forMode: .default)
+        #expect(loop.run(in: .default) == .finished)
+        #expect(trace.all == ["fired"])
+    }
+
+    @Test func `a timer fires in its new loop while the old one is too busy to see it go`() throws {
+        let busy = try RunLoopThread(name: "busy")
+        let (begun, over) = (Answer<Void>(), Answer<Void>())
+        let timer = Timer(fireDate: .distantFuture) { _ in }
+        busy.runLoop.add(timer, forMode: .default)
+        busy.runLoop.perform {
+            begun.give(())
+            over.wait()
+        }
+        begun.wait()
+        busy.runLoop.remove(timer, forMode: .default)
+        loop.add(timer, forMode: .default)
+        timer.fireDate = .now
+        loop.poll()
+        #expect(!timer.isValid)
+        over.give(())
+        #expect(busy.runLoop.performAndWait { RunLoop.current.poll(.custom) } == .finished)
+        busy.stop()
+    }
+
+    @Test(arguments: [true, false])
+    func `a timer that moves to another loop in its own callback fires there if it repeats`(repeats: Bool)
+        throws
+    {
+        let other = try RunLoopThread(name: "other")
+        let fired = Answer<Bool>()
+        let timer = Timer(interval: .milliseconds(1), repeats: repeats) { timer in
+            guard loop.isCurrent else {
+                timer.invalidate()
+                return fired.give(other.runLoop.isCurrent)
+            }
+            loop.remove(timer, forMode: .default)
+            other.runLoop.add(timer, forMode: .default)
+            other.runLoop.performAndWait {}
+        }
+        loop.add(timer, forMode: .default)
+        #expect(loop.run(in: .default) == .finished)
+        if repeats { #expect(fired.wait()) } else { #expect(!timer.isValid) }
+        other.stop()
     }
 }
