@@ -48,6 +48,10 @@ struct Outcome: Equatable {
         deliveries.append(Delivery(bytes, line))
         return .more
     }
+
+    mutating func count(_ framer: borrowing LineFramer) {
+        (lineCount, byteCount, longestLine) = (framer.lineCount, framer.byteCount, framer.longestLine)
+    }
 }
 
 /// A framer's parameters.
@@ -71,9 +75,7 @@ struct Framing: CustomStringConvertible {
         } catch {
             outcome.failure = (error as? LineFramer.LineTooLong)?.excess
         }
-        outcome.lineCount = framer.lineCount
-        outcome.byteCount = framer.byteCount
-        outcome.longestLine = framer.longestLine
+        outcome.count(framer)
         return outcome
     }
 }
