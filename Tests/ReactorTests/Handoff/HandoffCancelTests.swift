@@ -8,19 +8,6 @@ import Testing
 private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
 
 @Suite(.runLoop) struct HandoffCancelTests {
-    @Test func `a hand-off cancelled before the start completes without reading`() throws {
-        let file = try TemporaryFile(sample(1000))
-        var reports: [CollectorReport] = []
-        for stream in [InputStream(path: file.path), InputStream(data: [1])] {
-            let handoff = ChunkHandoff(stream, to: Collector(), on: DispatchQueue(label: "early"))
-            handoff.cancel()
-            handoff.start { reports.append($0) }
-            handoff.cancel()
-        }
-        #expect(runToTheEnd() && reports.map(\.ending.name) == ["cancelled", "cancelled"])
-        #expect(reports.allSatisfy { $0.byteCount == 0 && $0.output.isEmpty })
-    }
-
     @Test(arguments: [true, false])
     func `a hand-off that its processor cancels ends after the chunk, suspended or not`(isSuspended: Bool) {
         let report = collect(InputStream(path: "/dev/zero"), limits: limits) { taken, handoff in
@@ -170,24 +157,6 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
         }
         handle.value = nil
         #expect(counts == [100, 1100, 2100, 3100, 4100] && report?.output == sample(5000))
-    }
-
-    @Test(arguments: [true, false])
-    func `the end and an error wait until the hand-off is resumed`(isFault: Bool) throws {
-        let pipe = try FileDescriptor.pipe()
-        var ending: CollectorReport.Ending?
-        let stream = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-        let handoff = ChunkHandoff(stream, to: Collector(), on: DispatchQueue(label: "end"))
-        handoff.start { ending = $0.ending }
-        loop.settle()
-        handoff.suspend()
-        if isFault { stream.close() }
-        try pipe.writeEnd.close()
-        loop.settle()
-        #expect(ending == nil)
-        handoff.resume()
-        #expect(runToTheEnd() && ending?.name == (isFault ? "failed" : "finished"))
-        #expect(ending?.errno == (isFault ? .badFileDescriptor : nil))
     }
 
     @Test(arguments: [nil, ByteBudget(limit: 250)])

@@ -224,6 +224,7 @@ enum StreamFate: String, CaseIterable, Sendable {
             Self.check(reports[0].ending, fate, isBefore, source.stream)
             #expect(reports[0].byteCount == reports[0].output.count)
             #expect(HandedStream.content.starts(with: reports[0].output))
+            if isBefore, fate == .cancelled { #expect(reports[0].byteCount == 0) }
         }
     }
 

@@ -14,7 +14,7 @@ private struct Seen: Equatable, Sendable {
     let place: LineFramer.Line
 }
 
-enum Stop: String, CaseIterable {
+enum ReadingStop: String, CaseIterable {
     case stopped, failed, cancelled
 }
 
@@ -22,7 +22,7 @@ enum Stop: String, CaseIterable {
 private func read(
     _ stream: InputStream, _ policy: TextPolicy = .repair, chunkSize: Int = 5,
     _ options: Reader.Options = .init(),
-    _ stop: Stop? = nil, after count: Int = .max
+    _ stop: ReadingStop? = nil, after count: Int = .max
 ) -> Report? {
     var (options, report) = (options, Report?.none)
     options.limits = HandoffLimits(chunkSize: chunkSize, bytesInFlight: 2 * chunkSize)
@@ -77,8 +77,10 @@ extension HandoffReport where Output == Reader.Output {
         }
     }
 
-    @Test(arguments: [nil, .stopped, .failed, .cancelled] as [Stop?])
-    func `the value is finished on the queue after the last line, unless reading ends before`(stop: Stop?) {
+    @Test(arguments: [nil, .stopped, .failed, .cancelled] as [ReadingStop?])
+    func `the value is finished on the queue after the last line, unless reading ends before`(
+        stop: ReadingStop?
+    ) {
         let (queue, handle) = (DispatchQueue(label: "lines"), Shared<LineReader<[String]>?>(nil))
         var report: HandoffReport<LineReader<[String]>.Output>?
         let reader = LineReader(
@@ -106,8 +108,9 @@ extension HandoffReport where Output == Reader.Output {
 @Suite(.runLoop) struct LineReaderContinuationTests {
     private static let text = Array("ab\r\nmuch too long\n\nzß水🎏水ß\nfits\r\n0123456789abcdef".utf8)
 
-    @Test(arguments: [LineFramer.Overflow.truncate, .split], Stop.allCases)
-    func `continuing at the byte count loses no line`(overflow: LineFramer.Overflow, stop: Stop) throws {
+    @Test(arguments: [LineFramer.Overflow.truncate, .split], ReadingStop.allCases)
+    func `continuing at the byte count loses no line`(overflow: LineFramer.Overflow, stop: ReadingStop) throws
+    {
         let (file, options) = (try TemporaryFile(Self.text), Reader.Options(lineLimit: 5, overflow: overflow))
         for chunkSize in [1, 2, 3, 7, 100] {
             let whole = try #require(read(InputStream(data: Self.text), chunkSize: chunkSize, options))

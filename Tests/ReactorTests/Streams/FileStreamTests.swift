@@ -6,6 +6,7 @@ import Testing
 
 @Suite(.runLoop) struct FileStreamTests {
     private let folder = TemporaryFolder()
+    private let key = Stream.PropertyKey.fileCurrentOffsetKey
     private let recorder = Recorder()
     private let loop = RunLoop.current
     private var newPath: FilePath { folder.path.appending("new") }
@@ -149,11 +150,6 @@ import Testing
         #expect(recorder.bytes.count >= min(newSize, 1_000_000))
         try file.close()
     }
-}
-
-@Suite(.runLoop) struct FileOffsetTests {
-    private let key = Stream.PropertyKey.fileCurrentOffsetKey
-    private let folder = TemporaryFolder()
 
     @Test func `the offset can be set before and after opening`() throws {
         let path = try folder.file(pattern(1000))

@@ -5,52 +5,37 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// A queue that knows whether the current code runs on it.
-private struct MarkedQueue {
-    private static let key = DispatchSpecificKey<Witness>()
-    private let mark = Witness()
-    let queue: DispatchQueue
-
-    init(_ attributes: DispatchQueue.Attributes = []) {
-        queue = DispatchQueue(label: "events", attributes: attributes)
-        queue.setSpecific(key: Self.key, value: mark)
-    }
-
-    var isCurrent: Bool { DispatchQueue.getSpecific(key: Self.key) === mark }
-}
-
 @Suite(.runLoop) struct StreamQueueTests {
-    private let marked = MarkedQueue()
+    private let queue = DispatchQueue(label: "events")
     private let loop = RunLoop.current
 
     @Test(arguments: StreamKind.allCases)
     func `events are delivered on the queue, once for each read or write`(kind: StreamKind) throws {
-        let (fixture, isElsewhere) = (try Fixture(kind), Shared(false))
-        let counter = Counter { [marked] _, _ in if !marked.isCurrent { isElsewhere.value = true } }
-        fixture.stream.start(counter, on: marked.queue)
+        let fixture = try Fixture(kind)
+        let counter = Counter { [queue] _, _ in dispatchPrecondition(condition: .onQueue(queue)) }
+        fixture.stream.start(counter, on: queue)
         counter.wait { $0.count == 2 }
         try waitForStreamsThread()
-        marked.queue.sync {}
+        queue.sync {}
         #expect(counter.events.value == [1, kind.transferEvent.rawValue])
         fixture.move(1)
         counter.wait { $0.count == 3 }
         fixture.stream.close()
-        marked.queue.sync {}
+        queue.sync {}
         #expect(
             counter.events.value.dropFirst(2).allSatisfy { [kind.transferEvent.rawValue, 16].contains($0) })
-        #expect(!isElsewhere.value)
     }
 
     @Test(arguments: StreamKind.allCases, [true, false])
     func `a stream may be open when it gets its queue`(kind: StreamKind, isOpen: Bool) throws {
         let (fixture, counter) = (try Fixture(kind), Counter())
         if isOpen { fixture.stream.open() }
-        fixture.stream.setDispatchQueue(marked.queue)
+        fixture.stream.setDispatchQueue(queue)
         fixture.stream.open()
-        fixture.stream.start(counter, on: marked.queue)
+        fixture.stream.start(counter, on: queue)
         counter.wait { $0.contains(kind.transferEvent.rawValue) }
         fixture.stream.close()
-        marked.queue.sync {}
+        queue.sync {}
     }
 
     @Test(arguments: StreamKind.allCases, [true, false])
@@ -61,18 +46,18 @@ private struct MarkedQueue {
                 guard received == event else { return }
                 if closes { stream.close() } else { stream.setDispatchQueue(nil) }
             }
-            fixture.stream.start(counter, on: marked.queue)
+            fixture.stream.start(counter, on: queue)
             counter.wait { $0.contains(event.rawValue) }
-            marked.queue.sync {}
+            queue.sync {}
             try waitForStreamsThread()
-            marked.queue.sync {}
+            queue.sync {}
             #expect(counter.events.value.last == event.rawValue)
             #expect((fixture.stream.streamStatus == .closed) == closes)
         }
     }
 
     @Test(arguments: [StreamKind.bytes, .socket, .memory])
-    func `setting no queue leaves a stream on its run loops`(kind: StreamKind) throws {
+    func `a stream stays on its run loops until it gets a queue`(kind: StreamKind) throws {
         let (fixture, counter) = (try Fixture(kind), Counter())
         fixture.stream.schedule(in: loop, forMode: .default)
         fixture.stream.setDispatchQueue(nil)
@@ -80,6 +65,8 @@ private struct MarkedQueue {
         fixture.stream.open()
         loop.serve { counter.events.value.count >= 2 }
         #expect(counter.threads.value == [UInt(pthread_self())])
+        fixture.stream.setDispatchQueue(queue)
+        #expect(loop.poll(.default) == .finished)
     }
 
     enum Ending: CaseIterable, Sendable {
@@ -93,8 +80,8 @@ private struct MarkedQueue {
         let (fixture, counter) = (try Fixture(kind), Counter())
         weak let stream = fixture.stream
         weak let internals = fixture.stream.internals
-        marked.queue.suspend()
-        fixture.stream.start(counter, on: marked.queue)
+        queue.suspend()
+        fixture.stream.start(counter, on: queue)
         try waitForStreamsThread()
         switch ending {
         case .close: fixture.stream.close()
@@ -108,8 +95,8 @@ private struct MarkedQueue {
         }
         #expect((stream == nil) == (ending == .release))
         let before = counter.events.value
-        marked.queue.resume()
-        marked.queue.sync {}
+        queue.resume()
+        queue.sync {}
         #expect(counter.events.value == before && (ending == .schedule) == (before.count == 2))
         fixture.releaseStream()
         try waitForStreamsThread()
@@ -120,16 +107,18 @@ private struct MarkedQueue {
         let held = Shared<Carrier<[Stream]>>(Carrier([InputStream(data: [1])]))
         weak let stream = held.value.value.first
         let counter = Counter { _, _ in held.value = Carrier([]) }
-        stream?.start(counter, on: marked.queue)
+        stream?.start(counter, on: queue)
         waitUntil { stream == nil }
-        marked.queue.sync {}
+        queue.sync {}
         #expect(counter.events.value.first == 1 && !counter.events.value.contains(16))
     }
 
     @Test func `from a loop to a queue, to another, and back to the loop, no byte is lost`() throws {
         let pipe = try FileDescriptor.pipe()
         let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-        let (queues, read) = ([marked, MarkedQueue(.concurrent)], Shared<[UInt8]>([]))
+        let (queues, read) = (
+            [queue, DispatchQueue(label: "concurrent", attributes: .concurrent)], Shared<[UInt8]>([])
+        )
         let counter = Counter { [loop] stream, event in
             if event == .endEncountered { loop.perform { loop.stop() } }
             guard event == .hasBytesAvailable else { return }
@@ -141,7 +130,7 @@ private struct MarkedQueue {
             case 0: stream.schedule(in: loop, forMode: .default)
             case let next:
                 stream.remove(from: loop, forMode: .default)
-                stream.setDispatchQueue(queues[next - 1].queue)
+                stream.setDispatchQueue(queues[next - 1])
             }
         }
         let writer = try JoinableThread(name: "writer") {
