@@ -5,196 +5,205 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
+private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
+
 @Suite(.runLoop) struct HandoffCancelTests {
-    @Test func `a hand-off cancelled before the start completes without reading`() async throws {
-        let file = try TemporaryFile(sample(1000))
-        let reports = try await onItsOwnThread { () -> [HandoffReport<[UInt8]>] in
-            var reports: [HandoffReport<[UInt8]>] = []
-            for stream in [InputStream(path: file.path), InputStream(data: [1])] {
-                let handoff = ChunkHandoff(stream, to: Collector(), on: DispatchQueue(label: "early"))
-                handoff.cancel()
-                handoff.start { reports.append($0) }
-                handoff.cancel()
-            }
-            return runToTheEnd() ? reports : []
-        }
-        #expect(reports.map(\.ending.name) == ["cancelled", "cancelled"])
-        #expect(reports.allSatisfy { $0.byteCount == 0 && $0.output.isEmpty })
-    }
-
-    @Test
-    func `a hand-off cancelled by the processor ends after the current chunk and reports its byte count`()
-        async throws
-    {
-        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
-            let handle = Shared<ChunkHandoff<Collector>?>(nil)
-            let ready = DispatchSemaphore(value: 0)
-            let collector = Collector(before: { taken in
-                if taken == 0 { ready.wait() }
-                if taken == 3000 { handle.value?.cancel() }
-            })
-            return collect(
-                InputStream(path: "/dev/zero"), collector,
-                limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 4000)
-            ) {
-                handle.value = $0
-                ready.signal()
-            }
+    @Test(arguments: [true, false])
+    func `a hand-off that its processor cancels ends after the chunk, suspended or not`(isSuspended: Bool) {
+        let report = collect(InputStream(path: "/dev/zero"), limits: limits) { taken, handoff in
+            guard taken == 300 else { return }
+            handoff.cancel()
+            if isSuspended { handoff.suspend() }
         }
         #expect(report?.ending.name == "cancelled")
-        #expect(report?.byteCount == 4000)
-        #expect(report?.output.count == 4000)
+        #expect(report?.byteCount == 400 && report?.output.count == 400)
     }
 
-    @Test(arguments: ["loop", "elsewhere"])
-    func `an endless stream is cancelled from any thread`(place: String) async throws {
-        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
-            collect(
-                InputStream(path: "/dev/zero"), Collector(),
-                limits: HandoffLimits(chunkSize: 10, bytesInFlight: 40)
-            ) { handoff in
-                if place == "loop" {
-                    RunLoop.current.perform { handoff.cancel() }
-                } else {
-                    DispatchQueue.global().async { handoff.cancel() }
-                }
+    @Test(arguments: [true, false], [true, false])
+    func `an endless or silent stream is cancelled on any thread`(isEndless: Bool, isElsewhere: Bool) throws {
+        let pipe = try TestPipe()
+        let stream = isEndless ? InputStream(path: "/dev/zero") : InputStream(descriptor: pipe.readEnd)
+        let report = collect(stream, limits: limits) { handoff in
+            if isElsewhere {
+                DispatchQueue.global().async { handoff.cancel() }
+            } else {
+                RunLoop.current.perform { handoff.cancel() }
             }
         }
-        #expect(report?.ending.name == "cancelled")
-        #expect(report?.byteCount == report?.output.count)
+        #expect(report?.ending.name == "cancelled" && report?.byteCount == report?.output.count)
     }
 
     @Test(arguments: [true, false])
-    func `a suspended queue does not delay a cancellation`(isBefore: Bool) async throws {
-        let queue = DispatchQueue(label: "still")
-        queue.suspend()
-        let file = try TemporaryFile(sample(1000))
-        let report = try await onItsOwnThread {
-            collect(InputStream(path: file.path), on: queue) { $0.cancel() }
+    func `cancelling completes at once though queue or hand-off is suspended`(isSuspended: Bool) throws {
+        let (file, pipe) = (try TemporaryFile(sample(10_000)), try TestPipe())
+        for stream in [
+            InputStream(path: file.path), InputStream(data: [1, 2]), InputStream(descriptor: pipe.readEnd),
+        ] {
+            let queue = DispatchQueue(label: "still")
+            queue.suspend()
+            let report = collect(stream, on: queue) { handoff in
+                if isSuspended { handoff.suspend() }
+                handoff.cancel()
+                if isSuspended { handoff.suspend() }  // too late
+            }
+            #expect(report?.ending.name == "cancelled" && report?.byteCount == 0)
+            queue.resume()
+        }
+    }
+
+    @Test func `cancelling after the end changes nothing`() {
+        var names: [String] = []
+        let handoff = ChunkHandoff(
+            InputStream(data: [1, 2]), to: Collector(), on: DispatchQueue(label: "late"))
+        handoff.start { names.append($0.ending.name) }
+        #expect(runToTheEnd())
+        handoff.cancel()
+        #expect(runToTheEnd() && names == ["finished"] && handoff.progress.byteCount == 2)
+    }
+
+    @Test func `cancelling in the last chunk before the worker yields does not wait for the queue`() {
+        let queue = DispatchQueue(label: "held")
+        let report = collect(
+            InputStream(path: "/dev/zero"), on: queue, limits: HandoffLimits(chunkSize: 1, bytesInFlight: 100)
+        ) { taken, handoff in
+            guard taken == 63 else { return }  // a worker makes way for others after 64 chunks
+            queue.suspend()
+            handoff.cancel()
         }
         queue.resume()
-        #expect(report?.ending.name == "cancelled")
-        queue.sync {}
-    }
-
-    @Test func `cancelling after the end changes nothing`() async throws {
-        let count = try await onItsOwnThread { () -> Int in
-            var count = 0
-            let handoff = ChunkHandoff(
-                InputStream(data: [1, 2]), to: Collector(), on: DispatchQueue(label: "late"))
-            handoff.start { report in
-                #expect(report.ending.name == "finished")
-                count += 1
-            }
-            #expect(runToTheEnd())
-            handoff.cancel()
-            #expect(runToTheEnd())
-            #expect(handoff.progress.byteCount == 2)
-            return count
-        }
-        #expect(count == 1)
-    }
-
-    @Test func `a hand-off of an idle pipe can be cancelled`() async throws {
-        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
-            let pipe = try FileDescriptor.pipe()
-            defer { try? pipe.writeEnd.close() }
-            return collect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true)) { handoff in
-                DispatchQueue.global().async { handoff.cancel() }
-            }
-        }
-        #expect(report?.ending.name == "cancelled")
+        #expect(report?.ending.name == "cancelled" && report?.byteCount == 64)
     }
 }
 
 @Suite(.runLoop) struct HandoffFaultTests {
-    @Test func `a missing file fails the hand-off`() async throws {
-        let report = try await onItsOwnThread { collect(InputStream(path: "/nowhere/at/all")) }
-        #expect(report?.ending.name == "failed: \(Errno.noSuchFileOrDirectory)")
+    @Test func `bytes before an error are processed before it`() {
+        let report = collect(
+            ByteByByte([1, 2, 3], error: Errno.connectionReset),
+            limits: HandoffLimits(chunkSize: 1, bytesInFlight: 2))
+        #expect(report?.output == [1, 2, 3] && report?.ending.errno == .connectionReset)
     }
 
-    @Test func `bytes before an error are processed before it`() async throws {
-        let report = try await onItsOwnThread {
-            collect(Broken(), limits: HandoffLimits(chunkSize: 1, bytesInFlight: 2))
-        }
-        #expect(report?.output == [1, 2, 3])
-        #expect(report?.ending.name == "failed: \(Errno.connectionReset)")
-    }
-
-    @Test func `an error of the processor ends the hand-off`() async throws {
+    @Test func `an error of the processor ends the hand-off`() throws {
         let file = try TemporaryFile(sample(1000))
-        let reports = try await onItsOwnThread {
-            [
-                collect(
-                    InputStream(path: file.path),
-                    Collector(before: { if $0 > 500 { throw Errno.outOfRange } }),
-                    limits: HandoffLimits(chunkSize: 100, bytesInFlight: 300)),
-                collect(
-                    InputStream(path: file.path), Collector(before: { if $0 > 0 { throw StopProcessing() } }),
-                    limits: HandoffLimits(chunkSize: 100, bytesInFlight: 100)),
-                collect(
-                    InputStream(path: file.path), Collector(atFinish: { throw Errno.outOfRange })),
-            ]
+        for (collector, error, byteCount) in [
+            (Collector(before: { if $0 > 500 { throw Errno.outOfRange } }), .outOfRange, 600),
+            (Collector(before: { if $0 > 0 { throw StopProcessing() } }), nil, 100),
+            (Collector(atFinish: { throw Errno.outOfRange }), .outOfRange, 1000),
+        ] as [(Collector, Errno?, Int)] {
+            let report = collect(InputStream(path: file.path), collector, limits: limits)
+            #expect(report?.ending.errno == error && report?.byteCount == byteCount)
+            #expect(report?.ending.name == (error == nil ? "stopped" : "failed"))
         }
-        let failed = "failed: \(Errno.outOfRange)"
-        #expect(reports.map { $0?.ending.name } == [failed, "stopped", failed])
-        #expect(reports.map { $0?.byteCount } == [600, 100, 1000])
     }
 
-    @Test(arguments: ["file", "pipe"])
-    func `closing the stream fails the hand-off`(kind: String) async throws {
-        let report = try await onItsOwnThread { () -> HandoffReport<[UInt8]>? in
-            let pipe = try FileDescriptor.pipe()
-            defer { try? pipe.writeEnd.close() }
-            nonisolated(unsafe) let stream =  // closing is for any thread
-                kind == "file"
-                ? InputStream(path: "/dev/zero") : InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-            try pipe.writeEnd.writeAll([1])
-            return collect(
-                stream, Collector(before: { _ in stream.close() }),
-                limits: HandoffLimits(chunkSize: 100, bytesInFlight: 100))
-        }
-        #expect(report?.ending.name == "failed: \(Errno.badFileDescriptor)")
-        #expect((report?.byteCount ?? 0) > 0)
-    }
-
-    @Test func `a closed stream fails the hand-off`() async throws {
-        let file = try TemporaryFile([1])
-        let reports = try await onItsOwnThread {
-            [InputStream(path: file.path), InputStream(data: [1])].map { stream in
-                stream.open()
-                stream.close()
-                return collect(stream)?.ending.name
-            }
-        }
-        #expect(reports == Array(repeating: "failed: \(Errno.badFileDescriptor)", count: 2))
+    @Test(arguments: [true, false])
+    func `closing the stream while a chunk is processed fails the hand-off`(isFile: Bool) throws {
+        let pipe = try TestPipe()
+        pipe.put()
+        let stream = Carrier(isFile ? InputStream(path: "/dev/zero") : InputStream(descriptor: pipe.readEnd))
+        let report = collect(
+            stream.value, Collector(before: { _ in stream.value.close() }),
+            limits: HandoffLimits(chunkSize: 100, bytesInFlight: 100))
+        #expect(report?.ending.errno == .badFileDescriptor && (report?.byteCount ?? 0) > 0)
     }
 }
 
-/// Three bytes, then an error.
-private final class Broken: InputStream {
-    private var next: UInt8 = 1
+@Suite(.runLoop) struct HandoffSuspensionTests {
+    private let loop = RunLoop.current
 
-    override init() { super.init() }
-
-    private weak var listener: (any StreamDelegate)?
-    override var delegate: (any StreamDelegate)? {
-        get { listener }
-        set { listener = newValue }
+    @Test func `a hand-off suspended before the start reads nothing until it is resumed`() throws {
+        let pipe = try FileDescriptor.pipe()
+        try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(1000)) }
+        var report: CollectorReport?
+        let handoff = ChunkHandoff(
+            InputStream(descriptor: pipe.readEnd, closeWhenDone: true), to: Collector(),
+            on: DispatchQueue(label: "later"), limits: limits)
+        handoff.suspend()
+        handoff.suspend()
+        handoff.start { report = $0 }
+        loop.settle()
+        var waiting: CInt = 0
+        _ = ioctl(pipe.readEnd.rawValue, UInt(FIONREAD), &waiting)
+        #expect(waiting == 1000)
+        handoff.resume()  // however often it was suspended
+        #expect(runToTheEnd() && report?.output == sample(1000))
     }
-    override var streamStatus: Stream.Status { next > 3 ? .error : .open }
-    override var streamError: (any Error)? { next > 3 ? Errno.connectionReset : nil }
-    override func open() {}
-    override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
-        aRunLoop.perform(after: .zero, inModes: [mode]) { [self] in
-            listener?.stream(self, handle: .hasBytesAvailable)
-            if listener != nil { schedule(in: aRunLoop, forMode: mode) }
+
+    @Test(arguments: [true, false])
+    func `a hand-off that its processor suspends stops after the chunk and loses nothing`(
+        isFile: Bool
+    ) throws {
+        let (file, pipe) = (try TemporaryFile(sample(5000)), try FileDescriptor.pipe())
+        try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(5000)) }
+        let piped = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        let handle = Shared<ChunkHandoff<Collector>?>(nil)
+        let collector = Collector(before: { [loop] taken in
+            guard taken % 1000 == 0, let handoff = handle.value else { return }
+            handoff.suspend()
+            loop.perform { loop.stop() }
+        })
+        var report: CollectorReport?
+        let handoff = ChunkHandoff(
+            isFile ? InputStream(path: file.path) : piped, to: collector, on: DispatchQueue(label: "stops"),
+            limits: limits)
+        handle.value = handoff
+        handoff.start { report = $0 }
+        var counts: [Int] = []
+        while case _ = loop.run(in: .default), report == nil {
+            waitUntil { handoff.progress.byteCount % 1000 == 100 }
+            loop.settle()
+            counts.append(handoff.progress.byteCount)
+            handoff.resume()
         }
+        handle.value = nil
+        #expect(counts == [100, 1100, 2100, 3100, 4100] && report?.output == sample(5000))
     }
-    override func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
-        guard next <= 3 else { return -1 }
-        buffer[0] = next
-        next += 1
-        return 1
+
+    @Test(arguments: [nil, ByteBudget(limit: 250)])
+    func `a hand-off suspended and resumed at any time loses nothing`(budget: ByteBudget?) throws {
+        let (file, pipe) = (try TemporaryFile(sample(100_000)), try FileDescriptor.pipe())
+        let writer = try JoinableThread(name: "writer") {
+            _ = try? pipe.writeEnd.closeAfter { try pipe.writeEnd.writeAll(sample(100_000)) }
+        }
+        let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300, budget: budget)
+        let handoffs = [
+            InputStream(path: file.path), InputStream(descriptor: pipe.readEnd, closeWhenDone: true),
+        ].map { ChunkHandoff($0, to: Collector(), on: .global(), limits: limits) }
+        var whole = 0
+        for handoff in handoffs { handoff.start { whole += $0.output == sample(100_000) ? 1 : 0 } }
+        let switching = try JoinableThread(name: "switching") {
+            for _ in 0..<5000 {
+                for handoff in handoffs { handoff.suspend() }
+                for handoff in handoffs { handoff.resume() }
+            }
+        }
+        #expect(runToTheEnd() && whole == 2)
+        switching.join()
+        writer.join()
+        #expect(budget?.inUse ?? 0 == 0)
+    }
+
+    @Test func `a line reader suspended by its closure stops after the chunk's lines`() throws {
+        let file = try TemporaryFile(String(repeating: "line\n", count: 100))
+        let (handle, seen) = (Shared<LineReader<Int>?>(nil), Shared(0))
+        var report: HandoffReport<LineReader<Int>.Output>?
+        let reader = LineReader(
+            path: file.path, into: 0, on: DispatchQueue(label: "lines"), options: .init(limits: limits)
+        ) { [loop] count, _, place in
+            count += 1
+            seen.value = count
+            guard place.number == 30 else { return }
+            handle.value?.suspend()
+            loop.perform { loop.stop() }
+        }
+        handle.value = reader
+        reader.start { report = $0 }
+        loop.run(in: .default)
+        waitUntil { reader.progress.byteCount >= 200 }
+        loop.settle()
+        #expect(seen.value == 40 && report == nil)
+        reader.resume()
+        #expect(runToTheEnd() && report?.output.value == 100)
+        handle.value = nil
     }
 }

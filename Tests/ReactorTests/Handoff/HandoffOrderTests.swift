@@ -6,182 +6,161 @@ import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct HandoffOrderTests {
-    @Test(arguments: [(7, 7), (7, 14), (64, 640), (4096, 1), (1 << 20, 1 << 22)])
-    func `a file arrives whole and in order under any limits`(size: Int, inFlight: Int) async throws {
-        // A few thousand chunks at most: each is handed off by itself.
-        let bytes = sample(min(50_000, size * 1_000))
-        let file = try TemporaryFile(bytes)
-        let report = try await onItsOwnThread {
-            collect(
-                InputStream(path: file.path), limits: HandoffLimits(chunkSize: size, bytesInFlight: inFlight))
+    enum Source: CaseIterable {
+        case file, pipe, memory, boundPair, fifo, subclass
+    }
+
+    private let folder = TemporaryFolder()
+
+    /// A stream of `bytes`, and what must live as long as it is read.
+    private func makeStream(_ source: Source, _ bytes: [UInt8]) throws -> (InputStream, feeder: Any?) {
+        switch source {
+        case .file: return (InputStream(path: try folder.file(bytes)), nil)
+        case .memory: return (InputStream(data: bytes), nil)
+        case .subclass: return (ByteByByte(bytes), nil)
+        case .boundPair:
+            let (pair, writer) = (Stream.boundPair(bufferSize: 1000), Recorder())
+            writer.writes(bytes)
+            pair.output.start(writer)
+            return (pair.input, (pair.output, writer))
+        case .pipe, .fifo:
+            let isPipe = source == .pipe
+            // A FIFO that is open for reading alone is at its end at once.
+            let fifo = isPipe ? nil : try FileDescriptor.open(folder.fifo(), .readWrite)
+            let pipe = isPipe ? try FileDescriptor.pipe() : nil
+            let writeEnd = pipe?.writeEnd ?? fifo!
+            let stream =
+                pipe.map { InputStream(descriptor: $0.readEnd, closeWhenDone: true) }
+                ?? InputStream(path: folder.path.appending("fifo"))
+            stream.open()
+            return (
+                stream, try JoinableThread { _ = try? writeEnd.closeAfter { try writeEnd.writeAll(bytes) } }
+            )
         }
-        #expect(report?.output == bytes)
-        #expect(report?.byteCount == bytes.count)
+    }
+
+    @Test(
+        arguments: Source.allCases, [(7, 7), (7, 14), (64, 640), (4096, 1), (1000, 8000), (1 << 20, 1 << 22)])
+    func `a stream arrives whole and in order under any limits`(
+        source: Source, limits: (size: Int, inFlight: Int)
+    ) throws {
+        // A few hundred chunks at most: each is handed off by itself.
+        let bytes = sample(min(source == .subclass ? 500 : 200_000, limits.size * 500))
+        let (stream, feeder) = try makeStream(source, bytes)
+        let report = collect(
+            stream, limits: HandoffLimits(chunkSize: limits.size, bytesInFlight: limits.inFlight))
+        #expect(report?.output == bytes && report?.byteCount == bytes.count)
         #expect(report?.ending.name == "finished")
+        withExtendedLifetime(feeder) {}
     }
 
-    @Test(arguments: [1, 2, 3, 8])
-    func `a pipe arrives whole and in order under any number of chunks`(chunks: Int) async throws {
-        let bytes = sample(300_000)
-        let report = try await onItsOwnThread {
-            let pipe = try FileDescriptor.pipe()
-            DispatchQueue.global().async {
-                _ = try? pipe.writeEnd.closeAfter { try pipe.writeEnd.writeAll(bytes) }
-            }
-            return collect(
-                InputStream(descriptor: pipe.readEnd, closeWhenDone: true),
-                limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 1000 * chunks))
+    @Test func `an empty stream finishes`() throws {
+        for stream in [InputStream(data: []), InputStream(path: try folder.file([])), InputStream()] {
+            let report = collect(stream)
+            #expect(report?.ending.name == "finished" && report?.byteCount == 0)
         }
-        #expect(report?.output == bytes)
-    }
-
-    @Test func `memory arrives whole`() async throws {
-        let bytes = sample(100_000)
-        let report = try await onItsOwnThread { collect(InputStream(data: bytes)) }
-        #expect(report?.output == bytes)
-    }
-
-    @Test func `a bound pair arrives whole`() async throws {
-        let bytes = sample(100_000)
-        let report = try await onItsOwnThread {
-            let pair = Stream.boundPair(bufferSize: 1000)
-            let writer = HomeWriter(pair.output, bytes)
-            pair.output.open()
-            defer { withExtendedLifetime(writer) {} }
-            return collect(pair.input)
-        }
-        #expect(report?.output == bytes)
-    }
-
-    @Test func `a FIFO arrives whole`() async throws {
-        let bytes = sample(100_000)
-        let folder = TemporaryFolder()
-        let path = folder.fifo()
-        let report = try await onItsOwnThread {
-            let keeper = try FileDescriptor.open(path, .readWrite)  // or an open FIFO is at its end at once
-            let fifo = InputStream(path: path)
-            fifo.open()
-            DispatchQueue.global().async { _ = try? keeper.closeAfter { try keeper.writeAll(bytes) } }
-            return collect(fifo)
-        }
-        #expect(report?.output == bytes)
-    }
-
-    @Test func `an empty stream finishes`() async throws {
-        let file = try TemporaryFile([])
-        let reports = try await onItsOwnThread {
-            [collect(InputStream(data: [])), collect(InputStream(path: file.path)), collect(InputStream())]
-        }
-        #expect(reports.map { $0?.ending.name } == ["finished", "finished", "finished"])
-        #expect(reports.allSatisfy { $0?.byteCount == 0 })
     }
 
     @Test(arguments: [true, false])
-    func `chunks of one stream are processed one at a time`(isConcurrent: Bool) async throws {
-        let file = try TemporaryFile(sample(200_000))
+    func `chunks of one stream are processed one at a time`(isConcurrent: Bool) throws {
         let queue = DispatchQueue(label: "one", attributes: isConcurrent ? .concurrent : [])
         let inside = Shared(0)
-        let report = try await onItsOwnThread {
-            let collector = Collector(before: { _ in
-                #expect(
-                    inside.update {
-                        $0 += 1
-                        return $0
-                    } == 1)
-                sched_yield()
-                inside.update { $0 -= 1 }
-            })
-            return collect(
-                InputStream(path: file.path), collector, on: queue,
-                limits: HandoffLimits(chunkSize: 500, bytesInFlight: 5000))
-        }
+        let collector = Collector(before: { _ in
+            inside.update { $0 += 1 }
+            sched_yield()
+            #expect(inside.value == 1)
+            inside.update { $0 -= 1 }
+        })
+        let report = collect(
+            InputStream(path: try folder.file(sample(200_000))), collector, on: queue,
+            limits: HandoffLimits(chunkSize: 500, bytesInFlight: 5000))
         #expect(report?.byteCount == 200_000)
     }
 
-    @Test func `streams are processed in parallel on a concurrent queue`() async throws {
-        let file = try TemporaryFile(sample(10))
+    @Test func `streams are processed in parallel on a concurrent queue`() throws {
+        let (path, both) = (try folder.file(sample(10)), Countdown(2))
         let queue = DispatchQueue(label: "two", attributes: .concurrent)
-        let (first, second) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-        let names = try await onItsOwnThread { () -> [String] in
-            var names: [String] = []
+        var names: [String] = []
+        for _ in 0..<2 {
             // Each waits inside until the other is inside too.
-            for (mine, other) in [(first, second), (second, first)] {
-                let collector = Collector(before: { _ in
-                    mine.signal()
-                    other.wait()
-                })
-                ChunkHandoff(InputStream(path: file.path), to: collector, on: queue)
-                    .start { names.append($0.ending.name) }
+            let collector = Collector(before: { _ in
+                both.count()
+                both.wait()
+            })
+            ChunkHandoff(InputStream(path: path), to: collector, on: queue).start {
+                names.append($0.ending.name)
             }
-            return runToTheEnd() ? names : []
         }
-        #expect(names == ["finished", "finished"])
-    }
-
-    @Test func `ten hand-offs share one serial queue`() async throws {
-        let file = try TemporaryFile(sample(30_000))
-        let queue = DispatchQueue(label: "shared")
-        let counts = try await onItsOwnThread { () -> [Int] in
-            var counts: [Int] = []
-            for _ in 0..<10 {
-                ChunkHandoff(
-                    InputStream(path: file.path), to: Collector(), on: queue,
-                    limits: HandoffLimits(chunkSize: 300, bytesInFlight: 900)
-                ).start { counts.append($0.output.count) }
-            }
-            return runToTheEnd() ? counts : []
-        }
-        #expect(counts == Array(repeating: 30_000, count: 10))
-    }
-
-    @Test func `a subclass is read by its own methods`() async throws {
-        let report = try await onItsOwnThread { collect(CountdownInput()) }
-        #expect(report?.output == [5, 4, 3, 2, 1])
-        #expect(report?.ending.name == "finished")
+        #expect(runToTheEnd() && names == ["finished", "finished"])
     }
 }
 
-/// Writes bytes to a bound pair's output on the loop.
-private final class HomeWriter: StreamDelegate {
-    var rest: [UInt8]
-
-    init(_ output: OutputStream, _ bytes: [UInt8]) {
-        rest = bytes
-        output.delegate = self
-        output.schedule(in: .current, forMode: .default)
+@Suite(.runLoop) struct HandoffCapTests {
+    @Test(arguments: [1, 2, 4])
+    func `at the limit the stream is not read`(chunks: Int) throws {
+        let (pipe, loop, gate) = (try FileDescriptor.pipe(), RunLoop.current, Countdown(1))
+        try pipe.writeEnd.writeAll(sample(10_000))
+        func waiting() -> Int {
+            var count: CInt = 0
+            _ = ioctl(pipe.readEnd.rawValue, UInt(FIONREAD), &count)
+            return Int(count)
+        }
+        var report: CollectorReport?
+        let handoff = ChunkHandoff(
+            InputStream(descriptor: pipe.readEnd, closeWhenDone: true),
+            to: Collector(before: { _ in gate.wait() }), on: DispatchQueue(label: "cap"),
+            limits: HandoffLimits(chunkSize: 100, bytesInFlight: 100 * chunks))
+        handoff.start { report = $0 }
+        repeat { loop.settle() } while waiting() > 10_000 - 100 * chunks
+        loop.settle()
+        #expect(waiting() == 10_000 - 100 * chunks)
+        gate.count()
+        try pipe.writeEnd.close()
+        #expect(runToTheEnd() && report?.output == sample(10_000))
     }
 
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-        guard eventCode == .hasSpaceAvailable, let output = aStream as? OutputStream else { return }
-        rest.removeFirst(rest.withUnsafeBufferPointer { output.write($0.baseAddress!, maxLength: $0.count) })
-        if rest.isEmpty { output.close() }
-    }
-}
+    /// Records the addresses of chunks.
+    private struct AddressCollector: ChunkProcessor {
+        var output = 0
+        let addresses: Shared<Set<UInt>>
 
-/// Five bytes, one for each event, and an end that only a read finds.
-private final class CountdownInput: InputStream {
-    private var next: UInt8 = 5
-    private weak var listener: (any StreamDelegate)?
-
-    override init() { super.init() }
-
-    override var delegate: (any StreamDelegate)? {
-        get { listener }
-        set { listener = newValue }
-    }
-    override var streamStatus: Stream.Status { .open }
-    override func open() {}
-    override func close() {}
-    override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
-        aRunLoop.perform(after: .zero, inModes: [mode]) { [self] in
-            listener?.stream(self, handle: .hasBytesAvailable)
-            if listener != nil { schedule(in: aRunLoop, forMode: mode) }
+        mutating func process(_ chunk: RawSpan) {
+            output += chunk.byteCount
+            let address = chunk.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) }
+            addresses.update { _ = $0.insert(address) }
         }
     }
-    override func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
-        guard next > 0 else { return 0 }
-        buffer[0] = next
-        next -= 1
-        return 1
+
+    @Test(arguments: [(true, 1), (false, 3)])
+    func `the memory of chunks is reused`(isFile: Bool, chunks: Int) throws {
+        let (file, pipe) = (try TemporaryFile(sample(300_000)), try FileDescriptor.pipe())
+        let writer = try JoinableThread {
+            _ = try? pipe.writeEnd.closeAfter { if !isFile { try pipe.writeEnd.writeAll(sample(300_000)) } }
+        }
+        let piped = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        let addresses = Shared(Set<UInt>())
+        var byteCount = 0
+        ChunkHandoff(
+            isFile ? InputStream(path: file.path) : piped, to: AddressCollector(addresses: addresses),
+            on: DispatchQueue(label: "addresses"), limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 3000)
+        ).start { byteCount = $0.output }
+        #expect(runToTheEnd() && byteCount == 300_000)
+        writer.join()
+        #expect(addresses.value.count <= chunks)
+    }
+
+    @Test func `progress is reported about a hundred times, and only grows`() throws {
+        let (file, loop) = (try TemporaryFile(sample(2_000_000)), RunLoop.current)
+        var reports: [HandoffProgress] = []
+        let handoff = ChunkHandoff(
+            InputStream(path: file.path), to: Collector(), on: DispatchQueue(label: "progress"),
+            limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 4000))
+        handoff.start(progress: { progress in
+            #expect(loop.isCurrent)
+            reports.append(progress)
+        }) { #expect($0.byteCount == 2_000_000 && handoff.progress.byteCount == 2_000_000) }
+        #expect(runToTheEnd() && (1...101).contains(reports.count))
+        #expect(reports.map(\.byteCount) == Set(reports.map(\.byteCount)).sorted())
+        #expect(reports.allSatisfy { $0.expectedByteCount == 2_000_000 })
     }
 }

@@ -1,7 +1,6 @@
 import Dispatch
 import Glibc
 import Reactor
-import Synchronization
 import SystemPackage
 import Testing
 
@@ -19,17 +18,20 @@ struct Collector: ChunkProcessor {
     mutating func finish() throws { try atFinish() }
 }
 
+typealias CollectorReport = HandoffReport<[UInt8]>
+
 extension HandoffReport.Ending {
     /// The error that the hand-off has failed with.
     var error: (any Error)? { if case .failed(let error) = self { error } else { nil } }
+    var errno: Errno? { (error as? IOError)?.errno ?? error as? Errno }
 
-    /// The case, and the error's description.
+    /// The case.
     var name: String {
         switch self {
         case .finished: "finished"
         case .stopped: "stopped"
         case .cancelled: "cancelled"
-        case .failed(let error): "failed: \((error as? IOError)?.errno ?? error)"
+        case .failed: "failed"
         }
     }
 }
@@ -48,31 +50,134 @@ func runToTheEnd(in mode: RunLoop.Mode = .default) -> Bool {
 func collect(
     _ stream: InputStream, _ collector: sending Collector = Collector(),
     on queue: DispatchQueue = DispatchQueue(label: "collector"), limits: HandoffLimits = HandoffLimits(),
-    then cancel: (ChunkHandoff<Collector>) -> Void = { _ in }
-) -> HandoffReport<[UInt8]>? {
-    var reports: [HandoffReport<[UInt8]>] = []
+    then action: (ChunkHandoff<Collector>) -> Void = { _ in }
+) -> CollectorReport? {
+    var reports: [CollectorReport] = []
     let handoff = ChunkHandoff(stream, to: collector, on: queue, limits: limits)
     handoff.start { reports.append($0) }
-    cancel(handoff)
+    action(handoff)
     return runToTheEnd() && reports.count == 1 ? reports[0] : nil
 }
 
-/// Waits until all of `budget` is released: a cancelled hand-off may do that later.
-func waitUntilUnused(_ budget: ByteBudget) {
-    let end = Deadline.minutesAway
-    while budget.inUse > 0, .now < end { sched_yield() }
-    #expect(budget.inUse == 0)
+/// Hands off `stream`, and performs an action before each chunk, with the hand-off.
+func collect(
+    _ stream: InputStream, on queue: DispatchQueue = DispatchQueue(label: "collector"), limits: HandoffLimits,
+    before: @escaping @Sendable (_ taken: Int, ChunkHandoff<Collector>) throws -> Void
+) -> CollectorReport? {
+    let handle = Shared<ChunkHandoff<Collector>?>(nil)
+    defer { handle.value = nil }
+    let collector = Collector(before: { try before($0, handle.wait { $0 }) })
+    return collect(stream, collector, on: queue, limits: limits) { handle.value = $0 }
 }
 
-/// Keeps nothing, and signals when the hand-off has released it.
-final class ReleaseSignal: ChunkProcessor {
-    private let released: DispatchSemaphore
+/// Waits until all of `budget` is released: a cancelled hand-off may do that later.
+func waitUntilUnused(_ budget: ByteBudget) { waitUntil { budget.inUse == 0 } }
 
-    init(_ released: DispatchSemaphore) { self.released = released }
+/// Has no source: delivers its bytes one by one, and then its end or `error`, which only a read finds.
+final class ByteByByte: InputStream {
+    private var rest: [UInt8]
+    private let error: (any Error)?
+    private weak var listener: (any StreamDelegate)?
 
-    deinit { released.signal() }
+    init(_ bytes: [UInt8], error: (any Error)? = nil) {
+        (rest, self.error) = (bytes, error)
+        super.init()
+    }
 
-    func process(_ chunk: RawSpan) {}
+    override var delegate: (any StreamDelegate)? {
+        get { listener }
+        set { listener = newValue }
+    }
+    override var streamStatus: Stream.Status { streamError == nil ? .open : .error }
+    override var streamError: (any Error)? { rest.isEmpty ? error : nil }
+    override func open() {}
+    override func close() {}
+    override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        aRunLoop.perform(after: .zero, inModes: [mode]) { [self] in
+            listener?.stream(self, handle: .hasBytesAvailable)
+            if listener != nil { schedule(in: aRunLoop, forMode: mode) }
+        }
+    }
+    override func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
+        guard !rest.isEmpty else { return error == nil ? 0 : -1 }
+        buffer[0] = rest.removeFirst()
+        return 1
+    }
+}
 
-    var output: Void {}
+/// The source of a stream.
+enum HandedKind: String, CaseIterable, Sendable {
+    case memory, file, pipe, socket
+}
+
+/// A stream of `"abcdef"`, or one that fails when it is opened or read.
+final class HandedStream {
+    static let content = Array("abcdef".utf8)
+
+    let stream: InputStream
+    private let folder = TemporaryFolder()
+    private var writer: FileDescriptor?
+    private var reader: FileDescriptor?
+    private var peer: SocketPeer?
+
+    init(_ kind: HandedKind, fails: Bool = false) throws {
+        switch kind {
+        case .memory: stream = InputStream(data: Self.content)
+        case .file:
+            stream = InputStream(
+                path: fails ? folder.path.appending("missing") : try folder.file(Self.content))
+        case .pipe:
+            let pipe = try FileDescriptor.pipe()
+            stream = InputStream(descriptor: fails ? pipe.writeEnd : pipe.readEnd)
+            (reader, writer) = (pipe.readEnd, pipe.writeEnd)
+            if fails { try closeReader() } else { try pipe.writeEnd.writeAll(Self.content) }
+        case .socket where fails:
+            let address = try SocketAddress(unixPath: folder.path.appending("none"))
+            stream = Stream.connection(to: address).input
+        case .socket:
+            let (peer, other) = try SocketPeer.pair()
+            peer.send(Self.content)
+            self.peer = peer
+            stream = Stream.connection(descriptor: other, closeWhenDone: true).input
+        }
+    }
+
+    deinit {
+        stream.close()
+        for descriptor in [reader, writer] { try? descriptor?.close() }
+    }
+
+    /// Ends the stream after its bytes.
+    func finish() {
+        peer?.close()
+        guard reader != nil else { return }  // the stream itself is the pipe's other end
+        try? writer?.close()
+        writer = nil
+    }
+
+    private func closeReader() throws {
+        try reader?.close()
+        reader = nil
+    }
+
+    /// Reads until the stream ends or fails, without a loop.
+    func readAll() {
+        stream.open()
+        while !stream.read(upTo: 100).isEmpty {}
+    }
+
+    /// Reads the stream by a delegate on the calling thread's loop, until the delegate receives `last`.
+    func deliver(until last: Stream.Event) {
+        let recorder = Recorder()
+        recorder.onEvent = { stream, event in
+            if event == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 100) }
+        }
+        stream.start(recorder)
+        RunLoop.current.serve { recorder.events.last == last }
+    }
+
+    func closeElsewhere() {
+        let handed = Carrier(stream)
+        onThreads(1) { _ in handed.value.close() }
+    }
 }

@@ -14,17 +14,6 @@ extension LineFramer.Line {
     }
 }
 
-/// The line that was too long.
-struct Excess: Error, Equatable {
-    let number: Int
-    let offset: Int
-    let limit: Int
-}
-
-extension LineFramer.LineTooLong {
-    var excess: Excess { Excess(number: number, offset: offset, limit: limit) }
-}
-
 /// A delivery's bytes and place.
 struct Delivery: Equatable, CustomStringConvertible {
     let bytes: [UInt8]
@@ -39,7 +28,8 @@ struct Delivery: Equatable, CustomStringConvertible {
 /// The result of framing a stream.
 struct Outcome: Equatable {
     var deliveries: [Delivery] = []
-    var failure: Excess?
+    /// The number and the offset of the line that was too long, and the limit.
+    var failure: [Int]?
     var lineCount = 0
     var byteCount = 0
     var longestLine = 0
@@ -47,6 +37,10 @@ struct Outcome: Equatable {
     mutating func keep(_ bytes: RawSpan, _ line: LineFramer.Line) -> LineFramer.Demand {
         deliveries.append(Delivery(bytes, line))
         return .more
+    }
+
+    mutating func count(_ framer: borrowing LineFramer) {
+        (lineCount, byteCount, longestLine) = (framer.lineCount, framer.byteCount, framer.longestLine)
     }
 }
 
@@ -69,11 +63,9 @@ struct Framing: CustomStringConvertible {
             }
             try framer.finish { outcome.keep($0, $1) }
         } catch {
-            outcome.failure = (error as? LineFramer.LineTooLong)?.excess
+            outcome.failure = (error as? LineFramer.LineTooLong).map { [$0.number, $0.offset, $0.limit] }
         }
-        outcome.lineCount = framer.lineCount
-        outcome.byteCount = framer.byteCount
-        outcome.longestLine = framer.longestLine
+        outcome.count(framer)
         return outcome
     }
 }
@@ -115,7 +107,7 @@ extension Framing {
             let (end, width) = lineEnd(in: input, from: start)
             let number = outcome.lineCount + 1
             if overflow == .fail, end - start > limit {
-                outcome.failure = .init(number: number, offset: start, limit: limit)
+                outcome.failure = [number, start, limit]
                 return outcome
             }
             outcome.deliveries += pieces(of: input, start..<end, number, width)

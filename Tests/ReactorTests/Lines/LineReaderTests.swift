@@ -5,195 +5,252 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite(.runLoop) struct LineReaderTests {
-    private struct Seen: Equatable, Sendable {
-        var text: String
-        var number: Int
-        var offset: Int
-    }
+private typealias Reader = LineReader<[Seen]>
+private typealias Report = HandoffReport<Reader.Output>
 
-    private typealias Report = HandoffReport<LineReader<[Seen]>.Output>
+private struct Seen: Equatable, Sendable {
+    let text: String
+    let isKnownASCII: Bool
+    let place: LineFramer.Line
+}
 
-    private static func read(
-        _ bytes: [UInt8], _ policy: TextPolicy = .repair, chunkSize: Int = 5,
-        _ options: LineReader<[Seen]>.Options = .init()
-    ) async throws -> Report? {
-        var options = options
-        options.limits = HandoffLimits(chunkSize: chunkSize, bytesInFlight: 2 * chunkSize)
-        return try await onItsOwnThread { [options] in
-            var report: Report?
-            let reader = LineReader(
-                InputStream(data: bytes), text: policy, into: [Seen](), on: DispatchQueue(label: "lines"),
-                options: options
-            ) { seen, line, place in
-                seen.append(Seen(text: line, number: place.number, offset: place.offset))
-            }
-            reader.start { report = $0 }
-            return runToTheEnd() ? report : nil
+enum ReadingStop: String, CaseIterable {
+    case stopped, failed, cancelled
+}
+
+/// Reads `stream`, and ends the reading in the given way at a line.
+private func read(
+    _ stream: InputStream, _ policy: TextPolicy = .repair, chunkSize: Int = 5,
+    _ options: Reader.Options = .init(),
+    _ stop: ReadingStop? = nil, after count: Int = .max
+) -> Report? {
+    var (options, report) = (options, Report?.none)
+    options.limits = HandoffLimits(chunkSize: chunkSize, bytesInFlight: 2 * chunkSize)
+    let handle = Shared<Reader?>(nil)
+    defer { handle.value = nil }
+    let reader = Reader(stream, text: policy, into: [], on: DispatchQueue(label: "lines"), options: options) {
+        seen, line, place in
+        seen.append(Seen(text: line, isKnownASCII: line.utf8Span.isKnownASCII, place: place))
+        guard seen.count == count else { return }
+        switch stop {
+        case .stopped: throw StopProcessing()
+        case .failed: throw Errno.outOfRange
+        case .cancelled: handle.wait { $0 }.cancel()
+        case nil: break
         }
     }
+    handle.value = reader
+    reader.start { report = $0 }
+    return runToTheEnd() ? report : nil
+}
 
+extension HandoffReport where Output == Reader.Output {
+    fileprivate var texts: [String] { output.value.map(\.text) }
+}
+
+@Suite(.runLoop) struct LineReaderTests {
     @Test(arguments: [1, 2, 3, 5, 100])
-    func `lines come numbered, with or without a last terminator`(chunkSize: Int) async throws {
-        let report = try await Self.read(Array("ab\r\n\ncafé\nend".utf8), chunkSize: chunkSize)
-        #expect(
-            report?.output.value == [
-                Seen(text: "ab", number: 1, offset: 0), Seen(text: "", number: 2, offset: 4),
-                Seen(text: "café", number: 3, offset: 5), Seen(text: "end", number: 4, offset: 11),
-            ])
-        #expect(report?.output.lineCount == 4)
-        #expect(report?.output.byteCount == 14)
-        #expect(report?.output.longestLine == 5)
-        #expect(report?.ending.name == "finished")
-    }
-
-    @Test func `invalid text is repaired`() async throws {
-        let report = try await Self.read([97, 0xFF, 98, 10, 99])
-        #expect(report?.output.value.map(\.text) == ["a\u{FFFD}b", "c"])
-    }
-
-    @Test func `invalid text is reported with its line and offset`() async throws {
-        let report = try await Self.read([97, 10, 98, 0xFF, 10, 99], .report)
-        #expect(report?.output.value.map(\.text) == ["a"])
-        let error = try #require(report?.ending.error as? InvalidText)
-        #expect(error.number == 2 && error.offset == 3)
-    }
-
-    @Test func `a line that is too long fails the reader after the lines before it`() async throws {
-        let report = try await Self.read(Array("ok\nmuch too long\nok\n".utf8), .repair, .init(lineLimit: 5))
-        #expect(report?.output.value.map(\.text) == ["ok"])
-        let error = try #require(report?.ending.error as? LineFramer.LineTooLong)
-        #expect(error.number == 2 && error.offset == 3 && error.limit == 5)
+    func `lines come numbered, with or without a last terminator`(chunkSize: Int) throws {
+        let stream = InputStream(data: Array("ab\r\n\ncafé\nend".utf8))
+        let report = try #require(read(stream, chunkSize: chunkSize))
+        #expect(report.texts == ["ab", "", "café", "end"] && report.ending.name == "finished")
+        #expect(report.output.value.map(\.place.number) == [1, 2, 3, 4])
+        #expect(report.output.value.map(\.place.offset) == [0, 4, 5, 11])
+        #expect(report.output.lineCount == 4 && report.output.byteCount == 14)
+        #expect(report.output.longestLine == 5)
     }
 
     @Test(arguments: [
-        (LineFramer.Overflow.truncate, ["ok", "much ", "end"]),
+        (LineFramer.Overflow.fail, ["ok"]), (.truncate, ["ok", "much ", "end"]),
         (.split, ["ok", "much ", "too l", "ong", "end"]),
     ])
-    func `a line that is too long is cut`(overflow: LineFramer.Overflow, lines: [String]) async throws {
-        let report = try await Self.read(
-            Array("ok\nmuch too long\nend".utf8), .repair, .init(lineLimit: 5, overflow: overflow))
-        #expect(report?.output.value.map(\.text) == lines)
-        #expect(report?.output.lineCount == 3)
-        #expect(report?.output.longestLine == 13)
-    }
-
-    @Test func `lines may end in any bytes`() async throws {
-        let report = try await Self.read(
-            Array("a--b-c--".utf8), .repair, .init(terminator: .bytes(Array("--".utf8))))
-        #expect(report?.output.value.map(\.text) == ["a", "b-c"])
-    }
-
-    @Test func `the output ends at the line where the closure stops, fails or cancels`() async throws {
-        let file = try TemporaryFile(Array(String(repeating: "line\n", count: 100).utf8))
-        for (how, name) in [
-            ("stop", "stopped"), ("fail", "failed: \(Errno.outOfRange)"), ("cancel", "cancelled"),
-        ] {
-            let report = try await onItsOwnThread { () -> HandoffReport<LineReader<Int>.Output>? in
-                let handle = Shared<LineReader<Int>?>(nil)
-                var report: HandoffReport<LineReader<Int>.Output>?
-                let reader = LineReader(path: file.path, into: 0, on: DispatchQueue(label: "lines")) {
-                    count, _, place in
-                    count += 1
-                    guard place.number == 42 else { return }
-                    if how == "stop" { throw StopProcessing() }
-                    if how == "fail" { throw Errno.outOfRange }
-                    handle.value?.cancel()
-                }
-                handle.value = reader
-                reader.start { report = $0 }
-                #expect(runToTheEnd())
-                handle.value = nil
-                return report
-            }
-            #expect(report?.ending.name == name)
-            #expect(report?.output.value == 42)
-            #expect(report?.output.lineCount == 42)
-            #expect(report?.output.byteCount == 42 * 5)
+    func `a line too long fails the reader or is cut`(overflow: LineFramer.Overflow, lines: [String]) throws {
+        let options = Reader.Options(terminator: .bytes([45, 45]), lineLimit: 5, overflow: overflow)
+        let report = try #require(
+            read(InputStream(data: Array("ok--much too long--end".utf8)), .repair, options))
+        #expect(report.texts == lines)
+        let error = report.ending.error as? LineFramer.LineTooLong
+        if overflow == .fail {
+            #expect(error?.number == 2 && error?.offset == 4 && error?.limit == 5)
+        } else {
+            #expect(error == nil && report.output.lineCount == 3 && report.output.longestLine == 13)
         }
     }
 
-    @Test(arguments: ["end", "stop", "fail", "cancel"])
-    func `the value is finished on the queue after the last line, unless the reading ends before`(how: String)
-        async throws
+    @Test(arguments: [nil, .stopped, .failed, .cancelled] as [ReadingStop?])
+    func `the value is finished on the queue after the last line, unless reading ends before`(
+        stop: ReadingStop?
+    ) {
+        let (queue, handle) = (DispatchQueue(label: "lines"), Shared<LineReader<[String]>?>(nil))
+        var report: HandoffReport<LineReader<[String]>.Output>?
+        let reader = LineReader(
+            InputStream(data: Array("a\nb".utf8)), text: .repair, into: [String](), on: queue
+        ) {
+            lines, line, _ in
+            lines.append(line)
+            if line == "b", stop == .stopped { throw StopProcessing() }
+            if line == "b", stop == .cancelled { handle.wait { $0 }.cancel() }
+        } atEnd: { lines in
+            dispatchPrecondition(condition: .onQueue(queue))
+            if stop == .failed { throw Errno.noSpace }
+            lines.append("end")
+        }
+        handle.value = reader
+        reader.start { report = $0 }
+        #expect(runToTheEnd() && report?.ending.name == stop?.rawValue ?? "finished")
+        handle.value = nil
+        #expect(report?.output.value == (stop == nil ? ["a", "b", "end"] : ["a", "b"]))
+        #expect(report?.ending.errno == (stop == .failed ? .noSpace : nil))
+    }
+}
+
+/// Where to continue after a reading that ended early.
+@Suite(.runLoop) struct LineReaderContinuationTests {
+    private static let text = Array("ab\r\nmuch too long\n\nzß水🎏水ß\nfits\r\n0123456789abcdef".utf8)
+
+    @Test(arguments: [LineFramer.Overflow.truncate, .split], ReadingStop.allCases)
+    func `continuing at the byte count loses no line`(overflow: LineFramer.Overflow, stop: ReadingStop) throws
     {
-        let report = try await onItsOwnThread {
-            var report: HandoffReport<LineReader<[String]>.Output>?
-            let queue = DispatchQueue(label: "lines")
-            let handle = Shared<LineReader<[String]>?>(nil)
-            let reader = LineReader(
-                InputStream(data: Array("a\nb".utf8)), text: .repair, into: [String](), on: queue
-            ) { lines, line, place in
-                lines.append(line)
-                if line == "b", how == "stop" { throw StopProcessing() }
-                if line == "b", how == "fail" { throw Errno.outOfRange }
-                if line == "b", how == "cancel" { handle.value?.cancel() }
-            } atEnd: { lines in
-                dispatchPrecondition(condition: .onQueue(queue))
-                lines.append("end")
+        let (file, options) = (try TemporaryFile(Self.text), Reader.Options(lineLimit: 5, overflow: overflow))
+        for chunkSize in [1, 2, 3, 7, 100] {
+            let whole = try #require(read(InputStream(data: Self.text), chunkSize: chunkSize, options))
+            for count in 1..<whole.texts.count {
+                let stream = chunkSize == 7 ? InputStream(path: file.path) : InputStream(data: Self.text)
+                let first = try #require(read(stream, chunkSize: chunkSize, options, stop, after: count))
+                #expect(first.ending.name == stop.rawValue && first.texts.count == count)
+                let rest = InputStream(data: Self.text.dropFirst(first.output.byteCount))
+                let second = try #require(read(rest, chunkSize: chunkSize, options))
+                #expect(first.texts + second.texts == whole.texts, "\(chunkSize), \(count)")
+                #expect(first.output.lineCount + second.output.lineCount == whole.output.lineCount)
             }
-            handle.value = reader
-            reader.start { report = $0 }
-            _ = runToTheEnd()
-            handle.value = nil
-            return report
         }
-        #expect(report?.output.value == (how == "end" ? ["a", "b", "end"] : ["a", "b"]))
     }
 
-    @Test func `an error at the end fails the reading, which keeps what the lines have made`() async throws {
-        let report = try await onItsOwnThread {
-            var report: HandoffReport<LineReader<Int>.Output>?
-            let reader = LineReader(
-                InputStream(data: Array("a\nb\n".utf8)), into: 0, on: DispatchQueue(label: "lines")
-            ) { count, _, _ in
-                count += 1
-            } atEnd: { _ in
-                throw Errno.noSpace
-            }
-            reader.start { report = $0 }
-            _ = runToTheEnd()
-            return report
+    @Test(arguments: [LineFramer.Overflow.truncate, .split, .fail])
+    func `when cancelled, the counts end at the last delivery`(overflow: LineFramer.Overflow) throws {
+        let pipe = try TestPipe()
+        try pipe.writeEnd.writeAll("ab\n0123456789ab".utf8)
+        var report: HandoffReport<LineReader<[String]>.Output>?
+        let reader = LineReader(
+            InputStream(descriptor: pipe.readEnd), into: [String](), on: DispatchQueue(label: "lines"),
+            options: .init(
+                lineLimit: overflow == .fail ? 100 : 5, overflow: overflow,
+                limits: HandoffLimits(chunkSize: 3, bytesInFlight: 6))
+        ) { lines, line, _ in lines.append(line.withUnsafeBytes { String(decoding: $0, as: UTF8.self) }) }
+        reader.start { report = $0 }
+        waitUntil {
+            RunLoop.current.poll()
+            return reader.progress.byteCount == 15
         }
-        #expect(report?.ending.error as? Errno == .noSpace)
-        #expect(report?.output.value == 2)
+        reader.cancel()
+        #expect(runToTheEnd() && report?.ending.name == "cancelled" && report?.output.lineCount == 1)
+        let isSplit = overflow == .split
+        #expect(report?.output.value == (isSplit ? ["ab", "01234", "56789"] : ["ab"]))
+        #expect(report?.output.byteCount == (isSplit ? 13 : 3))
     }
 
-    @Test func `lines of a pipe come as they are written`() async throws {
-        let report = try await onItsOwnThread { () -> HandoffReport<LineReader<[String]>.Output>? in
-            let pipe = try FileDescriptor.pipe()
-            let came = DispatchSemaphore(value: 0)
-            var report: HandoffReport<LineReader<[String]>.Output>?
-            let reader = LineReader(
-                InputStream(descriptor: pipe.readEnd, closeWhenDone: true), text: .report, into: [String](),
-                on: DispatchQueue(label: "lines")
-            ) { lines, line, _ in
-                lines.append(line)
-                came.signal()
+    @Test(arguments: [LineFramer.Overflow.fail, .truncate, .split], [1, 2, 3, 5, 100])
+    func `reading continues at a line that is not UTF-8`(
+        overflow: LineFramer.Overflow, chunkSize: Int
+    ) throws {
+        let options = Reader.Options(lineLimit: 5, overflow: overflow)
+        let lines: [[UInt8]] = [Array("ab\r\n".utf8), [0x63, 0xFF, 0x64, 10], Array("end\n".utf8)]
+        for bad in lines.indices {
+            var ordered = lines
+            ordered.swapAt(1, bad)
+            let (bytes, before) = (Array(ordered.joined()), Array(ordered[..<bad].joined()))
+            let file = try TemporaryFile(bytes)
+            for stream in [InputStream(data: bytes), InputStream(path: file.path)] {
+                let report = try #require(read(stream, .report, chunkSize: chunkSize, options))
+                let error = report.ending.error as? InvalidText
+                #expect(error?.number == bad + 1 && error?.offset == before.count + 1)
+                #expect(report.output.lineCount == bad && report.output.byteCount == before.count)
+                let rest = InputStream(data: bytes.dropFirst(before.count))
+                #expect(read(rest, chunkSize: chunkSize, options)?.texts.first == "c\u{FFFD}d")
             }
-            reader.start { report = $0 }
-            DispatchQueue.global().async {
-                for number in 0..<50 {
-                    _ = try? pipe.writeEnd.writeAll(Array("line \(number)\n".utf8))
-                    came.wait()
-                }
-                try? pipe.writeEnd.close()
-            }
-            return runToTheEnd() ? report : nil
         }
-        #expect(report?.output.value == (0..<50).map { "line \($0)" })
     }
 
     @Test(arguments: 1...20)
-    func `a piece that is not UTF-8 ends the reading before it, however the bytes arrive`(size: Int)
-        async throws
-    {
-        let bytes = Array("abcdefg".utf8) + [0xff] + Array("hijklmnopqrs\n".utf8)
-        let report = try await Self.read(
-            bytes, .report, chunkSize: size, .init(lineLimit: 5, overflow: .split))
-        let error = try #require(report?.ending.error as? InvalidText)
-        #expect(error.number == 1 && error.offset == 7)
-        #expect(report?.output.byteCount == 5)
-        #expect(report?.output.value.map(\.text) == ["abcde"])
+    func `a piece that is not UTF-8 ends the reading, and its line does not count`(size: Int) throws {
+        let stream = InputStream(data: Array("ab\n0123456789abc".utf8) + [0xFF, 10])
+        let report = try #require(
+            read(stream, .report, chunkSize: size, .init(lineLimit: 5, overflow: .split)))
+        let error = report.ending.error as? InvalidText
+        #expect(error?.number == 2 && error?.offset == 16)
+        #expect(report.texts == ["ab", "01234", "56789"])
+        #expect(report.output.lineCount == 1 && report.output.byteCount == 13)
+    }
+
+    @Test func `a line counts as delivered when the closure throws InvalidText for it`() {
+        var report: HandoffReport<LineReader<Int>.Output>?
+        let reader = LineReader(
+            InputStream(data: [97, 10, 0xFF, 10, 98, 10]), into: 0, on: DispatchQueue(label: "lines")
+        ) { count, line, place in
+            count += 1
+            _ = try place.text(line, .report)
+        }
+        reader.start { report = $0 }
+        #expect(runToTheEnd() && report?.output.lineCount == 2 && report?.output.byteCount == 4)
+    }
+}
+
+@Suite(.runLoop) struct LineReaderFileTests {
+    /// Lines of mostly well-formed text, some with a byte that is not UTF-8.
+    private static func text(_ generator: inout SeededGenerator, faults: Int) -> [UInt8] {
+        let units = ["a", "bcdefgh", "\n", "\n", "é", "日", "🎏"].map { Array($0.utf8) }
+        var bytes: [UInt8] = []
+        for _ in 0..<Int.random(in: 0...120, using: &generator) {
+            bytes += units.randomElement(using: &generator)!
+        }
+        for _ in 0..<faults {
+            guard let index = bytes.indices.randomElement(using: &generator) else { break }
+            bytes[index] = UInt8.random(in: 0...255, using: &generator)
+        }
+        return bytes + Array("\r\nmore\r\n".utf8)
+    }
+
+    private static let cuts: [Reader.Options] = [
+        .init(), .init(terminator: .lineFeed), .init(terminator: .carriageReturnLineFeed),
+        .init(terminator: .bytes([0xA9])), .init(lineLimit: 7, overflow: .split),
+        .init(lineLimit: 7, overflow: .truncate), .init(lineLimit: 30, overflow: .fail),
+    ]
+
+    private static func agree(_ bytes: [UInt8], chunkSizes: [Int]) throws {
+        let file = try TemporaryFile(bytes)
+        for policy in [TextPolicy.repair, .report] {
+            for (cut, size) in cuts.flatMap({ cut in chunkSizes.map { (cut, $0) } }) {
+                let expected = try #require(read(InputStream(data: bytes), policy, chunkSize: size, cut))
+                let report = try #require(read(InputStream(path: file.path), policy, chunkSize: size, cut))
+                let isSame =
+                    report.output.value == expected.output.value
+                    && report.output.lineCount == expected.output.lineCount
+                    && report.output.byteCount == expected.output.byteCount
+                    && report.ending.name == expected.ending.name
+                #expect(isSame, "\(bytes), \(cut), \(policy)")
+            }
+        }
+    }
+
+    @Test(arguments: [0, 1, 3])
+    func `lines of a file are those of any stream, valid UTF-8 or not`(faults: Int) throws {
+        var generator = SeededGenerator(seed: 7)
+        try Self.agree(Self.text(&generator, faults: faults), chunkSizes: [1, 3, 64])
+    }
+
+    @Test func `lines of a file are those of any stream, even thousands in a chunk`() throws {
+        try Self.agree(
+            Array(String(repeating: "é\nab\n\n日\n", count: 1000).utf8), chunkSizes: [1 << 14, 1 << 20])
+    }
+
+    @Test func `a line counts and compares as any other string of its characters does`() throws {
+        let lines = [
+            "plain text, longer than a small string", "café, café, café, longer than a small string",
+        ]
+        let bytes = Array(lines.map { $0 + "\n" }.joined().utf8)
+        let seen = try #require(read(InputStream(data: bytes), .report, chunkSize: 1000)).output.value
+        #expect(seen.map(\.text.utf16.count) == lines.map(\.utf16.count))
+        #expect(seen.map(\.isKnownASCII) == [true, false])
+        #expect(seen.last?.text == lines[1].replacing("é", with: "e\u{301}"))
     }
 }

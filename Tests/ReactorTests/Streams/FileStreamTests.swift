@@ -5,19 +5,26 @@ import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct FileStreamTests {
+    private let folder = TemporaryFolder()
+    private let key = Stream.PropertyKey.fileCurrentOffsetKey
+    private let recorder = Recorder()
+    private let loop = RunLoop.current
+    private var newPath: FilePath { folder.path.appending("new") }
+
+    private func runToTheEnd(of stream: Stream) {
+        stream.start(recorder)
+        #expect(loop.run(in: .default) == .finished)
+    }
+
     @Test(arguments: [0, 1, 65_535, 65_536, 65_537, 400_000], [1000, 65_536, 1 << 20])
     func `a file is read whole and in order, through a delegate`(size: Int, step: Int) throws {
-        let (folder, recorder) = (TemporaryFolder(), Recorder())
-        let input = InputStream(path: try folder.file(pattern(size)))
         recorder.readsEverything(by: step)
-        input.start(recorder)
-        #expect(RunLoop.current.run(in: .default) == .finished)
+        runToTheEnd(of: InputStream(path: try folder.file(pattern(size))))
         #expect(recorder.bytes == pattern(size))
         #expect(recorder.events.first == .openCompleted && recorder.events.last == .endEncountered)
     }
 
-    @Test func `a file is read whole without a run loop`() async throws {
-        let folder = TemporaryFolder()
+    @Test func `a file is read whole without a run loop`() throws {
         let input = InputStream(path: try folder.file(pattern(200_000)))
         input.open()
         var bytes: [UInt8] = []
@@ -25,145 +32,127 @@ import Testing
         #expect(bytes == pattern(200_000) && input.streamStatus == .atEnd)
     }
 
-    @Test func `repeated reads in one callback keep the order`() async throws {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let input = InputStream(path: try folder.file(pattern(2_000_000)))
-            recorder.onEvent = { [unowned recorder] stream, event in
-                guard event == .hasBytesAvailable else { return }
-                while case let bytes = input.read(upTo: 10_000), !bytes.isEmpty { recorder.bytes += bytes }
-            }
-            input.start(recorder)
-            RunLoop.current.serve { recorder.events.last == .endEncountered }
-            #expect(recorder.bytes == pattern(2_000_000))
+    /// Reading only what is available does not read the file on the loop's thread.
+    @Test(arguments: [true, false])
+    func `repeated reads in one callback keep the order`(readsOnlyAvailable: Bool) throws {
+        let input = InputStream(path: try folder.file(pattern(2_000_000)))
+        recorder.onEvent = { [recorder] stream, event in
+            if event == .endEncountered { stream.close() }
+            guard event == .hasBytesAvailable else { return }
+            var bytes: [UInt8] = []
+            repeat {
+                bytes = input.read(upTo: 65_536)
+                recorder.bytes += bytes
+            } while readsOnlyAvailable ? input.hasBytesAvailable : !bytes.isEmpty
         }
-    }
-
-    @Test func `reading while bytes are available does not read the file on the loop's thread`() async throws
-    {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let input = InputStream(path: try folder.file(pattern(4_000_000)))
-            recorder.onEvent = { [unowned recorder] stream, event in
-                if event == .hasBytesAvailable {
-                    repeat { recorder.bytes += input.read(upTo: 65_536) } while input.hasBytesAvailable
-                }
-                if event == .endEncountered { stream.close() }
-            }
-            let before = try bytesReadByThisThread()
-            input.start(recorder)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(recorder.bytes == pattern(4_000_000))
-            // The loop reads its eventfds too.
-            #expect(try bytesReadByThisThread() - before < 65_536)
-        }
+        let before = try bytesReadByThisThread()
+        runToTheEnd(of: input)
+        #expect(recorder.bytes == pattern(2_000_000))
+        // The loop reads its eventfds too.
+        if readsOnlyAvailable { #expect(try bytesReadByThisThread() - before < 65_536) }
+        recorder.onEvent = { _, _ in }
     }
 
     /// How many bytes the calling thread has got from read(2) and its like (proc(5)).
     private func bytesReadByThisThread() throws -> Int {
-        let lines = String(decoding: try content(of: "/proc/thread-self/io"), as: UTF8.self)
+        let lines = String(decoding: try content(of: "/proc/thread-self/io" as FilePath), as: UTF8.self)
         return try #require(
             lines.split(separator: "\n").first?.split(separator: " ").last.flatMap { Int($0) })
     }
 
     @Test func `the end of a file is one more event, whose read returns no bytes`() throws {
-        let (folder, recorder) = (TemporaryFolder(), Recorder())
-        var counts: [Int] = []
-        let input = InputStream(path: try folder.file([1, 2, 3]))
-        recorder.onEvent = { _, event in
-            if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
+        let (short, empty) = (try folder.file([1, 2, 3]), try folder.file([], name: "empty"))
+        for (path, counts) in [(short, [2, 1, 0]), (empty, [0]), ("/dev/null", [0])] {
+            let (input, recorder) = (InputStream(path: path), Recorder())
+            var read: [Int] = []
+            recorder.onEvent = { _, event in
+                if event == .hasBytesAvailable { read.append(input.read(upTo: 2).count) }
+            }
+            input.start(recorder)
+            loop.serve { recorder.events.last == .endEncountered }
+            #expect(read == counts)
         }
-        input.start(recorder)
-        RunLoop.current.serve { recorder.events.last == .endEncountered }
-        #expect(counts == [2, 1, 0] && recorder.count(.hasBytesAvailable) == 3)
     }
 
     @Test func `opening creates or truncates a file, or appends to it`() throws {
-        let folder = TemporaryFolder()
-        let path = folder.path.appending("new")
+        withExtendedLifetime(OutputStream(path: newPath)) { #expect(folder.names.isEmpty) }
         for (append, expected) in [(false, [1, 2]), (false, [1, 2]), (true, [1, 2, 1, 2])] {
-            let output = OutputStream(path: path, append: append)
+            let output = OutputStream(path: newPath, append: append)
             output.open()
             #expect(output.write([1, 2]) == 2)
             output.close()
-            #expect(try content(of: path) == expected.map(UInt8.init))
-        }
-        let untouched = OutputStream(path: folder.path.appending("untouched"))
-        withExtendedLifetime(untouched) {
-            #expect(access(folder.path.appending("untouched").string, F_OK) != 0)
+            #expect(try content(of: newPath) == expected.map(UInt8.init))
         }
     }
 
-    @Test func `a file is written whole and in order, through a delegate`() async throws {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let path = folder.path.appending("new")
-            let output = OutputStream(path: path)
-            var rest = pattern(1_500_000)[...]
-            recorder.onEvent = { stream, event in
-                guard event == .hasSpaceAvailable else { return }
-                let count = rest.prefix(100_000).withUnsafeBufferPointer {
-                    output.write($0.baseAddress!, maxLength: $0.count)
-                }
-                rest = rest.dropFirst(count)
-                if rest.isEmpty { stream.close() }
-            }
-            output.start(recorder)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            let written = try content(of: path)
-            #expect(written == pattern(1_500_000) && output.streamStatus == .closed)
-        }
+    @Test func `a file is written whole and in order, through a delegate`() throws {
+        let output = OutputStream(path: newPath)
+        recorder.writes(pattern(1_500_000), by: 100_000)
+        runToTheEnd(of: output)
+        #expect(try content(of: newPath) == pattern(1_500_000) && output.streamStatus == .closed)
     }
 
-    @Test func `bytes accepted while another thread closes the file are written`() async throws {
-        try await onItsOwnThread {
-            let (folder, bytes) = (TemporaryFolder(), pattern(20_000))
-            let path = folder.path.appending("new")
-            for _ in 0..<200 {
-                let (output, accepted) = (OutputStream(path: path), Shared(0))
-                let writer = Counter { stream, event in
-                    guard event == .hasSpaceAvailable, let output = stream as? OutputStream else { return }
-                    while case let count = output.writeOnce(bytes), count > 0 {
-                        accepted.update { $0 += count }
-                    }
-                }
-                output.start(writer)
-                let closed = Carrier(output)
-                let closing = try JoinableThread(name: "closing") {
-                    accepted.wait { $0 > 200_000 ? () : nil }
-                    closed.value.close()
-                }
-                #expect(RunLoop.current.run(in: .default) == .finished)
-                closing.join()
-                let written = try content(of: path).count
-                #expect(written == accepted.value && output.streamStatus == .closed)
+    @Test func `bytes accepted while another thread closes the file are written`() throws {
+        let bytes = pattern(20_000)
+        for _ in 0..<20 {
+            let (output, accepted) = (OutputStream(path: newPath), Shared(0))
+            let writer = Counter { stream, event in
+                guard event == .hasSpaceAvailable, let output = stream as? OutputStream else { return }
+                while case let count = output.writeOnce(bytes), count > 0 { accepted.update { $0 += count } }
             }
+            output.start(writer, on: loop)
+            let closed = Carrier(output)
+            let closing = try JoinableThread(name: "closing") {
+                accepted.wait { $0 > 200_000 ? () : nil }
+                closed.value.close()
+            }
+            #expect(loop.run(in: .default) == .finished)
+            closing.join()
+            #expect(try content(of: newPath).count == accepted.value && output.streamStatus == .closed)
         }
     }
 
     @Test func `bytes written on and off a loop arrive in order`() throws {
-        let folder = TemporaryFolder()
-        let path = folder.path.appending("new")
-        let output = OutputStream(path: path)
+        let output = OutputStream(path: newPath)
         output.open()
         for part in 0..<20 {
             if part.isMultiple(of: 2) {
-                output.schedule(in: .current, forMode: .default)
+                output.schedule(in: loop, forMode: .default)
             } else {
-                output.remove(from: .current, forMode: .default)
+                output.remove(from: loop, forMode: .default)
             }
-            let bytes = Array(pattern(400_000)[part * 20_000..<(part + 1) * 20_000])
-            #expect(output.write(bytes) == bytes.count)
+            #expect(output.write(pattern(400_000)[part * 20_000..<(part + 1) * 20_000]) == 20_000)
         }
         output.close()
-        let written = try content(of: path)
-        #expect(written == pattern(400_000))
+        #expect(try content(of: newPath) == pattern(400_000))
+    }
+
+    /// The chunk that was read before the file changed may have been its end.
+    @Test(arguments: [20_000, 1_500_000], [true, false])
+    func `a file may change its size or be unlinked while it is read`(newSize: Int, isUnlinked: Bool) throws {
+        let path = try folder.file(pattern(1_000_000))
+        let file = try FileDescriptor.open(path, .writeOnly, options: .append)
+        recorder.readsEverything(by: 10_000)
+        let (reads, counted) = (recorder.onEvent, recorder)
+        recorder.onEvent = { [unowned counted] stream, event in
+            if counted.events.count == 3, newSize < 1_000_000 { ftruncate(file.rawValue, newSize) }
+            if counted.events.count == 3, newSize > 1_000_000 {
+                _ = try? file.writeAll(pattern(newSize)[1_000_000...])
+            }
+            reads(stream, event)
+        }
+        let input = InputStream(path: path)
+        input.start(recorder)
+        if isUnlinked { unlink(path.string) }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(recorder.events.last == .endEncountered && input.streamError == nil)
+        #expect(recorder.bytes == Array(pattern(1_500_000).prefix(recorder.bytes.count)))
+        #expect(recorder.bytes.count >= min(newSize, 1_000_000))
+        try file.close()
     }
 
     @Test func `the offset can be set before and after opening`() throws {
-        let folder = TemporaryFolder()
         let path = try folder.file(pattern(1000))
-        let key = Stream.PropertyKey.fileCurrentOffsetKey
         let input = InputStream(path: path)
         #expect(input.property(forKey: key) == nil)
         #expect(input.setProperty(Int64(10), forKey: key) && input.property(forKey: key) as? Int == 10)
@@ -171,102 +160,222 @@ import Testing
         #expect(input.read(upTo: 2) == Array(pattern(1000)[10..<12]))
         #expect(input.property(forKey: key) as? Int == 12)
         #expect(input.setProperty(500, forKey: key) && input.read(upTo: 1) == [pattern(1000)[500]])
-        for nonsense in [-1, "1", nil] as [Any?] { #expect(!input.setProperty(nonsense, forKey: key)) }
-        let output = OutputStream(path: path, append: false)
+        let output = OutputStream(path: path)
         #expect(output.setProperty(UInt8(3), forKey: key))
         output.open()
         output.write([7])
         #expect(output.property(forKey: key) as? Int == 4)
         output.close()
         #expect(try content(of: path) == [0, 0, 0, 7])
-        let appending = OutputStream(path: path, append: true)
-        #expect(!appending.setProperty(0, forKey: key))
-        appending.open()
-        #expect(!appending.setProperty(0, forKey: key))
+        for stream in [input, OutputStream(path: path), InputStream(path: path)] as [Stream] {
+            for nonsense in [-1, Int64.min, "1", nil] as [Any?] {
+                #expect(!stream.setProperty(nonsense, forKey: key))
+            }
+        }
     }
 
-    @Test func `the offset of a stream on a loop is that of the next byte for its client, and can be set`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let key = Stream.PropertyKey.fileCurrentOffsetKey
-            let input = InputStream(path: try folder.file(pattern(300_000)))
-            input.start(recorder)
-            RunLoop.current.serve { recorder.events.count == 2 }
-            #expect(input.property(forKey: key) as? Int == 0)
-            _ = input.read(upTo: 5)
-            #expect(input.property(forKey: key) as? Int == 5)
-            #expect(input.setProperty(250_000, forKey: key))
-            var bytes: [UInt8] = []
-            while bytes.count < 50_000 { bytes += input.read(upTo: 65_536) }
-            #expect(bytes == Array(pattern(300_000)[250_000...]))
-        }
+    @Test func `the offset of a stream on a loop is that of the client's next byte`() throws {
+        let (input, recorder) = (InputStream(path: try folder.file(pattern(300_000))), Recorder())
+        input.start(recorder)
+        RunLoop.current.serve { recorder.events.count == 2 }
+        #expect(input.property(forKey: key) as? Int == 0)
+        _ = input.read(upTo: 5)
+        #expect(input.property(forKey: key) as? Int == 5 && input.setProperty(250_000, forKey: key))
+        var bytes: [UInt8] = []
+        while bytes.count < 50_000 { bytes += input.read(upTo: 65_536) }
+        #expect(bytes == Array(pattern(300_000)[250_000...]))
     }
 
     @Test(arguments: [false, true])
-    func `closing leaves a shared descriptor's offset where the client stopped reading`(isScheduled: Bool)
-        async throws
-    {
-        try await onItsOwnThread {
-            let (folder, recorder) = (TemporaryFolder(), Recorder())
-            let path = try folder.file(pattern(300_000))
-            let file = try FileDescriptor.open(path, .readOnly)
-            try file.seek(offset: 100, from: .start)
-            let input = InputStream(descriptor: file)
-            if isScheduled { input.schedule(in: .current, forMode: .default) }
-            input.delegate = recorder
+    func `closing leaves a shared offset where the client stopped reading`(isScheduled: Bool) throws {
+        let file = try FileDescriptor.open(try folder.file(pattern(300_000)), .readOnly)
+        try file.seek(offset: 100, from: .start)
+        let (input, recorder) = (InputStream(descriptor: file), Recorder())
+        if isScheduled {
+            input.start(recorder)
+            RunLoop.current.serve { recorder.events.count == 2 }
+        }
+        input.open()
+        #expect(input.read(upTo: 7) == Array(pattern(300_000)[100..<107]))
+        input.close()
+        #expect(try file.seek(offset: 0, from: .current) == 107)
+        try file.close()
+    }
+
+    @Test func `a descriptor that appends, even since its opening, has no offset to set`() throws {
+        let path = try folder.file([1, 2, 3])
+        let file = try FileDescriptor.open(path, .readWrite)
+        let (output, late) = (OutputStream(descriptor: file), OutputStream(descriptor: file))
+        output.open()
+        #expect(output.setProperty(1, forKey: key))
+        #expect(fcntl(file.rawValue, F_SETFL, O_APPEND) == 0)
+        for stream in [output, late, OutputStream(path: path, append: true)] {
+            #expect(!stream.setProperty(0, forKey: key))
+            stream.open()
+            #expect(!stream.setProperty(0, forKey: key))
+            #expect(stream.write([4]) == 1)
+            stream.close()
+        }
+        #expect(try content(of: path) == [1, 2, 3, 4, 4, 4])
+        let input = InputStream(descriptor: file, closeWhenDone: true)
+        #expect(input.setProperty(2, forKey: key))
+        input.open()
+        #expect(input.read(upTo: 2) == [3, 4])
+    }
+
+    @Test(arguments: StreamKind.allCases.filter { $0 != .file && $0 != .outputFile }, [true, false])
+    func `only regular files have an offset to set`(kind: StreamKind, isOpen: Bool) throws {
+        let (fixture, fifo) = (try Fixture(kind), folder.fifo())
+        for _ in 0..<2 {
+            #expect(!fixture.stream.setProperty(0, forKey: key))
+            fixture.stream.open()
+        }
+        for stream in [InputStream(path: fifo), OutputStream(path: fifo)] as [Stream] {
+            #expect(!stream.setProperty(0, forKey: key))
+        }
+    }
+
+    @Test func `a path that becomes a FIFO after its offset was set fails to open`() {
+        let input = InputStream(path: folder.path.appending("fifo"))
+        #expect(input.setProperty(1, forKey: key))
+        _ = folder.fifo()
+        input.open()
+        #expect(input.streamErrno == .illegalSeek)
+    }
+
+    @Test(arguments: [StreamKind.file, .outputFile])
+    func `the offset of a closed, failed or ended stream cannot be set`(kind: StreamKind) throws {
+        let fixture = try Fixture(kind)
+        fixture.stream.open()
+        while kind == .file, fixture.stream.streamStatus == .open { fixture.move(2) }
+        if kind == .file { #expect(!fixture.stream.setProperty(0, forKey: key)) } else { fixture.move(6) }
+        fixture.stream.close()
+        #expect(!fixture.stream.setProperty(0, forKey: key))
+        #expect(fixture.stream.property(forKey: key) as? Int == 6)
+        let missing = InputStream(path: folder.path.appending("missing"))
+        missing.open()
+        #expect(!missing.setProperty(0, forKey: key))
+    }
+}
+
+@Suite(.runLoop) struct StreamFaultTests {
+    private let folder = TemporaryFolder()
+    private let recorder = Recorder()
+
+    private func fault(_ stream: Stream) -> Errno? {
+        stream.open()
+        return stream.streamErrno
+    }
+
+    @Test func `opening a file fails with its errno`() throws {
+        let loop = folder.path.appending("loop")
+        symlink(loop.string, loop.string)
+        let long = folder.path.appending(String(repeating: "x", count: 300))
+        for (path, error) in [
+            (folder.path.appending("no/file"), .noSuchFileOrDirectory),
+            (try folder.file([1]).appending("below"), .notDirectory), (loop, .tooManySymbolicLinkLevels),
+            (long, .fileNameTooLong), (folder.path, .isDirectory),
+        ] as [(FilePath, Errno)] {
+            #expect(fault(InputStream(path: path)) == error && fault(OutputStream(path: path)) == error)
+        }
+        // A FIFO that nothing reads.
+        #expect(fault(OutputStream(path: folder.fifo())) == .noSuchAddressOrDevice)
+        #expect(InputStream(fileAtPath: "/nowhere") != nil)
+        #expect(OutputStream(toFileAtPath: "/nowhere/at/all", append: false) != nil)
+    }
+
+    @Test func `a descriptor that is a directory or closed fails at opening`() throws {
+        let directory = try FileDescriptor.open(folder.path, .readOnly)
+        #expect(fault(InputStream(descriptor: directory)) == .isDirectory)
+        #expect(openDescriptors(of: folder.path) == 1)
+        #expect(fault(InputStream(descriptor: directory, closeWhenDone: true)) == .isDirectory)
+        // A high number: other threads get the lowest that is free.
+        let unopened = FileDescriptor(rawValue: 1_000_000)
+        #expect(fault(InputStream(descriptor: unopened)) == .badFileDescriptor)
+        #expect(fault(OutputStream(descriptor: unopened)) == .badFileDescriptor)
+    }
+
+    @Test func `a descriptor that was opened for the other direction fails at the first byte`() throws {
+        let file = try FileDescriptor.open(try folder.file([1]), .readOnly)
+        let output = OutputStream(descriptor: file, closeWhenDone: true)
+        output.open()
+        #expect(output.write([1]) == 0 && output.streamErrno == .badFileDescriptor)
+        let pipe = try FileDescriptor.pipe()
+        recorder.readsEverything()
+        let input = InputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+        input.start(recorder)
+        #expect(input.read(upTo: 1).isEmpty && input.streamErrno == .badFileDescriptor)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.events == [.errorOccurred])
+        try pipe.readEnd.close()
+    }
+
+    @Test func `accepted bytes that cannot be written fail a stream that is on no loop`() throws {
+        let file = OutputStream(path: "/dev/full")
+        file.start(nil)
+        #expect(file.write([1]) == 1)
+        file.remove(from: .current, forMode: .default)
+        waitUntil { file.streamStatus == .error }
+        #expect(file.streamErrno == .noSpace)
+
+        let pipe = try FileDescriptor.pipe()
+        let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+        output.writeBufferSize = 1_000_000
+        output.open()
+        #expect(output.write(pattern(500_000)) == 500_000)
+        try pipe.readEnd.close()
+        waitUntil { output.streamStatus == .error }
+        #expect(output.streamErrno == .brokenPipe)
+    }
+
+    @Test func `a read error is delivered after the bytes before it`() throws {
+        let ends = try makeTerminal()
+        recorder.readsEverything(by: 2)
+        try ends.slave.writeAll([1, 2, 3])
+        let input = InputStream(descriptor: ends.master, closeWhenDone: true)
+        input.start(recorder)
+        RunLoop.current.serve { recorder.bytes.count == 2 }
+        try ends.slave.close()
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == [1, 2, 3] && recorder.events.last == .errorOccurred)
+        #expect(recorder.count(.errorOccurred) == 1 && recorder.count(.endEncountered) == 0)
+        #expect(input.streamErrno == .ioError && input.streamStatus == .error)
+    }
+
+    @Test(arguments: [true, false])
+    func `a file that cannot be read fails its stream`(isScheduled: Bool) {
+        recorder.readsEverything()
+        let input = InputStream(path: "/proc/self/mem")
+        if isScheduled {
+            input.start(recorder)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.events == [.openCompleted, .hasBytesAvailable, .errorOccurred])
+        } else {
+            var byte: UInt8 = 0
             input.open()
-            if isScheduled { RunLoop.current.serve { recorder.events.count == 2 } }
-            #expect(input.read(upTo: 7) == Array(pattern(300_000)[100..<107]))
-            input.close()
-            #expect(try file.seek(offset: 0, from: .current) == 107)
-            try file.close()
+            #expect(input.read(&byte, maxLength: 1) == -1)
         }
+        #expect(input.streamErrno == .ioError)
     }
 
-    @Test func `a file that shrinks while it is read ends, and one that grows is read on`() throws {
-        let (folder, recorder) = (TemporaryFolder(), Recorder())
-        let path = try folder.file(pattern(1_000_000))
-        let input = InputStream(path: path)
-        recorder.readsEverything(by: 10_000)
-        let reads = recorder.onEvent
-        recorder.onEvent = { [unowned recorder] stream, event in
-            if recorder.events.count == 3 { truncate(path.string, 20_000) }
-            reads(stream, event)
-        }
-        input.start(recorder)
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(recorder.events.last == .endEncountered && input.streamError == nil)
-        #expect(recorder.bytes == Array(pattern(1_000_000).prefix(recorder.bytes.count)))
-
-        let growing = try folder.file(pattern(100_000), name: "growing")
-        let (other, second) = (InputStream(path: growing), Recorder())
-        second.readsEverything(by: 5_000)
-        let previous = second.onEvent
-        second.onEvent = { [unowned second] stream, event in
-            if second.events.count == 3 {
-                let file = OutputStream(path: growing, append: true)
-                file.open()
-                file.write(Array(pattern(300_000)[100_000...]))
-            }
-            previous(stream, event)
-        }
-        other.start(second)
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        // The chunk that was read before the file grew may have been its end.
-        #expect(second.bytes.count >= 100_000)
-        #expect(second.bytes == Array(pattern(300_000).prefix(second.bytes.count)))
+    enum FullDisk: CaseIterable {
+        case offLoop, onLoop, atClosing
     }
 
-    @Test func `a file that is unlinked while it is read is read to its end`() throws {
-        let (folder, recorder) = (TemporaryFolder(), Recorder())
-        let path = try folder.file(pattern(300_000))
-        recorder.readsEverything(by: 10_000)
-        let input = InputStream(path: path)
-        input.start(recorder)
-        unlink(path.string)
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(recorder.bytes == pattern(300_000))
+    @Test(arguments: FullDisk.allCases)
+    func `a full disk fails the stream, even if nothing more is written`(place: FullDisk) {
+        let output = OutputStream(path: "/dev/full")
+        if place != .offLoop { output.schedule(in: .current, forMode: .default) }
+        recorder.onEvent = { stream, event in if event == .errorOccurred { stream.close() } }
+        output.delegate = recorder
+        output.open()
+        var byte: UInt8 = 0
+        #expect(output.write(&byte, maxLength: 1) == (place == .offLoop ? -1 : 1))
+        if place == .onLoop {
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.events.last == .errorOccurred)
+        }
+        output.close()
+        #expect(output.streamStatus == .error && output.streamErrno == .noSpace)
     }
 }

@@ -6,25 +6,21 @@ import Testing
 
 @Suite(.runLoop) struct MemoryStreamTests {
     @Test func `the read that takes the last byte ends the stream`() {
-        let recorder = Recorder()
+        let (input, recorder) = (InputStream(data: [1, 2, 3]), Recorder())
         var counts: [Int] = []
-        let input = InputStream(data: [1, 2, 3])
         recorder.onEvent = { _, event in
             if event == .hasBytesAvailable { counts.append(input.read(upTo: 2).count) }
         }
         input.start(recorder)
         RunLoop.current.serve { recorder.events.last == .endEncountered }
         #expect(counts == [2, 1] && !input.hasBytesAvailable && input.streamStatus == .atEnd)
-        #expect(recorder.count(.hasBytesAvailable) == 2)
     }
 
     @Test func `a read longer than the data returns the data`() {
-        let input = InputStream(data: pattern(100))
-        input.open()
+        let (input, other) = (InputStream(data: pattern(100)), InputStream(data: [1]))
+        for stream in [input, other] { stream.open() }
         var buffer = [UInt8](repeating: 0, count: 100)
         #expect(input.read(&buffer, maxLength: .max) == 100 && buffer == pattern(100))
-        let other = InputStream(data: [1])
-        other.open()
         #expect(other.read(upTo: .max) == [1])
     }
 
@@ -50,16 +46,18 @@ import Testing
         #expect(input.read(upTo: 10) == Fixture.content)
     }
 
-    @Test func `writtenBytes is readable before, during and after writing`() {
-        let output = OutputStream.toMemory()
+    @Test func `text, spans, arrays and any other bytes are written whole, and can be read at any time`() {
+        let (output, array) = (OutputStream.toMemory(), [1, 2, 3] as [UInt8])
         let key = Stream.PropertyKey.writtenBytesKey
         #expect(output.property(forKey: key) as? [UInt8] == [])
         output.open()
-        output.write([1, 2])
-        #expect(output.hasSpaceAvailable && output.writtenBytes == [1, 2])
-        output.write([3])
+        #expect(output.write(array.span.bytes) == 3 && output.write([4, 5]) == 2)
+        #expect(output.hasSpaceAvailable && output.writtenBytes == [1, 2, 3, 4, 5])
+        #expect(output.write(array.dropFirst()) == 2 && output.write((6...9).lazy.map { UInt8($0) }) == 4)
+        #expect(output.write("żółw 東京\n") == 15 && output.write("") == 0)
         output.close()
-        #expect(output.property(forKey: key) as? [UInt8] == [1, 2, 3] && output.writtenBytes == [1, 2, 3])
+        #expect(output.writtenBytes == [1, 2, 3, 4, 5, 2, 3, 6, 7, 8, 9] + Array("żółw 東京\n".utf8))
+        #expect(output.property(forKey: key) as? [UInt8] == output.writtenBytes)
         #expect(!output.setProperty([UInt8](), forKey: key))
     }
 
@@ -70,52 +68,39 @@ import Testing
             let output = OutputStream(toBuffer: memory.baseAddress!, capacity: 4)
             output.start(recorder)
             #expect(output.write([1, 2, 3]) == 3 && output.streamStatus == .open)
-            var more: [UInt8] = [4, 5, 6]
-            #expect(output.write(&more, maxLength: 3) == 1 && output.streamStatus == .atEnd)
-            #expect(!output.hasSpaceAvailable && output.write(&more, maxLength: 3) == 0)
+            // A part of a character.
+            #expect(output.write("żó") == 1 && output.streamStatus == .atEnd)
+            #expect(!output.hasSpaceAvailable && output.writeOnce([1]) == 0)
             RunLoop.current.serve { recorder.events.last == .endEncountered }
-            RunLoop.current.poll()
+            RunLoop.current.settle()
             output.close()
+            #expect(output.writeOnce([1]) == -1 && output.streamStatus == .closed)
         }
-        #expect(memory == [1, 2, 3, 4, 0])
+        #expect(memory == [1, 2, 3, "ż".utf8.first!, 0])
         #expect(recorder.events == [.openCompleted, .endEncountered])
     }
 
-    @Test func `a buffer of no bytes is full from the start`() {
+    @Test(arguments: [0, -1])
+    func `a buffer of no bytes is full from the start`(capacity: Int) {
         var byte: UInt8 = 9
-        for capacity in [0, -1] {
-            let output = OutputStream(toBuffer: &byte, capacity: capacity)
-            output.open()
-            #expect(output.streamStatus == .atEnd && output.write([1]) == 0)
-        }
-        #expect(byte == 9)
+        let output = OutputStream(toBuffer: &byte, capacity: capacity)
+        output.open()
+        #expect(output.streamStatus == .atEnd && output.write([1]) == 0 && byte == 9)
     }
 
     /// The kernel maps a page when its first byte is written: this shows a write without reading the memory.
-    @Test func `closing a buffer waits for a write on another thread, and no byte changes after that`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let memory = try UntouchedMemory(byteCount: 64 << 20)
-            let output = Carrier(memory.makeOutput())
-            output.value.open()
-            let writer = try JoinableThread(name: "writer") {
-                _ = output.value.writeOnce([UInt8](repeating: 1, count: 64 << 20))
-            }
-            waitUntil { memory.touchedPages(among: 1) > 0 }
-            output.value.close()
-            let touched = memory.touchedPages()
-            writer.join()
-            #expect(memory.touchedPages() == touched)
+    @Test func `closing a buffer waits for a write on another thread, which is the last`() throws {
+        let memory = try UntouchedMemory(byteCount: 64 << 20)
+        let output = Carrier(memory.makeOutput())
+        output.value.open()
+        let writer = try JoinableThread(name: "writer") {
+            _ = output.value.writeOnce([UInt8](repeating: 1, count: 64 << 20))
         }
-    }
-
-    @Test func `a closed buffer accepts no bytes`() {
-        var byte: UInt8 = 9
-        let output = OutputStream(toBuffer: &byte, capacity: 1)
-        output.open()
-        output.close()
-        #expect(output.writeOnce([1]) == -1 && byte == 9 && output.streamStatus == .closed)
+        waitUntil { memory.touchedPages(among: 1) > 0 }
+        output.value.close()
+        let touched = memory.touchedPages()
+        writer.join()
+        #expect(memory.touchedPages() == touched)
     }
 }
 
@@ -144,5 +129,70 @@ private final class UntouchedMemory: Sendable {
         var pages = [UInt8](repeating: 0, count: min(limit, byteCount / pageSize))
         mincore(start, pages.count * pageSize, &pages)
         return pages.count { $0 & 1 != 0 }
+    }
+}
+
+/// Wraps another stream, and delivers that one's events as its own.
+private final class Doubling: InputStream, StreamDelegate {
+    private let inner: InputStream
+
+    init(_ inner: InputStream) {
+        self.inner = inner
+        super.init()
+        inner.delegate = self
+    }
+
+    override var streamStatus: Stream.Status { inner.streamStatus }
+    override func open() { inner.open() }
+    override func close() { inner.close() }
+    override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        inner.schedule(in: aRunLoop, forMode: mode)
+    }
+    override func remove(from aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
+        inner.remove(from: aRunLoop, forMode: mode)
+    }
+    override func read(_ buffer: UnsafeMutablePointer<UInt8>, maxLength len: Int) -> Int {
+        let bytes = inner.read(upTo: len / 2)
+        for (index, byte) in bytes.enumerated() { (buffer[2 * index], buffer[2 * index + 1]) = (byte, byte) }
+        return 2 * bytes.count
+    }
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        delegate?.stream(self, handle: eventCode)
+    }
+}
+
+/// Fails every write.
+private final class Refusal: OutputStream {
+    override init() { super.init() }
+    required init(toMemory: ()) { super.init(toMemory: ()) }
+    override func write(_ buffer: UnsafePointer<UInt8>, maxLength len: Int) -> Int { -1 }
+}
+
+@Suite(.runLoop) struct StreamSubclassTests {
+    private let recorder = Recorder()
+
+    @Test func `a subclass may override everything`() {
+        let stream = ByteByByte([1, 2, 3, 4])
+        recorder.onEvent = { [unowned recorder] stream, _ in
+            recorder.bytes += (stream as! InputStream).read(upTo: 2)
+            if recorder.bytes.count == 3 { stream.delegate = nil }
+        }
+        stream.start(recorder)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == [1, 2, 3] && stream.read(upTo: 2) == [4])
+    }
+
+    @Test func `a subclass may wrap another stream`() {
+        recorder.readsEverything(by: 4)
+        let stream = Doubling(InputStream(data: [1, 2, 3]))
+        stream.start(recorder)
+        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(recorder.bytes == [1, 1, 2, 2, 3, 3])
+    }
+
+    @Test func `a subclass of an output stream inherits the initializers, and may fail to write unopened`() {
+        for stream in [Refusal(), Refusal(toMemory: ()), Refusal.toMemory()] {
+            #expect(stream.write([1]) == 0 && stream.write("text") == 0)
+        }
     }
 }

@@ -4,203 +4,260 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
+/// Two ends of which one reads what the other writes.
+enum EndsKind: CaseIterable {
+    case pipe, nonBlockingPipe, pipeMadeBlocking, terminal, terminalMadeBlocking, socket
+
+    var isTerminal: Bool { self == .terminal || self == .terminalMadeBlocking }
+
+    func makeEnds() throws -> (read: FileDescriptor, write: FileDescriptor) {
+        switch self {
+        case .pipe, .nonBlockingPipe, .pipeMadeBlocking:
+            let ends = try FileDescriptor.pipe()
+            for end in [ends.readEnd, ends.writeEnd] { end.setNonBlocking(self != .pipe) }
+            return (ends.readEnd, ends.writeEnd)
+        case .terminal, .terminalMadeBlocking:
+            let ends = try makeTerminal()
+            for end in [ends.master, ends.slave] { end.setNonBlocking(self == .terminalMadeBlocking) }
+            return (ends.master, ends.slave)
+        case .socket:
+            let (one, other) = try socketPair()
+            return (FileDescriptor(rawValue: one), FileDescriptor(rawValue: other))
+        }
+    }
+
+    /// Does to an open stream's descriptor what another process that shares the open file may do.
+    func share(_ descriptor: FileDescriptor) {
+        if self == .pipeMadeBlocking || self == .terminalMadeBlocking { descriptor.setNonBlocking(false) }
+    }
+}
+
 @Suite(.runLoop) struct PipeStreamTests {
-    @Test func `a pipe delivers one event for each read, up to its end`() throws {
-        let (fixture, recorder) = (try Fixture(.pipe), Recorder())
-        recorder.readsEverything(by: 4)
-        fixture.stream.start(recorder)
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(recorder.bytes == Fixture.content)
-        let bytes = Stream.Event.hasBytesAvailable
-        #expect(recorder.events == [.openCompleted, bytes, bytes, bytes, .endEncountered])
-    }
+    private let folder = TemporaryFolder()
+    private let recorder = Recorder()
+    private let loop = RunLoop.current
 
-    @Test func `a pipe does not delay a timer`() throws {
-        let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
+    @Test(arguments: EndsKind.allCases)
+    func `bytes are delivered as they are written, and then the end`(kind: EndsKind) throws {
+        let ends = try kind.makeEnds()
+        // A terminal's program reads its end when the window closes.
+        let (read, write) = kind.isTerminal ? (ends.write, ends.read) : ends
         recorder.readsEverything()
-        let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        let input = InputStream(descriptor: read, closeWhenDone: true)
         input.start(recorder)
-        Timer.scheduled(after: .milliseconds(1)) { _ in try? pipe.writeEnd.close() }
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(recorder.events.last == .endEncountered)
+        kind.share(read)
+        for text in ["ls", "ls -l"] {
+            try write.writeAll(Array(text.utf8.dropFirst(recorder.bytes.count)))
+            loop.serve { recorder.bytes == Array(text.utf8) }
+        }
+        try write.close()
+        #expect(loop.run(in: .default) == .finished)
+        #expect(recorder.bytes == Array("ls -l".utf8) && recorder.events.last == .endEncountered)
     }
 
-    @Test(arguments: [true, false])
-    func `a read waits for the first byte only`(isBlocking: Bool) async throws {
-        let pipe = try FileDescriptor.pipe()
-        if !isBlocking { _ = fcntl(pipe.readEnd.rawValue, F_SETFL, O_NONBLOCK) }
-        let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+    @Test(arguments: EndsKind.allCases.filter { !$0.isTerminal })
+    func `without a loop, a read waits for the first byte only`(kind: EndsKind) throws {
+        let ends = try kind.makeEnds()
+        let input = InputStream(descriptor: ends.read, closeWhenDone: true)
         input.open()
+        kind.share(ends.read)
         #expect(!input.hasBytesAvailable)
-        let writer = try JoinableThread(name: "writer") { _ = try? pipe.writeEnd.writeAll([1, 2, 3]) }
-        #expect(input.read(upTo: 1) == [1] && input.hasBytesAvailable)
-        #expect(input.read(upTo: 100) == [2, 3])
+        let writer = try JoinableThread(name: "writer") { _ = try? ends.write.writeAll([1, 2, 3]) }
+        #expect(input.read(upTo: 1) == [1] && input.hasBytesAvailable && input.read(upTo: 100) == [2, 3])
         writer.join()
-        try pipe.writeEnd.close()
+        try ends.write.close()
         #expect(input.read(upTo: 1).isEmpty && input.streamStatus == .atEnd)
     }
 
-    @Test func `hasBytesAvailable works while the stream is on a loop`() async throws {
-        try await onItsOwnThread {
-            let (fixture, recorder) = (try Fixture(.pipe), Recorder())
-            recorder.onEvent = { [unowned recorder] stream, event in
-                guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
-                while input.hasBytesAvailable { recorder.bytes += input.read(upTo: 1) }
-            }
-            fixture.stream.start(recorder)
-            RunLoop.current.serve { recorder.events.last == .endEncountered }
-            #expect(recorder.bytes == Fixture.content && recorder.count(.hasBytesAvailable) == 1)
-        }
-    }
-
-    @Test func `a FIFO waits for its first writer`() async throws {
-        let folder = TemporaryFolder()
+    @Test(arguments: [true, false])
+    func `a FIFO waits for its first writer`(isScheduled: Bool) throws {
         let path = folder.fifo()
         let input = InputStream(path: path)
-        input.open()
-        #expect(input.streamStatus == .open && !input.hasBytesAvailable)
-        nonisolated(unsafe) let reading = input
-        let writer = try JoinableThread(name: "writer") {
-            while reading.streamStatus != .reading {}
-            let output = OutputStream(path: path)
-            output.open()
-            output.write([1, 2])
-        }
-        #expect(input.read(upTo: 10) == [1, 2])
-        writer.join()
-        #expect(input.read(upTo: 10).isEmpty && input.streamStatus == .atEnd)
-    }
-
-    @Test func `a FIFO delivers the bytes of its first writer`() {
-        let (folder, recorder) = (TemporaryFolder(), Recorder())
-        let path = folder.fifo()
         recorder.readsEverything()
-        let input = InputStream(path: path)
-        input.start(recorder)
-        RunLoop.current.poll()
-        #expect(recorder.events == [.openCompleted])
-        let output = OutputStream(path: path)
-        output.open()
-        output.write([5, 6])
-        output.close()
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(recorder.bytes == [5, 6] && recorder.events.last == .endEncountered)
-    }
-
-    @Test func `opening a FIFO without a reader for writing fails`() {
-        let folder = TemporaryFolder()
-        let output = OutputStream(path: folder.fifo())
-        output.open()
-        #expect(output.streamErrno == .noSuchAddressOrDevice)
+        if isScheduled { input.start(recorder) }
+        input.open()
+        if isScheduled { loop.settle() }
+        #expect(
+            input.streamStatus == .open && !input.hasBytesAvailable
+                && !recorder.events.contains(.endEncountered))
+        let (reading, loop) = (Carrier(input), loop)
+        let writer = try JoinableThread(name: "writer") {
+            if isScheduled {
+                loop.untilAsleep()
+            } else {
+                waitUntil { reading.value.streamStatus == .reading }
+            }
+            OutputStream(path: path).writeAllAndClose("ab")
+        }
+        if isScheduled {
+            #expect(loop.run(in: .default) == .finished)
+            #expect(recorder.bytes == Array("ab".utf8) && recorder.events.last == .endEncountered)
+        } else {
+            #expect(input.read(upTo: 10) == Array("ab".utf8))
+            writer.join()
+            #expect(input.read(upTo: 10).isEmpty && input.streamStatus == .atEnd)
+        }
     }
 
     @Test(arguments: [true, false])
-    func `a full pipe delivers space once there is some, and lets the loop sleep until then`(
-        isBlocking: Bool
-    ) async throws {
-        try await onItsOwnThread {
-            let (pipe, recorder, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
-            if !isBlocking { _ = fcntl(pipe.writeEnd.rawValue, F_SETFL, O_NONBLOCK) }
-            let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
-            var written = 0
-            recorder.onEvent = { _, event in
-                guard event == .hasSpaceAvailable else { return }
-                written += pattern(5000).withUnsafeBufferPointer {
-                    output.write($0.baseAddress!, maxLength: $0.count)
-                }
-            }
-            output.start(recorder)
-            loop.serve { !output.hasSpaceAvailable }
-            #expect(loop.passesInAWhile() < 10)
-            let before = recorder.events.count
-            var buffer = [UInt8](repeating: 0, count: written)
-            #expect(try buffer.withUnsafeMutableBytes { try pipe.readEnd.read(into: $0) } > 4096)
-            loop.serve { recorder.events.count > before }
-            try pipe.readEnd.close()
+    func `the loop of a full pipe sleeps until there is space`(isBlocking: Bool) throws {
+        let pipe = try FileDescriptor.pipe()
+        pipe.writeEnd.setNonBlocking(!isBlocking)
+        let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+        var written = 0
+        recorder.onEvent = { _, event in
+            if event == .hasSpaceAvailable { written += output.writeOnce(pattern(5000)) }
         }
+        output.start(recorder)
+        loop.serve { !output.hasSpaceAvailable }
+        #expect(loop.passesInAWhile() < 10)
+        let before = recorder.events.count
+        var buffer = [UInt8](repeating: 0, count: written)
+        #expect(try buffer.withUnsafeMutableBytes { try pipe.readEnd.read(into: $0) } > 4096)
+        loop.serve { recorder.events.count > before }
+        try pipe.readEnd.close()
     }
 
-    @Test func `without a loop, a write to a blocking pipe accepts all bytes that fit`() throws {
+    @Test func `without a loop, a write to a pipe accepts what fits, and then waits for room`() throws {
         let pipe = try FileDescriptor.pipe()
         let capacity = Int(fcntl(pipe.writeEnd.rawValue, 1032))  // F_GETPIPE_SZ, which Glibc lacks
         let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
         output.open()
-        let bytes = [UInt8](repeating: 1, count: capacity)
-        #expect(output.write(bytes, maxLength: capacity) == capacity)
-        try pipe.readEnd.close()
-    }
-
-    @Test func `a write waits for room`() async throws {
-        let pipe = try FileDescriptor.pipe()
-        let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
-        output.open()
+        #expect(output.writeOnce(pattern(capacity)) == capacity)
         let read = Shared<[UInt8]>([])
         let reader = try JoinableThread(name: "reader") {
             let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-            input.open()
-            while case let bytes = input.read(upTo: 1000), !bytes.isEmpty { read.update { $0 += bytes } }
+            read.value = input.readAllBytes()
         }
-        #expect(output.write(pattern(300_000)) == 300_000)
+        #expect(output.write(pattern(capacity + 300_000)[capacity...]) == 300_000)
         output.close()
         reader.join()
-        #expect(read.value == pattern(300_000))
+        #expect(read.value == pattern(capacity + 300_000))
     }
 
-    @Test(arguments: [O_NONBLOCK, 0])
-    func `a stream leaves its descriptor's flags alone`(flags: CInt) throws {
-        let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
-        let ends = try makeTerminal()
-        let descriptors = [pipe.readEnd, pipe.writeEnd, ends.master, ends.slave]
-        for descriptor in descriptors {
-            _ = fcntl(
-                descriptor.rawValue, F_SETFL, fcntl(descriptor.rawValue, F_GETFL) & ~O_NONBLOCK | flags)
-        }
+    @Test(arguments: [true, false])
+    func `a stream leaves its descriptor's flags alone`(isNonBlocking: Bool) throws {
+        let (pipe, ends) = (try FileDescriptor.pipe(), try makeTerminal())
+        let descriptors = [pipe.readEnd, ends.master, pipe.writeEnd, ends.slave]
+        for descriptor in descriptors { descriptor.setNonBlocking(isNonBlocking) }
         let before = descriptors.map { fcntl($0.rawValue, F_GETFL) }
-        let streams = [
-            InputStream(descriptor: pipe.readEnd), OutputStream(descriptor: pipe.writeEnd),
-            InputStream(descriptor: ends.master), OutputStream(descriptor: ends.slave),
-        ]
+        let streams =
+            descriptors[..<2].map { InputStream(descriptor: $0) }
+            + descriptors[2...].map { OutputStream(descriptor: $0) as Stream }
         for stream in streams { stream.start(recorder) }
-        RunLoop.current.serve { recorder.events.count == 6 }
+        loop.serve { recorder.events.count == 6 }
         #expect(descriptors.map { fcntl($0.rawValue, F_GETFL) } == before)
         for stream in streams { stream.close() }
         #expect(descriptors.map { fcntl($0.rawValue, F_GETFL) } == before)
         for descriptor in descriptors { try descriptor.close() }
     }
+}
 
-    @Test func `a socket pair is read and written by descriptor`() async throws {
-        try await onItsOwnThread {
-            var numbers: [CInt] = [0, 0]
-            try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &numbers) == 0)
-            let (reader, writer) = (Recorder(), Recorder())
-            reader.readsEverything()
-            writer.onEvent = { stream, event in
-                guard event == .hasSpaceAvailable else { return }
-                (stream as! OutputStream).write(pattern(3000))
-                stream.close()
-            }
-            let ends = numbers.map(FileDescriptor.init(rawValue:))
-            let input = InputStream(descriptor: ends[0], closeWhenDone: true)
-            let output = OutputStream(descriptor: ends[1], closeWhenDone: true)
-            input.start(reader)
-            output.start(writer)
-            #expect(RunLoop.current.run(in: .default) == .finished)
-            #expect(reader.bytes == pattern(3000) && reader.events.last == .endEncountered)
+/// Reads and writes that wait, and what ends them.
+@Suite(.runLoop) struct StreamWaitTests {
+    @Test(arguments: EndsKind.allCases)
+    func `closing from another thread ends a read that waits, and takes no byte`(kind: EndsKind) throws {
+        let ends = try kind.makeEnds()
+        let (input, count) = (Carrier(InputStream(descriptor: ends.read)), Shared(0))
+        input.value.open()
+        kind.share(ends.read)
+        let reader = try JoinableThread(name: "reader") {
+            var byte: UInt8 = 0
+            count.value = input.value.read(&byte, maxLength: 1)
         }
+        waitUntil { input.value.streamStatus == .reading }
+        input.value.close()
+        reader.join()
+        #expect(count.value == -1 && input.value.streamStatus == .closed)
+        // The descriptor was borrowed: the next byte is its owner's.
+        _ = try ends.write.writeAll([7])
+        var buffer: [UInt8] = [0, 0]
+        #expect(try buffer.withUnsafeMutableBytes { try ends.read.read(into: $0) } == 1 && buffer[0] == 7)
+        for end in [ends.read, ends.write] { try end.close() }
     }
 
-    @Test func `a terminal delivers bytes as they are typed`() throws {
-        let (ends, recorder, loop) = (try makeTerminal(), Recorder(), RunLoop.current)
-        recorder.readsEverything()
-        let input = InputStream(descriptor: ends.slave, closeWhenDone: true)
-        input.start(recorder)
-        for text in ["ls", " -l"] {
-            let before = recorder.bytes
-            try ends.master.writeAll(Array(text.utf8))
-            loop.serve { recorder.bytes == before + Array(text.utf8) }
+    @Test(arguments: EndsKind.allCases, [(bufferSize: 0, closesReader: false), (10, false), (10, true)])
+    func `a write that waits ends when the stream or, with a write buffer, its reader closes`(
+        kind: EndsKind, ending: (bufferSize: Int, closesReader: Bool)
+    ) throws {
+        // A terminal's other end is not closed while its number is open elsewhere.
+        if kind.isTerminal, ending.closesReader { return }
+        let ends = try kind.makeEnds()
+        let (output, thread) = (Carrier(OutputStream(descriptor: ends.write)), Answer<KernelThread>())
+        output.value.writeBufferSize = ending.bufferSize
+        output.value.open()
+        kind.share(ends.write)
+        let writer = try JoinableThread(name: "writer") {
+            thread.give(.current)
+            while output.value.writeOnce(pattern(10_000)) > 0 {}
         }
-        try ends.master.close()
-        #expect(loop.run(in: .default) == .finished)
-        #expect(recorder.bytes == Array("ls -l".utf8))
+        let kernelThread = thread.wait()
+        // A terminal may have room by now without reporting it: the thread's own state is what counts.
+        waitUntil { output.value.streamStatus == .writing && kernelThread.isAsleep }
+        if ending.closesReader { try ends.read.close() } else { output.value.close() }
+        writer.join()
+        #expect(output.value.streamStatus == (ending.closesReader ? .error : .closed))
+        output.value.close()
+        for end in [ends.write] + (ending.closesReader ? [] : [ends.read]) { try end.close() }
+    }
+
+    @Test func `closing a buffered output keeps the accepted bytes in order`() throws {
+        let (peer, other) = try SocketPeer.pair()
+        SocketPeer.narrow(other.rawValue)
+        let (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
+        output.writeBufferSize = 1000
+        for stream in [input, output] { stream.open() }
+        let (writing, sent) = (Carrier(output), Shared(0))
+        let writer = try JoinableThread(name: "writer") {
+            while case let from = sent.value,
+                case let count = writing.value.writeOnce(pattern(from + 700)[from...]), count > 0
+            {
+                sent.update { $0 += count }
+            }
+        }
+        waitUntil { !output.hasSpaceAvailable && output.streamStatus == .writing }
+        output.close()
+        writer.join()
+        let bytes = peer.receive(sent.value)
+        #expect(bytes == pattern(sent.value) && peer.receiveNow(upTo: 1).isEmpty)
+        input.close()
+    }
+
+    /// poll(2) promises `PIPE_BUF` for pipes only; a terminal that is stopped, or not read, accepts less.
+    @Test(arguments: [true, false], [0, 10_000])
+    func `a terminal that is not read does not block the loop`(isMaster: Bool, size: Int) throws {
+        let terminal = try makeTerminal()
+        let output = OutputStream(descriptor: isMaster ? terminal.master : terminal.slave)
+        let recorder = Recorder()
+        output.writeBufferSize = size
+        var isFull = false
+        recorder.onEvent = { _, event in
+            if event == .hasSpaceAvailable { isFull = output.writeOnce(pattern(100_000)) < 100_000 }
+        }
+        output.start(recorder)
+        RunLoop.current.serve { isFull }
+        RunLoop.current.settle()
+        #expect(output.streamError == nil)
+        output.close()
+        for end in [terminal.master, terminal.slave] { try end.close() }
+    }
+
+    /// Two programs often share one standard output.
+    @Test func `a pipe that others fill does not block the loop`() throws {
+        let (pipe, recorder) = (try TestPipe(), Recorder())
+        let output = OutputStream(descriptor: pipe.writeEnd)
+        var wasFilled = false
+        recorder.onEvent = { _, event in
+            guard event == .hasSpaceAvailable, !wasFilled else { return }
+            wasFilled = true
+            let own = open("/proc/self/fd/\(pipe.writeEnd.rawValue)", O_WRONLY | O_NONBLOCK)
+            while write(own, pattern(4096), 4096) > 0 {}
+            close(own)
+        }
+        output.writeBufferSize = 10
+        output.start(recorder)
+        RunLoop.current.serve { wasFilled }
+        #expect(output.writeOnce(pattern(4096)) == 10 && output.writeOnce(pattern(4096)) == 0)
+        output.close()
     }
 }

@@ -1,5 +1,7 @@
+import Dispatch
 import Glibc
 import Reactor
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -23,10 +25,64 @@ final class Recorder: StreamDelegate {
         }
     }
 
+    /// Writes `bytes` when there is space, and closes the stream after them.
+    func writes(_ bytes: [UInt8], by size: Int = .max) {
+        var rest = bytes[...]
+        onEvent = { stream, event in
+            guard event == .hasSpaceAvailable, let output = stream as? OutputStream else { return }
+            rest = rest.dropFirst(output.writeOnce(rest.prefix(size)))
+            if rest.isEmpty { output.close() }
+        }
+    }
+
     func count(_ event: Stream.Event) -> Int { events.count { $0 == event } }
 }
 
+/// A delegate for any thread: counts its events, and records whether two calls overlapped.
+final class Counter: StreamDelegate, Sendable {
+    let events = Shared<[UInt]>([])
+    let threads = Shared<Set<UInt>>([])
+    private let overlaps = Atomic(0)
+    private let depth = Atomic(0)
+    let onEvent: @Sendable (Stream, Stream.Event) -> Void
+
+    init(_ onEvent: @escaping @Sendable (Stream, Stream.Event) -> Void = { _, _ in }) {
+        self.onEvent = onEvent
+    }
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        if depth.add(1, ordering: .sequentiallyConsistent).oldValue > 0 {
+            overlaps.add(1, ordering: .sequentiallyConsistent)
+        }
+        _ = threads.update { $0.insert(UInt(pthread_self())).inserted }
+        events.update { $0.append(eventCode.rawValue) }
+        onEvent(aStream, eventCode)
+        depth.subtract(1, ordering: .sequentiallyConsistent)
+    }
+
+    var hasOverlapped: Bool { overlaps.load(ordering: .sequentiallyConsistent) > 0 }
+
+    /// Waits until the events that were handled satisfy `condition`.
+    func wait(until condition: ([UInt]) -> Bool) { events.wait { condition($0) ? () : nil } }
+
+    func waitForEnd() { wait { $0.last == Stream.Event.endEncountered.rawValue } }
+}
+
 extension Stream {
+    /// Delivers the stream's events to `delegate` on `loop`, and opens it.
+    func start(_ delegate: any StreamDelegate & Sendable, on loop: RunLoop, mode: RunLoop.Mode = .default) {
+        self.delegate = delegate
+        schedule(in: loop, forMode: mode)
+        open()
+    }
+
+    /// Delivers the stream's events to `delegate` on `queue`, and opens it.
+    func start(_ delegate: any StreamDelegate & Sendable, on queue: DispatchQueue) {
+        self.delegate = delegate
+        setDispatchQueue(queue)
+        open()
+    }
+
     /// Schedules the stream on the calling thread's loop, with `delegate`, and opens it.
     func start(_ delegate: (any StreamDelegate)?, mode: RunLoop.Mode = .default) {
         self.delegate = delegate
@@ -56,6 +112,9 @@ extension RunLoop {
         for _ in 0..<passes { run(in: mode, until: .distantPast) }
     }
 
+    /// Serves what is ready, and what becomes ready by that.
+    func settle(in mode: Mode = .default) { poll(mode, passes: 5) }
+
     /// The number of passes that the loop makes in 20 ms in which nothing should wake it. A loop that spins
     /// makes thousands.
     func passesInAWhile(in mode: Mode = .default) -> Int {
@@ -69,18 +128,7 @@ extension RunLoop {
 }
 
 /// The content of a file.
-func content(of path: FilePath) throws -> [UInt8] {
-    let descriptor = try FileDescriptor.open(path, .readOnly)
-    return try descriptor.closeAfter {
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 65_536)
-        while true {
-            let count = try buffer.withUnsafeMutableBytes { try descriptor.read(into: $0) }
-            if count == 0 { return bytes }
-            bytes += buffer[..<count]
-        }
-    }
-}
+func content(of path: FilePath) throws -> [UInt8] { try #require(content(of: path.string)) }
 
 /// How many of the process's descriptors are of the file at `path`.
 func openDescriptors(of path: FilePath) -> Int { openPaths().count { $0 == path.string } }
@@ -95,12 +143,6 @@ func openPaths() -> [String] {
         let length = readlink("/proc/self/fd/" + name, &buffer, buffer.count)
         return String(decoding: buffer.prefix(max(length, 0)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
-}
-
-/// Whether everything that could write to the pipe of `descriptor` has been closed.
-func isAtEnd(_ descriptor: FileDescriptor) -> Bool {
-    var request = pollfd(fd: descriptor.rawValue, events: Int16(POLLIN), revents: 0)
-    return poll(&request, 1, 0) == 1 && CInt(request.revents) & CInt(POLLHUP) != 0
 }
 
 /// Whether everything that could read from the pipe of `descriptor` has been closed.
@@ -126,6 +168,13 @@ func makeTerminal() throws -> (master: FileDescriptor, slave: FileDescriptor) {
 
 /// Bytes that show when a piece of them is missing, repeated or misplaced.
 func pattern(_ count: Int) -> [UInt8] { Array(longPattern.prefix(count)) }
+
+extension FileDescriptor {
+    func setNonBlocking(_ isNonBlocking: Bool) {
+        let flags = fcntl(rawValue, F_GETFL)
+        _ = fcntl(rawValue, F_SETFL, isNonBlocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK)
+    }
+}
 
 private let longPattern: [UInt8] = {
     // A prime number of bytes, doubled: no chunk has a multiple of its period.

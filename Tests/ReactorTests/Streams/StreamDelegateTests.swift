@@ -6,159 +6,130 @@ import Testing
 
 /// Which delegate receives an event, and when, if there was none at first.
 @Suite(.runLoop) struct StreamDelegateTests {
+    private let loop = RunLoop.current
+
     @Test(arguments: StreamKind.allCases)
-    func `events that came without a delegate are delivered to the first one`(
-        kind: StreamKind
-    ) throws {
-        let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+    func `a ready stream's loop sleeps until a delegate receives the events`(kind: StreamKind) throws {
+        let (fixture, recorder) = (try Fixture(kind), Recorder())
         fixture.stream.start(nil)
-        repeat { loop.poll() } while fixture.stream.streamStatus == .opening
+        repeat { loop.settle() } while fixture.stream.streamStatus == .opening
+        #expect(loop.passesInAWhile() < 10)
         fixture.stream.delegate = recorder
         loop.serve { recorder.events.count == 2 }
-        loop.poll()
+        loop.settle()
         #expect(recorder.events == [.openCompleted, kind.transferEvent])
     }
 
-    @Test(arguments: StreamKind.allCases)
-    func `a ready stream without a delegate lets its loop sleep`(kind: StreamKind) throws {
-        let (fixture, loop) = (try Fixture(kind), RunLoop.current)
-        fixture.stream.start(nil)
-        repeat { loop.poll() } while fixture.stream.streamStatus == .opening
-        #expect(loop.passesInAWhile() < 10)
-    }
-
-    @Test func `the end and an error wait for a delegate`() {
-        let (ended, failed, loop) = (Recorder(), Recorder(), RunLoop.current)
+    @Test func `the end and an error wait for a delegate, and an error at opening is the only event`() {
+        let (ended, failed) = (Recorder(), Recorder())
         let (empty, missing) = (InputStream(data: []), InputStream(path: "/nowhere/at/all"))
-        empty.start(nil)
-        missing.start(nil)
-        loop.poll()
+        for stream in [empty, missing] { stream.start(nil) }
+        #expect(empty.streamStatus == .atEnd && !empty.hasBytesAvailable && empty.read(upTo: 1).isEmpty)
+        loop.settle()
         (empty.delegate, missing.delegate) = (ended, failed)
         loop.serve { ended.events.count == 2 && failed.events.count == 1 }
+        #expect(loop.passesInAWhile() < 10)
         #expect(ended.events == [.openCompleted, .endEncountered] && failed.events == [.errorOccurred])
-    }
-
-    @Test func `events after a delegate's release are delivered to the next one`() throws {
-        let (pipe, next, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
-        let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-        do {
-            let first = Recorder()
-            input.start(first)
-            loop.serve { first.events == [.openCompleted] }
-        }
-        try pipe.writeEnd.writeAll([1])
-        loop.poll()
-        input.delegate = next
-        loop.serve { !next.events.isEmpty }
-        #expect(next.events == [.hasBytesAvailable])
-        try pipe.writeEnd.close()
+        for stream in [empty, missing] { stream.close() }
+        #expect(loop.run(in: .default) == .finished)
     }
 
     @Test(arguments: StreamKind.opensAtOnce)
-    func `a new delegate receives an event that its predecessor did not act on`(kind: StreamKind) async throws
-    {
-        try await onItsOwnThread {
-            let (fixture, first, second) = (try Fixture(kind), Recorder(), Recorder())
-            fixture.stream.start(first)
-            RunLoop.current.serve { first.events.count == 2 }
-            fixture.stream.delegate = second
-            RunLoop.current.serve { !second.events.isEmpty }
-            RunLoop.current.poll()
-            #expect(second.events == [kind.transferEvent] && first.events.count == 2)
-        }
+    func `an event that a delegate did not act on is delivered to the next one`(kind: StreamKind) throws {
+        let ((fixture, first), second) = (try Fixture.started(kind), Recorder())
+        fixture.stream.delegate = first
+        loop.settle()
+        #expect(first.events.count == 2)
+        fixture.stream.delegate = second
+        loop.serve { !second.events.isEmpty }
+        loop.settle()
+        #expect(second.events == [kind.transferEvent] && first.events.count == 2)
     }
 
-    @Test func `setting the same delegate again repeats no event`() throws {
-        let (fixture, recorder) = (try Fixture(.pipe), Recorder())
+    @Test(arguments: StreamKind.allCases, [true, false])
+    func `a delegate may be replaced or removed in its callback`(kind: StreamKind, isReplaced: Bool) throws {
+        let (fixture, first, second) = (try Fixture(kind), Recorder(), Recorder())
+        first.onEvent = { stream, _ in stream.delegate = isReplaced ? second : nil }
+        fixture.stream.start(first)
+        loop.serve { !first.events.isEmpty }
+        loop.settle()
+        if !isReplaced { fixture.stream.delegate = second }
+        loop.serve { !second.events.isEmpty }
+        #expect(first.events == [.openCompleted] && second.events == [kind.transferEvent])
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a delegate may be released before its callback and in it`(kind: StreamKind) throws {
+        let fixture = try Fixture(kind)
+        var recorder: Recorder? = Recorder()
+        weak let known = recorder
         fixture.stream.start(recorder)
-        RunLoop.current.serve { recorder.events.count == 2 }
-        fixture.stream.delegate = recorder
-        RunLoop.current.poll()
-        #expect(recorder.events.count == 2)
-    }
-
-    @Test func `a delegate that removes itself in a callback leaves the rest to the next`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let (fixture, first, second) = (try Fixture(.bytes), Recorder(), Recorder())
-            first.onEvent = { stream, _ in stream.delegate = nil }
-            fixture.stream.start(first)
-            RunLoop.current.serve { !first.events.isEmpty }
-            RunLoop.current.poll()
-            fixture.stream.delegate = second
-            RunLoop.current.serve { !second.events.isEmpty }
-            #expect(first.events == [.openCompleted] && second.events == [.hasBytesAvailable])
+        recorder = nil
+        #expect(known == nil && fixture.stream.delegate == nil)
+        loop.settle()
+        var deliveries = 0
+        recorder = Recorder()
+        recorder?.onEvent = { _, _ in
+            deliveries += 1
+            recorder = nil
         }
+        fixture.stream.delegate = recorder
+        loop.serve { deliveries > 0 }
+        loop.settle()
+        #expect(deliveries == 1 && recorder == nil)
     }
 
     @Test func `bytes that were read without a delegate are not delivered to a later one`() throws {
-        let (pipe, recorder, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
+        let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
         let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
         try pipe.writeEnd.writeAll([1])
         input.start(nil)
-        loop.poll()
+        loop.settle()
         #expect(input.read(upTo: 10) == [1])
         input.delegate = recorder
         loop.serve { !recorder.events.isEmpty }
-        loop.poll()
+        loop.settle()
         #expect(recorder.events == [.openCompleted])
         try pipe.writeEnd.writeAll([2])
         loop.serve { recorder.events.last == .hasBytesAvailable }
         try pipe.writeEnd.close()
     }
 
-    @Test func `closing a stream drops the events that wait for a delegate`() throws {
-        let (fixture, recorder) = (try Fixture(.bytes), Recorder())
-        fixture.stream.start(nil)
-        RunLoop.current.poll()
-        fixture.stream.close()
-        fixture.stream.delegate = recorder
-        RunLoop.current.poll()
-        #expect(recorder.events.isEmpty)
-    }
-
     @Test func `setting a delegate on another thread wakes the loop for it`() throws {
-        let (fixture, recorder, loop) = (try Fixture(.pipe), Recorder(), RunLoop.current)
+        let (fixture, recorder) = (try Fixture(.pipe), Recorder())
         fixture.stream.start(nil)
-        loop.poll()
+        loop.settle()
         nonisolated(unsafe) let (stream, delegate) = (fixture.stream!, recorder)
-        let setter = try RunLoopThread(name: "setter")
-        setter.runLoop.perform {
-            while !loop.isWaiting {}
+        let setter = try JoinableThread(name: "setter") { [loop] in
+            loop.untilAsleep()
             stream.delegate = delegate
         }
         loop.serve { recorder.events.count == 2 }
-        setter.stop()
+        setter.join()
     }
 
-    @Test func `on a Dispatch queue, too, events wait for a delegate`() async throws {
-        let (queue, recorder) = (DispatchQueue(label: "stream"), Recorder())
+    @Test func `on a Dispatch queue, too, events wait for a delegate`() {
+        let (queue, counter) = (DispatchQueue(label: "stream"), Counter())
         let input = InputStream(data: [1])
         input.setDispatchQueue(queue)
         input.open()
         queue.sync {}
-        nonisolated(unsafe) let delegate = recorder
-        input.delegate = delegate
-        waitUntil { queue.sync { delegate.events.count == 2 } }
-        queue.sync { #expect(delegate.events == [.openCompleted, .hasBytesAvailable]) }
+        input.delegate = counter
+        counter.events.wait { $0 == [1, 2] ? () : nil }
         input.close()
     }
 
-    @Test func `a stream that is its own delegate receives events before and after another one`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let (stream, other, loop) = (OwnDelegate(data: [1]), Recorder(), RunLoop.current)
-            stream.start(nil)
-            loop.serve { stream.events.count == 2 }
-            stream.delegate = other
-            loop.serve { other.events == [.hasBytesAvailable] }
-            stream.delegate = nil
-            #expect(stream.read(upTo: 1) == [1])
-            loop.serve { stream.events.last == .endEncountered }
-            #expect(other.events.count == 1)
-        }
+    @Test func `a stream that is its own delegate receives events before and after another one`() {
+        let (stream, other) = (OwnDelegate(data: [1]), Recorder())
+        #expect(stream.delegate == nil)
+        stream.start(nil)
+        loop.serve { stream.events == [.openCompleted, .hasBytesAvailable] }
+        stream.delegate = other
+        loop.serve { other.events == [.hasBytesAvailable] }
+        stream.delegate = nil
+        #expect(stream.read(upTo: 1) == [1])
+        loop.serve { stream.events.last == .endEncountered }
+        #expect(other.events.count == 1)
     }
 }
 
@@ -166,4 +137,51 @@ private final class OwnDelegate: InputStream, StreamDelegate {
     var events: [Stream.Event] = []
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) { events.append(eventCode) }
+}
+
+/// How streams share a loop's passes.
+@Suite(.runLoop) struct StreamDeliveryTests {
+    private let loop = RunLoop.current
+
+    @Test(arguments: [StreamKind.bytes, .pipe])
+    func `a stream counts as a handled source, one stream at a time`(kind: StreamKind) throws {
+        let started = [try Fixture.started(kind), try Fixture.started(kind)]
+        for (fixture, _) in started { fixture.move(1) }
+        for count in [5, 6] {
+            #expect(loop.run(mode: .default, before: .distantFuture))
+            #expect(started.map { $0.1.events.count }.reduce(0, +) == count)
+        }
+        #expect(started.map { $0.1.count(.hasBytesAvailable) } == [2, 2])
+    }
+
+    @Test func `a handler that reads another stream drops that stream's pending event`() throws {
+        let (pipes, recorder) = ([try TestPipe(), try TestPipe()], Recorder())
+        let streams = pipes.map { InputStream(descriptor: $0.readEnd) }
+        for stream in streams { stream.start(recorder) }
+        loop.serve { recorder.events.count == 2 }
+        // Both are ready in the same pass; the one that is served first empties both.
+        recorder.onEvent = { _, _ in for stream in streams { #expect(stream.read(upTo: 10).count == 1) } }
+        for pipe in pipes { pipe.put() }
+        loop.settle()
+        #expect(recorder.count(.hasBytesAvailable) == 1)
+        for stream in streams { stream.close() }
+    }
+
+    @Test(arguments: [true, false])
+    func `a stream that always has room does not starve others`(isOneByOne: Bool) throws {
+        let (pipe, writer, reader) = (try TestPipe(), Recorder(), Recorder())
+        let output = OutputStream.toMemory()
+        writer.onEvent = { _, event in if event == .hasSpaceAvailable { output.write([1]) } }
+        output.start(writer)
+        let input = InputStream(descriptor: pipe.readEnd)
+        reader.onEvent = { _, _ in RunLoop.current.stop() }
+        loop.serve { writer.count(.hasSpaceAvailable) > 3 }
+        input.start(reader)
+        loop.serve { reader.count(.openCompleted) == 1 }
+        pipe.put()
+        while reader.count(.hasBytesAvailable) == 0 {
+            loop.run(in: .default, returnAfterSourceHandled: isOneByOne)
+        }
+        input.close()
+    }
 }

@@ -1,184 +1,178 @@
-import Glibc
 import Reactor
 import ReactorTesting
-import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct StreamEventTests {
-    @Test(arguments: StreamKind.allCases)
-    func `the opening is delivered once, before bytes or space`(kind: StreamKind) throws {
+    @Test(arguments: StreamKind.allCases, 0..<3)
+    func `the opening is delivered first, whatever the order of the calls`(
+        kind: StreamKind, first: Int
+    ) throws {
         let (fixture, recorder) = (try Fixture(kind), Recorder())
-        fixture.stream.start(recorder)
+        let steps = [
+            { fixture.stream.open() },
+            { fixture.stream.delegate = recorder },
+            { fixture.stream.schedule(in: .current, forMode: .default) },
+        ]
+        for step in 0..<3 { steps[(first + step) % 3]() }
         #expect(recorder.events.isEmpty)
         RunLoop.current.serve { recorder.events.count == 2 }
         #expect(recorder.events == [.openCompleted, kind.transferEvent])
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `the order of delegate, schedule and open does not matter`(kind: StreamKind) throws {
-        for first in 0..<3 {
-            let (fixture, recorder) = (try Fixture(kind), Recorder())
-            let steps = [
-                { fixture.stream.open() },
-                { fixture.stream.delegate = recorder },
-                { fixture.stream.schedule(in: .current, forMode: .default) },
-            ]
-            for step in 0..<3 { steps[(first + step) % 3]() }
-            RunLoop.current.serve { recorder.events.count == 2 }
-            #expect(recorder.events == [.openCompleted, kind.transferEvent])
-            fixture.stream.close()
-        }
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `an event without a read or write is not repeated, and the loop sleeps`(
-        kind: StreamKind
-    ) throws {
-        let (fixture, recorder) = (try Fixture(kind), Recorder())
-        fixture.stream.start(recorder)
-        RunLoop.current.serve { recorder.events.count == 2 }
+    func `each read or write brings one event, and the loop sleeps until then`(kind: StreamKind) throws {
+        let (fixture, recorder) = try Fixture.started(kind)
         #expect(RunLoop.current.passesInAWhile() < 10)
-        #expect(recorder.events.count == 2)
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `a read or write, even a late one, brings the next event`(kind: StreamKind) throws {
-        let (fixture, recorder) = (try Fixture(kind), Recorder())
-        fixture.stream.start(recorder)
-        RunLoop.current.serve { recorder.events.count == 2 }
-        RunLoop.current.poll()
-        fixture.move(1)
-        RunLoop.current.serve { recorder.events.count == 3 }
-        fixture.move(1)
-        RunLoop.current.serve { recorder.events.count == 4 }
+        for count in [2, 3] {
+            #expect(recorder.events.count == count)
+            fixture.move(1)
+            RunLoop.current.serve { recorder.events.count == count + 1 }
+        }
         #expect(recorder.events.dropFirst(2) == [kind.transferEvent, kind.transferEvent])
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream that is always ready is served once in a pass`(
-        kind: StreamKind
-    ) throws {
+    func `a stream that is always ready is served once in a pass`(kind: StreamKind) throws {
         let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
         var inThisPass = 0
         let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in inThisPass = 0 }
         loop.add(observer, forMode: .default)
         recorder.onEvent = { [unowned recorder] _, event in
-            if event == kind.transferEvent { inThisPass += 1 }
+            guard event == kind.transferEvent else { return }
+            inThisPass += 1
             // Once for its source, and once for the kernel's report.
-            guard inThisPass <= 2, recorder.events.count < 50 else {
-                Issue.record("called again in the same pass")
-                return
-            }
-            if event == kind.transferEvent { fixture.move(1) }
+            #expect(inThisPass <= 2)
+            if recorder.events.count < 50 { fixture.move(1) }
         }
         fixture.stream.start(recorder)
         loop.serve { recorder.events.count > 5 }
     }
 
     @Test(arguments: StreamKind.finite)
-    func `the end is delivered once, after all other events`(kind: StreamKind) throws {
+    func `the end is delivered once and last, and closing ends the loop`(kind: StreamKind) throws {
         let (fixture, recorder) = (try Fixture(kind), Recorder())
         recorder.onEvent = { _, event in if event == kind.transferEvent { fixture.move(4) } }
         fixture.stream.start(recorder)
         RunLoop.current.serve { recorder.events.last == .endEncountered }
-        RunLoop.current.poll()
-        #expect(fixture.stream.streamStatus == .atEnd)
-        #expect(recorder.count(.endEncountered) == 1 && recorder.events.last == .endEncountered)
-        #expect(fixture.move(1) == 0)
+        RunLoop.current.settle()
+        #expect(fixture.stream.streamStatus == .atEnd && fixture.move(1) == 0)
         #expect(RunLoop.current.passesInAWhile() < 10)
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `a loop runs for a stream from its scheduling until its closing`(kind: StreamKind) throws {
-        let (fixture, loop) = (try Fixture(kind), RunLoop.current)
-        fixture.stream.schedule(in: loop, forMode: .default)
-        #expect(loop.run(in: .default, until: .distantPast) == .timedOut)
-        fixture.stream.open()
-        while fixture.stream.streamStatus == .open, kind == .buffer { fixture.move(6) }
-        #expect(loop.run(in: .default, until: .distantPast) == .timedOut)
+        #expect(recorder.count(.endEncountered) == 1 && recorder.events.last == .endEncountered)
         fixture.stream.close()
-        #expect(loop.run(in: .default, until: .distantPast) == .finished)
+        #expect(RunLoop.current.run(in: .default) == .finished)
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream is scheduled once, however often, and one removal undoes it`(
-        kind: StreamKind
-    ) throws {
-        let (fixture, loop) = (try Fixture(kind), RunLoop.current)
-        for _ in 0..<3 { fixture.stream.schedule(in: loop, forMode: .default) }
-        fixture.stream.open()
-        fixture.stream.remove(from: loop, forMode: .default)
-        #expect(loop.run(in: .default, until: .distantPast) == .finished)
+    func `a loop runs for a stream until its closing or one removal`(kind: StreamKind) throws {
+        let loop = RunLoop.current
+        for closes in [true, false] {
+            let fixture = try Fixture(kind)
+            for _ in 0..<3 { fixture.stream.schedule(in: loop, forMode: .default) }
+            #expect(loop.poll(.default) == .timedOut)
+            fixture.stream.open()
+            #expect(loop.poll(.default) == .timedOut)
+            if closes { fixture.stream.close() } else { fixture.stream.remove(from: loop, forMode: .default) }
+            #expect(loop.poll(.default) == .finished)
+        }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `scheduling again repeats an event without a read or write, but not the opening`(
-        kind: StreamKind
-    ) throws {
-        let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
-        fixture.stream.start(recorder)
-        loop.serve { recorder.events.count == 2 }
-        loop.poll()
+    func `scheduling again repeats a pending event, but not the opening`(kind: StreamKind) throws {
+        let ((fixture, recorder), loop) = (try Fixture.started(kind), RunLoop.current)
         fixture.stream.remove(from: loop, forMode: .default)
         fixture.stream.schedule(in: loop, forMode: .tracking)
         loop.serve(in: .tracking) { recorder.events.count == 3 }
-        loop.poll(.tracking)
+        loop.settle(in: .tracking)
         #expect(recorder.events == [.openCompleted, kind.transferEvent, kind.transferEvent])
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a stream in several modes delivers each event once`(kind: StreamKind) throws {
+    func `a stream delivers each event once in one of its modes`(kind: StreamKind) throws {
         let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
-        let other = RunLoop.Mode("streams in another mode")
+        for mode in [RunLoop.Mode.inner, .outer] { loop.hold(mode) }
         fixture.stream.start(recorder)
-        fixture.stream.schedule(in: loop, forMode: other)
-        loop.serve(in: other) { recorder.events.count == 2 }
-        loop.poll()
-        loop.poll(other)
+        fixture.stream.schedule(in: loop, forMode: .inner)
+        loop.settle(in: .outer)
+        #expect(recorder.events.isEmpty)
+        loop.serve(in: .inner) { recorder.events.count == 2 }
+        loop.settle()
         #expect(recorder.events == [.openCompleted, kind.transferEvent])
         fixture.move(1)
         loop.serve { recorder.events.count == 3 }
-        loop.poll(other)
+        loop.settle(in: .inner)
         #expect(recorder.events.count == 3)
     }
 
-    @Test(arguments: StreamKind.allCases)
-    func `a mode that the stream is not in delivers nothing`(kind: StreamKind) throws {
-        let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
-        let other = RunLoop.Mode("streams are elsewhere")
-        let timer = Timer.scheduled(every: .seconds(60), forMode: other) { _ in }
-        fixture.stream.start(recorder)
-        loop.poll(other)
-        #expect(recorder.events.isEmpty)
-        loop.serve { recorder.events.count == 2 }
-        timer.invalidate()
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `a stream in the common modes is served in all of them, and in later ones`(
-        kind: StreamKind
+    @Test(arguments: StreamKind.allCases, [true, false])
+    func `a stream in the common modes is served in later ones too`(
+        kind: StreamKind, isRemoved: Bool
     ) throws {
         let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
         let later = RunLoop.Mode("common later")
         fixture.stream.start(recorder, mode: .common)
+        if isRemoved { fixture.stream.remove(from: loop, forMode: .default) }
         loop.serve(in: .tracking) { recorder.events.count == 2 }
         fixture.move(1)
         loop.addCommonMode(later)
         loop.serve(in: later) { recorder.events.count == 3 }
+        #expect((loop.poll(.default) == .finished) == isRemoved)
         fixture.stream.remove(from: loop, forMode: .common)
-        #expect(loop.run(in: later, until: .distantPast) == .finished)
+        #expect(loop.poll(later) == .finished)
+    }
+}
+
+@Suite(.runLoop) struct StreamStatusTests {
+    @Test func `statuses, events and properties have Cocoa's numbers and names`() {
+        let statuses: [Stream.Status] = [
+            .notOpen, .opening, .open, .reading, .writing, .atEnd, .closed, .error,
+        ]
+        #expect(statuses.map(\.rawValue) == Array(0...7))
+        let events: [Stream.Event] = [
+            .openCompleted, .hasBytesAvailable, .hasSpaceAvailable, .errorOccurred, .endEncountered,
+        ]
+        #expect(events.map(\.rawValue) == [1, 2, 4, 8, 16])
+        #expect("\([.openCompleted, .endEncountered] as Stream.Event)" == "[openCompleted, endEncountered]")
+        #expect(Stream.PropertyKey.fileCurrentOffsetKey.rawValue == "kCFStreamPropertyFileCurrentOffset")
+    }
+
+    @Test(arguments: StreamKind.opensAtOnce)
+    func `a stream is opened and closed once, and moves bytes only in between`(kind: StreamKind) throws {
+        let fixture = try Fixture(kind)
+        let stream = fixture.stream!
+        func expect(_ status: Stream.Status, _ step: () -> Void) {
+            step()
+            #expect(stream.streamStatus == status && fixture.isReady == (status == .open))
+            #expect(fixture.moveOnce() == (status == .open ? 1 : -1) && stream.streamError == nil)
+        }
+        expect(.notOpen) { stream.close() }
+        expect(.open) { stream.open() }
+        expect(.open) { stream.open() }
+        expect(.closed) { stream.close() }
+        expect(.closed) { stream.close() }
+        expect(.closed) { stream.open() }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a common stream that was removed from one mode joins modes that become common later`(
-        kind: StreamKind
-    ) throws {
-        let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
-        let later = RunLoop.Mode("common after a removal")
-        fixture.stream.start(recorder, mode: .common)
-        fixture.stream.remove(from: loop, forMode: .default)
-        loop.addCommonMode(later)
-        loop.serve(in: later) { recorder.events.count == 2 }
-        #expect(loop.run(in: .default, until: .distantPast) == .finished)
+    func `moving no bytes changes nothing, and unknown properties cannot be set`(kind: StreamKind) throws {
+        let (fixture, key) = (try Fixture(kind), Stream.PropertyKey("unknown"))
+        #expect(!fixture.stream.setProperty(1, forKey: key))
+        fixture.stream.open()
+        for count in [0, -1] { #expect(fixture.moveOnce(count) == 0 && fixture.stream.streamStatus == .open) }
+        #expect(!fixture.stream.setProperty(1, forKey: key) && fixture.stream.property(forKey: key) == nil)
+    }
+
+    @Test func `a failed stream stays failed when it is closed`() {
+        let input = InputStream(path: "/nowhere/at/all")
+        input.open()
+        for _ in 0..<2 {
+            #expect(input.streamStatus == .error && input.streamErrno == .noSuchFileOrDirectory)
+            #expect(input.read(upTo: 1).isEmpty)
+            input.close()
+        }
+    }
+
+    @Test func `streams are equal when they are the same`() {
+        let (one, other): (Stream, Stream) = (InputStream(data: [1]), InputStream(data: [1]))
+        #expect(one == one && one != other && Set([one, other, one]).count == 2)
     }
 }

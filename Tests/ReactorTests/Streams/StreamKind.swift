@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import SystemPackage
+import Testing
 
 /// Every kind of stream, for tests of them all.
 enum StreamKind: String, CaseIterable, Sendable {
@@ -43,6 +44,16 @@ final class Fixture {
         stream = kind.isInput ? try input() : try output()
     }
 
+    /// A stream of `kind` on the calling thread's loop, and its delegate, which has received the opening and the
+    /// first bytes or space.
+    static func started(_ kind: StreamKind, mode: RunLoop.Mode = .default) throws -> (Fixture, Recorder) {
+        let (fixture, recorder) = (try Fixture(kind), Recorder())
+        fixture.stream.start(recorder, mode: mode)
+        RunLoop.current.serve { recorder.events.count == 2 }
+        #expect(recorder.events == [.openCompleted, kind.transferEvent])
+        return (fixture, recorder)
+    }
+
     deinit {
         for descriptor in descriptors { try? descriptor.close() }
         stream?.close()
@@ -56,6 +67,17 @@ final class Fixture {
     func move(_ count: Int) -> Int {
         if let input = stream as? InputStream { return input.read(upTo: count).count }
         return (stream as! OutputStream).write([UInt8](repeating: 1, count: count))
+    }
+
+    /// Moves up to `count` bytes by one call, and returns its result.
+    func moveOnce(_ count: Int = 1) -> Int {
+        var byte: UInt8 = 0
+        if let input = stream as? InputStream { return input.read(&byte, maxLength: count) }
+        return (stream as! OutputStream).write(&byte, maxLength: count)
+    }
+
+    var isReady: Bool {
+        (stream as? InputStream)?.hasBytesAvailable ?? (stream as! OutputStream).hasSpaceAvailable
     }
 
     private func input() throws -> InputStream {

@@ -5,82 +5,21 @@ import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct StreamLifetimeTests {
-    @Test(arguments: StreamKind.allCases)
-    func `closing a stream in its callback delivers no further events and ends the loop`(kind: StreamKind)
-        async throws
-    {
-        try await onItsOwnThread {
-            for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
-                let (fixture, recorder) = (try Fixture(kind), Recorder())
-                recorder.onEvent = { stream, received in if received == event { stream.close() } }
-                fixture.stream.start(recorder)
-                #expect(RunLoop.current.run(in: .default) == .finished)
-                #expect(recorder.events.last == event && fixture.stream.streamStatus == .closed)
+    private let loop = RunLoop.current
+
+    @Test(arguments: StreamKind.allCases, [true, false])
+    func `a stream closed or removed in its callback ends the loop`(kind: StreamKind, closes: Bool) throws {
+        for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
+            let (fixture, recorder) = (try Fixture(kind), Recorder())
+            recorder.onEvent = { stream, received in
+                guard received == event else { return }
+                if closes { stream.close() } else { stream.remove(from: .current, forMode: .default) }
             }
+            fixture.stream.start(recorder)
+            #expect(loop.run(in: .default) == .finished)
+            #expect(recorder.events.last == event)
+            #expect(fixture.stream.streamStatus == (closes ? .closed : .open))
         }
-    }
-
-    @Test(arguments: StreamKind.finite)
-    func `closing at the end ends the loop`(kind: StreamKind) throws {
-        let (fixture, recorder) = (try Fixture(kind), Recorder())
-        recorder.onEvent = { stream, event in
-            if event == kind.transferEvent { fixture.move(10) }
-            if event == .endEncountered { stream.close() }
-        }
-        fixture.stream.start(recorder)
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(recorder.events.last == .endEncountered)
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `removing a stream in its callback delivers no further events on that loop`(kind: StreamKind)
-        async throws
-    {
-        try await onItsOwnThread {
-            for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
-                let (fixture, recorder) = (try Fixture(kind), Recorder())
-                recorder.onEvent = { stream, received in
-                    if received == event { stream.remove(from: .current, forMode: .default) }
-                }
-                fixture.stream.start(recorder)
-                #expect(RunLoop.current.run(in: .default) == .finished)
-                #expect(recorder.events.last == event && fixture.stream.streamStatus == .open)
-            }
-        }
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `a stream whose delegate was released delivers nothing`(kind: StreamKind) throws {
-        let (fixture, recorder) = (try Fixture(kind), Recorder())
-        recorder.onEvent = { stream, _ in stream.delegate = nil }
-        fixture.stream.start(recorder)
-        RunLoop.current.serve { !recorder.events.isEmpty }
-        RunLoop.current.poll()
-        #expect(recorder.events == [.openCompleted])
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `a delegate may be released while an event is pending, and in its own callback`(
-        kind: StreamKind
-    ) throws {
-        let fixture = try Fixture(kind)
-        var recorder: Recorder? = Recorder()
-        weak let known = recorder
-        fixture.stream.start(recorder)
-        recorder = nil
-        #expect(known == nil && fixture.stream.delegate == nil)
-        RunLoop.current.poll()
-        fixture.stream.remove(from: .current, forMode: .default)
-        var deliveries = 0
-        recorder = Recorder()
-        recorder?.onEvent = { _, _ in
-            deliveries += 1
-            recorder = nil
-        }
-        fixture.stream.start(recorder)
-        RunLoop.current.serve { deliveries > 0 }
-        RunLoop.current.poll()
-        #expect(deliveries == 1 && recorder == nil)
     }
 
     @Test(arguments: StreamKind.allCases)
@@ -93,132 +32,195 @@ import Testing
             recorder.onEvent = { _, _ in }
         }
         fixture.stream.start(recorder)
-        #expect(RunLoop.current.run(in: .default) == .finished)
+        #expect(loop.run(in: .default) == .finished)
         #expect(stream == nil && recorder.events.first == .openCompleted)
     }
 
     @Test(arguments: StreamKind.allCases)
     func `releasing a stream frees it, scheduled or not, opened or not`(kind: StreamKind) throws {
-        for steps in 0..<4 {
+        for (opens, isScheduled) in [(false, false), (true, false), (false, true), (true, true)] {
             let (fixture, recorder) = (try Fixture(kind), Recorder())
             weak let stream = fixture.stream
             weak let internals = fixture.stream.internals
-            if steps & 1 != 0 { fixture.stream.open() }
-            if steps & 2 != 0 { fixture.stream.schedule(in: .current, forMode: .common) }
+            if opens { fixture.stream.open() }
+            if isScheduled { fixture.stream.schedule(in: loop, forMode: .common) }
             fixture.stream.delegate = recorder
             fixture.releaseStream()
-            #expect(stream == nil && RunLoop.current.run(in: .default) == .finished)
+            #expect(stream == nil && loop.run(in: .default) == .finished)
             #expect(recorder.events.isEmpty)
-            // A fetch that is under way still has the file.
+            // A fetch may still have the file.
             while internals != nil { sched_yield() }
         }
     }
 
-    @Test(arguments: [false, true])
-    func `an owned descriptor is closed with the stream`(opens: Bool) async throws {
+    @Test(arguments: [true, false], [true, false])
+    func `only an owned descriptor is closed with its stream`(owns: Bool, opens: Bool) throws {
         let pipe = try FileDescriptor.pipe()
-        var input: InputStream? = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        var input: InputStream? = InputStream(descriptor: pipe.readEnd, closeWhenDone: owns)
         if opens { input?.open() }
         #expect(!isBroken(pipe.writeEnd))
         input = nil
-        #expect(isBroken(pipe.writeEnd))
+        #expect(isBroken(pipe.writeEnd) == owns)
+        if !owns { try pipe.readEnd.close() }
         try pipe.writeEnd.close()
     }
 
-    @Test func `a borrowed descriptor stays open`() async throws {
-        let pipe = try FileDescriptor.pipe()
-        let input = InputStream(descriptor: pipe.readEnd)
-        input.open()
-        input.close()
-        #expect(!isBroken(pipe.writeEnd))
-        try pipe.readEnd.close()
-        try pipe.writeEnd.close()
+    enum Ending: CaseIterable {
+        case closedInput, releasedInput, releasedOutput
     }
 
-    @Test func `files are closed with their streams, however they end`() throws {
-        let folder = TemporaryFolder()
+    @Test(arguments: Ending.allCases)
+    func `a file is closed with its stream`(ending: Ending) throws {
+        let (folder, recorder) = (TemporaryFolder(), Recorder())
         let path = try folder.file(pattern(300_000))
-        for ending in 0..<3 {
-            let recorder = Recorder()
-            var stream: Stream? = ending == 2 ? OutputStream(path: path) : InputStream(path: path)
-            recorder.onEvent = { stream, event in
-                _ = (stream as? InputStream)?.read(upTo: 1000)
-                if ending == 0, event == .hasBytesAvailable { stream.close() }
-            }
-            stream?.start(recorder)
-            RunLoop.current.serve { recorder.events.count >= 2 }
-            #expect(ending == 0 || openDescriptors(of: path) == 1)
-            stream = nil
-            while openDescriptors(of: path) > 0 { sched_yield() }
+        var stream: Stream? = ending == .releasedOutput ? OutputStream(path: path) : InputStream(path: path)
+        recorder.onEvent = { stream, event in
+            _ = (stream as? InputStream)?.read(upTo: 1000)
+            if ending == .closedInput, event == .hasBytesAvailable { stream.close() }
         }
+        stream?.start(recorder)
+        loop.serve { recorder.events.count >= 2 }
+        #expect(ending == .closedInput || openDescriptors(of: path) == 1)
+        stream = nil
+        while openDescriptors(of: path) > 0 { sched_yield() }
     }
 
     @Test(arguments: StreamKind.allCases)
-    func `a loop nested in a callback does not call it again, and sleeps`(
-        kind: StreamKind
-    ) throws {
+    func `a loop nested in a callback does not call it again, and sleeps`(kind: StreamKind) throws {
         let (fixture, recorder) = (try Fixture(kind), Recorder())
-        var (depth, passes) = (0, [Int]())
-        recorder.onEvent = { _, event in
-            depth += 1
-            #expect(depth == 1)
+        var passes: [Int] = []
+        recorder.onEvent = { [unowned recorder] _, _ in
+            let count = recorder.events.count
             passes.append(RunLoop.current.passesInAWhile())
-            depth -= 1
+            #expect(recorder.events.count == count)
         }
         fixture.stream.start(recorder)
-        RunLoop.current.serve { recorder.events.count == 2 }
+        loop.serve { recorder.events.count == 2 }
         #expect(passes.allSatisfy { $0 < 10 })
         #expect(recorder.events == [.openCompleted, kind.transferEvent])
     }
 
-    @Test func `a loop nested in a callback serves other streams`() async throws {
-        try await onItsOwnThread {
-            let (outer, inner) = (try Fixture(.pipe), try Fixture(.pipe))
-            let (first, second) = (Recorder(), Recorder())
-            second.readsEverything()
-            first.onEvent = { _, event in
-                guard event == .hasBytesAvailable else { return }
-                inner.stream.start(second)
-                RunLoop.current.serve { second.events.last == .endEncountered }
-                outer.move(1)
-            }
-            outer.stream.start(first)
-            RunLoop.current.serve { first.count(.hasBytesAvailable) == 2 }
-            #expect(second.bytes == Fixture.content)
+    @Test func `a loop nested in a callback serves other streams`() throws {
+        let (outer, inner) = (try Fixture(.pipe), try Fixture(.pipe))
+        let (first, second) = (Recorder(), Recorder())
+        second.readsEverything()
+        first.onEvent = { _, event in
+            guard event == .hasBytesAvailable else { return }
+            inner.stream.start(second)
+            RunLoop.current.serve { second.events.last == .endEncountered }
+            outer.move(1)
         }
+        outer.stream.start(first)
+        loop.serve { first.count(.hasBytesAvailable) == 2 }
+        #expect(second.bytes == Fixture.content)
+    }
+}
+
+@Suite(.runLoop) struct StreamThreadTests {
+    @Test(arguments: StreamKind.allCases)
+    func `a stream delivers on another thread's loop until it is removed there`(kind: StreamKind) throws {
+        let (thread, fixture, counter) = (try RunLoopThread(name: "streams"), try Fixture(kind), Counter())
+        fixture.stream.schedule(in: thread.runLoop, forMode: .custom)
+        fixture.stream.start(counter, on: thread.runLoop)
+        counter.wait { $0.count == 2 }
+        fixture.move(1)
+        counter.wait { $0.count == 3 }
+        #expect(counter.events.value == [1, kind.transferEvent.rawValue, kind.transferEvent.rawValue])
+        for mode in [.default, RunLoop.Mode.custom] {
+            fixture.stream.remove(from: thread.runLoop, forMode: mode)
+        }
+        fixture.move(1)
+        #expect(thread.runLoop.performAndWait { RunLoop.current.poll(.custom) } == .finished)
+        #expect(counter.events.value.count == 3)
+        #expect(!counter.threads.value.contains(UInt(pthread_self())))
+        thread.stop()
     }
 
-    @Test func `a descriptor number closed and reused in a callback delivers events of the new file only`()
-        async throws
-    {
-        try await onItsOwnThread {
-            let (old, recorder, loop) = (try FileDescriptor.pipe(), Recorder(), RunLoop.current)
-            // Borrowed: other tests' files must not get the number in between.
-            let first = InputStream(descriptor: old.readEnd)
-            let second = Recorder()
-            var next: (readEnd: FileDescriptor, writeEnd: FileDescriptor)?
-            var stream: InputStream?
-            recorder.onEvent = { closing, event in
-                guard event == .hasBytesAvailable else { return }
-                closing.close()
-                let fresh = try! FileDescriptor.pipe()
-                next = fresh
-                let reused = dup2(fresh.readEnd.rawValue, old.readEnd.rawValue)
-                try! fresh.readEnd.close()
-                stream = InputStream(descriptor: FileDescriptor(rawValue: reused), closeWhenDone: true)
-                stream?.start(second)
+    @Test(arguments: StreamKind.allCases)
+    func `closing from another thread ends the delivery`(kind: StreamKind) throws {
+        let thread = try RunLoopThread(name: "streams")
+        for _ in 0..<20 {
+            let (fixture, counter) = (try Fixture(kind), Counter())
+            fixture.stream.start(counter, on: thread.runLoop, mode: .common)
+            fixture.stream.close()
+            // A callback that had begun may count, but none after this.
+            thread.runLoop.performAndWait {}
+            let before = counter.events.value.count
+            thread.runLoop.performAndWait { RunLoop.current.settle() }
+            #expect(counter.events.value.count == before && fixture.stream.streamStatus == .closed)
+        }
+        thread.stop()
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a stream may be released on another thread while the loop serves it`(kind: StreamKind) throws {
+        let thread = try RunLoopThread(name: "streams")
+        for round in 0..<20 {
+            let (fixture, counter) = (try Fixture(kind), Counter())
+            weak let stream = fixture.stream
+            fixture.stream.start(counter, on: thread.runLoop)
+            if round.isMultiple(of: 2) { counter.wait { !$0.isEmpty } }
+            fixture.releaseStream()
+            waitUntil { stream == nil }
+        }
+        thread.stop()
+    }
+
+    @Test(arguments: [StreamKind.pipe, .bytes, .boundInput, .file])
+    func `a stream on two loops delivers each event once, on one of them at a time`(kind: StreamKind) throws {
+        let threads = [try RunLoopThread(name: "one"), try RunLoopThread(name: "two")]
+        let (fixture, read) = (try Fixture(kind), Shared<[UInt8]>([]))
+        let counter = Counter { stream, event in
+            guard event == .hasBytesAvailable else { return }
+            let bytes = (stream as! InputStream).read(upTo: 1)
+            read.update { $0 += bytes }
+        }
+        for thread in threads { fixture.stream.schedule(in: thread.runLoop, forMode: .default) }
+        fixture.stream.start(counter, on: threads[0].runLoop)
+        counter.waitForEnd()
+        for thread in threads { thread.stop() }
+        #expect(read.value == Fixture.content && !counter.hasOverlapped)
+        for event in [1, 16] as [UInt] { #expect(counter.events.value.count { $0 == event } == 1) }
+    }
+
+    @Test(arguments: StreamKind.allCases)
+    func `a stream can be scheduled again after its loop's thread has ended`(kind: StreamKind) throws {
+        let (fixture, recorder, thread) = (try Fixture(kind), Recorder(), try RunLoopThread(name: "ends"))
+        fixture.stream.schedule(in: thread.runLoop, forMode: .default)
+        fixture.stream.open()
+        thread.stop()
+        fixture.stream.start(recorder)
+        RunLoop.current.serve { recorder.events.last == kind.transferEvent }
+        #expect(fixture.move(1) == 1)
+    }
+
+    @Test func `scheduling and closing at the same time leave no mode occupied`() throws {
+        let thread = try RunLoopThread(name: "streams")
+        for _ in 0..<100 {
+            let input = Carrier(InputStream(data: [1]))
+            input.value.open()
+            onThreads(2) { index in
+                if index == 0 { input.value.close() }
+                if index == 1 { input.value.schedule(in: thread.runLoop, forMode: .custom) }
             }
-            first.start(recorder)
-            try old.writeEnd.writeAll([1])
-            loop.serve { second.events == [.openCompleted] }
-            loop.poll()
-            #expect(second.events == [.openCompleted])
-            try next?.writeEnd.writeAll([2])
-            loop.serve { second.events == [.openCompleted, .hasBytesAvailable] }
-            #expect(stream?.read(upTo: 5) == [2])
-            #expect(recorder.events == [.openCompleted, .hasBytesAvailable])
-            try old.writeEnd.close()
-            try next?.writeEnd.close()
+        }
+        #expect(thread.runLoop.performAndWait { RunLoop.current.poll(.custom) } == .finished)
+        thread.stop()
+    }
+
+    @Test func `no write uses a lent descriptor after close has returned on another thread`() throws {
+        for _ in 0..<50 {
+            let (lent, other) = (try TestPipe(), try TestPipe())
+            for end in [lent.writeEnd, other.readEnd] { end.setNonBlocking(true) }
+            let (stream, started) = (Carrier(OutputStream(descriptor: lent.writeEnd)), Countdown(1))
+            stream.value.open()
+            let writer = try JoinableThread { while stream.value.writeOnce([1]) > 0 { started.count() } }
+            started.wait()
+            stream.value.close()
+            #expect(dup2(other.writeEnd.rawValue, lent.writeEnd.rawValue) >= 0)
+            writer.join()
+            var byte: UInt8 = 0
+            #expect(read(other.readEnd.rawValue, &byte, 1) == -1)
         }
     }
 }

@@ -6,12 +6,13 @@ import Testing
 
 @testable import Reactor
 
-/// Visits every state that a stream's machine can reach, with every input in each of them.
-@Suite(.runLoop) struct StreamMachineModelTests {
+/// Visits the states that a stream's machine can reach, with every input in each of them.
+@Suite(.runLoop(limit: .seconds(60))) struct StreamMachineModelTests {
+    /// A tenth of all states.
+    private static let stateLimit = 6000
+
     @Test(arguments: ["bytes of memory", "bytes of a connection", "space in memory", "space of a connection"])
-    func `in every state, whatever happens, events are delivered once, in order, and to a delegate`(
-        stream: String
-    ) {
+    func `in every state events are delivered once, in order, and to a delegate`(stream: String) {
         let first: Model =
             switch stream {
             case "bytes of memory": Model(.hasBytesAvailable, .backend)
@@ -19,8 +20,12 @@ import Testing
             case "space in memory": Model(.hasSpaceAvailable, .backend)
             default: Model(.hasSpaceAvailable, .kernelWhenFull, isHeld: true)
             }
-        var (waiting, known) = ([first], Set([first.key]))
-        while let model = waiting.popLast() {
+        var (models, known) = ([first], Set([first.key]))
+        var visited = 0
+        // The nearest states come first.
+        while visited < min(models.count, Self.stateLimit) {
+            let model = models[visited]
+            visited += 1
             for input in Model.Input.allCases {
                 var next = model
                 guard next.take(input) else { continue }
@@ -31,7 +36,7 @@ import Testing
                     Issue.record("\(problem) after \(input) in \(model)")
                     return
                 }
-                waiting.append(next)
+                models.append(next)
             }
         }
         #expect(known.count > 200)
@@ -86,37 +91,25 @@ struct Model {
     /// more since a question was asked.
     var key: UInt64 {
         var key: UInt64 = 0
-        func add(_ value: some BinaryInteger, bits: UInt64) { key = key << bits | UInt64(value) }
+        func add(_ value: UInt, bits: UInt64) { key = key << bits | UInt64(value) }
         func add(_ flag: Bool) { add(flag ? 1 : 0, bits: 1) }
         add(machine.status.rawValue, bits: 3)
-        for value in [machine.room.index, machine.delivery.index, machine.delegateState.index] {
-            add(value, bits: 2)
-        }
-        let (due, called) = (machine.batchBits, callback?.event.rawValue ?? 0)
-        for events in [UInt(machine.pendingBits), UInt(due), delivered.rawValue, called] {
-            add(events, bits: 5)
-        }
+        add(UInt(machine.room.index), bits: 2)
+        add(UInt(machine.delivery.index), bits: 2)
+        add(UInt(machine.delegateState.index), bits: 2)
+        add(UInt(machine.pendingBits), bits: 5)
+        add(UInt(machine.batchBits), bits: 5)
+        add(delivered.rawValue, bits: 5)
+        add(callback?.event.rawValue ?? 0, bits: 5)
         let entry = machine.schedule[Self.loop]
-        add(machine.readinessSource == .unannounced)
-        add(machine.isClosed)
-        add(machine.isUnacknowledged)
-        add(machine.mayReportBeStale)
-        add(machine.isOnQueue)
-        add(entry != nil)
-        add(entry?.isWatched == true)
-        add(entry?.isDisarmed == true)
-        add(entry?.isUpToDate == true)
-        add(hasDelegate)
-        add(isMoving)
-        add(isEnqueued)
-        add(isTurnEnqueued)
-        add(isAwaitingBackend)
-        add(isRoomKnown)
-        add(callback?.hasDelegate == true)
-        add(callback?.isVoid == true)
-        add(question != nil)
-        add(question?.kind == .room)
-        add(question?.since == machine.transfers)
+        for flag in [
+            machine.readinessSource == .unannounced, machine.isClosed, machine.isUnacknowledged,
+            machine.mayReportBeStale, machine.isOnQueue, entry != nil, entry?.isWatched == true,
+            entry?.isDisarmed == true, entry?.isUpToDate == true, hasDelegate, isMoving, isEnqueued,
+            isTurnEnqueued, isAwaitingBackend, isRoomKnown, callback?.hasDelegate == true,
+            callback?.isVoid == true, question != nil, question?.kind == .room,
+            question?.since == machine.transfers,
+        ] { add(flag) }
         return key
     }
 
@@ -312,6 +305,7 @@ extension Model {
 
     /// Performs ``StreamMachine/Action/updateLoops``, as the engine does after every change.
     mutating func updateLoops() {
+        check(!machine.isClosed || [.closed, .error].contains(machine.status), "closed, and open again")
         changeReadinessSource()
         let (loops, isForQueue) = machine.takeLoopsToUpdate()
         if isForQueue, machine.delivery == .held {

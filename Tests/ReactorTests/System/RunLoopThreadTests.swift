@@ -1,7 +1,6 @@
 import Glibc
 import Reactor
 import ReactorTesting
-import Synchronization
 import SystemPackage
 import Testing
 
@@ -78,57 +77,37 @@ import Testing
         #expect(thread.runLoop.currentMode == nil)
     }
 
-    @Test func `a stopped thread leaves no objects, however it was stopped`() async throws {
-        for way in 0..<3 {
-            let weakly = try await onItsOwnThread { () -> WeakThread in
-                let thread = try RunLoopThread(name: "freed")
-                switch way {
-                case 0: thread.stop()
-                case 1:
-                    thread.runLoop.perform { thread.stop() }
-                    thread.stop()
-                default:
-                    thread.stop()
-                    thread.stop()
-                    thread.runLoop.perform {}
-                    thread.runLoop.add(Timer(fireDate: .now) { _ in }, forMode: .default)
-                }
-                return WeakThread(thread)
-            }
-            while !weakly.isFreed { sched_yield() }
+    @Test(arguments: [true, false])
+    func `a stopped thread leaves no objects, however it was stopped`(stopsItself: Bool) throws {
+        weak var weakThread: RunLoopThread?
+        weak var weakLoop: RunLoop?
+        do {
+            let thread = try RunLoopThread(name: "freed")
+            (weakThread, weakLoop) = (thread, thread.runLoop)
+            if stopsItself { thread.runLoop.perform { thread.stop() } }
+            thread.stop()
+            thread.runLoop.perform {}
+            thread.runLoop.add(Timer(fireDate: .now) { _ in }, forMode: .default)
         }
+        waitUntil { weakThread == nil && weakLoop == nil }
     }
 
     @Test func `a hundred stopped threads leave neither descriptors nor threads`() async {
         await #expect(processExitsWith: .success) {
-            try await onItsOwnThread {
-                for _ in 0..<3 { try RunLoopThread(name: "first").stop() }
-                let descriptors = ownDescriptors()
-                for round in 0..<10 {
-                    let threads = try (0..<10).map { _ in try RunLoopThread(name: "round \(round)") }
-                    #expect(ownThreads(named: "round \(round)") == 10)
-                    for thread in threads { thread.runLoop.performAndWait { _ = RunLoop.current.poll() } }
-                    #expect(ownDescriptors() > descriptors)
-                    for thread in threads { thread.stop() }
-                }
-                // Dispatch may have opened some of its own meanwhile; one for each thread would be a hundred.
-                #expect(ownDescriptors() < descriptors + 100)
-                waitUntil { ownThreads(named: "round") == 0 }
+            for _ in 0..<3 { try RunLoopThread(name: "first").stop() }
+            let descriptors = ownDescriptors()
+            for round in 0..<10 {
+                let threads = try (0..<10).map { _ in try RunLoopThread(name: "round \(round)") }
+                #expect(ownThreads(named: "round \(round)") == 10)
+                for thread in threads { thread.runLoop.performAndWait { _ = RunLoop.current.poll() } }
+                #expect(ownDescriptors() > descriptors)
+                for thread in threads { thread.stop() }
             }
+            // Dispatch may have opened some of its own meanwhile; one for each thread would be a hundred.
+            #expect(ownDescriptors() < descriptors + 100)
+            waitUntil { ownThreads(named: "round") == 0 }
         }
     }
-}
-
-private struct WeakThread: Sendable {
-    weak let thread: RunLoopThread?
-    weak let loop: RunLoop?
-
-    init(_ thread: RunLoopThread) {
-        self.thread = thread
-        loop = thread.runLoop
-    }
-
-    var isFreed: Bool { thread == nil && loop == nil }
 }
 
 private func post(_ canary: AtEnd, to loop: RunLoop, _ body: @escaping @Sendable () -> Void) {
@@ -136,9 +115,5 @@ private func post(_ canary: AtEnd, to loop: RunLoop, _ body: @escaping @Sendable
 }
 
 private func nameOfThread() -> String {
-    guard let file = try? FileDescriptor.open("/proc/thread-self/comm", .readOnly) else { return "?" }
-    defer { try? file.close() }
-    var bytes = [UInt8](repeating: 0, count: 64)
-    let count = bytes.withUnsafeMutableBytes { (try? file.read(into: $0)) ?? 0 }
-    return String(decoding: bytes.prefix(max(count - 1, 0)), as: UTF8.self)
+    String(decoding: content(of: "/proc/thread-self/comm") ?? [], as: UTF8.self).replacing("\n", with: "")
 }
