@@ -87,3 +87,12 @@ static inline bool reactor_test_refuse_close_range(void) { return reactor_test_r
 static inline bool reactor_test_refuse_timerfd_settime(int error) {
     return reactor_test_refuse(SYS_timerfd_settime, error);
 }
+
+/// Sets the wall clock forward by `nanoseconds`, which may be negative, and less than a second. False without the privilege.
+static inline bool reactor_test_shift_wall_clock(long nanoseconds) {
+    // The nanoseconds of a shift are never negative.
+    struct timex change = {.modes = ADJ_SETOFFSET | ADJ_NANO};
+    change.time.tv_sec = nanoseconds < 0 ? -1 : 0;
+    change.time.tv_usec = nanoseconds < 0 ? 1000000000 + nanoseconds : nanoseconds;
+    return adjtimex(&change) >= 0;
+}

@@ -35,7 +35,7 @@ import Testing
     func `after changes that were made before the watcher reads, a client knows the tree`(sequence: String)
         throws
     {
-        let model = try Model()
+        let model = try FolderModel()
         let parts = sequence.split(separator: ":", omittingEmptySubsequences: false)
         for name in parts[0].split(separator: " ") { model.make(String(name), isFilled: true) }
         try model.start()
@@ -48,7 +48,7 @@ import Testing
 
     @Test(arguments: 0..<4 as Range<UInt64>)
     func `after random changes by another thread a client knows the tree`(seed: UInt64) throws {
-        let model = try Model()
+        let model = try FolderModel()
         try model.start()
         let (tree, existed) = (model.tree, Shared<Set<FilePath>?>(nil))
         let thread = try JoinableThread(name: "changes") {
@@ -80,7 +80,7 @@ import Testing
 }
 
 /// A tree, and what its events tell.
-private final class Model {
+private final class FolderModel {
     let watch: Watch
     private var replica = Replica()
 
