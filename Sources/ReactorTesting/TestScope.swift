@@ -7,16 +7,11 @@ final class TestScope: Sendable {
     /// The scope of the test that the current task belongs to.
     @TaskLocal static var current: TestScope?
 
-    private let name: String
+    let name: String
     private let thread: TestThread
-    private let state = Mutex(State())
-
-    private struct State {
-        var alarm: Timer?
-        /// Whether the test ended in time; nil while it runs.
-        var endedInTime: Bool?
-        var waiting: CheckedContinuation<Bool, Never>?
-    }
+    private let alarm = Mutex<Timer?>(nil)
+    /// Whether the test has ended in time.
+    private let outcome = AsyncPromise<Bool>()
 
     init(name: String) {
         self.name = name
@@ -25,36 +20,33 @@ final class TestScope: Sendable {
 
     /// Runs `function`, which is a test, in its turn and for at most `limit`.
     func run(limit: Duration, _ function: @Sendable () async throws -> Void) async throws {
-        await Turns.shared.take()
+        await Turns.shared.take(self)
         setLimit(limit)
         do {
             try await runUntilLimit(function)
-            Turns.shared.give(name)
+            Turns.shared.give(self)
         } catch {
-            Turns.shared.give(name)
+            Turns.shared.give(self)
             throw error
         }
     }
 
     private func runUntilLimit(_ function: @Sendable () async throws -> Void) async throws {
-        async let outcome: Void = perform(function)
-        guard await endsInTime() else {
+        async let result: Void = perform(function)
+        guard await outcome.wait() else {
             Issue.record("This test has not ended within its limit. \(explanation)")
-            Turns.shared.noteHanging(name)
+            Turns.shared.noteHanging(self)
             thread.runLoop?.stop()
             return  // This cancels the test, and waits for it.
         }
-        try await outcome
+        try await result
     }
 
     /// Counts `limit` from now, instead of the limit that was set before.
     func setLimit(_ limit: Duration) {
         let date = Deadline.now + limit * (isSanitized ? 3 : 1)
         let alarm = Timer(fireDate: date) { [weak self] _ in self?.end(inTime: false) }
-        let previous = state.withLock { state in
-            defer { state.alarm = alarm }
-            return state.alarm
-        }
+        let previous = self.alarm.withLock { exchange(&$0, with: alarm) }
         previous?.invalidate()
         Turns.shared.loop.add(alarm, forMode: .common)
     }
@@ -67,24 +59,10 @@ final class TestScope: Sendable {
         try await withTaskExecutorPreference(thread) { try await function() }
     }
 
-    private func endsInTime() async -> Bool {
-        await withCheckedContinuation { continuation in
-            let result = state.withLock { state in
-                if state.endedInTime == nil { state.waiting = continuation }
-                return state.endedInTime
-            }
-            if let result { continuation.resume(returning: result) }
-        }
-    }
-
     private func end(inTime: Bool) {
-        let (alarm, waiting) = state.withLock { state in
-            if state.endedInTime == nil { state.endedInTime = inTime }
-            defer { (state.alarm, state.waiting) = (nil, nil) }
-            return (state.alarm, state.waiting)
-        }
+        let alarm = alarm.withLock { $0.take() }
         alarm?.invalidate()
-        waiting?.resume(returning: inTime)
+        outcome.set(inTime)
     }
 
     /// What the loops that the test may be waiting for say about themselves.

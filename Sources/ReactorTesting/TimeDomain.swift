@@ -10,8 +10,9 @@ final class TimeDomain: TimeSource {
     /// The loop of the thread that began.
     let loop = RunLoop.current
     private let state = Mutex(State())
+    private let end = AsyncPromise<Void>()
     /// The library's own threads with this time, by name.
-    private let threads = Mutex<[String: RunLoopThread]>([:])
+    private let threads = Mutex<[String: any AnyObject & Sendable]>([:])
 
     private struct State {
         var loops: [ObjectIdentifier: WaitingLoop] = [:]
@@ -46,13 +47,22 @@ final class TimeDomain: TimeSource {
 
     // MARK: The threads
 
+    /// Whether the current task is inside `withVirtualTime`.
+    @TaskLocal static var isInside = false
+
+    static func refuseNesting() -> Never { fatalError("withVirtualTime was called inside withVirtualTime.") }
+
+    /// The domain of the calling thread.
+    static var current: TimeDomain? { currentTimeSource as? TimeDomain }
+
+    /// Waits until this has ended.
+    func untilEnd() async { await end.wait() }
+
     /// Replaces the calling thread's time.
     ///
     /// - Parameter seed: Decides on the order of what is ready at once; nil for the kernel's order.
     static func enter(seed: UInt64?) -> TimeDomain {
-        guard currentTimeSource == nil else {
-            fatalError("withVirtualTime was called inside withVirtualTime.")
-        }
+        guard currentTimeSource == nil else { refuseNesting() }
         let domain = TimeDomain()
         domain.state.withLock { $0.order = seed.map(SeededGenerator.init) }
         domain.enterThread()
@@ -69,23 +79,24 @@ final class TimeDomain: TimeSource {
             defer { threads = [:] }
             return Array(threads.values)
         }
-        for thread in threads { thread.stop() }
+        for thread in threads { (thread as? RunLoopThread)?.stop() }
         // Threads that the test has started may outlive this.
         clocks.run()
         loopEnded(loop)
         leaveThread()
+        end.set(())
     }
 
     func enterThread() { clocks.enter(for: self) }
 
     func leaveThread() { clocks.leave() }
 
-    func loopBegan(_ loop: RunLoop) {
+    func loopBegan(_ loop: AnyObject) {
         let key = ObjectIdentifier(loop)
         state.withLock { _ = $0.busyLoops.insert(key) }
     }
 
-    func loopEnded(_ loop: RunLoop) {
+    func loopEnded(_ loop: AnyObject) {
         let key = ObjectIdentifier(loop)
         state.withLock { state in
             state.busyLoops.remove(key)
@@ -99,12 +110,14 @@ final class TimeDomain: TimeSource {
         for loop in state.withLock({ $0.loops.values.map(\.loop) }) { loop.wakeUp() }
     }
 
-    func runLoop(ofThread name: String) throws(Errno) -> RunLoop {
+    func thread<Thread: AnyObject & Sendable>(
+        named name: String, make: () throws(Errno) -> Thread
+    ) throws(Errno) -> Thread {
         try threads.withLock { threads throws(Errno) in
-            if let thread = threads[name] { return thread.runLoop }
-            let thread = try RunLoopThread(name: name)
+            if let thread = threads[name] as? Thread { return thread }
+            let thread = try make()
             threads[name] = thread
-            return thread.runLoop
+            return thread
         }
     }
 
@@ -241,7 +254,7 @@ final class TimeDomain: TimeSource {
 
     /// A timer of the kernel, which the domain fires.
     private struct KernelTimer {
-        let clock: ClockTimer.Clock
+        let clock: CInt
         /// When it fires next, on its clock; `.max` for never.
         var next: Int64
         let interval: Int64
@@ -254,7 +267,7 @@ final class TimeDomain: TimeSource {
         }
     }
 
-    func arm(_ descriptor: CInt, on clock: ClockTimer.Clock, at date: Int64, every interval: Int64) {
+    func arm(_ descriptor: CInt, on clock: CInt, at date: Int64, every interval: Int64) {
         _ = reactor_timerfd_set(descriptor, 0, 0, false)
         state.withLock { state in
             state.clockTimers[descriptor] = KernelTimer(
@@ -291,12 +304,12 @@ final class TimeDomain: TimeSource {
     }
 
     func setWallClock(to date: Duration) {
-        clocks.setLead(of: .wallClock, to: date.wholeNanoseconds - clocks.now)
+        clocks.setLead(of: CLOCK_REALTIME, to: date.wholeNanoseconds - clocks.now)
         noteClockSet()
     }
 
     func suspend(for duration: Duration) {
-        for clock in [ClockTimer.Clock.wallClock, .bootTime] {
+        for clock in [CLOCK_REALTIME, CLOCK_BOOTTIME] {
             clocks.setLead(of: clock, to: clocks.lead(of: clock) + duration.wholeNanoseconds)
         }
         // The kernel says so after a suspension, too.
@@ -306,7 +319,7 @@ final class TimeDomain: TimeSource {
     private func noteClockSet() {
         state.withLock { state in
             fireClockTimers(&state)
-            for (descriptor, timer) in state.clockTimers where timer.clock == .wallClock {
+            for (descriptor, timer) in state.clockTimers where timer.clock == CLOCK_REALTIME {
                 state.clockTimers[descriptor]?.clockWasSet = true
                 _ = reactor_timerfd_set(descriptor, 1, 0, false)
             }

@@ -2,6 +2,9 @@ import Glibc
 import Reactor
 
 /// Lets a bounded number of tests run at once, and ends the process when only tests are left that do not end.
+///
+/// With REACTOR_TESTING_PROGRESS in the environment it prints, every so many seconds, how many test cases have ended, and which
+/// one has run longest.
 final class Turns: Sendable {
     static let shared = Turns()
 
@@ -9,11 +12,20 @@ final class Turns: Sendable {
     let loop: RunLoop
     private let state = Mutex(State())
 
-    fileprivate struct State {
-        var runningCount = 0
+    private struct State {
+        /// How many tests have turns. One whose limit has passed has none, but may still run.
+        var turnCount = 0
         var waiting: [CheckedContinuation<Void, Never>] = []
-        /// The names of the tests that run although their limit has passed. They count as running no more.
-        var hanging: [String] = []
+        var running: [ObjectIdentifier: (test: TestScope, start: Deadline)] = [:]
+        var hanging: Set<ObjectIdentifier> = []
+        var endedCount = 0
+
+        /// The test whose turn is next.
+        mutating func endTurn() -> CheckedContinuation<Void, Never>? {
+            guard waiting.isEmpty else { return waiting.removeFirst() }
+            turnCount -= 1
+            return nil
+        }
     }
 
     /// How many tests run at once: enough to keep the processors busy while most tests wait for the kernel.
@@ -26,14 +38,18 @@ final class Turns: Sendable {
             fatalError("The thread that watches the limits of tests cannot be started.")
         }
         loop = thread.runLoop
+        let interval = unsafe getenv("REACTOR_TESTING_PROGRESS").flatMap { unsafe Int(String(cString: $0)) }
+        if let interval, interval > 0 {
+            loop.add(Timer(interval: .seconds(interval)) { [self] _ in reportProgress() }, forMode: .common)
+        }
     }
 
-    /// Waits for a turn.
-    func take() async {
+    /// Waits for the turn of `test`, which begins then.
+    func take(_ test: TestScope) async {
         await withCheckedContinuation { continuation in
             let isNext = state.withLock { state in
-                guard state.runningCount >= Self.width else {
-                    state.runningCount += 1
+                guard state.turnCount >= Self.width else {
+                    state.turnCount += 1
                     return true
                 }
                 state.waiting.append(continuation)
@@ -41,24 +57,23 @@ final class Turns: Sendable {
             }
             if isNext { continuation.resume() }
         }
+        state.withLock { $0.running[ObjectIdentifier(test)] = (test, .now) }
     }
 
-    /// Ends the turn of the test called `name`.
-    func give(_ name: String) {
+    /// The test has ended.
+    func give(_ test: TestScope) {
         let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
-            if let index = state.hanging.firstIndex(of: name) {
-                state.hanging.remove(at: index)
-                return nil
-            }
-            return state.endTurn()
+            state.running[ObjectIdentifier(test)] = nil
+            state.endedCount += 1
+            return state.hanging.remove(ObjectIdentifier(test)) == nil ? state.endTurn() : nil
         }
         next?.resume()
     }
 
-    /// Gives the turn of a test to another, because it has exceeded its limit.
-    func noteHanging(_ name: String) {
+    /// Gives the turn of a test to another, because its limit has passed.
+    func noteHanging(_ test: TestScope) {
         let next = state.withLock { state in
-            state.hanging.append(name)
+            state.hanging.insert(ObjectIdentifier(test))
             return state.endTurn()
         }
         next?.resume()
@@ -68,20 +83,23 @@ final class Turns: Sendable {
     private func endProcessWhenIdle() {
         loop.add(
             Timer(fireDate: .now + Self.patience) { [self] _ in
-                let (isIdle, names) = state.withLock { ($0.runningCount == 0, $0.hanging) }
-                guard !names.isEmpty else { return }
+                let (isIdle, tests) = state.withLock { state in
+                    (state.turnCount == 0, state.hanging.compactMap { state.running[$0]?.test.name })
+                }
+                guard !tests.isEmpty else { return }
                 guard isIdle else { return endProcessWhenIdle() }
-                print("These tests never end: \(names.joined(separator: ", ")).")
+                print("These tests do not end: \(tests.joined(separator: ", ")).")
                 exit(EXIT_FAILURE)
             }, forMode: .common)
     }
-}
 
-extension Turns.State {
-    /// The test whose turn is next.
-    fileprivate mutating func endTurn() -> CheckedContinuation<Void, Never>? {
-        guard waiting.isEmpty else { return waiting.removeFirst() }
-        runningCount -= 1
-        return nil
+    private func reportProgress() {
+        let (count, oldest) = state.withLock { state in
+            (state.endedCount, state.running.values.min { $0.start < $1.start })
+        }
+        let seconds = oldest.map { $0.start.duration(to: .now).components.seconds }
+        print("\(count) test cases have ended", terminator: "")
+        print(oldest.map { ". Running for \(seconds ?? 0) s: \($0.test.name)" } ?? "")
+        fflush(nil)
     }
 }

@@ -1,3 +1,4 @@
+import Glibc
 public import Reactor
 
 /// The time of a test's thread, which passes only when the test says so or when its loop would wait.
@@ -35,6 +36,9 @@ public final class VirtualTime: Sendable {
 
     /// A descriptor that is never read is always ready.
     private static let mostPasses = 100
+
+    /// The loop of the test's thread, for asynchronous tests.
+    public var loop: RunLoop { domain.loop }
 
     /// The present moment: what ``/Reactor/Deadline/now`` is on the test's thread.
     public var now: Deadline { Deadline(uptimeNanoseconds: domain.clocks.now) }
@@ -105,7 +109,7 @@ public final class VirtualTime: Sendable {
     /// The wall clock, since 1970-01-01 00:00 UTC. Setting it moves no timer on the monotonic clock, and tells
     /// each ``/Reactor/ClockTimer`` on the wall clock that it was set.
     public var wallClock: Duration {
-        get { .nanoseconds(domain.clocks.now + domain.clocks.lead(of: .wallClock)) }
+        get { .nanoseconds(domain.clocks.now + domain.clocks.lead(of: CLOCK_REALTIME)) }
         set { domain.setWallClock(to: newValue) }
     }
 
@@ -138,11 +142,19 @@ public func withVirtualTime<Result>(
 /// The task has to stay on one thread whose loop runs while the task is suspended: that of a test in a suite with the trait
 /// ``Testing/Trait/runLoop``, the main actor, or an actor whose executor is a loop's.
 ///
-/// - Precondition: The thread's time is not virtual yet. The task is on the same thread at the end.
+/// On an actor that several tests share, such as the main actor, one call waits for the other; but the actor's other tests have the
+/// virtual time meanwhile, too.
+///
+/// - Parameters:
+///   - seed: As in the variant for synchronous tests.
+///   - body: The test.
+/// - Precondition: Not called inside ``withVirtualTime(seed:_:)``. The task is on the same thread at the end.
 nonisolated(nonsending) public func withVirtualTime<Result>(
     seed: UInt64? = nil, _ body: nonisolated(nonsending) (VirtualTime) async throws -> Result
 ) async rethrows -> Result {
+    if TimeDomain.isInside { TimeDomain.refuseNesting() }
+    while let other = TimeDomain.current { await other.untilEnd() }
     let domain = TimeDomain.enter(seed: seed)
     defer { domain.leave() }
-    return try await body(VirtualTime(domain))
+    return try await TimeDomain.$isInside.withValue(true) { try await body(VirtualTime(domain)) }
 }

@@ -235,10 +235,9 @@ import Testing
     // MARK: Tasks
 
     @Test func `a task's sleep on the loop's clock passes at once`() async throws {
-        let loop = currentLoop()
         try await withVirtualTime { time in
             let start = time.now
-            try await loop.clock().sleep(for: .seconds(3600))
+            try await time.loop.clock().sleep(for: .seconds(3600))
             #expect(time.now == start + .seconds(3600))
             try await time.advance(by: .seconds(60))
             #expect(time.now == start + .seconds(3660))
@@ -246,9 +245,8 @@ import Testing
     }
 
     @Test func `a deadline cancels an operation at its virtual date`() async throws {
-        let loop = currentLoop()
         await withVirtualTime { time in
-            let start = time.now
+            let (start, loop) = (time.now, time.loop)
             await #expect(throws: DeadlineError.self) {
                 try await withDeadline(start + .seconds(5), clock: loop.clock()) {
                     try await loop.clock().sleep(for: .seconds(10))
@@ -266,8 +264,6 @@ import Testing
         }
     }
 }
-
-private func currentLoop() -> RunLoop { .current }
 
 /// Tells when a stream has ended or failed.
 private final class EndOfStream: StreamDelegate {

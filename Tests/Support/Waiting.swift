@@ -8,9 +8,9 @@ package enum Depth {
     package static func of(full: Int, quick: Int) -> Int { isFull ? full : quick }
 }
 
-/// How long a helper waits before it gives up: shorter than the limit of a test, so that the helper reports what is missing.
+/// How long a helper waits before it gives up: longer than the limit of most tests, which fail by that, and end by this.
 enum Patience {
-    static let seconds = isSanitized ? 24 : 8
+    static let seconds = isSanitized ? 60 : 25
 
     /// Whether the process runs under a sanitizer, which makes it several times slower.
     private static let isSanitized = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil

@@ -51,8 +51,8 @@ final class Poller {
         // First, as another thread may end the wait from now on.
         waker.setTimer(.max)
         let wait = LoopWait(
-            epoll: base.epoll, timer: waker.timer,
-            descriptors: base.descriptors.filter { $0 != waker.timer && $0 != waker.counter })
+            for: base.descriptors.filter { $0 != waker.timer && $0 != waker.counter }, timer: waker.timer
+        ) { [epoll = base.epoll] in epoll.isReady }
         let end = source.willWait(until: time, wait)
         if end != .max { waker.setTimer(max(end, 1)) }
         waker.forgetTimer()

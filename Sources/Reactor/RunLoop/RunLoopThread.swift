@@ -154,7 +154,11 @@ package final class ResidentThread: Sendable {
     ///
     /// - Throws: What pthread_create(3) does; the next call tries again.
     package func runLoop() throws(Errno) -> RunLoop {
-        if let source = currentTimeSource { return try source.runLoop(ofThread: name) }
+        if let source = currentTimeSource {
+            return try source.thread(named: name) { [name] () throws(Errno) in
+                try RunLoopThread(name: name, receivesSignals: false)
+            }.runLoop
+        }
         return try thread.withLock { [name] thread throws(Errno) in
             // A child of fork(2) inherits the object, but not the thread.
             if let thread, !thread.runLoop.inbox.belongsToParent { return thread.runLoop }

@@ -23,7 +23,7 @@ package final class Promise<Value: Sendable>: Sendable {
 }
 
 /// A value that any thread sets, once, and tasks wait for.
-final class AsyncPromise<Value: Sendable>: Sendable {
+package final class AsyncPromise<Value: Sendable>: Sendable {
     private enum State {
         case awaited([CheckedContinuation<Value, Never>])
         case known(Value)
@@ -31,8 +31,10 @@ final class AsyncPromise<Value: Sendable>: Sendable {
 
     private let state = Mutex(State.awaited([]))
 
+    package init() {}
+
     /// Sets the value, unless it is set.
-    func set(_ value: Value) {
+    package func set(_ value: Value) {
         let waiters = state.withLock { state -> [CheckedContinuation<Value, Never>] in
             guard case .awaited(let waiters) = state else { return [] }
             state = .known(value)
@@ -41,7 +43,7 @@ final class AsyncPromise<Value: Sendable>: Sendable {
         for waiter in waiters { waiter.resume(returning: value) }
     }
 
-    nonisolated(nonsending) func wait() async -> Value {
+    nonisolated(nonsending) package func wait() async -> Value {
         await withCheckedContinuation { waiter in
             let value = state.withLock { state -> Value? in
                 switch state {

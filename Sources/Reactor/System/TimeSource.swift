@@ -1,5 +1,6 @@
 import CReactorLinux
 import Glibc
+package import SystemPackage
 
 /// What moves the time of the threads of a test. ReactorTesting has the only one; a thread without one has the kernel's
 /// time.
@@ -11,8 +12,8 @@ package protocol TimeSource: AnyObject, Sendable {
     func leaveThread()
 
     /// The calling thread, which has this time, runs `loop` until ``loopEnded(_:)``.
-    func loopBegan(_ loop: RunLoop)
-    func loopEnded(_ loop: RunLoop)
+    func loopBegan(_ loop: AnyObject)
+    func loopEnded(_ loop: AnyObject)
 
     /// The calling thread's loop is about to wait until `time`.
     ///
@@ -34,11 +35,13 @@ package protocol TimeSource: AnyObject, Sendable {
     /// As ``beginWork()``, as long as `isRunning` returns true.
     func noteWork(while isRunning: @escaping @Sendable () -> Bool)
 
-    /// The loop of a thread of the library with the thread's time.
-    func runLoop(ofThread name: String) throws(Errno) -> RunLoop
+    /// The library's thread called `name` that has this time; `make` starts it, if there is none yet.
+    func thread<Thread: AnyObject & Sendable>(
+        named name: String, make: () throws(Errno) -> Thread
+    ) throws(Errno) -> Thread
 
     /// Arms `descriptor`, a timer on `clock`, which is the calling thread's: `timerfd_settime(2)`.
-    func arm(_ descriptor: CInt, on clock: ClockTimer.Clock, at time: Int64, every interval: Int64)
+    func arm(_ descriptor: CInt, on clock: CInt, at time: Int64, every interval: Int64)
     /// How often it has fired since the last call: `read(2)`. `Errno.canceled` says that the clock was set.
     func takeFirings(of descriptor: CInt) throws(Errno) -> UInt64
     func disarm(_ descriptor: CInt)
@@ -87,24 +90,31 @@ package final class ReplacedClocks: Sendable {
     package func run() { unsafe reactor_clock_run(clocks) }
 
     /// How far `clock` is ahead of the monotonic clock, in nanoseconds.
-    package func lead(of clock: ClockTimer.Clock) -> Int64 {
-        unsafe reactor_clock_lead(clocks, clock.identifier)
+    package func lead(of clock: CInt) -> Int64 {
+        unsafe reactor_clock_lead(clocks, clock)
     }
 
-    package func setLead(of clock: ClockTimer.Clock, to lead: Int64) {
-        unsafe reactor_clock_set_lead(clocks, clock.identifier, lead)
+    package func setLead(of clock: CInt, to lead: Int64) {
+        unsafe reactor_clock_set_lead(clocks, clock, lead)
     }
 }
 
 /// A loop that is about to wait.
 package struct LoopWait: Sendable {
-    let epoll: Epoll
-    let timer: CInt
     /// What it waits for, its own descriptors not included.
     package let descriptors: [CInt]
+    private let readiness: @Sendable () -> Bool
+    private let timer: CInt
+
+    /// - Parameters:
+    ///   - timer: The timerfd that ends the wait.
+    ///   - isReady: Whether the wait would end at once.
+    init(for descriptors: [CInt], timer: CInt, isReady: @escaping @Sendable () -> Bool) {
+        (self.descriptors, self.timer, readiness) = (descriptors, timer, isReady)
+    }
 
     /// Whether the wait would end at once.
-    package var isReady: Bool { epoll.isReady }
+    package var isReady: Bool { readiness() }
 
     /// Ends the wait of another thread's loop.
     package func end() { _ = reactor_timerfd_arm(timer, 1) }

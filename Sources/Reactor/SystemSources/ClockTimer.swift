@@ -34,7 +34,7 @@ public final class ClockTimer: EventSource {
         /// The present moment.
         public var now: Duration { .nanoseconds(reactor_clock_nanoseconds(identifier)) }
 
-        var identifier: clockid_t { self == .wallClock ? CLOCK_REALTIME : CLOCK_BOOTTIME }
+        fileprivate var identifier: clockid_t { self == .wallClock ? CLOCK_REALTIME : CLOCK_BOOTTIME }
     }
 
     /// Why the closure is called.
@@ -134,7 +134,9 @@ public final class ClockTimer: EventSource {
             }
         }
         let interval = interval?.wholeNanoseconds ?? 0
-        if let source = currentTimeSource { return source.arm(number, on: clock, at: first, every: interval) }
+        if let source = currentTimeSource {
+            return source.arm(number, on: clock.identifier, at: first, every: interval)
+        }
         // ECANCELED: the kernel has armed the timer, and says that the clock was set only here.
         let isUnset = callOnOwnDescriptor("timerfd_settime", expecting: .canceled) {
             reactor_timerfd_set(number, first, interval, clock == .wallClock)

@@ -43,7 +43,7 @@ import Testing
 
     @Test func `a signal cancels asynchronous work, and has its own action back after that`() async throws {
         let lines = try await probeMainLoop("cancelled by a signal")
-        #expect(lines == ["cancelled true", "ended with status 15"])
+        #expect(lines == ["cancelled true", "ended with signal(15)"])
     }
 
     @Test func `a thread runs asynchronous work on its own loop`() {

@@ -153,10 +153,11 @@ import Testing
         let handoff = ChunkHandoff(
             InputStream(descriptor: pipe.readEnd, closeWhenDone: true), to: collector,
             on: DispatchQueue(label: "nested"), limits: HandoffLimits(chunkSize: 10, bytesInFlight: 10))
-        handoff.start(progress: { [loop] _ in
-            while !isLast.value { loop.run(in: .default, until: .after(milliseconds: 1)) }
-            #expect(report == nil)
-        }) { report = $0 }
+        handoff.start(
+            progress: { [loop] _ in
+                while !isLast.value { loop.run(in: .default, until: .after(milliseconds: 1)) }
+                #expect(report == nil)
+            }, completion: { report = $0 })
         #expect(runToTheEnd() && report?.byteCount == 5000)
     }
 
@@ -173,7 +174,9 @@ import Testing
             stream = input
             let started = ChunkHandoff(
                 input, to: Collector(before: { _ in _ = inProcessor }), on: DispatchQueue(label: "leaks"))
-            if starts { started.start(progress: { _ in _ = inCompletion }) { _ in _ = inCompletion } }
+            if starts {
+                started.start(progress: { _ in _ = inCompletion }, completion: { _ in _ = inCompletion })
+            }
             handoff = starts ? started : nil
         }
         #expect(runToTheEnd() && fates.allSatisfy { $0.isFreed } && stream == nil)

@@ -155,10 +155,11 @@ import Testing
         let handoff = ChunkHandoff(
             InputStream(path: file.path), to: Collector(), on: DispatchQueue(label: "progress"),
             limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 4000))
-        handoff.start(progress: { progress in
-            #expect(loop.isCurrent)
-            reports.append(progress)
-        }) { #expect($0.byteCount == 2_000_000 && handoff.progress.byteCount == 2_000_000) }
+        handoff.start(
+            progress: { progress in
+                #expect(loop.isCurrent)
+                reports.append(progress)
+            }, completion: { #expect($0.byteCount == 2_000_000 && handoff.progress.byteCount == 2_000_000) })
         #expect(runToTheEnd() && (1...101).contains(reports.count))
         #expect(reports.map(\.byteCount) == Set(reports.map(\.byteCount)).sorted())
         #expect(reports.allSatisfy { $0.expectedByteCount == 2_000_000 })
