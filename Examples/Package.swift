@@ -111,7 +111,8 @@ let package = Package(
         .testTarget(
             name: "ExampleTests",
             dependencies: [
-                "ReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"), system,
+                "ReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"),
+                .product(name: "ReactorTesting", package: "swift-reactor"), system,
                 "downloader", "importer", "scroller", .product(name: "GRDB", package: "GRDB.swift"),
             ],
             swiftSettings: testSettings

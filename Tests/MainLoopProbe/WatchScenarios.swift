@@ -5,7 +5,7 @@ import SystemPackage
 
 /// Watches folders where the user may have two watches of inotify(7) only.
 @MainActor func fewWatches() throws {
-    try watchWithLimit { watcher, tree in
+    try watchWithLimit(until: "b/file") { watcher, tree in
         try watcher.watch(tree.appending("a"), recursively: true)
         try watcher.watch(tree.appending("b"))
         do throws(IOError) { try watcher.watch(tree.appending("c")) } catch { printRefusal(error, tree) }
@@ -17,7 +17,7 @@ import SystemPackage
 
 /// Loses changes while the limit keeps the watcher from watching a new folder.
 @MainActor func fewWatchesAfterOverflow() throws {
-    try watchWithLimit { watcher, tree in
+    try watchWithLimit(until: "file") { watcher, tree in
         RunLoop.main.remove(watcher, forMode: .default)
         try watcher.watch(tree, recursively: true)
         for index in 0..<20_000 { chmod(tree.appending("a").string, index % 2 == 0 ? 0o700 : 0o755) }
@@ -28,9 +28,11 @@ import SystemPackage
     }
 }
 
-/// Prints what a watcher reports of the folder that the first argument names, up to a file that `body` makes there. The user
+/// Prints what a watcher reports of the folder that the first argument names, up to the file `end` that `body` makes there. The user
 /// may have two watches: in a user namespace of its own, which needs a process with one thread.
-@MainActor private func watchWithLimit(_ body: (FileWatcher, FilePath) throws -> Void) throws {
+@MainActor private func watchWithLimit(until end: FilePath, _ body: (FileWatcher, FilePath) throws -> Void)
+    throws
+{
     let tree = FilePath(CommandLine.arguments[1])
     guard unshare(CLONE_NEWUSER) == 0 else { return print("unshare: \(Errno(rawValue: errno))") }
     let limit = try FileDescriptor.open("/proc/sys/user/max_inotify_watches", .writeOnly)
@@ -48,7 +50,7 @@ import SystemPackage
     }
     try RunLoop.main.add(watcher, forMode: .default)
     try body(watcher, tree)
-    while last?.lastComponent != "file" { RunLoop.main.run(mode: .default, before: .distantFuture) }
+    while last != tree.appending(end.components) { RunLoop.main.run(mode: .default, before: .distantFuture) }
     if watcher.paths.count == 2 {
         watcher.unwatch(tree.appending("b"))
         try watcher.watch(tree.appending("c"))

@@ -1,10 +1,11 @@
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 @testable import importer
 
-@Suite struct CSVParserTests {
+@Suite(.runLoop) struct CSVParserTests {
     /// The fields of a record, or its fault.
     fileprivate struct Row: Equatable, Sendable {
         let line: Int

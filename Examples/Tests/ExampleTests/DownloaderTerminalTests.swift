@@ -1,10 +1,11 @@
 import Glibc
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The bars of the downloader, on a pseudo-terminal.
-@Suite struct DownloaderTerminalTests {
+@Suite(.runLoop) struct DownloaderTerminalTests {
     private let folder = TemporaryFolder()
 
     /// Sends half of each body, and the rest once a test permits it.

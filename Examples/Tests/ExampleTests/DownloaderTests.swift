@@ -1,12 +1,13 @@
 import Glibc
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 @testable import downloader
 
-@Suite struct DownloaderTests {
+@Suite(.runLoop) struct DownloaderTests {
     private let folder = TemporaryFolder()
 
     private func download(

@@ -2,10 +2,11 @@ import Foundation
 import GRDB
 import Glibc
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct ImporterTests {
+@Suite(.runLoop) struct ImporterTests {
     private let folder = TemporaryFolder()
     private var database: String { folder.path("stops.db") }
 

@@ -1,10 +1,11 @@
 import Foundation
 import Glibc
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite struct LineReaderTests {
+@Suite(.runLoop) struct LineReaderTests {
     private func read(_ options: [String], _ bytes: some Sequence<UInt8>) throws -> Outcome {
         let file = try TemporaryFile(bytes)
         return try run("line-reader", options + ["--json", file.path.string])

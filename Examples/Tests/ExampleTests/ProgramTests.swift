@@ -1,11 +1,12 @@
 import Foundation
 import Glibc
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The timers, the programs that count lines in other ways, and what all programs do when descriptors are few.
-@Suite struct ProgramTests {
+@Suite(.runLoop) struct ProgramTests {
     // MARK: Timers
 
     @Test func `during the drag the tracking timer fires and the default timer does not`() throws {

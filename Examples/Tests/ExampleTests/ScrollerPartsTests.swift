@@ -1,10 +1,11 @@
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 @testable import scroller
 
-@Suite struct ScrollerPartsTests {
+@Suite(.runLoop) struct ScrollerPartsTests {
     // MARK: Keys and the mouse
 
     @Test(arguments: [

@@ -1,10 +1,11 @@
 import Foundation
 import Glibc
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite(.enabled("needs tmux, which is not installed") { Tmux.isInstalled }) struct ScrollerTests {
+@Suite(.runLoop, .enabled("needs tmux, which is not installed") { Tmux.isInstalled }) struct ScrollerTests {
     private static let program = Child.folder + "/scroller"
 
     /// Runs a test's body with a terminal in which a shell runs the program, and then prints its exit status.

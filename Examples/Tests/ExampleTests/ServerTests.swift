@@ -1,11 +1,12 @@
 import Glibc
 import Reactor
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The servers, written with callbacks or as tasks.
-@Suite struct ServerTests {
+@Suite(.runLoop) struct ServerTests {
     /// The arguments of each server for a free port.
     private static let arguments = [
         "echo-server": ["--port", "0", "--json"], "echo-tasks": ["0"], "echo-service": ["0"],

@@ -1,10 +1,11 @@
 import Glibc
 import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
 import Testing
 
 /// The programs that speak TLS, with a certificate by openssl(1).
-@Suite(.enabled(if: access("/usr/bin/openssl", X_OK) == 0)) struct TLSTests {
+@Suite(.runLoop, .enabled(if: access("/usr/bin/openssl", X_OK) == 0)) struct TLSTests {
     private final class Files: Sendable {
         let folder = TemporaryFolder()
         var certificate: String { folder.path("certificate.pem") }
