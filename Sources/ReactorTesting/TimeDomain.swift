@@ -16,7 +16,7 @@ final class TimeDomain: TimeSource {
 
     private struct State {
         var loops: [ObjectIdentifier: WaitingLoop] = [:]
-        /// The loops that have not waited yet.
+        /// The loops that have not waited yet, or not since the clock has jumped to a date of theirs.
         var busyLoops: Set<ObjectIdentifier> = []
         /// How much works elsewhere for the loops, such as a hand-off.
         var workCount = 0
@@ -29,7 +29,16 @@ final class TimeDomain: TimeSource {
         var order: SeededGenerator?
         /// Whether to stop the loop when nothing is scheduled.
         var stopsWhenIdle = false
+
+        /// Whether all loops but `current`, the calling thread's, wait.
+        func isWaiting(besides current: RunLoop) -> Bool {
+            busyLoops.subtracting([ObjectIdentifier(current)]).isEmpty
+                && loops.values.allSatisfy { $0.loop === current || $0.isWaiting }
+        }
     }
+
+    /// Whether all loops but that of the calling thread wait.
+    var othersWait: Bool { state.withLock { $0.isWaiting(besides: loop) } }
 
     /// A loop, as it was when it last began to wait.
     private struct WaitingLoop: Sendable {
@@ -163,9 +172,7 @@ final class TimeDomain: TimeSource {
 
     private func nextStep(after current: RunLoop) -> Step {
         state.withLock { state in
-            guard state.busyLoops.isEmpty,
-                state.loops.values.allSatisfy({ $0.loop === current || $0.isWaiting })
-            else { return .none }
+            guard state.isWaiting(besides: current) else { return .none }
             let now = clocks.now
             let loopDate = state.loops.values.reduce(.max) { min($0, $1.date) }
             let date = state.clockTimers.values.reduce(loopDate) { min($0, $1.date(on: clocks)) }
@@ -204,7 +211,10 @@ final class TimeDomain: TimeSource {
     private func jump(to date: Int64) {
         clocks.stop(at: date)
         state.withLock { state in
-            for loop in state.loops.values where loop.date <= date { loop.wait.end() }
+            for (key, loop) in state.loops where loop.date <= date && loop.loop !== RunLoop.current {
+                state.busyLoops.insert(key)
+                loop.wait.end()
+            }
             fireClockTimers(&state)
         }
     }

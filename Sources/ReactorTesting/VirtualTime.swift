@@ -56,9 +56,18 @@ public final class VirtualTime: Sendable {
         domain.loop.run(in: mode, until: end)
         // The mode may have become empty before.
         if now < end { domain.clocks.stop(at: end.uptimeNanoseconds) }
-        for _ in 0..<Self.mostPasses {
+        var passCount = 0
+        while passCount < Self.mostPasses {
+            let othersWait = domain.othersWait
             let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
-            guard result == .handledSource else { break }
+            if result == .handledSource {
+                passCount += 1
+            } else if othersWait {
+                break
+            } else {
+                // Other threads do what is due for them.
+                _ = poll(nil, 0, 1)
+            }
         }
     }
 
