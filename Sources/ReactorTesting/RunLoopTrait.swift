@@ -22,7 +22,7 @@ public import Testing
 /// other test is running, so that a run always ends.
 ///
 /// At most four tests for each processor run at once; the time of those that wait for their turn does not count.
-/// The limit is three times as long under a sanitizer. On a test inside a suite with this trait, the test's own limit
+/// The limit is three times as long under a sanitizer, and REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a suite with this trait, the test's own limit
 /// counts.
 public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
     /// How long a test may run.

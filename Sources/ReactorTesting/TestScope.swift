@@ -44,7 +44,7 @@ final class TestScope: Sendable {
 
     /// Counts `limit` from now, instead of the limit that was set before.
     func setLimit(_ limit: Duration) {
-        let date = Deadline.now + limit * (isSanitized ? 3 : 1)
+        let date = Deadline.now + limit * patience
         let alarm = Timer(fireDate: date) { [weak self] _ in self?.end(inTime: false) }
         let previous = self.alarm.withLock { exchange(&$0, with: alarm) }
         previous?.invalidate()
@@ -72,5 +72,9 @@ final class TestScope: Sendable {
     }
 }
 
-/// Whether the process runs under a sanitizer, which makes it several times slower.
-private let isSanitized = unsafe dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
+/// How many times as long as its limit a test may run: more under a sanitizer, which makes it several times slower.
+private let patience: Int = {
+    let isSanitized = unsafe dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
+    let factor = unsafe getenv("REACTOR_TESTING_PATIENCE").flatMap { unsafe Int(String(cString: $0)) } ?? 1
+    return max(factor, 1) * (isSanitized ? 3 : 1)
+}()

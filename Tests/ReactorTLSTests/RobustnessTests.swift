@@ -9,8 +9,10 @@ import Testing
 /// Peers that are cut off, silent, many or hostile.
 @Suite(.runLoop) struct RobustnessTests {
     /// How many bytes are between two places where a connection is cut, or a hello changed.
-    private static let (cutStep, helloStep) = (29, 10)
-    private static let randomHelloCount = 20
+    private static let (cutStep, helloStep) = (
+        Depth.of(full: 1, quick: 29), Depth.of(full: 1, quick: 10)
+    )
+    private static let randomHelloCount = Depth.of(full: 1000, quick: 20)
 
     /// A client that makes a whole handshake each time.
     private static func client(_ version: Version) -> TLSSettings {

@@ -22,7 +22,7 @@ import Testing
             for input in Self.inputs.map({ Array($0.utf8) }) {
                 let expected = framing.expect(input)
                 // A tenth of all ways: 11 has no factor in common with their number.
-                let masks = stride(from: 0, to: 1 << (input.count - 1), by: 11)
+                let masks = stride(from: 0, to: 1 << (input.count - 1), by: Depth.of(full: 1, quick: 11))
                 let wrong = masks.first { framing.frame(input.cut($0)) != expected }
                 #expect(wrong == nil, "\(framing), \(input) in \(input.cut(wrong ?? 0))")
             }

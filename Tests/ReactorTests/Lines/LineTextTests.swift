@@ -54,7 +54,7 @@ import Testing
     @Test func `validation of random bytes agrees with the standard library`() {
         var generator = SeededGenerator(seed: 1)
         let units: [[UInt8]] = ["a", "é", "日", "🎏"].map { Array($0.utf8) }
-        for round in 0..<2000 {
+        for round in 0..<Depth.of(full: 20_000, quick: 2000) {
             var bytes: [UInt8] = []
             for _ in 0..<Int.random(in: 0...60, using: &generator) {
                 bytes += units.randomElement(using: &generator)!
@@ -96,7 +96,7 @@ import Testing
     func `all alignments and lengths give what a naive scan gives`(scanner: Scanner) {
         var generator = SeededGenerator(seed: 1)
         for length in 0...200 {
-            for alignment in stride(from: length % 8, to: 32, by: 8) {
+            for alignment in stride(from: length % 8, to: 32, by: Depth.of(full: 1, quick: 8)) {
                 let rarity = [1, 2, 9, 80].randomElement(using: &generator)!
                 let bytes = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: alignment + length)
                 defer { unsafe bytes.deallocate() }

@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test func `no wake-up is lost when two threads take turns`() throws {
-        let rounds = 2000
+        let rounds = Depth.of(full: 100_000, quick: 2000)
         let other = try RunLoopThread(name: "other side")
         loop.hold(.default)
         let count = Shared(0)

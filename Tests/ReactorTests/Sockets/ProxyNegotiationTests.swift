@@ -160,7 +160,7 @@ import Testing
         let starts: [[UInt8]] = [
             [5, 0, 5, 0, 0], [5, 2, 1, 0, 5, 0, 0, 3], [0, 90], Array("HTTP/1.1 200 ".utf8),
         ]
-        for round in 0..<3000 {
+        for round in 0..<Depth.of(full: 30_000, quick: 3000) {
             let kind = [StreamProxy.Kind.socks5, .socks4, .http][round % 3]
             guard var negotiation = try? ProxyNegotiation(Self.proxy(kind, user: "u"), to: Self.name) else {
                 continue

@@ -42,7 +42,7 @@ import Testing
             while let peer = try? server.accept() { peer.send([1]) }
         }
         // Enough to show what happens once in a hundred connections.
-        for _ in 0..<200 {
+        for _ in 0..<Depth.of(full: 5000, quick: 200) {
             let log = Log(place)
             let (input, output) = Stream.connection(to: server.address)
             for half in [input, output] as [Stream] { log.receive(half) }

@@ -192,7 +192,9 @@ import Testing
                 for way in 0..<3 { for origin in SocketOrigin.allCases { try once(origin, way) } }
                 waitUntil { openSockets() == sockets }
                 let before = ownDescriptors()
-                for round in 0..<100 { try once(SocketOrigin.allCases[round % 6], round % 3) }
+                for round in 0..<Depth.of(full: 1000, quick: 100) {
+                    try once(SocketOrigin.allCases[round % 6], round % 3)
+                }
                 waitUntil { ownDescriptors() == before }
             }
         }

@@ -273,5 +273,5 @@ import Testing
         for thread in threads { thread.stop() }
     }
 
-    private let roundCount = 500
+    private let roundCount = Depth.of(full: 5000, quick: 500)
 }

@@ -9,7 +9,7 @@ import Testing
 /// Visits the states that a stream's machine can reach, with every input in each of them.
 @Suite(.runLoop(limit: .seconds(60))) struct StreamMachineModelTests {
     /// A tenth of all states.
-    private static let stateLimit = 6000
+    private static let stateLimit = Depth.of(full: .max, quick: 6000)
 
     @Test(arguments: ["bytes of memory", "bytes of a connection", "space in memory", "space of a connection"])
     func `in every state events are delivered once, in order, and to a delegate`(stream: String) {

@@ -44,7 +44,7 @@ import Testing
     }
 
     /// A tenth of what finds rare orders.
-    private static let changeCount = 30
+    private static let changeCount = Depth.of(full: 300, quick: 30)
 
     @Test(arguments: 0..<4 as Range<UInt64>)
     func `after random changes by another thread a client knows the tree`(seed: UInt64) throws {

@@ -11,7 +11,7 @@ import Testing
         seed: UInt64, dates: Range<Int64>
     ) {
         let pair = QueueAndModel(seed: seed, dates: dates, tolerances: 0..<40)
-        for _ in 0..<1_500 {
+        for _ in 0..<Depth.of(full: 15_000, quick: 1_500) {
             pair.step()
             pair.compare()
         }
