@@ -48,7 +48,7 @@ final class TimeDomain: TimeSource {
         let passCount: Int
 
         /// Whether it still waits.
-        var isWaiting: Bool { loop.isWaiting && loop.passCount == passCount }
+        var isWaiting: Bool { loop.isAsleep && loop.passCount == passCount }
     }
 
     /// How long peers and tasks have, in milliseconds of real time, to make the loop busy before the clock jumps.

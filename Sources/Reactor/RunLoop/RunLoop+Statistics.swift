@@ -123,6 +123,9 @@ extension RunLoop {
                 by: Statistics.LedgerEntry.precedes))
     }
 
+    /// Whether the loop sleeps, and no thread has woken it.
+    package var isAsleep: Bool { inbox.isWaiting && !inbox.isWokenByThread }
+
     /// Whether tasks may have jobs for the loop.
     package var hasExecutors: Bool { executors.withLock { !$0.isEmpty } }
 

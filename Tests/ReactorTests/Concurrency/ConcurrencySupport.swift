@@ -132,7 +132,8 @@ func madeElsewhere<Value: Sendable>(_ make: @escaping @Sendable () throws -> Val
 
 /// Waits until the kernel, which has no event for it, makes `condition` true.
 func yieldUntil(_ condition: () -> Bool) async {
-    while !condition() { await Task.yield() }
+    // A task that only yielded would take its share of the processor from what it waits for.
+    while !condition() { try? await Task.sleep(for: .milliseconds(1)) }
 }
 
 /// What `body` throws; nil if it does not.
