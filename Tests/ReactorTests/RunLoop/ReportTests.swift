@@ -19,7 +19,8 @@ func debugged(
 }
 
 /// Which programs the debug mode reports, and which correct ones it does not. Each in a process of its own.
-@Suite(.runLoop) struct ReportTests {
+/// The debug mode reports what has lasted for a second, which takes longer on a busy machine.
+@Suite(.runLoop(limit: .seconds(30))) struct ReportTests {
     // MARK: What is left at the end
 
     @Test func `a loop that ends without having run reports all that was in it, with its place`() async {
