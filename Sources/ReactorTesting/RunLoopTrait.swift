@@ -18,7 +18,7 @@ public import Testing
 /// stays there; the library serves the main loop while a `@MainActor` test awaits.
 ///
 /// When a test has run for the limit, it fails with what its loop says about itself
-/// (``/Reactor/RunLoop/explain()``), its task is cancelled, and its loop is stopped. A test that ignores both ends the process once no
+/// (`RunLoop.explain()`), its task is cancelled, and its loop is stopped. A test that ignores both ends the process once no
 /// other test is running, so that a run always ends.
 ///
 /// At most four tests for each processor run at once; the time of those that wait for their turn does not count.

@@ -13,7 +13,7 @@ public import SystemPackage
 ///
 /// The streams are socket streams, and take every property of one. What one end writes arrives at the other
 /// through a relay, which the properties and methods of the end that has sent it control. In virtual time
-/// (``withVirtualTime(seed:_:)``) a connection makes nobody wait: its bytes arrive, and latencies pass, at once.
+/// (`withVirtualTime`) a connection makes nobody wait: its bytes arrive, and latencies pass, at once.
 ///
 /// A connection belongs to the thread that makes it, whose loop relays the bytes in the common modes. Every method traps on another.
 /// It lasts until both ends are closed or released. The sockets are Unix-domain sockets: they have no addresses, and descriptors and

@@ -16,8 +16,8 @@ public import Reactor
 /// }
 /// ```
 ///
-/// It applies to everything of the library that waits for time, on the thread that calls ``withVirtualTime(seed:_:)`` and on threads that
-/// it starts inside (``/Reactor/RunLoopThread``): timers, ``/Reactor/ClockTimer``, ``/Reactor/Deadline/now``, sleeps on a
+/// It applies to everything of the library that waits for time, on the thread that calls `withVirtualTime` and on threads that
+/// it starts inside (`RunLoopThread`): timers, `ClockTimer`, `Deadline.now`, sleeps on a
 /// loop's clock, and the timeouts of connections, listeners and HTTP transfers. Other threads, such as a dispatch queue's, and
 /// other clocks, such as `ContinuousClock` and `Date`, keep real time.
 ///
@@ -28,7 +28,7 @@ public import Reactor
 /// the real one does. Before a jump, a loop that waits for sockets or pipes, or that runs tasks, gives the others 20 ms of real
 /// time. A test whose other threads need longer holds the clock: ``hold()``.
 ///
-/// A blocking call, such as ``/Reactor/OutputStream/flush(timeout:)``, lets the clock run until it returns.
+/// A blocking call, such as `OutputStream.flush(timeout:)`, lets the clock run until it returns.
 public final class VirtualTime: Sendable {
     let domain: TimeDomain
 
@@ -40,7 +40,7 @@ public final class VirtualTime: Sendable {
     /// The loop of the test's thread, for asynchronous tests.
     public var loop: RunLoop { domain.loop }
 
-    /// The present moment: what ``/Reactor/Deadline/now`` is on the test's thread.
+    /// The present moment: what `Deadline.now` is on the test's thread.
     public var now: Deadline { Deadline(uptimeNanoseconds: domain.clocks.now) }
 
     /// Moves the clock by `duration`, and meanwhile runs the loop: timers fire at their dates, in order, and descriptors
@@ -49,7 +49,7 @@ public final class VirtualTime: Sendable {
     /// - Parameters:
     ///   - duration: How far; zero serves what is due or ready now.
     ///   - mode: The mode to run the loop in.
-    /// - Precondition: Called on the thread of ``withVirtualTime(seed:_:)``.
+    /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await advance(by:)")
     public func advance(by duration: Duration, inMode mode: RunLoop.Mode = .default) {
         let end = now + duration
@@ -81,7 +81,7 @@ public final class VirtualTime: Sendable {
     /// Does not return while there is a repeating timer.
     ///
     /// - Parameter mode: The mode to run the loop in.
-    /// - Precondition: Called on the thread of ``withVirtualTime(seed:_:)``.
+    /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await the work itself")
     public func runUntilIdle(inMode mode: RunLoop.Mode = .default) {
         domain.stopWhenIdle(true)
@@ -116,7 +116,7 @@ public final class VirtualTime: Sendable {
     // MARK: Other clocks
 
     /// The wall clock, since 1970-01-01 00:00 UTC. Setting it moves no timer on the monotonic clock, and tells
-    /// each ``/Reactor/ClockTimer`` on the wall clock that it was set.
+    /// each `ClockTimer` on the wall clock that it was set.
     public var wallClock: Duration {
         get { .nanoseconds(domain.clocks.now + domain.clocks.lead(of: CLOCK_REALTIME)) }
         set { domain.setWallClock(to: newValue) }
@@ -149,7 +149,7 @@ public func withVirtualTime<Result>(
 /// Calls `body` with the time of the calling thread in the test's hands; see ``VirtualTime``.
 ///
 /// The task has to stay on one thread whose loop runs while the task is suspended: that of a test in a suite with the trait
-/// ``Testing/Trait/runLoop``, the main actor, or an actor whose executor is a loop's.
+/// `runLoop`, the main actor, or an actor whose executor is a loop's.
 ///
 /// On an actor that several tests share, such as the main actor, one call waits for the other; but the actor's other tests have the
 /// virtual time meanwhile, too.
@@ -157,7 +157,7 @@ public func withVirtualTime<Result>(
 /// - Parameters:
 ///   - seed: As in the variant for synchronous tests.
 ///   - body: The test.
-/// - Precondition: Not called inside ``withVirtualTime(seed:_:)``. The task is on the same thread at the end.
+/// - Precondition: Not called inside `withVirtualTime`. The task is on the same thread at the end.
 nonisolated(nonsending) public func withVirtualTime<Result>(
     seed: UInt64? = nil, _ body: nonisolated(nonsending) (VirtualTime) async throws -> Result
 ) async rethrows -> Result {
