@@ -21,9 +21,9 @@ public import Testing
 /// (`RunLoop.explain()`), its task is cancelled, and its loop is stopped. A test that ignores both ends the process once no
 /// other test is running, so that a run always ends.
 ///
-/// At most four tests for each processor run at once; the time of those that wait for their turn does not count.
-/// The limit is three times as long under a sanitizer, and REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a suite with this trait, the test's own limit
-/// counts.
+/// At most four tests for each processor run at once, or eight if that is more; the time of those that wait for their turn does
+/// not count. The limit is three times as long under a sanitizer, and REACTOR_TESTING_PATIENCE in the environment multiplies
+/// it. On a test inside a suite with this trait, the test's own limit counts.
 public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
     /// How long a test may run.
     public let limit: Duration

@@ -15,8 +15,7 @@ public import SystemPackage
 /// through a relay, which the properties and methods of the end that has sent it control. In virtual time
 /// (`withVirtualTime`) a connection makes nobody wait: its bytes arrive, and latencies pass, at once.
 ///
-/// A connection belongs to the thread that makes it, whose loop relays the bytes in the common modes. Every method traps on another.
-/// It lasts until both ends are closed or released. The sockets are Unix-domain sockets: they have no addresses, and descriptors and
+/// A connection is used on the thread that makes it, whose loop relays the bytes in the common modes. It lasts until both ends are closed or released. The sockets are Unix-domain sockets: they have no addresses, and descriptors and
 /// parts of files do not pass.
 public final class TestConnection {
     /// Reads what the other end has written. Not open yet.
@@ -56,9 +55,15 @@ public final class TestConnection {
 
     /// The sizes of the pieces in which bytes arrive at the other end, chosen at random; nil for pieces as they were written. The other
     /// end reads each piece by itself.
+    ///
+    /// - Precondition: The sizes are positive.
     public var pieceSizes: ClosedRange<Int>? {
         get { relay.pieceSizes }
-        set { relay.pieceSizes = newValue }
+        set {
+            precondition(
+                newValue.map { $0.lowerBound > 0 } ?? true, "TestConnection.pieceSizes must be positive.")
+            relay.pieceSizes = newValue
+        }
     }
 
     /// Stops passing bytes on. What this end writes stays in its buffers, until they are full.
@@ -104,8 +109,11 @@ final class SocketPair {
     /// Closes the relay's end, so that the client's end fails.
     func reset() {
         guard isOpen else { return }
+        // The client may have closed its end, whose number may be another descriptor's by now.
+        var state = pollfd(fd: relayed, events: 0, revents: 0)
+        let isHungUp = unsafe poll(&state, 1, 0) > 0 && state.revents & Int16(POLLHUP) != 0
         // The kernel resets a connection when an end is closed that has not read everything.
-        _ = unsafe Glibc.send(end, "x", 1, CInt(MSG_NOSIGNAL))
+        if !isHungUp { _ = unsafe Glibc.send(end, "x", 1, CInt(MSG_NOSIGNAL)) }
         close()
     }
 }

@@ -18,8 +18,9 @@ public import Reactor
 ///
 /// It applies to everything of the library that waits for time, on the thread that calls `withVirtualTime` and on threads that
 /// it starts inside (`RunLoopThread`): timers, `ClockTimer`, `Deadline.now`, sleeps on a
-/// loop's clock, and the timeouts of connections, listeners and HTTP transfers. Other threads, such as a dispatch queue's, and
-/// other clocks, such as `ContinuousClock` and `Date`, keep real time.
+/// loop's clock, and the timeouts of connections, listeners and HTTP transfers. A dispatch queue's thread has it while it
+/// delivers a stream's events or processes a hand-off that these threads have begun. Other threads, and other clocks, such as
+/// `ContinuousClock` and `Date`, keep real time.
 ///
 /// ## What is real
 ///
