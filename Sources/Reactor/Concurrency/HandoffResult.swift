@@ -33,7 +33,7 @@ extension InputStream {
             throw engine.failure(error)
         }
         let (loop, modes) = scheduled ?? (place.loop, place.executor.modes)
-        let result = HandoffResult<Processor>(for: place)
+        let result = HandoffResult<Processor>(for: place, isCancelled: Task.isCancelled)
         // The caller retains the stream until the hand-off has ended, so no thread releases it last here.
         let stream = LoopBound(self, owner: loop.identity)
         let carrier = ProcessorCarrier(processor)
@@ -43,8 +43,8 @@ extension InputStream {
         loop.runOnLoopThread { _ in
             guard let processor = carrier.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
+            result.set(handoff)  // before the start, so that the hand-off of a cancelled task processes nothing
             handoff.start(inModes: Array(modes.members)) { result.set($0) }
-            result.set(handoff)
         }
         guard let report = await result.wait(for: loop, isolation: #isolation) else {
             throw engine.failure(.canceled)
@@ -67,15 +67,18 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     private struct State {
         var handoff: ChunkHandoff<Processor>?
         var report: HandoffReport<Processor.Output>?
-        var isCancelled = false
+        var isCancelled: Bool
     }
 
     private let place: TaskPlace
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
-    init(for place: TaskPlace) { self.place = place }
+    init(for place: TaskPlace, isCancelled: Bool) {
+        self.place = place
+        state = Mutex(State(isCancelled: isCancelled))
+    }
 
-    /// Called on the loop's thread, once the hand-off has started.
+    /// Called on the loop's thread, before the hand-off starts.
     func set(_ handoff: ChunkHandoff<Processor>) {
         let isCancelled = state.withLock { state in
             state.handoff = handoff
