@@ -2,10 +2,12 @@ import Foundation
 
 /// Counts the instructions, system calls and allocations of programs with external tools.
 struct Counter {
-    enum Kind: String, CaseIterable {
+    enum Kind: String {
         case instructions
         case systemCalls = "system calls"
         case allocations
+        /// The program's peak of resident memory, which it prints in KiB.
+        case memory = "bytes"
     }
 
     let locations: Locations
@@ -30,8 +32,9 @@ struct Counter {
         try Data(count: kind == .allocations ? 8 : 0).write(to: URL(filePath: log))
         let resolved = try locations.resolved(command)
         // Random hashing would make the counts vary.
-        _ = try output(of: ["timeout", "300"] + resolved, environment: ["SWIFT_DETERMINISTIC_HASHING": "1"])
-        return try reading(kind)
+        let text = try output(
+            of: ["timeout", "300"] + resolved, environment: ["SWIFT_DETERMINISTIC_HASHING": "1"])
+        return try reading(kind, text)
     }
 
     private func tool(_ kind: Kind) -> [String] {
@@ -45,10 +48,14 @@ struct Counter {
                 "env", "COUNT_ALLOCATIONS_IN=\(log)",
                 "LD_PRELOAD=\(locations.path(of: "count-allocations.so"))",
             ]
+        case .memory: []
         }
     }
 
-    private func reading(_ kind: Kind) throws -> Double {
+    private func reading(_ kind: Kind, _ output: String) throws -> Double {
+        if kind == .memory {
+            return (Double(output.split(whereSeparator: \.isWhitespace).first ?? "") ?? .nan) * 1024
+        }
         let bytes = try Data(contentsOf: URL(filePath: log))
         if kind == .allocations { return Double(bytes.withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }) }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
@@ -77,7 +84,7 @@ extension Counter.Kind {
         switch self {
         case .instructions: "valgrind"
         case .systemCalls: "strace"
-        case .allocations: nil
+        case .allocations, .memory: nil
         }
     }
 

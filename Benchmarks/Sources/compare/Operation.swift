@@ -68,6 +68,12 @@ struct Operation {
             counts: (200, 600),
             command: { ["@http-\($0)", "small", "\($1)"] }
         ),
+        // As long as the handler is behind, the bytes must join what is there. The server's waiting costs instructions.
+        Operation(
+            name: "drip", work: "a byte of an HTTP body that arrives alone", peers: ["reactor"],
+            counts: (5000, 15_000),
+            command: { ["@http-\($0)", "drip", "\($1)"] }
+        ),
         // The factor is the number of lines per byte of the text.
         Operation(
             name: "line", work: "a line, as bytes",

@@ -5,28 +5,34 @@ import Measuring
 struct Thresholds {
     private let lines: [(operation: Operation, limits: [(kind: Counter.Kind, most: Double)])]
 
-    /// Reads a file. Each line has an operation's name, its allocations and its instructions; `#` begins a comment.
+    /// Reads a file. Each line has an operation's name, its allocations, its instructions and the bytes that it adds to the
+    /// program's peak, or `-` where there is no limit; `#` begins a comment.
     init(file: URL) throws {
         let text = try String(contentsOf: file, encoding: .utf8)
         let rows = text.split(separator: "\n").filter { !$0.hasPrefix("#") }
         lines = try rows.map { row in
             let words = row.split(separator: " ")
-            guard words.count == 3, let operation = Operation.all.first(where: { $0.name == words[0] }),
-                let allocations = Double(words[1]), let instructions = Double(words[2])
+            guard words.count == 4, let operation = Operation.all.first(where: { $0.name == words[0] }),
+                let allocations = Self.limit(words[1]), let instructions = Self.limit(words[2]),
+                let memory = Self.limit(words[3])
             else {
                 throw Failure(
                     description: "\(file.lastPathComponent) has an invalid line: \(row)")
             }
-            return (operation, [(.allocations, allocations), (.instructions, instructions)])
+            return (
+                operation, [(.allocations, allocations), (.instructions, instructions), (.memory, memory)]
+            )
         }
     }
+
+    private static func limit(_ word: Substring) -> Double? { word == "-" ? .infinity : Double(word) }
 
     /// The kinds to check. The limits of instructions are for x86_64.
     private static var kinds: [Counter.Kind] {
         #if arch(x86_64)
-        [.allocations, .instructions].filter(\.isAvailable)
+        [.allocations, .instructions, .memory].filter(\.isAvailable)
         #else
-        [.allocations]
+        [.allocations, .memory]
         #endif
     }
 
@@ -38,7 +44,7 @@ struct Thresholds {
             printStatus("Instructions are not checked: that needs valgrind on x86_64.")
         }
         for (operation, limits) in lines {
-            for (kind, most) in limits where kinds.contains(kind) {
+            for (kind, most) in limits where kinds.contains(kind) && most.isFinite {
                 let count = try counter.cost(of: operation, "reactor", kind)
                 isWithinLimits = isWithinLimits && count <= most
                 let row = [operation.name, kind.rawValue, fixed(count, 2), fixed(most, 2)]

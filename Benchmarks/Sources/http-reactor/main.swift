@@ -2,6 +2,8 @@
 //                                              tick-late-us, the p99 of the lateness of a timer of 5 ms on the same loop;
 //                                              pass-KiB, the most bytes that one pass of the loop has received;
 //                                              pass-us, the p99 of the processor time of one pass.
+// http-reactor drip COUNT                      Receives a body of COUNT bytes, sent one at a time, for a handler that is behind
+//                                              until all have arrived: peak-KiB.
 //
 // With `curl`, the program curl does the work.
 
@@ -13,6 +15,10 @@ import ReactorHTTP
 import Synchronization
 import SystemPackage
 
+if CommandLine.arguments[1] == "drip", let count = Int(CommandLine.arguments[2]) {
+    receiveDrippedBody(of: count)
+    exit(0)
+}
 let workload = try HTTPWorkload()
 if CommandLine.arguments.last == "curl" {
     let urls = (0..<(workload.isSmall ? workload.count : 1)).map {
@@ -111,6 +117,33 @@ final class Client {
             if ended == last { loop.stop() }
         }
     }
+}
+
+/// Receives a body in single bytes, while its handler blocks its queue until the last has arrived.
+func receiveDrippedBody(of count: Int) {
+    let (server, arrived, loop) = (
+        DrippingServer(count), DispatchSemaphore(value: 0), Reactor.RunLoop.current
+    )
+    Thread.detachNewThread {
+        server.serve()
+        arrived.signal()
+    }
+    let bytes = Mutex(0)
+    let handler = HTTPDestination.handler { event in
+        switch event {
+        case .bytes(let piece): bytes.withLock { $0 += piece.count }
+        default: arrived.wait()
+        }
+    }
+    HTTPSession(on: loop).start(HTTPRequest(server.url), to: handler, delivery: .queue(.global())) { result in
+        if case .failure(let error) = result { fatalError("\(error)") }
+        loop.stop()
+    }
+    _ = loop.run(in: .default)
+    guard bytes.withLock({ $0 }) == count else { fatalError("bytes are missing") }
+    var usage = rusage()
+    getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+    report(["\(usage.ru_maxrss)"])
 }
 
 let client = Client(workload)
