@@ -74,7 +74,9 @@ final class TestScope: Sendable {
 
 /// How many times as long as its limit a test may run: more under a sanitizer, which makes it several times slower.
 private let patience: Int = {
-    let isSanitized = unsafe dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
     let factor = unsafe getenv("REACTOR_TESTING_PATIENCE").flatMap { unsafe Int(String(cString: $0)) } ?? 1
     return max(factor, 1) * (isSanitized ? 3 : 1)
 }()
+
+/// Whether the process runs under the thread or the address sanitizer.
+package let isSanitized = unsafe dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil

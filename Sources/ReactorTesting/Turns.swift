@@ -28,8 +28,12 @@ final class Turns: Sendable {
         }
     }
 
-    /// How many tests run at once: enough to keep the processors busy while most tests wait for the kernel.
-    private static let width = max(8, 4 * sysconf(CInt(_SC_NPROCESSORS_ONLN)))
+    /// How many tests run at once: enough to keep the processors busy while most tests wait for the kernel. Under a sanitizer
+    /// tests compute more than they wait, and contend for locks of the Swift runtime.
+    private static let width = {
+        let processors = sysconf(CInt(_SC_NPROCESSORS_ONLN))
+        return isSanitized ? max(3, processors) : max(8, 4 * processors)
+    }()
     /// How long only hanging tests must have been left before the process is ended.
     private static let patience = Duration.seconds(5)
 
