@@ -8,6 +8,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /// Makes a base for one thread: without locks, and without a cached time, because it has no timers and would read
 /// the clock in every pass. NULL when there is no memory.
@@ -20,6 +23,25 @@ static inline struct event_base *reactor_base_make(void) {
     struct event_base *base = event_base_new_with_config(configuration);
     event_config_free(configuration);
     return base;
+}
+
+static inline void reactor_ignore_event(evutil_socket_t descriptor, short kind, void *context) {}
+
+/// The epoll(7) of a base, which libevent does not expose, or -1 with errno: no other epoll watches a new descriptor.
+static inline int reactor_base_epoll(struct event_base *base) {
+    int probe = eventfd(0, EFD_CLOEXEC);
+    if (probe < 0) return -1;
+    struct event *event = event_new(base, probe, EV_READ, reactor_ignore_event, NULL);
+    int found = -1, error = ENOMEM;
+    if (event && event_add(event, NULL) == 0) {
+        error = ENOTSUP;
+        for (long number = 0, end = sysconf(_SC_OPEN_MAX); found < 0 && number < end; number++)
+            if (epoll_ctl((int)number, EPOLL_CTL_DEL, probe, NULL) == 0) found = (int)number;
+    }
+    if (event) event_free(event);
+    close(probe);
+    errno = error;
+    return found;
 }
 
 /// Makes an event: calls `callback` whenever `descriptor` is ready for `kind`, until event_free. 0, or -1 with errno.

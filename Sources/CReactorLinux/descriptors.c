@@ -47,21 +47,6 @@ int reactor_epoll_watch(int epoll, int descriptor, uint32_t events) {
     return errno;
 }
 
-int reactor_descriptors_for_poller(void) {
-    int pipe[2];
-    int poller = epoll_create1(EPOLL_CLOEXEC);
-    if (poller < 0) return -1;
-    int result = pipe2(pipe, O_CLOEXEC);
-    int code = errno;
-    if (result == 0) {
-        close(pipe[0]);
-        close(pipe[1]);
-    }
-    close(poller);
-    errno = code;
-    return result == 0 ? poller : -1;
-}
-
 // Returns 0 if `count` more descriptors can be opened, or -1 with errno.
 static int are_free(int count) {
     if (count == 0) return 0;

@@ -57,7 +57,7 @@ private func withFewDescriptors(upTo most: Int, _ body: @escaping @Sendable (Int
 @MainActor func fewDescriptors() throws {
     let pipe = try FileDescriptor.pipe()
     _ = try pipe.writeEnd.writeAll([1])
-    try withFewDescriptors(upTo: 8) { spare in
+    try withFewDescriptors(upTo: 9) { spare in
         Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in RunLoop.current.stop() }
         let result = RunLoop.current.run(in: .custom)
         do throws(Errno) {

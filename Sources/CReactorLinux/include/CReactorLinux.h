@@ -186,10 +186,6 @@ int reactor_epoll_watch(int epoll, int descriptor, uint32_t events);
 /// Deregisters `descriptor` from `epoll`, from any thread. Returns false if `epoll` is no epoll, or has no
 /// such registration.
 bool reactor_epoll_remove(int epoll, int descriptor);
-/// Checks that there are descriptors for an epoll and a pipe, which a libevent base needs: libevent ends the
-/// process if it cannot create the pipe. Returns the number that the epoll will get unless another thread
-/// takes it, or -1 with errno.
-int reactor_descriptors_for_poller(void);
 /// Checks that `count` more descriptors can be opened. Returns 0, or -1 with errno.
 int reactor_require_descriptors(int count);
 /// Opens the pipe or terminal of `descriptor` again, for writing without blocking. Returns -1 with errno on

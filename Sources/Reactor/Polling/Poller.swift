@@ -17,7 +17,7 @@ final class Poller {
     private let timerEvent: Registration
 
     init(number: Int32, waker: Waker) throws(Errno) {
-        let base = try EventBase.make(counter: waker.counter)
+        let base = try EventBase()
         // Edge-triggered: the counter and the timer need not be read to stop being reported.
         let kind = EV_READ | EV_ET
         counterEvent = try unsafe Registration(
@@ -182,38 +182,29 @@ private final class EventBase {
     /// Locked while a base is created, so that two loops do not rely on the same free descriptors.
     private static let making = Mutex(())
 
-    /// - Parameter counter: A descriptor that no base of another loop watches.
-    static func make(counter: CInt) throws(Errno) -> EventBase {
+    init() throws(Errno) {
         listenToLibevent
-        // Another thread may take the number that the epoll was expected to get, but not every time.
-        for _ in 0..<1000 {
-            let base = try EventBase()
-            if try base.hasEpoll(showing: counter) { return base }
-        }
-        throw .resourceBusy
-    }
-
-    private init() throws(Errno) {
         // Only the address leaves the lock: the base belongs to this thread.
-        let (number, address) = try Self.making.withLock { _ throws(Errno) in
-            // Immediately before, as other threads open descriptors too.
-            let number = try SystemCall.make { reactor_descriptors_for_poller() }
-            return (number, withoutMessages { unsafe UInt(bitPattern: reactor_base_make()) })
+        let (address, epoll) = try Self.making.withLock { _ throws(Errno) in
+            // libevent ends the process if there are none for its pair of sockets. The other two are the epoll and the probe.
+            _ = try SystemCall.make { reactor_require_descriptors(4) }
+            return try withoutMessages { () throws(Errno) in
+                guard let base = unsafe reactor_base_make() else { throw .noMemory }
+                let epoll = unsafe reactor_base_epoll(base)
+                guard epoll >= 0 else {
+                    let error = Errno(rawValue: errno)
+                    unsafe event_base_free(base)
+                    throw error
+                }
+                return (UInt(bitPattern: base), epoll)
+            }
         }
-        guard let pointer = unsafe OpaquePointer(bitPattern: address) else { throw .noMemory }
-        unsafe (self.pointer, epoll) = (pointer, Epoll(number))
+        unsafe (pointer, self.epoll) = (OpaquePointer(bitPattern: address).unsafelyUnwrapped, Epoll(epoll))
     }
 
     deinit {
         epoll.end()
         if !belongsToParent { unsafe event_base_free(pointer) }
-    }
-
-    /// Whether ``epoll`` has the number of the base's epoll, which libevent does not expose: the descriptors
-    /// that the base watches are registered there.
-    private func hasEpoll(showing counter: CInt) throws(Errno) -> Bool {
-        let probe = try unsafe Registration(of: counter, EV_READ, on: self, ignoreReadiness, context: self)
-        return withExtendedLifetime(probe) { epoll.remove(counter) }
     }
 
     /// The descriptors that are watched.
@@ -262,10 +253,12 @@ private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
 
 /// Makes a call of libevent whose failure its result tells.
 @inline(__always)
-private func withoutMessages<Result>(_ call: () -> Result) -> Result {
+private func withoutMessages<Result, Failure: Error>(_ call: () throws(Failure) -> Result) throws(Failure)
+    -> Result
+{
     reactor_capture_messages(true)
     defer { reactor_capture_messages(false) }
-    return call()
+    return try call()
 }
 
 /// libevent has one callback for all its messages in the process, and no way to read it: this replaces one that other code
