@@ -185,7 +185,8 @@ func debugged(
                 let (loop, pipe) = (thread.runLoop, try TestPipe())
                 pipe.put()
                 let tasks = [
-                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(1)) },
+                    // Long enough for the task to wait before the time has passed.
+                    Task { try await loop.clock(inModes: [.custom]).sleep(for: .milliseconds(300)) },
                     Task { for await _ in loop.ticks(every: .milliseconds(1), inModes: [.custom]) {} },
                     Task {
                         for try await _ in loop.readiness(
